@@ -1,4 +1,4 @@
-"""Tables as CSV that a spreadsheet can open, whatever a model has in its names."""
+"""Writes tables as CSV that is safe to open in a spreadsheet."""
 
 from __future__ import annotations
 
@@ -9,19 +9,18 @@ from typing import IO, TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-# What spreadsheets take for the beginning of a formula, of any width, and the categories of Unicode that they may
-# remove before it, besides spaces: controls, and characters that do not show. Source: OWASP, CSV Injection.
+# Characters that start a formula in a spreadsheet, in both widths, and the categories of Unicode that it may remove
+# before them, besides spaces: control and format characters. Source: OWASP, CSV Injection.
 _SIGNS = "=+-@\uff1d\uff0b\uff0d\uff20"
 _INVISIBLE = ("Cc", "Cf")
 
 
 def write_csv(rows: Iterable[Iterable[Any]], out: IO[str]) -> None:
-    """Write rows of cells as CSV, quoted as RFC 4180 says, with lines that end in LF; nothing for None.
+    """Write rows of cells as CSV, quoted by RFC 4180, with lines that end in LF; None is an empty cell.
 
-    A text that a spreadsheet would take for a formula, such as =1+1, gets an apostrophe before it, by which it is shown
-    as text. Numbers stay as they are.
+    A text that a spreadsheet would evaluate as a formula, such as =1+1, gets an apostrophe as prefix. Numbers do not.
     """
-    writer = csv.writer(_Lines(out), lineterminator="\r\n")  # quotes what has a CR or LF in it
+    writer = csv.writer(_Lines(out), lineterminator="\r\n")  # quotes cells that contain CR or LF
     writer.writerows([_plain(cell) for cell in row] for row in rows)
 
 
@@ -32,16 +31,16 @@ def _plain(cell: Any) -> Any:
 def _is_formula(text: str) -> bool:
     if text.startswith(("\t", "\r", "\n")):
         return True
-    for letter in text:
-        if letter in _SIGNS:
+    for char in text:
+        if char in _SIGNS:
             return True
-        if not letter.isspace() and unicodedata.category(letter) not in _INVISIBLE:
+        if not char.isspace() and unicodedata.category(char) not in _INVISIBLE:
             return False
     return False
 
 
 class _Lines:
-    """A text file that gets the lines of a CSV writer, with LF at their ends."""
+    """Passes the lines of a CSV writer to a text file, with LF as line end."""
 
     def __init__(self, out: IO[str]) -> None:
         self._out = out

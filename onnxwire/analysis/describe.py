@@ -1,4 +1,4 @@
-"""Types, calls of operators, and values of fields, as people write them."""
+"""Formats types, operator calls, and values of fields for people."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ if TYPE_CHECKING:
     from onnxwire.messages import NodeProto, TypeProto
 
 TYPE_FIELDS = {"data_type", "elem_type", "key_type"}
-"""The int32 fields that hold a number of TensorProto.DataType."""
-_SHOWN_BYTES = 100  # of a value of bytes, whatever room there is for texts
+"""The int32 fields whose values are numbers of TensorProto.DataType."""
+_MAX_BYTES = 100  # that are shown of a bytes value
 _ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t", "\r": "\\r"})
 
 
 def operator_of(node: NodeProto) -> str:
-    """The operator of a node, with its domain, if that is not ONNX's own: Relu, com.microsoft.Gelu."""
+    """Return the operator of a node with its domain, if it has one: Relu, com.microsoft.Gelu."""
     return f"{node.domain}.{node.op_type}" if node.domain else node.op_type
 
 
 def describe_call(node: NodeProto) -> str:
-    """The call that a node makes, in one line: Add(x, y) -> z."""
+    """Return a node as a call in one line: Add(x, y) -> z."""
     return f"{operator_of(node)}({', '.join(node.input)}) -> {', '.join(node.output)}"
 
 
 def describe_type(type: TypeProto, depth: int = 8) -> str:
-    """A type as ONNX writes it: float[batch, 3], seq(map(int64, float[])), optional(...).
+    """Return a type in ONNX's text notation: float[batch, 3], seq(map(int64, float[])), optional(...).
 
-    [...] stands for an unknown rank, and ... for what is nested deeper than `depth`.
+    An unknown rank is written as [...], types nested deeper than `depth` as "...".
     """
     kind = type.WhichOneof("value")
     if depth == 0:
@@ -58,9 +58,9 @@ def describe_type(type: TypeProto, depth: int = 8) -> str:
 
 
 def describe_number(field: FieldDescriptor, value: Any, *, with_codes: bool = False) -> str:
-    """A number of a field: an enum's value by its name, a float32 in as few digits as read back, true or false.
+    """Return a number of a field: the name of an enum's value, a float32 in the fewest exact digits, true or false.
 
-    with_codes: an enum's value, and an ONNX data type, by name and number: FLOAT (1).
+    with_codes: write values of enums and ONNX data types with their number: FLOAT (1).
     """
     if field.enum_type is not None:
         known = field.enum_type.values_by_number.get(value)
@@ -75,21 +75,21 @@ def describe_number(field: FieldDescriptor, value: Any, *, with_codes: bool = Fa
 
 
 def describe_numbers(field: FieldDescriptor, values: Sequence[Any], *, with_codes: bool = False) -> str:
-    """Numbers of a field in brackets, as `set` takes them."""
+    """Return numbers of a field in brackets, as `onnxwire set` accepts them."""
     if field.type == field.TYPE_FLOAT:
         return f"[{', '.join(map(str, shortest_floats(values)))}]"
     return f"[{', '.join(describe_number(field, value, with_codes=with_codes) for value in values)}]"
 
 
 def quote_text(text: str) -> str:
-    """A text in double quotes, with escapes for these, backslashes and line breaks."""
+    """Return a text in double quotes; quotes, backslashes, tabs and line breaks are escaped."""
     return f'"{text.translate(_ESCAPES)}"'
 
 
 def describe_bytes(start: bytes, size: int, longest: int = 24) -> str:
-    """Bytes as text in quotes where they are printable UTF-8, else in hexadecimal; with their size if they are cut.
+    """Return bytes as quoted text if they are printable UTF-8, else in hexadecimal; with their size if truncated.
 
-    start: the first bytes of `size`, 4 * longest or all. longest: characters or bytes that are shown.
+    start: the first 4 * longest of `size` bytes, or all. longest: characters or bytes that are shown.
     """
     text = printable_text(start, size > len(start))
     if text is None:
@@ -102,10 +102,10 @@ def describe_bytes(start: bytes, size: int, longest: int = 24) -> str:
 def describe_value(
     field: FieldDescriptor, value: Any, longest: int = 200, *, with_codes: bool = False, quoted: bool = False
 ) -> str:
-    """A value of a field that is no message, or an element of one: a number, a text, or bytes.
+    """Return a number, a string or bytes of a field as text.
 
-    value: what the attribute gives; of a string or bytes also its payload. longest: characters of a text that are
-    shown; of bytes it is no more than 100 bytes. quoted: put a text in quotes; bytes that are text always are.
+    value: the value of the attribute, or an element of it; for a string or bytes also its payload. longest: characters
+    of a text that are shown; of bytes at most 100 are. quoted: put strings in quotes; bytes that are text always are.
     """
     if not field.is_span:
         return describe_number(field, value, with_codes=with_codes)
@@ -116,7 +116,7 @@ def describe_value(
             size = len(view)
             start = bytes(view[: 4 * longest])
         if field.type == field.TYPE_BYTES:
-            return describe_bytes(start, size, min(longest, _SHOWN_BYTES))
+            return describe_bytes(start, size, min(longest, _MAX_BYTES))
         is_cut = size > len(start)
         text = start.decode("utf-8", "ignore" if is_cut else "replace")
     is_cut = is_cut or len(text) > longest
@@ -124,15 +124,15 @@ def describe_value(
     return f"{text}…" if is_cut else text
 
 
-def describe_list(field: FieldDescriptor, values: Sequence[Any], most: int = 20) -> str:
-    """The first elements of a repeated field that has no messages, in brackets; texts are in quotes."""
-    shown = ", ".join(describe_value(field, value, quoted=True) for value in values[:most])
-    more = f", … ({len(values):,})" if len(values) > most else ""
+def describe_list(field: FieldDescriptor, values: Sequence[Any], limit: int = 20) -> str:
+    """Return the first elements of a repeated field of numbers or strings in brackets; strings are in quotes."""
+    shown = ", ".join(describe_value(field, value, quoted=True) for value in values[:limit])
+    more = f", … ({len(values):,})" if len(values) > limit else ""
     return f"[{shown}{more}]"
 
 
 def printable_text(data: bytes, is_cut: bool) -> str | None:
-    """The text that bytes are, or None where they are none; is_cut: they may end inside a character."""
+    """Return bytes as text, or None if they are not printable UTF-8. is_cut: they may end inside a character."""
     for n in range(4 if is_cut else 1):
         try:
             text = data[: len(data) - n].decode()

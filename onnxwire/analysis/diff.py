@@ -32,24 +32,23 @@ if TYPE_CHECKING:
     from onnxwire.engine.descriptor import FieldDescriptor
     from onnxwire.io.source import Source
 
-_SHOWN = 24  # elements of a list in a text
-_LONGEST = 200  # characters of a text
-_SMALL = 1 << 12  # bytes of weights that are compared whole before anything is told of them
+_MAX_ELEMENTS = 24  # of a list in a text
+_MAX_CHARS = 200  # of a text
+_SMALL_BYTES = 1 << 12  # tensors up to this size are compared as messages first
 _STORAGE = {"raw_data", *FIELDS, "external_data", "data_location"}
-"""The fields of a tensor that only say where its elements are."""
+"""The fields that store the elements of a tensor."""
 _NESTED = {"t", "g", "tensors", "graphs", "sparse_tensor", "sparse_tensors"}
-"""The values of an attribute that are compared part by part."""
+"""The fields of an attribute that are compared field by field."""
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One thing in which two models differ.
+    """One difference of two models.
 
-    change: what became of it on the way from the first model to the second. kind: of the element that it is, or is in:
-    "node", "tensor", "input", "output", "value", "opset", "metadata", "function", "graph", "model", ...; name: what
-    that is called. part: what of the element differs, such as "op_type" or "attribute axis"; "" for all of it.
-    path: where it is, in the second model where it was added, else in the first. old, new: for people, None where there
-    is none. distance: how far weights are apart, None where their values were not compared.
+    change: from the first model to the second. kind, name: of the element that differs: "node", "tensor", "input",
+    "output", "value", "opset", "metadata", "function", "graph", "model", ... part: of the element, such as "op_type" or
+    "attribute axis"; "" for all of it. path: in the second model for an added element, else in the first. old, new:
+    texts for people, or None. distance: of the values of weights; None if they were not compared.
     """
 
     __module__ = "onnxwire"
@@ -71,16 +70,16 @@ def diff(
     weights: bool = True,
     progress: Callable[[int, int], object] | None = None,
 ) -> Iterator[Difference]:
-    """Tell what two models differ in, one difference after another; none comes where they are the same.
+    """Yield the differences of two models.
 
-    old, new: models, or what `load` takes. weights: whether the values of tensors are compared; without it only their
-    names, types and shapes are. progress: called with the bytes of `old`'s tensors that were compared, and their total.
-    Nodes go together by name, else by the values that they make; everything else by its name, key or index. The order
-    of nodes, tensors, attributes and entries has no meaning, so it is no difference; nor is a field that is not there
-    one from its default, nor where a tensor has its elements: inline, typed, or in a file beside the model.
-    Equal bytes are compared as bytes, a block at a time, and those at one offset of one file not at all; whatever the
-    sizes, no more than some blocks are in memory.
-    Raises what `load` raises, DecodeError and TensorError for what is damaged, SourceError for files that can't be
+    old, new: models, or sources for `load`. weights: whether to compare the values of tensors; if not, only their
+    names, types and shapes. progress: called with the bytes of `old`'s tensors that were compared, and their total.
+    Nodes are paired by name, else by the values that they produce; other elements by name, key or index. These are no
+    differences: the order of nodes, tensors, attributes and entries; an absent field and its default; the storage of a
+    tensor (inline, typed, or in a file beside the model).
+    Weights are compared as bytes, a block at a time; those at one offset of one file are not read. Memory: a few
+    blocks.
+    Raises the errors of `load`, DecodeError and TensorError for damaged models, SourceError for files that can't be
     read.
     """
     from onnxwire.io.load import load
@@ -94,7 +93,7 @@ def diff(
         yield from _Comparison(models[0], weights, progress).compare(*models)
 
 
-# The field that tells elements apart, and what such an element is called.
+# By repeated field: the kind of its elements, and a function that returns their key.
 _KEYS: dict[str, tuple[str, Callable[[Any], Hashable]]] = {
     "initializer": ("tensor", lambda tensor: tensor.name),
     "sparse_initializer": ("sparse tensor", lambda sparse: sparse.values.name),
@@ -118,32 +117,32 @@ _ELEMENTS = {
     "initializer", "sparse_initializer", "input", "output", "value_info", "opset_import", "metadata_props", "functions",
     "configuration",
 }  # fmt: skip
-"""The fields whose elements are spoken of by themselves, where they are a model's or a graph's."""
+"""The fields of a model or graph whose elements are reported by their own kind and name."""
 _HOLDERS = ("ModelProto", "GraphProto")
 
-# Tuples, as they are asked for with each element: to make a union of types takes longer than all the rest.
+# Tuples: making a union of types for each element would take longer than the comparison.
 _TENSORS = (TensorProto, SparseTensorProto)
 _LARGE = (ModelProto, GraphProto)
 
 _Element = tuple[str, str, str]
-"""The kind and name of what is spoken of, and the part of it."""
+"""The kind and name of the element that is reported, and its part."""
 
 
 class _Comparison:
-    """Goes over two models side by side."""
+    """Compares two models."""
 
     def __init__(self, old: ModelProto, weights: bool, progress: Callable[[int, int], object] | None) -> None:
         self._weights = weights
         self._progress = progress
         self._done = 0
         self._total = 0
-        # The paths of all that has tensors with external data in it: equal messages may name files that are not.
-        self._remote: set[str] = set()
+        # Paths of all messages that contain tensors with external data: equal messages can name different files.
+        self._external: set[str] = set()
         if weights or progress is not None:
             for path, tensor in find_tensors(old):
                 self._total += tensor_bytes(tensor) if progress is not None else 0
                 if is_external(tensor):
-                    self._remote.update(path[:end] for end, sign in enumerate(path) if sign == ".")
+                    self._external.update(path[:end] for end, sign in enumerate(path) if sign == ".")
 
     def compare(self, old: ModelProto, new: ModelProto) -> Iterator[Difference]:
         """Compare the models."""
@@ -180,7 +179,7 @@ class _Comparison:
             )
 
     def _fields(self, old: Any, new: Any, path: str, element: _Element, names: Iterable[str]) -> Iterator[Difference]:
-        """Compare fields of two messages of one class; what neither has is not looked at."""
+        """Compare fields of two messages of one class; fields that both lack are skipped."""
         present = {*old._present(), *new._present()}
         for name in names:
             if name not in present:
@@ -196,26 +195,26 @@ class _Comparison:
             elif field.is_repeated:
                 ours, theirs = getattr(old, name), getattr(new, name)
                 if not _are_alike(ours, theirs):
-                    texts = [describe_list(field, values, _SHOWN) for values in (ours, theirs)]
+                    texts = [describe_list(field, values, _MAX_ELEMENTS) for values in (ours, theirs)]
                     yield Difference("changed", *part, here, texts[0], texts[1])
             elif field.message_type is not None:
-                there = old.HasField(name), new.HasField(name)
-                if all(there):
+                has = old.HasField(name), new.HasField(name)
+                if all(has):
                     yield from self._messages(getattr(old, name), getattr(new, name), here, part)
-                elif any(there):
-                    yield Difference("added" if there[1] else "removed", *part, here)
+                elif any(has):
+                    yield Difference("added" if has[1] else "removed", *part, here)
             else:
-                # Only of a oneof does it matter which member is there: else a field that is not has its default.
-                there = old.HasField(name), new.HasField(name)
-                is_choice = field.containing_oneof is not None and there[0] != there[1]
-                if is_choice or (any(there) and not _are_alike(getattr(old, name), getattr(new, name))):
+                # An absent field equals its default, except in a oneof.
+                has = old.HasField(name), new.HasField(name)
+                is_choice = field.containing_oneof is not None and has[0] != has[1]
+                if is_choice or (any(has) and not _are_alike(getattr(old, name), getattr(new, name))):
                     shown = [_field_text(message, field) for message in (old, new)]
                     yield Difference("changed", *part, here, shown[0], shown[1])
 
     def _elements(
         self, old: Any, new: Any, field: FieldDescriptor, path: str, element: _Element
     ) -> Iterator[Difference]:
-        """Compare a repeated field, whose elements go together by name, or by index where they have none."""
+        """Compare a repeated field. Elements are paired by name, or by index if they have no names."""
         ours, theirs = getattr(old, field.name), getattr(new, field.name)
         kind, key = _KEYS.get(field.name, (field.name, None))
         is_own = field.name in _ELEMENTS and type(old).DESCRIPTOR.name in _HOLDERS
@@ -224,7 +223,7 @@ class _Comparison:
             name = str(index if key is None else key(one))
             return (kind, name, "") if is_own else (element[0], element[1], _join(element[2], f"{kind} {name}"))
 
-        # What is equal from the front on goes together, as all before it does.
+        # Equal elements at the start are pairs.
         start = 0
         for first, second in zip(ours, theirs, strict=False):
             if not self._are_same(first, second, path, start):
@@ -244,21 +243,21 @@ class _Comparison:
                 one = theirs[index]
                 yield Difference("added", *label(one, index), f"{path}[{index}]", new=_text_of(one))
         if field.name in ("input", "output"):
-            # A caller may pass them by position.
+            # Callers can pass inputs by position, so their order matters.
             paired = [other for other in matches if other >= 0]
             in_order = sorted(paired)
             if paired != in_order:
                 orders = [[theirs[index].name for index in (*range(start), *order)] for order in (paired, in_order)]
                 part = (element[0], element[1], _join(element[2], f"order of {field.name}s"))
                 names = ValueInfoProto.DESCRIPTOR.fields_by_name["name"]
-                texts = [describe_list(names, order, _SHOWN) for order in orders]
+                texts = [describe_list(names, order, _MAX_ELEMENTS) for order in orders]
                 yield Difference("changed", *part, path, texts[0], texts[1])
 
     def _named(self, old: Any, new: Any, path: str, element: _Element) -> Iterator[Difference]:
-        """Compare two elements of one name; entries of a name and a value have a text for both."""
+        """Compare two elements of one name; operator sets and entries are compared as a whole."""
         name = type(old).DESCRIPTOR.name
         if name == "OperatorSetIdProto":
-            # The domain of ONNX's own operators may be written out, or left out.
+            # The domain of ONNX's operators is "" or "ai.onnx".
             is_same = old.version == new.version
         elif name == "StringStringEntryProto":
             is_same = old == new
@@ -269,7 +268,7 @@ class _Comparison:
             yield Difference("changed", *element, path, _text_of(old), _text_of(new))
 
     def _nodes(self, ours: Sequence[NodeProto], theirs: Sequence[NodeProto], path: str) -> Iterator[Difference]:
-        # Most of the nodes are mostly the same, from the front and from the back.
+        # Usually most nodes are the same at the start and at the end.
         start, ends = 0, [len(ours), len(theirs)]
         while start < min(ends) and self._are_same(ours[start], theirs[start], path, start):
             start += 1
@@ -290,13 +289,13 @@ class _Comparison:
                 yield Difference("added", "node", _node_name(node), "", f"{path}[{index}]", new=_text_of(node))
 
     def _are_same(self, old: Any, new: Any, path: str, index: int | None = None) -> bool:
-        """Whether two messages, or elements, are equal, told without reading weights that may be read again."""
+        """Whether two messages are equal. Returns False for large tensors and graphs, which are compared in parts."""
         is_tensor = isinstance(old, _TENSORS)
-        if isinstance(old, _LARGE) or (is_tensor and old.ByteSize() >= _SMALL) or old != new:
+        if isinstance(old, _LARGE) or (is_tensor and old.ByteSize() >= _SMALL_BYTES) or old != new:
             return False
-        if self._remote or self._progress is not None:
+        if self._external or self._progress is not None:
             tensors = ((old.values, old.indices) if isinstance(old, SparseTensorProto) else (old,)) if is_tensor else ()
-            if any(map(is_external, tensors)) or (path if index is None else f"{path}[{index}]") in self._remote:
+            if any(map(is_external, tensors)) or (path if index is None else f"{path}[{index}]") in self._external:
                 return False
             if self._progress is not None:
                 self._report(sum(map(tensor_bytes, tensors)))
@@ -309,7 +308,7 @@ class _Comparison:
         texts = [_text_of(attribute) for attribute in (old, new)]
         values = self._fields(old, new, path, element, names)
         if old.type == new.type and (texts[0] == texts[1] or _NESTED.intersection(names)):
-            # What a text of the whole does not show.
+            # The text of the attribute does not show the differences.
             yield from values
         elif texts[0] != texts[1] and next(values, None) is not None:
             yield Difference("changed", *element, path, texts[0], texts[1])
@@ -322,21 +321,21 @@ class _Comparison:
         names = [f.name for f in type(old).DESCRIPTOR.fields if f.name not in {"dims", "data_type", *_STORAGE}]
         yield from self._fields(old, new, path, element, names)
         is_comparable = self._weights and list(old.dims) == list(new.dims) and old.segment == new.segment
-        apart = None
+        weight_distance = None
         if is_comparable and (is_external(old) or not _is_small(old) or old != new):
             try:
-                apart = distance(old, new, self._report if self._progress is not None else None)
+                weight_distance = distance(old, new, self._report if self._progress is not None else None)
             except TensorError:
-                # A damaged tensor is like itself; to say more of it than that is an error.
+                # A damaged tensor equals a tensor of the same bytes; any other comparison is an error.
                 if is_external(old) or old != new:
                     raise
         elif self._progress is not None:
             self._report(tensor_bytes(old))
         if types[0] != types[1]:
             part = (element[0], element[1], _join(element[2], "type"))
-            yield Difference("changed", *part, path, types[0], types[1], apart)
-        elif apart is not None and apart.different:
-            yield Difference("changed", *element, path, distance=apart)
+            yield Difference("changed", *part, path, types[0], types[1], weight_distance)
+        elif weight_distance is not None and weight_distance.different:
+            yield Difference("changed", *element, path, distance=weight_distance)
 
     def _report(self, done: int) -> None:
         self._done = min(self._done + done, self._total)
@@ -345,7 +344,7 @@ class _Comparison:
 
 
 def _is_small(tensor: TensorProto) -> bool:
-    return tensor_bytes(tensor) < _SMALL
+    return tensor_bytes(tensor) < _SMALL_BYTES
 
 
 def _join(outer: str, inner: str) -> str:
@@ -355,15 +354,15 @@ def _join(outer: str, inner: str) -> str:
 def _match(
     ours: Sequence[Any], theirs: Sequence[Any], start: int, key: Callable[[Any], Hashable] | None
 ) -> Sequence[int]:
-    """The index in `theirs` of what each element of `ours` from `start` on goes together with, or -1.
+    """Return the index in `theirs` of the partner of each element of `ours` from `start` on, or -1.
 
-    The first of a key goes with the first of it, the second with the second. A hostile model has millions of elements
-    of two bytes, so that there is no object for each.
+    The nth element with a key is paired with the nth one with that key. A hostile model has millions of elements of two
+    bytes, so no object is made for each.
     """
     n, m = len(ours), len(theirs)
     if key is None:
         return array("q", [*range(start, min(n, m))] + [-1] * max(n - m, 0))
-    # The indexes of one key are a list that is linked by `following`.
+    # The indexes of one key are a list, linked by `following`.
     first: dict[Hashable, int] = {}
     last: dict[Hashable, int] = {}
     following = array("q", [-1]) * (m - start)
@@ -388,7 +387,7 @@ def _match(
 def _pair_nodes(
     ours: Sequence[NodeProto], theirs: Sequence[NodeProto], old_indexes: range, new_indexes: range
 ) -> dict[int, int]:
-    """Which nodes go together: those of one name, then those with the same outputs, then those with the same first."""
+    """Pair nodes of one name, then nodes with the same outputs, then nodes with the same first output."""
     pairs: dict[int, int] = {}
     taken: set[int] = set()
     keys: list[Callable[[NodeProto], Hashable]] = [
@@ -427,20 +426,20 @@ def _are_alike(old: Any, new: Any) -> bool:
     if isinstance(old, Repeated):
         return len(old) == len(new) and all(map(_are_alike, old, new))
     if isinstance(old, float):
-        # NaN equals NaN here, and 0 differs from -0.
+        # Here NaN equals NaN, and 0 differs from -0.
         return (old != old and new != new) or (old == new and copysign(1, old) == copysign(1, new))
     return bool(old == new)
 
 
 def _field_text(message: Any, field: FieldDescriptor) -> str | None:
-    """The value of a singular field; None where it is not there."""
+    """Return the value of a singular field as text; None if it is absent."""
     if not message.HasField(field.name):
         return None
-    return describe_value(field, getattr(message, field.name), _LONGEST)
+    return describe_value(field, getattr(message, field.name), _MAX_CHARS)
 
 
 def _text_of(element: Any) -> str | None:
-    """An element in short; None where there is nothing to say but its name."""
+    """Return a short text for an element; None if its name says all."""
     if isinstance(element, NodeProto):
         return describe_call(element)
     if isinstance(element, TensorProto):
@@ -453,7 +452,7 @@ def _text_of(element: Any) -> str | None:
         return _attribute_text(element)
     name = type(element).DESCRIPTOR.name
     if name == "StringStringEntryProto":
-        return describe_value(type(element).DESCRIPTOR.fields_by_name["value"], element.value, _LONGEST)
+        return describe_value(type(element).DESCRIPTOR.fields_by_name["value"], element.value, _MAX_CHARS)
     if name == "OperatorSetIdProto":
         return str(element.version)
     if name == "FunctionProto":
@@ -468,7 +467,7 @@ def _attribute_text(attribute: AttributeProto) -> str:
         if field.name in ("name", "doc_string", "type"):
             continue
         if field.is_repeated and field.message_type is None:
-            return describe_list(field, value, _SHOWN)
+            return describe_list(field, value, _MAX_ELEMENTS)
         if field.is_repeated:
             return f"{len(value):,} {field.name}"
         if field.name == "g":
@@ -476,7 +475,7 @@ def _attribute_text(attribute: AttributeProto) -> str:
         if field.name == "tp":
             return describe_type(value)
         if field.message_type is None:
-            return describe_value(field, value, _LONGEST)
+            return describe_value(field, value, _MAX_CHARS)
         return _text_of(value) or field.message_type.name
     return AttributeProto.AttributeType.Name(attribute.type).lower() if attribute.type else "nothing"
 

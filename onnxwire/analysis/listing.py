@@ -23,24 +23,24 @@ from onnxwire.messages import ModelProto, NodeProto, TensorProto, ValueInfoProto
 from onnxwire.tensor.dtypes import FIELDS, name_of
 
 Row = dict[str, Any]
-"""One thing of a list: its `path`, its `name`, and what else there is to tell."""
+"""An entry of a list: its `path`, its `name`, and its other properties."""
 
 _FILTER = re.compile(r"\s*([a-z_]+)\s*(!=|>=|<=|=|>|<|!~|~)\s*(.*?)\s*", re.DOTALL)
 _SEPARATOR = re.compile(r"[./]|::")
-_BATCH = 2_000  # rows that are made of columns at once
-_DEEPEST = 60  # parts of a name that are told apart
-_MOST_BRANCHES = 100_000  # of a tree; names beyond them are summed in the branches that there are
+_BATCH_ROWS = 2_000  # that are made of columns at a time
+_MAX_DEPTH = 60  # parts of a name
+_MAX_BRANCHES = 100_000  # of a tree; names beyond them are added to existing branches
 _COMPARE: dict[str, Callable[[Any, Any], bool]] = {
     "=": operator.eq, "!=": operator.ne, ">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le,
 }  # fmt: skip
 
 
 def tensor_rows(message: Message) -> Iterator[Row]:
-    """List every tensor, wherever it is; payloads are stepped over.
+    """List every tensor at any depth; payloads are not read.
 
-    Each row has name, type (such as FLOAT), shape, bytes (of the payload), path, and where the payload is: stored (the
-    field that has it, "external_data", or "" where it is empty), file, and offset (in bytes), None where it is not one
-    run of bytes of a file.
+    Each row has name, type (such as FLOAT), shape, bytes (of the payload), path, and the location of the payload:
+    stored (its field, or "" if it is empty), file, and offset (in bytes; None if the payload is not one run of bytes of
+    a file).
     """
     for path, tensor in find_tensors(message):
         info = describe(tensor, path)
@@ -65,7 +65,7 @@ def _stored(tensor: TensorProto) -> str:
 
 
 def node_rows(message: Message) -> Iterator[Row]:
-    """List every node, those of subgraphs and functions included: name, type (its operator), domain, input, output."""
+    """List every node, also in subgraphs and functions: name, type (its operator), domain, input, output."""
     if isinstance(message, ModelProto):
         columns = columns_of(message, _NODES, False)
         if not columns.repaired:
@@ -88,9 +88,9 @@ _NODES = TABLES["nodes"]._replace(columns=tuple(c for c in TABLES["nodes"].colum
 
 
 def _rows_of(columns: Columns) -> Iterator[Row]:
-    """The rows of nodes, from columns."""
-    for start in range(0, len(columns), _BATCH):
-        values = (columns.to_pylist(name, start, start + _BATCH) for name in _COLUMNS)
+    """Yield the rows of nodes from columns."""
+    for start in range(0, len(columns), _BATCH_ROWS):
+        values = (columns.to_pylist(name, start, start + _BATCH_ROWS) for name in _COLUMNS)
         for name, op_type, domain, inputs, outputs, graph, index in zip(*values, strict=True):
             yield {
                 "name": name or "",
@@ -103,9 +103,9 @@ def _rows_of(columns: Columns) -> Iterator[Row]:
 
 
 def value_rows(message: Message, fields: Iterable[str] = ("input", "output", "value_info")) -> Iterator[Row]:
-    """List the values that have a type written down: name, type (such as float[batch, 3]), role and path.
+    """List the values with a declared type: name, type (such as float[batch, 3]), role and path.
 
-    fields: those of a model's graph that are listed; with "value_info" the values of subgraphs and functions, too.
+    fields: the fields of a model's graph to list; with "value_info" also the values of subgraphs and functions.
     """
     wanted = set(fields)
     main = "graph." if isinstance(message, ModelProto) else ""
@@ -118,10 +118,10 @@ def value_rows(message: Message, fields: Iterable[str] = ("input", "output", "va
 
 
 def name_matcher(pattern: str, is_regex: bool = False) -> Callable[[str], bool]:
-    """A test whether a name matches a pattern.
+    """Return a function that tests whether a name matches a pattern.
 
-    pattern: a shell's pattern for the whole name where it has one of *, ? or [ in it, else a part of the name; with
-    is_regex a regular expression that is found somewhere in it. Raises PathError for what is not a regular expression.
+    pattern: a shell pattern for the whole name if it contains *, ? or [, else a substring of the name; with is_regex a
+    regular expression for a part of the name. Raises PathError for an invalid regular expression.
     """
     if not is_regex and not re.search(r"[*?[]", pattern):
         return lambda name: pattern in name
@@ -137,17 +137,17 @@ def _search_for(pattern: str) -> Callable[[str], bool]:
 
 
 def filter_key(text: str) -> str:
-    """The key that a condition is about; "" for what is not a condition."""
+    """Return the key of a condition, or "" if the text is no condition."""
     parts = _FILTER.fullmatch(text)
     return "" if parts is None else parts[1]
 
 
 def row_filter(text: str) -> Callable[[Row], bool]:
-    """A test whether a row fulfils a condition, such as `bytes>=1M`, `type=FLOAT16`, `shape=[64,*]`, `name~bias$`.
+    """Return a function that tests a row: `bytes>=1M`, `type=FLOAT16`, `shape=[64,*]`, `name~bias$`.
 
-    text: a key of the row, one of = != < <= > >= ~ !~, and a value; ~ is a regular expression that is found in it.
-    Numbers may have K, M, G or T after them, for powers of 1024; other values are compared as a shell's pattern.
-    Raises PathError for what is not a condition; what is made of it does so for a key that rows do not have.
+    text: a key of the row, one of = != < <= > >= ~ !~, and a value; ~ searches for a regular expression. Numbers can
+    have a suffix K, M, G or T for powers of 1024; for other values = and != match a shell pattern.
+    Raises PathError if the text is no condition; the returned function raises it for a key that the row lacks.
     """
     parts = _FILTER.fullmatch(text)
     if parts is None:
@@ -162,7 +162,7 @@ def row_filter(text: str) -> Callable[[Row], bool]:
     if comparison in ("~", "!~"):
         matches = name_matcher(value, True)
     else:
-        # A shape is in brackets, which do not make a set of characters here.
+        # A shape has brackets, which are no set of characters here.
         matches = _search_for(translate(value.replace(" ", "").replace("[", "[[]")))
 
     def get(row: Row) -> Any:
@@ -191,7 +191,7 @@ def row_filter(text: str) -> Callable[[Row], bool]:
 
 
 def sort_rows(rows: list[Row], key: str) -> list[Row]:
-    """Sort rows by a key: numbers from the largest, names so that w2 comes before w10. Raises PathError for no key."""
+    """Sort rows by a key: numbers descending, names so that w2 precedes w10. Raises PathError for an unknown key."""
     if rows and key not in rows[0]:
         raise PathError(f"there is no {key} to sort by; there are {', '.join(rows[0])}")
     if any(isinstance(row[key], int | float) for row in rows):
@@ -206,9 +206,9 @@ def _natural(text: str) -> list[tuple[int, int, str]]:
 
 @dataclass(slots=True)
 class Branch:
-    """The tensors among some whose names have the same prefix.
+    """The tensors whose names have the same prefix.
 
-    name: the part of the prefix that is this branch's own. bytes, count: of the payloads, and of the tensors below.
+    name: the last part of the prefix. bytes, count: of the payloads, and of the tensors, in this branch and below.
     children: by the next part of the name.
     """
 
@@ -218,51 +218,51 @@ class Branch:
     children: dict[str, Branch] = field(default_factory=dict)
 
     def as_dict(self) -> Row:
-        """The branch and those below it, as JSON has them."""
+        """Return the branch and those below it in JSON form."""
         children = [child.as_dict() for child in self.children.values()]
         return {"name": self.name, "bytes": self.bytes, "count": self.count, "children": children}
 
 
 def name_tree(rows: Iterable[Row]) -> Branch:
-    """Sum the sizes of tensors by prefix of their names, as `du` does those of files by folder.
+    """Sum the sizes of tensors by prefix of their names, as `du` does for files by folder.
 
-    rows: as `tensor_rows` gives them. Names are parted at dots, slashes and double colons; a tensor without a name goes
-    by its path. A prefix that has only one continuation is shown as one with it. The tree has 100,000 branches at
-    most: what comes after them is summed in those that there are.
+    rows: of `tensor_rows`. Names are split at dots, slashes and double colons; a tensor without a name has its path as
+    name. A prefix with a single continuation is merged with it. The tree has at most 100,000 branches; further names
+    are added to existing branches.
     """
     root = Branch("")
-    made: list[tuple[Branch, Branch]] = []  # each after the branch that it is of
-    before, home, depth = "", root, 0  # what the last name had before its last part
+    made: list[tuple[Branch, Branch]] = []  # each with its parent, parents first
+    prefix, outer, depth = "", root, 0  # of the last name, without its last part
     for row in rows:
         name = row["name"] or row["path"]
-        # Mostly it has the same before its last part, which is not parted again.
-        end = len(before)
-        last_separator = end if depth == _DEEPEST else max(name.rfind("."), name.rfind("/"), name.rfind("::"))
-        if end and end == last_separator and name.startswith(before) and _SEPARATOR.match(name, end):
-            branch = _child(home, name[end:], made)
+        # Most names have the prefix of the previous one, which is not split again.
+        end = len(prefix)
+        last_separator = end if depth == _MAX_DEPTH else max(name.rfind("."), name.rfind("/"), name.rfind("::"))
+        if end and end == last_separator and name.startswith(prefix) and _SEPARATOR.match(name, end):
+            branch = _child(outer, name[end:], made)
         else:
-            *outer, last = _parts(name)
-            home = root
-            for part in outer:
-                home = _child(home, part, made)
-            before, depth = name[: len(name) - len(last)], len(outer)
-            if before.endswith(":"):  # the next may be parted elsewhere
-                before = ""
-            branch = _child(home, last, made)
+            *parts, last = _parts(name)
+            outer = root
+            for part in parts:
+                outer = _child(outer, part, made)
+            prefix, depth = name[: len(name) - len(last)], len(parts)
+            if prefix.endswith(":"):  # the next name may be split at another position
+                prefix = ""
+            branch = _child(outer, last, made)
         branch.bytes += row["bytes"]
         branch.count += 1
-    for home, branch in reversed(made):
-        home.bytes += branch.bytes
-        home.count += branch.count
+    for outer, branch in reversed(made):
+        outer.bytes += branch.bytes
+        outer.count += branch.count
     _join(root)
     return root
 
 
 def _child(branch: Branch, part: str, made: list[tuple[Branch, Branch]]) -> Branch:
-    """The branch below one, made where it is not there; where there are too many, that one itself."""
+    """Return the child of a branch, made if it is absent; with too many branches, the branch itself."""
     child = branch.children.get(part)
     if child is None:
-        if len(made) == _MOST_BRANCHES:
+        if len(made) == _MAX_BRANCHES:
             return branch
         child = branch.children[part] = Branch(part)
         made.append((branch, child))
@@ -270,13 +270,13 @@ def _child(branch: Branch, part: str, made: list[tuple[Branch, Branch]]) -> Bran
 
 
 def _parts(name: str) -> list[str]:
-    """The parts of a name, each but the first with the separator before it."""
-    ends = [match.start() for match in _SEPARATOR.finditer(name) if match.start()][:_DEEPEST]
+    """Return the parts of a name, each but the first with the separator before it."""
+    ends = [match.start() for match in _SEPARATOR.finditer(name) if match.start()][:_MAX_DEPTH]
     return [name[start:end] for start, end in zip([0, *ends], [*ends, len(name)], strict=True)]
 
 
 def _join(root: Branch) -> None:
-    """Make one of every branch that has one child and no tensor of its own."""
+    """Merge every branch that has one child and no tensor of its own with that child."""
     waiting = [root]
     while waiting:
         branch = waiting.pop()

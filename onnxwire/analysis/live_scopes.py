@@ -1,6 +1,6 @@
-"""The names that graphs and functions define, and those that they take from around them: the walk over message objects.
+"""The names that graphs and functions define and capture, read from message objects.
 
-For edits, and for what is read of a few graphs. The rules are those of `index/names`.
+For edits, and for reading a few graphs. The rules are those of `index/names`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     Scope = GraphProto | FunctionProto
 
-_MAX_GRAPHS = 33  # in one another: each takes a node and an attribute, and protobuf readers follow 100 messages
+_MAX_NESTED_GRAPHS = 33  # each is inside a node and an attribute, and protobuf allows 100 nested messages
 
 
 def defined_names(scope: Scope, names: NameFilter | None = None) -> set[str]:
@@ -35,10 +35,10 @@ def defined_names(scope: Scope, names: NameFilter | None = None) -> set[str]:
 
 
 def definitions(scope: Scope) -> tuple[dict[str, int], dict[str, int], dict[str, int]]:
-    """What each name of a graph or function refers to, by the rules of `index/names`.
+    """Resolve each name of a graph or function by the rules of `index/names`.
 
-    Returns three dicts without a common name: the indexes, by name, of inputs, of initializers (sparse ones counted
-    after the others) and of the nodes that make a value.
+    Returns three dicts without common names: the indexes, by name, of inputs, of initializers (sparse ones after the
+    others) and of the nodes that produce a value.
     """
     return definitions_of(*_definitions_in(scope))
 
@@ -50,7 +50,7 @@ def _definitions_in(
     inputs: list[str] = []
     initializers: list[str] = []
     outputs: Iterable[Iterable[str]] = ()
-    # Most graphs of attributes lack most of these fields, and a damaged file has millions that lack all.
+    # Most graphs in attributes lack most of these fields, and a damaged file can have millions of empty graphs.
     for field, elements in scope.ListFields():
         if field.name == "node":
             outputs = strings_of(mentioning(elements, names) if names else elements, "output")
@@ -64,7 +64,7 @@ def _definitions_in(
 
 
 def graphs_of(node: NodeProto) -> Iterator[GraphProto]:
-    """The graphs in the attributes of a node, those in them left out."""
+    """Yield the graphs in the attributes of a node, but not those nested in them."""
     for attribute in node.attribute:
         if attribute.HasField("g"):
             yield attribute.g
@@ -72,20 +72,20 @@ def graphs_of(node: NodeProto) -> Iterator[GraphProto]:
 
 
 def captured_names(node: NodeProto) -> list[str]:
-    """The names that the graphs in a node's attributes use and do not define: values of the graphs around them.
+    """Return the names that graphs in a node's attributes use but do not define: values of the graphs around them.
 
-    Each once, in the order of their first use. Raises DecodeError for messages nested more than 100 deep.
+    Each is listed once, in order of first use. Raises DecodeError for messages nested more than 100 deep.
     """
     if not node.attribute:
         return []
     order: dict[str, int] = {}
-    found = _free_names(node, order, _MAX_GRAPHS)
+    found = _free_names(node, order, _MAX_NESTED_GRAPHS)
     found.discard("")
     return sorted(found, key=order.__getitem__)
 
 
 def _free_names(node: NodeProto, order: dict[str, int], depth: int) -> set[str]:
-    """Those names as a set; each also gets its index in `order`. depth: levels that may still open."""
+    """Return these names as a set, and number new ones in `order`. depth: how many more levels are allowed."""
     free: set[str] = set()
     for graph in graphs_of(node):
         if depth == 0:
@@ -108,7 +108,7 @@ def _free_names(node: NodeProto, order: dict[str, int], depth: int) -> set[str]:
 
 
 def _union(one: set[str], other: set[str]) -> set[str]:
-    """Both together; the larger takes in the smaller, so that a name is not moved once for each level."""
+    """Return the union. The larger set absorbs the smaller, so that names are not copied at each level."""
     if len(one) < len(other):
         one, other = other, one
     one |= other

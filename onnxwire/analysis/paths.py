@@ -1,12 +1,12 @@
-"""From a path that a person types, such as `node:/layers.0/MatMul.attribute[axis]`, to the message or value there.
+"""Resolves paths that people type, such as `node:/layers.0/MatMul.attribute[axis]`, to messages and values.
 
-    graph.node[12]                  fields, elements by index; -1 is the last one
+    graph.node[12]                  fields, elements by index; -1 is the last element
     graph.node[3:6]                 several elements
     graph.node[/layers.0/MatMul]    an element by its name, the key of an entry, or the domain of an operator set
-    node:/layers.0/MatMul           a node by its name, or by a value that it makes, in any graph
+    node:/layers.0/MatMul           a node by its name, or by a value that it produces, in any graph
     tensor:w0  input:x  output:y  value:v  function:f
-    tensor:w0[0:4,:8]               elements of a tensor, as numpy counts them
-    node:"a.b[0]".op_type           a name in quotes ends where they do; without, the longest that there is counts
+    tensor:w0[0:4,:8]               elements of a tensor, by numpy's basic indexing
+    node:"a.b[0]".op_type           a name in quotes; without quotes, the longest existing name counts
 
 The path "" is the message itself.
 """
@@ -34,18 +34,18 @@ _FIELD = re.compile(r"\.?([A-Za-z_][A-Za-z0-9_]*)")
 _SLICE = re.compile(r"\s*(-?\d{1,19})?\s*:\s*(-?\d{1,19})?\s*(?::\s*(-?\d{1,19})?\s*)?")
 _INT = re.compile(r"\s*(-?\d{1,19})\s*")
 _KEYS = ("name", "key", "domain", "dim_param")
-"""The fields that tell the elements of a repeated field apart, the first that the message has."""
-_SHOWN = 5
+"""The fields that identify the elements of a repeated field; the first that the message type has."""
+_MAX_PATHS = 5  # in an error message
 
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
     """The value that a path leads to.
 
-    path: the way there in fields and indexes, whatever name was asked for. value: a message, a repeated field or a list
-    of some of its elements, a number, a str; of a field of bytes a read-only buffer of them. parent: the message whose
-    `field` it is, None for the root; element_index: which element of it, or None. index: for a TensorProto the elements
-    that were asked for, as `TensorProto.read` takes them, or None for the tensor as such.
+    path: its fields and indexes, also if it was found by name. value: a message, a repeated field or a list of some of
+    its elements, a number, a str; a read-only buffer for a field of bytes. parent: the message that has the value in
+    `field`, None for the root; element_index: the index of an element, or None. index: the requested elements of a
+    TensorProto, as for `TensorProto.read`, or None for the tensor itself.
     """
 
     path: str
@@ -57,18 +57,18 @@ class Resolved:
 
     @property
     def is_set(self) -> bool:
-        """Whether it is in the message, rather than the default of a field that is not."""
+        """Whether the value is present, and not the default of an absent field."""
         if self.parent is None or self.field is None or self.field.is_repeated:
             return True
         return self.parent.HasField(self.field.name)
 
 
 def resolve(message: Message, path: str) -> Resolved:
-    """Follow a path, as the head of this module describes them.
+    """Resolve a path, as the head of this module describes it.
 
-    message: the root, mostly a model. path: a path, or kind:name and a path from there on. Nothing but what lies on the
-    way is read; for a name, the names of its kind.
-    Raises PathError where the path leads nowhere, or a name is that of several; it says what there is instead.
+    message: the root, usually a model. path: a path, or kind:name and a path from there. Only messages on the path are
+    read, and for a name the names of its kind.
+    Raises PathError for a path that does not exist and an ambiguous name; the message lists alternatives.
     """
     kind, colon, rest = path.partition(":")
     if colon and kind in _KINDS:
@@ -80,7 +80,7 @@ def resolve(message: Message, path: str) -> Resolved:
         found, rest = Resolved("", message), path
     while rest:
         if found.index is not None:
-            raise _error(message, path, f"nothing can come after the elements of a tensor, and {rest!r} does")
+            raise _error(message, path, f"nothing can follow the elements of a tensor, so {rest!r} is wrong")
         if rest.startswith("["):
             content, rest = _bracket(message, path, rest)
             found = _element(message, path, found, content)
@@ -99,7 +99,7 @@ def _error(root: Message, path: str, reason: str) -> PathError:
 
 
 def _refuse_name(root: Message, path: str, found: Resolved) -> None:
-    """Raise PathError where a whole path is a name of something, and says so."""
+    """Raise PathError if the path is a name, and suggest its kind."""
     if found.path:
         return
     kinds = []
@@ -114,7 +114,7 @@ def _refuse_name(root: Message, path: str, found: Resolved) -> None:
 
 
 def _field(root: Message, path: str, found: Resolved, name: str) -> Resolved:
-    """Step into a field."""
+    """Resolve a field of the current message."""
     message = found.value
     if not isinstance(message, Message):
         here = found.path or "this"
@@ -133,7 +133,7 @@ def _field(root: Message, path: str, found: Resolved, name: str) -> Resolved:
     here = f"{found.path}.{name}" if found.path else name
     value: Any
     if field.type == field.TYPE_BYTES and not field.is_repeated:
-        # The value itself would be a copy of what may be gigabytes.
+        # The attribute would copy the bytes, which can be gigabytes.
         value = message._payload(name)
         value = b"" if value is None else value
     else:
@@ -142,7 +142,7 @@ def _field(root: Message, path: str, found: Resolved, name: str) -> Resolved:
 
 
 def _bracket(root: Message, path: str, text: str) -> tuple[str | tuple[IndexItem, ...], str]:
-    """The name or index in the brackets that a text begins with, and the text after them."""
+    """Return the name or index in the brackets at the start of a text, and the text after them."""
     if text.startswith('["'):
         name, end = _quoted(root, path, text, 1)
         if not text.startswith("]", end):
@@ -158,7 +158,7 @@ def _bracket(root: Message, path: str, text: str) -> tuple[str | tuple[IndexItem
 
 
 def _quoted(root: Message, path: str, text: str, start: int) -> tuple[str, int]:
-    """A name in double quotes, with the escapes of JSON, and where it ends."""
+    """Return a name in double quotes, with the escapes of JSON, and its end."""
     try:
         name, end = JSONDecoder().raw_decode(text, start)
     except JSONDecodeError as error:
@@ -167,7 +167,7 @@ def _quoted(root: Message, path: str, text: str, start: int) -> tuple[str, int]:
 
 
 def parse_index(text: str) -> tuple[IndexItem, ...] | None:
-    """Read ints, slices and an ellipsis with commas between them, as numpy's basic indexing; None for what is none."""
+    """Parse ints, slices and an ellipsis as in numpy's basic indexing; return None for other texts."""
     parts: list[IndexItem] = []
     for word in text.split(","):
         if word.strip() == "...":
@@ -182,11 +182,11 @@ def parse_index(text: str) -> tuple[IndexItem, ...] | None:
 
 
 def _element(root: Message, path: str, found: Resolved, content: str | tuple[IndexItem, ...]) -> Resolved:
-    """Step to an element, or several."""
+    """Resolve one or several elements of the current value."""
     value = found.value
     if isinstance(value, TensorProto):
         if isinstance(content, str):
-            raise _error(root, path, f"[{content}] are not elements of a tensor; write them as [0:4,:8] or [3]")
+            raise _error(root, path, f"[{content}] is no index of a tensor; write [3] or [0:4,:8]")
         return replace(found, index=content)
     if isinstance(value, Payload | memoryview | bytes | str | Repeated | list):
         if isinstance(content, str):
@@ -199,8 +199,8 @@ def _element(root: Message, path: str, found: Resolved, content: str | tuple[Ind
             raise _error(root, path, f"{found.path} has one dimension; choose one element, or several as [0:4]")
         count = len(value)
         if not -count <= index < count:
-            there = f"the {count:,} elements are [0] to [{count - 1}]" if count else "it has no elements"
-            raise _error(root, path, f"{found.path}[{index}] is not there; {there}")
+            known = f"the {count:,} elements are [0] to [{count - 1}]" if count else "it has no elements"
+            raise _error(root, path, f"{found.path}[{index}] does not exist; {known}")
         index %= count
         element = memoryview(value)[index] if isinstance(value, Payload) else value[index]
         return Resolved(f"{found.path}[{index}]", element, found.parent, found.field, index)
@@ -218,7 +218,7 @@ def _slice(root: Message, path: str, found: Resolved, part: slice) -> Resolved:
     if part.step == 0:
         raise _error(root, path, "the step of a slice can't be 0")
     value = found.value
-    # Of a long field of bytes a window, not a copy.
+    # A slice of bytes is not copied.
     values = memoryview(value)[part] if isinstance(value, Payload) else value[part]
     ends = ["" if end is None else str(end) for end in (part.start, part.stop, part.step)]
     step = f":{ends[2]}" if ends[2] else ""
@@ -226,7 +226,7 @@ def _slice(root: Message, path: str, found: Resolved, part: slice) -> Resolved:
 
 
 def _index_of(root: Message, path: str, found: Resolved, name: str) -> int:
-    """The index of the element that is called so."""
+    """Return the index of the element with a name."""
     descriptor = found.field.message_type if found.field is not None else None
     if descriptor is None:
         raise _error(
@@ -251,28 +251,29 @@ def _key_of(descriptor: Descriptor) -> str | None:
 
 
 def several(root: Message, path: str, name: str, paths: list[str]) -> PathError:
-    """The error for a name that several things have; path: what was asked for, paths: theirs."""
-    more = f" and {len(paths) - _SHOWN:,} more" if len(paths) > _SHOWN else ""
-    return _error(root, path, f"{len(paths):,} are called {name!r}; choose by index: {', '.join(paths[:_SHOWN])}{more}")
+    """Return the error for an ambiguous name. path: the requested path; paths: those of all matches."""
+    more = f" and {len(paths) - _MAX_PATHS:,} more" if len(paths) > _MAX_PATHS else ""
+    shown = ", ".join(paths[:_MAX_PATHS])
+    return _error(root, path, f"{len(paths):,} elements are called {name!r}; choose by index: {shown}{more}")
 
 
 # Names.
 
 Named = tuple[str, Any, list[str]]
-"""A path, the message there, and the names that it goes by."""
+"""A path, the message there, and its names."""
 _Stages = list[Callable[[], Iterator[Named]]]
 
 
 def _by_name(root: Message, kind: str, text: str, path: str) -> tuple[Resolved, str]:
-    """The message that a text names, and what of the text is after its name.
+    """Find the message that a text names; return it and the text after its name.
 
-    The main graph comes first: what has the name elsewhere too is found by its path.
+    The main graph is searched first; messages of the same name in other graphs are found by their paths.
     """
     if text.startswith('"'):
         name, end = _quoted(root, path, text, 0)
         ends = {name: end}
     else:
-        # A name may have dots and brackets in it, so every prefix may be the name; the longest that exists is.
+        # A name can contain dots and brackets, so every prefix can be the name; the longest existing one is.
         ends = {text[:end]: end for end in [*(m.start() for m in re.finditer(r"[.\[]", text)), len(text)]}
         ends.pop("", None)
     for stage in _KINDS[kind](root):
@@ -296,7 +297,7 @@ def _by_name(root: Message, kind: str, text: str, path: str) -> tuple[Resolved, 
 
 
 def _found(root: Message, path: str, value: Any) -> Resolved:
-    """The value that a path of fields and indexes leads to, with the message and field that it is in."""
+    """Resolve a path of fields and indexes that exists."""
     outer, _, last = path.rpartition(".")
     name, _, index = last.rstrip("]").partition("[")
     parent: Any = root
@@ -306,7 +307,7 @@ def _found(root: Message, path: str, value: Any) -> Resolved:
 
 
 def _in_field(root: Message, *fields: str) -> Iterator[Named]:
-    """The named messages of fields of a model's graph, or of a graph."""
+    """Yield the named messages in fields of a graph, or of the main graph of a model."""
     holder, prefix = (root.graph, "graph.") if isinstance(root, ModelProto) else (root, "")
     for field in fields:
         if field in _names(holder):
@@ -325,7 +326,7 @@ def _nodes_by_output(root: Message) -> Iterator[Named]:
 
 
 def _constants(root: Message) -> Iterator[Named]:
-    """The tensors of Constant nodes, by the value that the node makes."""
+    """Yield the tensors of Constant nodes; their names are the outputs of the node."""
     for path, node in Search(root, [NodeProto]):
         if node.op_type == "Constant":
             for index, attribute in enumerate(node.attribute):

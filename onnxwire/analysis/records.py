@@ -1,4 +1,4 @@
-"""The records of a message as they are stored: their rows of the table, offsets, and values."""
+"""The records of an encoded message: their rows of the table, offsets, and values."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ if TYPE_CHECKING:
     from onnxwire.engine.descriptor import Descriptor
     from onnxwire.engine.document import Document
 
-_SHOWN_NUMBERS = 16
-_TEXT_BYTES = 256  # that are looked at to tell text from a message
+_MAX_NUMBERS = 16  # that are shown of a packed run
+_SAMPLE_BYTES = 256  # that are read to distinguish text from a message
 _SIZES = {WIRE_FIXED32: 4, WIRE_FIXED64: 8}
 
 
 class Record(NamedTuple):
     """A tag and the value after it.
 
-    field: its row of the table, a live one whose wire type it has or else a retired one; None for an unknown field.
-    offset: of the tag; value, after: of the value's first byte, and after its last. raw: the bits of a number.
-    after is None where the record is damaged; the other parts are then as `read_record` returns them.
+    field: its row of the table: a live one of its wire type, or else a retired one; None for an unknown field.
+    offset: of the tag; value, after: the start and end offsets of the value. raw: the bits of a number.
+    after is None if the record is damaged; the other parts are then as `read_record` returns them.
     """
 
     field: FieldDescriptor | None
@@ -45,8 +45,8 @@ class Record(NamedTuple):
 
 
 def is_message(document: Document, start: int, end: int) -> bool:
-    """Whether bytes without a row are most likely a message: they are records, and no text."""
-    if start == end or printable_text(bytes_at(document, start, min(end, start + _TEXT_BYTES)), True) is not None:
+    """Guess whether bytes of an unknown field are a message: they are valid records, and no text."""
+    if start == end or printable_text(bytes_at(document, start, min(end, start + _SAMPLE_BYTES)), True) is not None:
         return False
     while start < end:
         number, _, _, after, _ = read_record(document, start, end)
@@ -57,20 +57,20 @@ def is_message(document: Document, start: int, end: int) -> bool:
 
 
 def read(document: Document, table: Descriptor | None, offset: int, end: int, *, in_group: bool = False) -> Record:
-    """Read the record at an offset of a document; arguments as for `read_record`, and the message's table, if any."""
+    """Read the record at an offset of a document. table: of the message, or None; the others as for `read_record`."""
     number, wire, value, after, raw = read_record(document, offset, end, in_group)
     return Record(find_row(table, number, wire), offset, number, wire, value, after, raw)
 
 
 def walk(document: Document, table: Descriptor | None, start: int, end: int) -> Iterator[Record]:
-    """The records of a message between two offsets of a document; raises DecodeError at a damaged one."""
+    """Yield the records of a message between two offsets of a document; raises DecodeError at a damaged one."""
     for offset, number, wire, value, after, raw in walk_records(document, start, end):
         yield Record(find_row(table, number, wire), offset, number, wire, value, after, raw)
 
 
 @lru_cache(1024)
 def find_row(table: Descriptor | None, number: int, wire: int) -> FieldDescriptor | None:
-    """The row for a record: a live one whose wire type it has, else the latest retired one, else None."""
+    """Return the row for a record: a live one of its wire type, else the latest retired one, else None."""
     if table is None:
         return None
     rows = [row for row in [*table.fields, *reversed(table.retired_fields)] if row.number == number]
@@ -78,9 +78,9 @@ def find_row(table: Descriptor | None, number: int, wire: int) -> FieldDescripto
 
 
 def decode_number(field: FieldDescriptor, raw: int) -> Any:
-    """The number that a field reads in the bits of a record, as the message's attribute gives it.
+    """Decode a number of a field.
 
-    raw: a varint as 64 bits, or the bits of a fixed number. Source: the encoding page of Protocol Buffers.
+    raw: a varint as 64 bits, or the bits of a fixed number. Source: protobuf.dev, "Encoding".
     """
     kind = field.type
     if kind == field.TYPE_BOOL:
@@ -103,14 +103,16 @@ def decode_number(field: FieldDescriptor, raw: int) -> Any:
     return raw - (1 << bits) if raw >> (bits - 1) else raw
 
 
-def read_numbers(document: Document, field: FieldDescriptor, start: int, end: int, most: int) -> tuple[list[Any], bool]:
+def read_numbers(
+    document: Document, field: FieldDescriptor, start: int, end: int, limit: int
+) -> tuple[list[Any], bool]:
     """Decode the first numbers of a packed run between two offsets.
 
-    Returns the numbers, `most` at most, and whether the run is damaged right after them.
+    Returns at most `limit` numbers, and whether the run is damaged after them.
     """
     size = _SIZES.get(field.wire_type, 0)
     numbers: list[Any] = []
-    while start < end and len(numbers) < most:
+    while start < end and len(numbers) < limit:
         if size:
             after = start + size if size <= end - start else None
             raw = int.from_bytes(bytes_at(document, start, start + size), "little") if after is not None else 0
@@ -124,10 +126,10 @@ def read_numbers(document: Document, field: FieldDescriptor, start: int, end: in
 
 
 def describe_record(document: Document, record: Record, longest: int = 64, *, with_codes: bool = False) -> str:
-    """The value of a record that is no message, in one line.
+    """Return the value of a record that is no message as one line.
 
-    A number without a row is printed as an unsigned varint or as hexadecimal bits. longest: characters or bytes of a
-    string or bytes value that are shown. with_codes: as of `describe_number`.
+    A number of an unknown field is written as an unsigned varint or as hexadecimal bits. longest: characters of a
+    string, or bytes, that are shown. with_codes: as for `describe_number`.
     """
     field, wire, value, after, raw = record.field, record.wire, record.value, record.after, record.raw
     assert after is not None
@@ -139,8 +141,8 @@ def describe_record(document: Document, record: Record, longest: int = 64, *, wi
         return f"a group of {after - value:,} bytes"
     if field is None or field.is_span:
         return describe_bytes(bytes_at(document, value, min(after, value + 4 * longest)), after - value, longest)
-    numbers, is_damaged = read_numbers(document, field, value, after, _SHOWN_NUMBERS + 1)
-    text = describe_numbers(field, numbers[:_SHOWN_NUMBERS], with_codes=with_codes)
+    numbers, is_damaged = read_numbers(document, field, value, after, _MAX_NUMBERS + 1)
+    text = describe_numbers(field, numbers[:_MAX_NUMBERS], with_codes=with_codes)
     if is_damaged:
         return f"{text[:-1]}{', ' if numbers else ''}(damaged)]"
-    return text if len(numbers) <= _SHOWN_NUMBERS else f"{text[:-1]}, … ({after - value:,} bytes)]"
+    return text if len(numbers) <= _MAX_NUMBERS else f"{text[:-1]}, … ({after - value:,} bytes)]"

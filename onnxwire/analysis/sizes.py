@@ -1,4 +1,4 @@
-"""Numbers of bytes, as people read them."""
+"""Formats and parses numbers of bytes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _UNITS = ("KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 
 
 def size_text(n: int) -> str:
-    """A number of bytes for people: 512 B, 1.50 MiB."""
+    """Format a number of bytes: 512 B, 1.50 MiB."""
     if n < 1024:
         return f"{n} B"
     power = min((n.bit_length() - 1) // 10, len(_UNITS))
@@ -18,6 +18,6 @@ def size_text(n: int) -> str:
 
 
 def parse_size(text: str) -> int | None:
-    """The number of bytes that a text such as 4096, 64K or 2GiB says, in powers of 1024; None where it is not one."""
+    """Parse a number of bytes such as 4096, 64K or 2GiB, in powers of 1024; return None for other texts."""
     found = _SIZE.fullmatch(text)
     return None if found is None else int(found[1]) << 10 * " KMGT".index(found[2].upper() or " ")

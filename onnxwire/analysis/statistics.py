@@ -1,4 +1,4 @@
-"""Minimum, maximum, mean and the rest, of one tensor or of all weights of a model, read once and block by block."""
+"""Statistics of one tensor or of all weights of a model, read once, block by block."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ if TYPE_CHECKING:
     Array = np.ndarray[Any, Any]
 
 BLOCK = 1 << 16
-"""Elements that are looked at together: few enough that what is computed of them stays in the processor's cache."""
-MOST_TENSORS = 100_000
-"""Tensors that are measured together. No model has as many, but a damaged file may, in two bytes each."""
-MOST_OF_PATHS = 1 << 24
-"""Letters of all their paths together: in graphs nested thirty deep a tensor of two bytes has a path of 750."""
-_TASK = 64 * BLOCK  # elements that a thread takes at a time
+"""Elements that are measured at a time: few enough that they stay in the processor's cache."""
+MAX_TENSORS = 100_000
+"""Tensors that are measured together. No model has more, but a damaged file can, in two bytes each."""
+MAX_PATH_CHARS = 1 << 24
+"""Characters of all their paths: in graphs nested 30 deep, a tensor of 2 bytes has a path of 750."""
+_TASK_ELEMENTS = 64 * BLOCK  # that a thread takes at a time
 
 
 @dataclass(frozen=True, slots=True)
 class Histogram:
-    """How many elements there are in each of some equally wide ranges.
+    """The numbers of elements in equally wide ranges.
 
-    low, high: where the first range begins and the last one ends; an element at `high` is in the last. counts: of each
-    range, from low to high. Of integers that take fewer values than ranges were asked for, each value has its own
-    range, which begins with it.
+    low, high: the start of the first range and the end of the last one, which contains `high`. counts: of the ranges,
+    from low to high. Integers with fewer different values than requested ranges have one range per value, which starts
+    at the value.
     """
 
     __module__ = "onnxwire"
@@ -53,7 +53,7 @@ class Histogram:
 
     @property
     def edges(self) -> list[float]:
-        """The ends of the ranges, one more than there are counts."""
+        """The ends of the ranges: one more than counts."""
         bins = len(self.counts)
         width = (self.high - self.low) / bins
         if math.isinf(width):
@@ -65,11 +65,11 @@ class Histogram:
 class Statistics:
     """The statistics of a tensor's elements.
 
-    count: of all elements; zeros, nan, inf: how many of them are 0 (or -0), NaN, and infinite of either sign.
-    min, max, mean, std: of the finite elements alone, in the units of the elements; None where there are none. Those of
-    complex numbers are of their magnitudes, those of truth values of 0 and 1. min and max of integers are ints, and the
-    mean is that of their exact sum. std: the population's, as numpy's.
-    histogram: of the finite elements; None where none was asked for, or there is no finite element.
+    count: all elements; zeros, nan, inf: those that are 0 or -0, NaN, and infinite of either sign.
+    min, max, mean, std: of the finite elements, in the units of the elements; None without finite elements. Complex
+    numbers count by their magnitudes, booleans as 0 and 1. min and max of integers are ints, and the mean is computed
+    from their exact sum. std: of the population, as numpy's.
+    histogram: of the finite elements; None if not requested, or without finite elements.
     """
 
     __module__ = "onnxwire"
@@ -87,7 +87,7 @@ class Statistics:
 
 @dataclass(frozen=True, slots=True)
 class TensorStatistics:
-    """A tensor of a model and its statistics; None for strings, which have none."""
+    """A tensor of a model and its statistics, which are None for strings."""
 
     __module__ = "onnxwire"
 
@@ -103,12 +103,12 @@ def measure(
     threads: int | None = None,
     progress: Callable[[int, int], object] | None = None,
 ) -> Statistics:
-    """Measure the elements of a tensor, or those that an index chooses.
+    """Measure the elements of a tensor, or those that an index selects.
 
     tensor: of any data type but STRING. index: as for `TensorProto.read`. bins: ranges of the histogram, 0 for none;
-    with them the tensor is read twice, the first time for the range. threads, progress: as for `measure_all`.
-    No more than some blocks are in memory at a time, of which the elements are float64 at most.
-    Raises TensorError for strings and for a tensor that `TensorProto.numpy` raises it for, IndexError as `read` does.
+    with a histogram the tensor is read twice, the first time for its range. threads, progress: as for `measure_all`.
+    Memory: a few blocks per thread.
+    Raises TensorError for strings and damaged tensors, as `TensorProto.numpy`, and IndexError, as `read`.
     """
     if index is None:
         return _Pass([tensor], bins, threads, progress).run()[0]
@@ -134,24 +134,22 @@ def measure_all(
     threads: int | None = None,
     progress: Callable[[int, int], object] | None = None,
 ) -> list[TensorStatistics]:
-    """Measure every tensor of a message, wherever it is, on all cores.
+    """Measure every tensor of a message, at any depth, on all cores.
 
-    source: a model or any other message, or tensors with their paths. bins: as for `measure`. threads: how many work,
-    by default one a core. progress: called with the bytes of payload looked at so far and their total, from any
-    thread, one at a time.
+    source: a model or another message, or tensors with their paths. bins: as for `measure`. threads: their number, by
+    default one per core. progress: called with the bytes of payload measured so far and their total, from any thread,
+    one call at a time.
     The result does not depend on the number of threads. Payloads are read, not mapped, each once, or twice with bins.
-    Returns one entry a tensor, in the order of the document. Raises TensorError for the first one that is damaged, and
-    where there are more than MOST_TENSORS or their paths are longer than MOST_OF_PATHS together.
+    Returns one entry per tensor in document order. Raises TensorError for a damaged tensor, and for more than
+    MAX_TENSORS tensors or MAX_PATH_CHARS characters of paths.
     """
     found: list[tuple[str, TensorProto]] = []
-    letters = 0
+    chars = 0
     for path, tensor in find_tensors(source) if isinstance(source, Message) else source:
-        letters += len(path)
-        if len(found) == MOST_TENSORS or letters > MOST_OF_PATHS:
-            reason = (
-                f"there are more than {MOST_TENSORS:,} tensors, or {MOST_OF_PATHS:,} letters in their paths, which is"
-            )
-            raise TensorError(f"{reason} the limit of those that are measured together; choose some")
+        chars += len(path)
+        if len(found) == MAX_TENSORS or chars > MAX_PATH_CHARS:
+            limits = f"{MAX_TENSORS:,} tensors, or {MAX_PATH_CHARS:,} characters in their paths"
+            raise TensorError(f"there are more than {limits}, the limit of one call; choose some tensors")
         found.append((path, tensor))
     numeric = [tensor for _, tensor in found if tensor.data_type != STRING.number]
     results = iter(_Pass(numeric, bins, threads, progress).run())
@@ -167,34 +165,34 @@ def _refuse_strings(tensor: TensorProto) -> None:
 
 
 class _Reader:
-    """The elements of a tensor in order, a block at a time."""
+    """Reads the elements of a tensor, a block at a time."""
 
     def __init__(self, tensor: TensorProto) -> None:
         _refuse_strings(tensor)
         self._reader = BlockReader(Storage(tensor))
         self.count = self._reader.count
-        self.pending = 0  # tasks that are not done
+        self.pending = 0  # tasks to do
 
     def count_bytes(self, elements: int) -> int:
-        """The bytes of a number of elements."""
+        """Return the bytes of a number of elements."""
         return self._reader.data_type.count_bytes(elements)
 
     def blocks(self, start: int, end: int, buffer: bytearray) -> Iterator[Array]:
-        """The elements from one index to another as numbers, a block at a time, which is good until the next one."""
+        """Yield the elements between two indexes as numbers; a block is valid until the next one."""
         data_type = self._reader.data_type
         for first in range(start, end, BLOCK):
             count = min(BLOCK, end - first)
             yield _numbers(elements_of(self._reader.read(first, count, buffer), count, data_type), data_type)
 
     def release(self) -> None:
-        """Let go of what was decoded."""
+        """Release decoded elements."""
         self._reader.release()
 
 
 def _numbers(array: Array, data_type: DataType) -> Array:
-    """Elements of any type as such that numpy computes with: integers as they are, all else float32 or float64.
+    """Return elements as numbers: integers and truth values unchanged, all others as float32 or float64.
 
-    Only numpy's own dtypes, and by a way that the processor does many of at once: numpy takes float16 one by one.
+    Only vectorized operations of numpy are used; it converts float16 one by one.
     """
     import numpy as np
 
@@ -217,7 +215,7 @@ def _numbers(array: Array, data_type: DataType) -> Array:
 
 @cache
 def _values_of(data_type: DataType) -> Array:
-    """The numbers that the 256 bytes stand for as elements of one byte."""
+    """Return the values of the 256 elements of a type of one byte."""
     import numpy as np
 
     values: Array = np.arange(256, dtype=np.uint8).view(data_type.dtype).astype(np.float32)
@@ -227,7 +225,7 @@ def _values_of(data_type: DataType) -> Array:
 
 
 def _from_float16(bits: Array) -> Array:
-    """The float32 of float16s, given as uint16."""
+    """Convert float16, passed as uint16, to float32."""
     import numpy as np
 
     wide = bits.astype(np.uint32)
@@ -235,11 +233,11 @@ def _from_float16(bits: Array) -> Array:
     wide &= np.uint32(0x7FFF)
     special = wide >= np.uint32(0x7C00) if wide.size and wide.max() >= 0x7C00 else None
     wide <<= np.uint32(13)
-    # With the exponent where float32 has it, all that is missing is the difference of the biases, 112.
+    # The exponent has its position in float32 now; the biases differ by 112.
     values: Array = wide.view(np.float32)
     values *= np.float32(2.0**112)
     if special is not None:
-        # Infinities, and NaNs with a bit of their fraction: what has become 2**16 and more.
+        # Infinities, and NaNs with their fraction, which are 2**16 and more now.
         wide[special] = (wide[special] & np.uint32(0x007FFFFF)) | np.uint32(0x7F800000)
     signs <<= np.uint32(16)
     wide |= signs
@@ -248,7 +246,7 @@ def _from_float16(bits: Array) -> Array:
 
 @dataclass(slots=True)
 class _Moments:
-    """Partial statistics of some elements. squares: the sum of the squared distances from their mean."""
+    """Partial statistics. squares: the sum of the squared distances from the mean."""
 
     count: int = 0
     finite: int = 0
@@ -262,7 +260,7 @@ class _Moments:
     is_integer: bool = True
 
     def add(self, other: _Moments) -> None:
-        """Take other elements in. Source: Chan, Golub, LeVeque, "Updating formulae and a pairwise algorithm", 1979."""
+        """Add the statistics of other elements. Source: Chan, Golub, LeVeque, "Updating formulae", 1979."""
         if other.finite:
             if self.finite:
                 distance = other.total / other.finite - self.total / self.finite
@@ -280,7 +278,7 @@ class _Moments:
         self.inf += other.inf
 
     def finish(self, counter: _Counter | None = None) -> Statistics:
-        """The statistics of all elements."""
+        """Return the statistics of all elements."""
         if not self.finite:
             return Statistics(self.count, None, None, None, None, self.zeros, self.nan, self.inf)
         mean, std = self.total / self.finite, math.sqrt(self.squares / self.finite)
@@ -331,8 +329,7 @@ def _sum_moments(parts: Iterable[_Moments]) -> _Moments:
 class _Counter:
     """Counts the elements of a histogram.
 
-    low, high, bins: as of the histogram. total: how many elements there are; is_trivial: they are all alike, so that
-    none need be looked at.
+    low, high, bins: of the histogram. total: the number of elements; is_trivial: all are equal, so none is counted.
     """
 
     def __init__(self, low: float, high: float, bins: int, total: int, is_trivial: bool) -> None:
@@ -343,29 +340,29 @@ class _Counter:
 
     @classmethod
     def for_range(cls, moments: _Moments, bins: int) -> _Counter | None:
-        """The counter for what has been measured; None where there is nothing to count."""
+        """Return the counter for measured elements; None if there is nothing to count."""
         if bins <= 0 or not moments.finite:
             return None
         low, high = moments.min, moments.max
         if moments.is_integer and high - low < bins:
             return cls(low, high + 1, int(high - low) + 1, moments.finite, low == high)
         if low == high:
-            # One value is in the middle, as numpy has it.
+            # A single value is in the middle, as in numpy.
             return cls(low - 0.5, high + 0.5, bins, moments.finite, True)
         return cls(low, high, bins, moments.finite, False)
 
     def count(self, block: Array) -> Array:
-        """The counts of some elements, as `_numbers` gives them."""
+        """Return the counts of the numbers of a block, as `_numbers` returns it."""
         import numpy as np
 
-        # A signaling NaN is not a fault here.
+        # A signaling NaN is no error here.
         with np.errstate(invalid="ignore", over="ignore"):
             wide = block.astype(np.float64)
             if block.dtype.kind == "f" and not np.isfinite(wide.sum()):
                 wide = wide[np.isfinite(wide)]
         low, width = float(self.low), float(self.high) - float(self.low)
         if math.isinf(width):
-            # The range of float64s may be more than a float64 holds; its half is not.
+            # The difference of two float64 can overflow; its half can't.
             low, width = low / 2, float(self.high) / 2 - low / 2
             wide /= 2
         wide -= low
@@ -374,7 +371,7 @@ class _Counter:
         return np.bincount(np.minimum(wide.astype(np.intp), self.bins - 1), minlength=self.bins)
 
     def finish(self) -> Histogram:
-        """The histogram of all that was counted."""
+        """Return the histogram of all counted elements."""
         counts = [0] * self.bins
         if self.is_trivial:
             counts[self.bins // 2] = self.total
@@ -384,7 +381,7 @@ class _Counter:
 
 
 class _Pass:
-    """Measures tensors: threads take pieces of them in turn, so that one large tensor keeps all of them busy, too."""
+    """Measures tensors in threads, which take parts of tensors in turn, so one large tensor keeps all of them busy."""
 
     def __init__(
         self,
@@ -400,10 +397,10 @@ class _Pass:
         self.done = 0
         self.total = 0
         self.lock = Lock()
-        self.fault: BaseException | None = None
+        self.error: BaseException | None = None
 
     def run(self) -> list[Statistics]:
-        """Measure; returns the statistics in the order of the tensors."""
+        """Measure the tensors; return their statistics in order."""
         readers = [_Reader(tensor) for tensor in self.tensors]
         self.total = sum(reader.count_bytes(reader.count) for reader in readers)
         moments = [_sum_moments(parts) for parts in self._map(readers, lambda index, blocks: _measure_blocks(blocks))]
@@ -420,38 +417,38 @@ class _Pass:
         return [found.finish(counter) for found, counter in zip(moments, counters, strict=True)]
 
     def _map(self, readers: list[_Reader], work: Callable[[int, Iterator[Array]], Any]) -> list[list[Any]]:
-        """The results of `work` for the blocks of each task, by reader, in order."""
-        results: list[list[Any]] = [[None] * -(-reader.count // _TASK) for reader in readers]
+        """Return the results of `work` for the blocks of each task, by reader, in order."""
+        results: list[list[Any]] = [[None] * -(-reader.count // _TASK_ELEMENTS) for reader in readers]
         tasks = ((index, task) for index, parts in enumerate(results) for task in range(len(parts)))
         for reader, parts in zip(readers, results, strict=True):
             reader.pending = len(parts)
 
         def take() -> None:
-            # The longest element has 16 bytes.
+            # The largest element has 16 bytes.
             buffer = bytearray(BLOCK * 16)
             while True:
                 with self.lock:
-                    found = None if self.fault is not None else next(tasks, None)
+                    found = None if self.error is not None else next(tasks, None)
                 if found is None:
                     return
                 index, task = found
                 reader = readers[index]
-                start, end = task * _TASK, min((task + 1) * _TASK, reader.count)
+                start, end = task * _TASK_ELEMENTS, min((task + 1) * _TASK_ELEMENTS, reader.count)
                 try:
                     results[index][task] = work(index, reader.blocks(start, end, buffer))
-                    self._tell(reader, reader.count_bytes(end - start))
+                    self._finish_task(reader, reader.count_bytes(end - start))
                 except BaseException as error:
                     with self.lock:
-                        self.fault = self.fault or error
+                        self.error = self.error or error
                     return
 
         self._run_threads(take, sum(map(len, results)))
-        if self.fault is not None:
-            raise self.fault
+        if self.error is not None:
+            raise self.error
         return results
 
     def _run_threads(self, take: Callable[[], None], tasks: int) -> None:
-        """Run a function in as many threads as there is work for; where the caller is interrupted, they end early."""
+        """Run a function in up to `tasks` threads; if the caller is interrupted, they end early."""
         from threading import Thread
 
         count = min(self.threads, tasks)
@@ -465,14 +462,14 @@ class _Pass:
             for thread in threads:
                 thread.join()
         except BaseException as error:
-            self.fault = self.fault or error
+            self.error = self.error or error
             for thread in threads:
                 if thread.ident is not None:
                     thread.join()
             raise
 
-    def _tell(self, reader: _Reader, size: int) -> None:
-        """Count a task as done."""
+    def _finish_task(self, reader: _Reader, size: int) -> None:
+        """Count a task as done and report the progress."""
         with self.lock:
             reader.pending -= 1
             if not reader.pending:
@@ -483,7 +480,7 @@ class _Pass:
 
 
 def _cores() -> int:
-    """The cores that this process may use."""
+    """Return the number of cores that this process may use."""
     try:
         return len(os.sched_getaffinity(0))
     except AttributeError:
@@ -491,15 +488,15 @@ def _cores() -> int:
 
 
 def split_index(index: Index, shape: tuple[int, ...], limit: int) -> Iterator[tuple[IndexItem, ...]]:
-    """Split an index into such of at most `limit` elements each, in order.
+    """Split an index into indexes of at most `limit` elements each, in order.
 
-    index: ints, slices and an Ellipsis, for an array of `shape`. Raises IndexError where it does not fit the shape.
+    index: ints, slices and an Ellipsis, for an array of `shape`. Raises IndexError if it does not fit the shape.
     """
     ranges, _ = expand_index(index, shape)
     sizes = [len(axis) for axis in ranges]
     if 0 in sizes:
         return
-    # Axes before `cut` are taken element by element, the one there in pieces, those after it whole.
+    # Axes before `cut` are split into elements, the axis at `cut` into pieces; those after it are not split.
     cut, after = len(ranges), 1
     while cut > 0 and after * sizes[cut - 1] <= limit:
         cut -= 1
@@ -523,5 +520,5 @@ def split_index(index: Index, shape: tuple[int, ...], limit: int) -> Iterator[tu
 
 
 def _slice_of(axis: range) -> slice:
-    """The slice that takes the coordinates of a range."""
+    """Return the slice that selects the coordinates of a range."""
     return slice(axis.start, axis.stop if axis.stop >= 0 else None, axis.step)

@@ -1,4 +1,4 @@
-"""The statistics of all tensors of a model as a picture, a row a tensor: PNG and SVG by matplotlib, HTML by itself."""
+"""Statistics of all tensors of a model, one row per tensor: as HTML page, and as PNG or SVG with matplotlib."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from onnxwire.analysis.statistics import Histogram, Statistics, TensorStatistics
 from onnxwire.errors import MissingPackageError
 from onnxwire.tensor.dtypes import name_of
 
-_MOST = 60  # rows that a picture has; a page has all
-_WIDTH, _HEIGHT = 220, 28  # of a histogram on the page, in pixels
+_MAX_ROWS = 60  # of a picture; a page has all tensors
+_WIDTH, _HEIGHT = 220, 28  # pixels of a histogram on the page
 
 _PAGE = """\
 <!doctype html>
@@ -75,9 +75,9 @@ document.getElementById("filter").addEventListener("input", event => {{
 
 
 def write_html(found: Sequence[TensorStatistics], title: str, out: IO[str]) -> None:
-    """Write a page that needs no other file and no network: a table of all tensors with their histograms.
+    """Write a self-contained HTML page: a table of all tensors with their histograms.
 
-    found: measured with bins. title: mostly the model's name. out: a text file.
+    found: measured with bins. title: usually the model's name. out: a text file.
     """
     heads = "".join(
         f'<th scope="col"><button>{name}</button></th>'
@@ -106,14 +106,14 @@ def _html_row(entry: TensorStatistics) -> str:
         text = f"{value:,}" if isinstance(value, int) else f"{value:.4g}"
         cells.append(f'<td{bad} data-key="{value}">{text}</td>')
     histogram = None if numbers is None else numbers.histogram
-    # Of elements that are all alike there is nothing to draw.
+    # A histogram of equal elements shows nothing.
     is_flat = histogram is None or numbers is None or numbers.min == numbers.max
     cells.append(f"<td>{'' if histogram is None or is_flat else _svg(histogram)}</td>")
     return f"<tr>{''.join(cells)}</tr>"
 
 
 def _svg(histogram: Histogram) -> str:
-    """A histogram as a small picture; the square roots of the counts, so that tails can be seen."""
+    """Return a histogram as SVG. Heights are square roots of the counts, so tails are visible."""
     most = math.sqrt(max(histogram.counts) or 1)
     step = _WIDTH / len(histogram.counts)
     bars = ""
@@ -123,7 +123,7 @@ def _svg(histogram: Histogram) -> str:
             bars += f"M{position * step:.1f} {_HEIGHT}v-{height:.1f}h{step:.1f}v{height:.1f}z"
     zero = ""
     if histogram.low < 0 < histogram.high:
-        # Divided one by one, since the width may be more than a float holds.
+        # The difference of high and low can overflow.
         x = _WIDTH / (1 + histogram.high / -histogram.low)
         zero = f'<line x1="{x:.1f}" x2="{x:.1f}" y1="0" y2="{_HEIGHT}"/>'
     label = f"from {histogram.low:.4g} to {histogram.high:.4g}"
@@ -134,7 +134,7 @@ def _svg(histogram: Histogram) -> str:
 
 
 def write_picture(found: Sequence[TensorStatistics], title: str, out: IO[bytes], kind: str) -> None:
-    """Draw the ranges, means and histograms of the largest tensors, a row each, on one scale, with matplotlib.
+    """Draw ranges, means and histograms of the largest tensors, one row per tensor, on one scale, with matplotlib.
 
     found: measured with bins. kind: "png" or "svg". out: a binary file. Raises MissingPackageError without matplotlib.
     """
@@ -143,18 +143,18 @@ def write_picture(found: Sequence[TensorStatistics], title: str, out: IO[bytes],
         from matplotlib.figure import Figure
     except ImportError:
         raise MissingPackageError(
-            f"a picture as {kind} needs matplotlib, which is not installed; `pip install 'onnxwire[plot]'`, or name a "
-            ".html file, which needs nothing"
+            f"a {kind} file needs matplotlib, which is not installed; `pip install 'onnxwire[plot]'`, or write "
+            "an .html file"
         ) from None
     drawn: list[tuple[TensorStatistics, Statistics]] = []
     for entry in sorted(found, key=lambda entry: -entry.info.nbytes):
         numbers = entry.statistics
-        if numbers is not None and numbers.histogram is not None and len(drawn) < _MOST:
+        if numbers is not None and numbers.histogram is not None and len(drawn) < _MAX_ROWS:
             drawn.append((entry, numbers))
-    # The same bytes every time, and text as text.
+    # Output is reproducible, and text stays text.
     settings = {"svg.hashsalt": "onnxwire", "svg.fonttype": "none"}
     with matplotlib.rc_context(settings), warnings.catch_warnings():
-        # What a font does not have is drawn as a box.
+        # Characters that the font lacks are drawn as boxes.
         warnings.filterwarnings("ignore", "Glyph")
         figure = Figure(figsize=(9, 1.4 + 0.28 * max(len(drawn), 1)), layout="constrained")
         axes: Any = figure.add_subplot()
@@ -175,13 +175,13 @@ def write_picture(found: Sequence[TensorStatistics], title: str, out: IO[bytes],
 
 
 def _label(name: str) -> str:
-    """A name that fits beside the picture, without characters that no font has and XML does not allow."""
+    """Shorten a name, and escape characters that XML does not allow."""
     name = name if name.isprintable() else ascii(name)[1:-1]
     return name if len(name) <= 44 else f"{name[:20]}…{name[-23:]}"
 
 
 def _draw(axes: Any, row: int, numbers: Statistics) -> None:
-    """Draw a tensor: its histogram upwards from the line of its range, and mean and deviation on that line."""
+    """Draw a row: a line for the range with mean and deviation, and the histogram above it."""
     histogram = numbers.histogram
     assert histogram is not None and numbers.mean is not None and numbers.std is not None
     most = math.sqrt(max(histogram.counts) or 1)
@@ -202,7 +202,7 @@ def _draw(axes: Any, row: int, numbers: Statistics) -> None:
 
 
 def _scale(axes: Any, drawn: list[Statistics]) -> None:
-    """A symmetric logarithmic scale where ranges differ so much that the narrow ones could not be seen."""
+    """Use a symmetric logarithmic scale if the ranges differ so much that narrow ones would be invisible."""
     reach = sorted(max(abs(numbers.min or 0), abs(numbers.max or 0)) for numbers in drawn)
     reach = [value for value in reach if value > 0]
     if reach and reach[-1] > 50 * reach[len(reach) // 2]:
@@ -210,7 +210,7 @@ def _scale(axes: Any, drawn: list[Statistics]) -> None:
 
         linear = max(reach[len(reach) // 2], 1e-300)
         axes.set_xscale("symlog", linthresh=linear)
-        # A few powers of ten to either side; matplotlib's own choice is too many to read.
+        # A few powers of ten on both sides; matplotlib chooses too many to read.
         first, last = math.ceil(math.log10(linear)), math.floor(math.log10(reach[-1]))
         powers = [10.0**n for n in range(first, last + 1, max((last - first) // 3, 1))]
         axes.xaxis.set_major_locator(FixedLocator([*(-power for power in powers), 0, *powers]))

@@ -1,4 +1,4 @@
-"""The statistics of all tensors of a model as a table: rows, CSV, Arrow and Parquet."""
+"""Statistics of all tensors of a model as a table: rows, CSV, Arrow and Parquet."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from onnxwire.tensor.dtypes import name_of
 COLUMNS = (
     "name", "path", "type", "shape", "bytes", "count", "min", "max", "mean", "std", "zeros", "nan", "inf",
 )  # fmt: skip
-"""The columns of every form of the table, in order."""
+"""The columns of the table, in order."""
 
 
 def statistics_rows(found: Iterable[TensorStatistics]) -> list[dict[str, Any]]:
-    """One dict a tensor with COLUMNS as its keys; None where there is no value, as for all numbers of strings.
+    """Return one dict per tensor with the keys COLUMNS; absent values, such as numbers of strings, are None.
 
-    shape is a list of ints, bytes the size of the payload, and the rest as in `Statistics`.
+    shape is a list of ints, bytes the size of the payload; the others are those of `Statistics`.
     """
     rows = []
     for entry in found:
@@ -37,10 +37,10 @@ def statistics_rows(found: Iterable[TensorStatistics]) -> list[dict[str, Any]]:
 
 
 def to_csv(rows: Iterable[dict[str, Any]], out: IO[str]) -> None:
-    """Write rows as CSV with a line of headings; shapes as 64x512, nothing where there is no value.
+    """Write rows as CSV with a header line; shapes are written as 64x512, None as an empty cell.
 
-    As `write_csv`: a name that a spreadsheet would take for a formula has an apostrophe before it. Bytes that are not
-    valid UTF-8 are written as \\xff and the like.
+    Names that a spreadsheet would evaluate as formulas are quoted, see `write_csv`. Invalid UTF-8 is written as escapes
+    such as \\xff.
     """
     write_csv([COLUMNS], out)
     for row in rows:
@@ -52,7 +52,7 @@ def to_csv(rows: Iterable[dict[str, Any]], out: IO[str]) -> None:
 def to_arrow(rows: list[dict[str, Any]]) -> Any:
     """Make a pyarrow.Table of rows: strings, int64, a list of int64 for the shape, float64 for min, max, mean and std.
 
-    Bytes of a name that are not valid UTF-8, which Arrow can't hold, are written as \\xff and the like.
+    Invalid UTF-8 in names is written as escapes such as \\xff.
     Raises MissingPackageError without pyarrow.
     """
     try:
@@ -66,7 +66,7 @@ def to_arrow(rows: list[dict[str, Any]]) -> Any:
     for key in COLUMNS:
         values = [row[key] for row in rows]
         if key in floats:
-            # Not every int64 is a float64, and pyarrow refuses to round.
+            # pyarrow refuses to round an int64 to float64.
             values = [None if value is None else float(value) for value in values]
         elif key in ("name", "path"):
             values = list(map(valid_text, values))

@@ -1,4 +1,4 @@
-"""Summaries of models: everything counted, without reading a weight."""
+"""Summaries of models: counts and sizes, without reading weights."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ if TYPE_CHECKING:
     from typing import Any
 
 _LARGEST = 10
-_FREE_INITIALIZERS = 4  # the IR version from which an initializer need not be an input
+_IR_FREE_INITIALIZERS = 4  # from this IR version on an initializer need not be an input
 _A = AttributeProto
 _PLAIN = {_A.FLOAT, _A.INT, _A.STRING, _A.FLOATS, _A.INTS, _A.STRINGS, _A.TYPE_PROTO, _A.TYPE_PROTOS}
 
 
 def summarize(model: ModelProto) -> dict[str, Any]:
-    """Count what is in a model, subgraphs, functions and training graphs included.
+    """Count the contents of a model, with subgraphs, functions and training graphs.
 
-    Returns what `onnxwire info --json` prints: names, types, counts, and sizes in bytes; entries of a list that are
-    equal may be one dict. What is kept on the way does not grow with the numbers of nodes and tensors.
+    Returns the data that `onnxwire info --json` prints: names, types, counts, and sizes in bytes; equal entries of a
+    list can be one dict. Memory does not grow with the numbers of nodes and tensors.
     """
     graph = model.graph
     tally = _Tally()
@@ -43,7 +43,7 @@ def summarize(model: ModelProto) -> dict[str, Any]:
     for function in model.functions:
         tally.add(tally.graphs_of(function.node))
         tally.add(tally.graphs_in(function.attribute_proto))
-    initialized = {tensor.name for tensor in graph.initializer} if model.ir_version < _FREE_INITIALIZERS else set()
+    initialized = {tensor.name for tensor in graph.initializer} if model.ir_version < _IR_FREE_INITIALIZERS else set()
     return {
         "file": model._document.name,
         "bytes": model.ByteSize(),
@@ -57,7 +57,7 @@ def summarize(model: ModelProto) -> dict[str, Any]:
         "metadata_props": _listed({"key": entry.key, "value": entry.value} for entry in model.metadata_props),
         "graph": {
             "name": graph.name,
-            # Up to IR version 3 an initializer had to be an input too, which is not what a caller passes.
+            # Up to IR version 3 every initializer is an input too; callers do not pass it.
             "inputs": _listed(_describe_value(value) for value in graph.input if value.name not in initialized),
             "outputs": _listed(_describe_value(value) for value in graph.output),
         },
@@ -86,17 +86,17 @@ def summarize(model: ModelProto) -> dict[str, Any]:
 
 
 class _Tally:
-    """Counts of what graphs hold."""
+    """Counts of operators and tensors."""
 
     def __init__(self) -> None:
         self.operators: Counter[tuple[str, str]] = Counter()
         self.by_type: dict[str, tuple[int, int]] = {}
         self.tensors = 0
         self.external = 0
-        self.largest: list[tuple[int, int, TensorProto]] = []  # a heap: size, the earlier first of equals, tensor
+        self.largest: list[tuple[int, int, TensorProto]] = []  # a heap of size, -number, tensor
 
     def add(self, graphs: Iterator[GraphProto]) -> None:
-        """Count graphs and the graphs in their attributes, however deep they nest, one at a time."""
+        """Count graphs and the graphs in their attributes at any depth, one at a time."""
         levels = [graphs]
         while levels:
             graph = next(levels[-1], None)
@@ -106,18 +106,18 @@ class _Tally:
                 levels.append(self._graphs_of(graph))
 
     def graphs_of(self, nodes: Iterable[NodeProto]) -> Iterator[GraphProto]:
-        """Count nodes, and give the graphs in their attributes."""
+        """Count nodes, and yield the graphs in their attributes."""
         for node in nodes:
             self.operators[node.domain, node.op_type] += 1
             if len(node.attribute):
                 yield from self.graphs_in(node.attribute)
 
     def graphs_in(self, attributes: Iterable[AttributeProto]) -> Iterator[GraphProto]:
-        """Count tensors in attributes, of a node or defaults of a function's, and give the graphs in them."""
+        """Count tensors in attributes of a node, or in defaults of a function, and yield the graphs in them."""
         for attribute in attributes:
             if attribute.type in _PLAIN:
                 continue
-            # The type may be missing, so what is there decides.
+            # The type can be missing, so the fields that are present decide.
             if attribute.HasField("t"):
                 self._add_tensor(attribute.t)
             if attribute.HasField("sparse_tensor"):
@@ -154,7 +154,7 @@ class _Tally:
 
 
 def _listed(entries: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """A list of entries, in which equal ones that follow one another are one: a damaged file may have a million."""
+    """Return a list in which equal consecutive entries are one object: a damaged file can have a million."""
     made: list[dict[str, Any]] = []
     for entry in entries:
         made.append(made[-1] if made and made[-1] == entry else entry)

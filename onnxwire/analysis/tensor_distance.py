@@ -1,4 +1,4 @@
-"""How far two tensors are apart: the bytes side by side, a block at a time, and as numbers only where they differ."""
+"""The distance of two tensors: compares bytes block by block, and numbers only in blocks that differ."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
     Array = np.ndarray[Any, Any]
 
-_BLOCK = 3 << 16  # elements at a time: whole bytes of any data type, those of 6 bits included
+_BLOCK = 3 << 16  # elements at a time: whole bytes of any data type, also of 6 bits
 _SEEK_DATA: int | None = getattr(os, "SEEK_DATA", None)
-_ALL = 1 << 63  # blocks, more than there are
+_ALL_BLOCKS = 1 << 63  # more than any tensor has
 _Pair = tuple[int, int]
 
 
@@ -33,9 +33,9 @@ _Pair = tuple[int, int]
 class Distance:
     """How two tensors of one shape differ.
 
-    elements: of each; different: how many have another value, where NaN equals NaN, and -0 equals 0. max_abs: the
-    largest absolute difference of two of them, exact for integers of one type, of complex numbers the magnitude; None
-    for strings, and where NaN is in each pair that differs; nan: how many are NaN in one of the two only.
+    elements: of each tensor; different: how many differ, where NaN equals NaN, and -0 equals 0. max_abs: the largest
+    absolute difference of two elements, exact for integers of one type, the magnitude for complex numbers; None for
+    strings, and if every differing pair contains NaN; nan: how many are NaN in exactly one of the tensors.
     """
 
     elements: int
@@ -44,19 +44,19 @@ class Distance:
     nan: int = 0
 
     def plus(self, other: Distance) -> Distance:
-        """The statistics of this part and another one together; elements are those of the whole."""
+        """Combine the distances of two parts; `elements` is that of the whole tensor."""
         known = [value for value in (self.max_abs, other.max_abs) if value is not None]
         return Distance(self.elements, self.different + other.different, max(known, default=None), self.nan + other.nan)
 
 
 def distance(old: TensorProto, new: TensorProto, progress: Callable[[int], object] | None = None) -> Distance:
-    """Compare the elements of two tensors of one shape, wherever each has them.
+    """Compare the elements of two tensors of one shape, in any storage.
 
-    progress: called with the bytes of `old` that were compared since the last call. Elements that are the same bytes of
-    one file are not read, nor are holes that both files have; of others as little as a block is in memory, but for
-    typed fields such as float_data.
-    Raises TensorError for tensors of different shapes, and where one is damaged; SourceError and ExternalDataError for
-    external data that can't be had.
+    progress: called with the bytes of `old` that were compared since the last call. Elements at one offset of one file
+    are not read, nor are holes that both files have. Memory: one block of each tensor, except for typed fields such as
+    float_data.
+    Raises TensorError for tensors of different shapes and for damaged ones; SourceError and ExternalDataError for
+    external data that can't be read.
     """
     import numpy as np
 
@@ -85,7 +85,7 @@ def distance(old: TensorProto, new: TensorProto, progress: Callable[[int], objec
             continue
         size = min(_BLOCK, count - start)
         ours, theirs = first.read(start, size), second.read(start, size)
-        # Arrays, because memoryviews are compared element by element.
+        # As arrays, because memoryviews are compared element by element.
         if not is_one_type or not np.array_equal(np.frombuffer(ours, np.uint8), np.frombuffer(theirs, np.uint8)):
             values = _values(ours, types[0], size), _values(theirs, types[1], size)
             total = total.plus(_same_type(*values) if is_one_type else _any_type(*values))
@@ -103,7 +103,7 @@ def _string_distance(old: TensorProto, new: TensorProto, count: int) -> Distance
 
 
 class _Side:
-    """One of the two tensors; origin: the file and offset of its elements, None for those in memory."""
+    """One of the two tensors. origin: the file and offset of its elements, None for elements in memory."""
 
     def __init__(self, storage: Storage) -> None:
         self._reader = BlockReader(storage)
@@ -123,7 +123,7 @@ class _Side:
         return self._reader.data_type.count_bytes(elements)
 
     def holes(self, start: int) -> int:
-        """How many blocks from index `start` on the file has nothing of, so that they are zeros without being read."""
+        """Return how many blocks from index `start` on are holes of the file, which read as zeros."""
         if self._reader.source is None or not self._is_whole or _SEEK_DATA is None:
             return 0
         file, offset = self._reader.source
@@ -131,17 +131,17 @@ class _Side:
         try:
             found = os.lseek(file.descriptor, offset, _SEEK_DATA)
         except OSError as error:
-            # There is no data up to the end; other errors mean that the file system can't tell.
-            return _ALL if error.errno == errno.ENXIO else 0
+            # ENXIO: no data up to the end. Other errors: the file system has no such information.
+            return _ALL_BLOCKS if error.errno == errno.ENXIO else 0
         return (found - offset) // self._count_bytes(_BLOCK)
 
     def read(self, start: int, count: int) -> memoryview:
-        """The bytes of elements from index `start`, a multiple of _BLOCK; they are there until the next call."""
+        """Return the bytes of elements from index `start`, a multiple of _BLOCK; valid until the next call."""
         return self._reader.read(start, count, self._buffer)
 
 
 def _values(data: memoryview, data_type: DataType, count: int) -> Array:
-    """The elements that bytes hold: integers as int64 or uint64, others as float64 or complex128."""
+    """Decode elements: integers as int64 or uint64, others as float64 or complex128."""
     import numpy as np
 
     array = elements_of(data, count, data_type)
@@ -149,33 +149,33 @@ def _values(data: memoryview, data_type: DataType, count: int) -> Array:
         return array
     if data_type.name == "BOOL" or "INT" in data_type.name:
         return array.astype(np.int64)
-    with np.errstate(invalid="ignore"):  # a signaling NaN becomes a quiet one
+    with np.errstate(invalid="ignore"):  # signaling NaNs become quiet
         return array.astype(np.complex128 if data_type.dtype_name.startswith("complex") else np.float64)
 
 
 def _same_type(ours: Array, theirs: Array) -> Distance:
-    """The distance of elements of one data type."""
+    """Return the distance of elements of one data type."""
     import numpy as np
 
     if ours.dtype.kind not in "iu":
         return _any_type(ours, theirs)
     differs = ours != theirs
     ours, theirs = ours[differs], theirs[differs]
-    # Unsigned, since the difference of two int64 may be more than an int64 holds; what wraps around comes out right.
+    # Unsigned, since the difference of two int64 can exceed int64; modular arithmetic gives the right result.
     wide, other = ours.view(np.uint64), theirs.view(np.uint64)
     gaps = np.where(ours > theirs, wide - other, other - wide)
     return Distance(gaps.size, gaps.size, int(gaps.max()) if gaps.size else None)
 
 
 def _any_type(ours: Array, theirs: Array) -> Distance:
-    """The distance of elements by their values."""
+    """Return the distance of elements of any two data types."""
     import numpy as np
 
     is_complex = "c" in (ours.dtype.kind, theirs.dtype.kind)
     ours, theirs = (array.astype(np.complex128 if is_complex else np.float64, copy=False) for array in (ours, theirs))
     nan, other_nan = np.isnan(ours), np.isnan(theirs)
     same = (ours == theirs) | (nan & other_nan)
-    # Bits that differ while the values do not: zeros of both signs, NaNs of different payloads.
+    # Equal values can have different bits: zeros of both signs, NaNs with different payloads.
     comparable = ~(same | nan | other_nan)
     with np.errstate(invalid="ignore", over="ignore"):
         gaps = np.abs(ours[comparable] - theirs[comparable])

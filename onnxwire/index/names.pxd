@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Resolves names: which definition a name refers to, in graphs inside graphs."""
+"""Resolves names: the definition that a name refers to, in nested graphs."""
 from cython cimport final
 from libc.stdint cimport int32_t
 
@@ -9,31 +9,31 @@ cdef enum Kind:
     NODE = 4
 
 cdef enum:
-    IS_INPUT = 2             # what a name is already where it is defined: an input of the scope
-    IS_INITIALIZER = 4       # an initializer of the scope
-    IS_NODE = 8              # an output of an earlier node of the scope, or an earlier output of the node
-    SHADOWS = 16             # visible from a scope around this one
+    IS_INPUT = 2             # flags of a name in a scope: defined as an input of the scope
+    IS_INITIALIZER = 4       # as an initializer
+    IS_NODE = 8              # as an output of a node
+    SHADOWS = 16             # in a scope around this one, whose definition it hides
 
 cdef struct Definition:
     int32_t name
     int32_t level            # index of its scope in `Names.levels`
     int32_t kind
-    int32_t node             # the number of the node that makes it; -1 for other kinds
-    int32_t source           # a number of the caller's own
-    int32_t known            # all that the name is in its scope: IS_INPUT, ...
-    int32_t before           # the definition that this one hides, in a scope around; -1 for none
+    int32_t node             # the number of the node that produces it; -1 for other kinds
+    int32_t source           # a number for the caller
+    int32_t known            # flags of the name in its scope: IS_INPUT, ...
+    int32_t hidden           # the definition in a scope around this one that it hides; -1 for none
 
 cdef struct Level:
     # An open scope.
     int32_t first            # index of its first definition
-    int32_t position         # the node that the caller is at; outputs of those before it exist
-    int32_t owner            # a number of the caller's own
+    int32_t position         # the node that the caller is at; outputs of earlier nodes exist
+    int32_t owner            # a number for the caller
 
 
 cdef class Names:
     cdef Definition* definitions
     cdef int32_t n_definitions, definitions_capacity
-    cdef int32_t* found      # by name: the definition that it refers to, -1 for none
+    cdef int32_t* current    # by name: the definition that it refers to, -1 for none
     cdef int32_t n_names
     cdef Level* levels
     cdef int32_t n_levels, levels_capacity
@@ -44,19 +44,19 @@ cdef class Names:
     cdef int leave(self) except -1
 
     cdef inline Definition* find(self, int32_t name) noexcept nogil:
-        """The definition that a name refers to in the innermost scope; NULL for none. name: below `n_names`."""
-        cdef int32_t i = self.found[name]
+        """Return the definition that a name refers to in the innermost scope, or NULL. name: below `n_names`."""
+        cdef int32_t i = self.current[name]
         return &self.definitions[i] if i >= 0 else NULL
 
     cdef inline bint is_made(self, const Definition* definition) noexcept nogil:
-        """Whether the value exists where the caller is."""
+        """Whether the value exists at the position of the caller."""
         return definition.kind != NODE or definition.node < self.levels[definition.level].position
 
 
 @final
 cdef class TextNames(Names):
     cdef dict ids            # by name; of names that are defined in open scopes
-    cdef list texts          # by id; a level's owner is the first id that it brought
+    cdef list texts          # by id; a level's owner is the first id that it added
 
     cdef int open(self) except -1
     cdef int add(self, name, Kind kind, int32_t node, int32_t source) except -1

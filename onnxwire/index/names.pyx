@@ -1,22 +1,22 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Resolves names: which definition a name refers to, in graphs inside graphs.
+"""Resolves names: the definition that a name refers to, in nested graphs.
 
-The one implementation of these rules. `check` feeds it the ids of its columns, the table of uses and readers of message
-objects feed it texts (`TextNames`). ONNX asks for single assignment: each name has one definition, before its uses.
-Models that break that have an answer too, the same for every reader:
+The only implementation of these rules. `check` passes ids of its columns; the table of uses and readers of message
+objects pass texts (`TextNames`). ONNX requires single assignment: each name has one definition, before its uses. Names
+of models that violate this are resolved too, in the same way by every reader:
 
-- The empty name is no value: an input or output that is left out.
+- The empty name is no value: it is an omitted input or output.
 - A scope is a graph or a function. It defines its inputs, its initializers, sparse ones included, and the outputs of
   its nodes.
-- A name refers to the innermost scope that defines it, wherever there. A graph in an attribute of a node is inside the
-  scope of the node; a training algorithm is inside the main graph; functions and the graphs that initialize a training
-  are inside nothing.
+- A name refers to the innermost scope that defines it, at any position. A graph in an attribute of a node is inside
+  the scope of the node; a training algorithm is inside the main graph; functions and initialization graphs of a
+  training are inside no scope.
 - Of several definitions in one scope the first counts: its initializer, then its input, then the first output of the
-  first node. An initializer of an input's name is the input's default value. Nodes come last, since the others
-  exist before any node runs. So the answer does not depend on where the use is. onnxruntime refuses such a model; the
-  reference evaluator would have each use read the last one before it.
-- A name that is used by a node inside, or is an output of a graph inside, and is defined around that, is captured: the
-  node of the defining scope that holds the inner graph takes the value.
+  first node. An initializer with the name of an input is the input's default value. Nodes come last, since the others
+  exist before any node runs. So the result does not depend on the position of the use. onnxruntime rejects such a
+  model; in the reference evaluator each use reads the last definition before it.
+- A name that a node or an output of an inner graph uses, and a scope around it defines, is captured: the node of the
+  defining scope that contains the inner graph takes the value.
 
 Source: onnx.proto, GraphProto and NodeProto; IR.md, "Names Within a Graph"; TrainingInfoProto.algorithm.
 """
@@ -29,25 +29,25 @@ from onnxwire.engine.memory cimport free, realloc
 
 
 cdef class Names:
-    """The definitions in a stack of scopes, of names that are numbers."""
+    """The definitions in a stack of scopes; names are numbers."""
 
     def __dealloc__(self):
         free(self.definitions)
-        free(self.found)
+        free(self.current)
         free(self.levels)
 
     cdef int reserve(self, int32_t n_names) except -1:
-        """Make room for names below a number."""
+        """Allocate memory for names below a number."""
         cdef int32_t capacity
         cdef void* data
         if n_names <= self.n_names:
             return 0
         capacity = n_names if self.n_names == 0 or n_names > INT32_MAX // 2 else max(n_names, self.n_names * 2)
-        data = realloc(self.found, <size_t>capacity * sizeof(int32_t))
+        data = realloc(self.current, <size_t>capacity * sizeof(int32_t))
         if data == NULL:
             raise MemoryError
-        self.found = <int32_t*>data
-        memset(self.found + self.n_names, 0xFF, <size_t>(capacity - self.n_names) * sizeof(int32_t))
+        self.current = <int32_t*>data
+        memset(self.current + self.n_names, 0xFF, <size_t>(capacity - self.n_names) * sizeof(int32_t))
         self.n_names = capacity
         return 0
 
@@ -67,13 +67,13 @@ cdef class Names:
         return 0
 
     cdef int define(self, int32_t name, Kind kind, int32_t node, int32_t source) except -1:
-        """Define a name in the innermost scope; returns what it is already, as flags.
+        """Define a name in the innermost scope; return its flags before that.
 
         All definitions of a scope are added before a name is resolved in it, and in this order: inputs, initializers,
         outputs of nodes.
         """
-        cdef int32_t i = self.found[name]
-        cdef int32_t before = i
+        cdef int32_t i = self.current[name]
+        cdef int32_t hidden = i
         cdef Definition* definition
         cdef void* data
         cdef int known = 0
@@ -88,7 +88,7 @@ cdef class Names:
         while i >= 0 and not known:
             if self.is_made(&self.definitions[i]):
                 known = SHADOWS
-            i = self.definitions[i].before
+            i = self.definitions[i].hidden
         if self.n_definitions == self.definitions_capacity:
             if self.definitions_capacity > INT32_MAX // 2 - 1024:
                 raise MemoryError
@@ -104,8 +104,8 @@ cdef class Names:
         definition.node = node
         definition.source = source
         definition.known = known | 1 << (<int>kind - 1)
-        definition.before = before
-        self.found[name] = self.n_definitions
+        definition.hidden = hidden
+        self.current[name] = self.n_definitions
         self.n_definitions += 1
         return known
 
@@ -114,14 +114,14 @@ cdef class Names:
         cdef int32_t first = self.levels[self.n_levels - 1].first
         while self.n_definitions > first:
             self.n_definitions -= 1
-            self.found[self.definitions[self.n_definitions].name] = self.definitions[self.n_definitions].before
+            self.current[self.definitions[self.n_definitions].name] = self.definitions[self.n_definitions].hidden
         self.n_levels -= 1
         return 0
 
 
 @final
 cdef class TextNames(Names):
-    """The definitions in a stack of scopes, of names that are str, or bytes. Memory: of the open scopes alone."""
+    """The definitions in a stack of scopes; names are str or bytes. Names of closed scopes are released."""
 
     def __cinit__(self):
         self.ids = {}
@@ -132,7 +132,7 @@ cdef class TextNames(Names):
         return self.enter(<int32_t>len(self.texts))
 
     cdef int add(self, name, Kind kind, int32_t node, int32_t source) except -1:
-        """Define a name in the innermost scope, in the order that `Names.define` asks for; an empty name is none."""
+        """Define a name in the innermost scope, in the order that `Names.define` requires. Ignores empty names."""
         cdef int32_t n = <int32_t>len(self.texts)
         cdef int32_t id
         if not name:
@@ -144,12 +144,12 @@ cdef class TextNames(Names):
         return self.define(id, kind, node, source)
 
     cdef Definition* look_up(self, name) except? NULL:
-        """The definition that a name refers to in the innermost scope; NULL for none."""
+        """Return the definition that a name refers to in the innermost scope, or NULL."""
         id = self.ids.get(name)
         return NULL if id is None else self.find(id)
 
     cdef int close(self) except -1:
-        """Close the innermost scope, and forget the names that it brought."""
+        """Close the innermost scope, and release the names that it added."""
         cdef Py_ssize_t start = self.levels[self.n_levels - 1].owner
         cdef Py_ssize_t i
         self.leave()
@@ -160,9 +160,9 @@ cdef class TextNames(Names):
 
 
 def definitions_of(inputs, initializers, outputs):
-    """What each name of one scope refers to: the indexes, by name, of inputs, of initializers and of nodes.
+    """Resolve the names of one scope: return the indexes, by name, of inputs, of initializers and of nodes.
 
-    inputs, initializers: names. outputs: the names that each node makes. Returns three dicts without a common name.
+    inputs, initializers: names. outputs: the names that each node produces. Returns three dicts without common names.
     """
     cdef int32_t index
     cdef dict given = {}, constants = {}, makers = {}

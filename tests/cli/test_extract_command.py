@@ -231,7 +231,7 @@ def test_tensors_with_equal_names_are_selected_by_path(tmp_path, capsys, suffix)
     both = ["--tensor", "graph.initializer[0]", "--tensor", "graph.initializer[1]"]
     for options in (["--tensor", "w"], ["--tensor", "*"], both):
         line = refusal(capsys, path, *options, "-o", out)
-        assert line.endswith("2 are called 'w'; choose by index: graph.initializer[0], graph.initializer[1]\n")
+        assert line.endswith("2 elements are called 'w'; choose by index: graph.initializer[0], graph.initializer[1]\n")
         assert not out.exists()
     assert main(["extract", str(path), *both[2:], *both[2:], "-o", str(out)]) == 0
     found = {"npy": np.load, "npz": lambda file: np.load(file)["w"]}.get(

@@ -182,7 +182,7 @@ def test_the_result_is_written_to_stdout(capfdbinary):
     [
         ("ir_version=abc", "ir_version=abc: 'abc' is not a whole number"),
         ("ir_version=99999999999999999999", "ir_version=99999999999999999999: "),
-        ("graph.node[99].name=x", "graph.node[99] is not there; the 17 elements are [0] to [16]"),
+        ("graph.node[99].name=x", "graph.node[99] does not exist; the 17 elements are [0] to [16]"),
         ("grap=x", "ModelProto has no field 'grap'; did you mean 'graph'?"),
         ("producer_name", "the assignment has no =; write PATH=VALUE"),
         ("=x", "the path names the root message; set one of its fields, such as producer_name=..."),

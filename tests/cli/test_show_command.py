@@ -166,7 +166,7 @@ def test_json_of_a_message_is_protobufs_without_the_weights(capsys) -> None:
     ("path", "text"),
     [
         ("node:nope", "node:nope: there is no node called 'nope'"),
-        ("graph.node[17]", "graph.node[17] is not there; the 17 elements are [0] to [16]"),
+        ("graph.node[17]", "graph.node[17] does not exist; the 17 elements are [0] to [16]"),
         ("tensor:classifier.1.weight[64]", "index 64 is out of bounds for axis 0 with size 64; the shape is [64, 512]"),
         ("tensor:classifier.1.weight[0,0,0]", "too many indices"),
         ("tensor:classifier.1.weight[::0]", "slice step cannot be zero"),
