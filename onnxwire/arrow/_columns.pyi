@@ -6,8 +6,6 @@ from onnxwire.engine.document import Document
 TYPES: dict[str, int]
 
 class Columns:
-    """The columns of a table."""
-
     names: list[str]
     repaired: int
     def __init__(self, columns: Iterable[tuple[str, str]], document: Document | None = None) -> None: ...

@@ -2,8 +2,6 @@ from typing import Any, final
 
 @final
 class Problem:
-    """A rule that is broken, and where; it does not change, and equals another that says the same."""
-
     def __init__(self, rule: str, severity: str, path: str, offset: int | None, message: str) -> None: ...
     @property
     def rule(self) -> str: ...

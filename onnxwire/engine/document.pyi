@@ -7,8 +7,6 @@ from onnxwire.engine.mapping import FileMapping
 from onnxwire.engine.partial import PartialMemory
 
 class Document:
-    """The bytes that views look into."""
-
     files: Any  # an object with a `close`, or None
     trail: Any  # of `field_path`
     @property

@@ -4,8 +4,6 @@ from onnxwire.engine.payload import Payload
 
 @final
 class Piece:
-    """A range of bytes of a document or buffer, and its offset in the encoding."""
-
     @property
     def offset(self) -> int: ...
     @property

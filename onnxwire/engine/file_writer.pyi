@@ -4,8 +4,6 @@ from typing import Self
 from typing_extensions import Buffer
 
 class FileWriter:
-    """A buffered writer over a file descriptor."""
-
     @property
     def descriptor(self) -> int: ...
     @property

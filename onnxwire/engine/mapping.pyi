@@ -1,8 +1,6 @@
 from mmap import mmap
 
 class FileMapping:
-    """The first bytes of an open file, mapped for reading, as a read-only buffer."""
-
     parts: int  # calls of read_in
     def __init__(self, descriptor: int, size: int) -> None: ...
     def __len__(self) -> int: ...

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from onnxwire._varint import NESTING_LIMIT as MAX_DEPTH
+from onnxwire._varint import NESTING_LIMIT
 from onnxwire.engine.field_path import field_path
 from onnxwire.errors import DecodeError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from onnxwire.engine.message import Message
+
+MAX_DEPTH = NESTING_LIMIT
 
 
 def too_deep(message: Message) -> DecodeError:

@@ -11,8 +11,6 @@ _V_contra = TypeVar("_V_contra", contravariant=True, default=_T_co)
 
 @final
 class RepeatedScalar(Repeated[_T_co, _V_contra]):
-    """A sequence of numbers, which numpy.asarray takes without another copy."""
-
     @overload
     def __setitem__(self, key: SupportsIndex, value: _V_contra, /) -> None: ...
     @overload

@@ -7,8 +7,6 @@ Range = tuple[int, int]
 """The first byte, and the one after the last."""
 
 class Source(Protocol):
-    """A protocol of where the bytes of a PartialMemory come from; see there."""
-
     def fetch(self, memory: PartialMemory, ranges: list[Range]) -> None: ...
     def fetch_ahead(self, memory: PartialMemory, start: int, end: int, limit: int) -> None: ...
     def stepped(self, start: int, end: int, record: int) -> None: ...
@@ -23,8 +21,6 @@ class Source(Protocol):
 PAGE_SIZE: int
 
 class PartialMemory:
-    """Memory for a file of some size, none of which is there yet."""
-
     source: Source
     resident: int
     def __init__(self, size: int, source: Source) -> None: ...

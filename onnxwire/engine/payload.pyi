@@ -4,8 +4,6 @@ from onnxwire.engine.document import Document
 
 @final
 class Payload:
-    """A value's bytes, or a field's numbers, as a read-only buffer of what stands in memory."""
-
     @property
     def document(self) -> Document | None: ...
     @property

@@ -11,8 +11,6 @@ _T_co = TypeVar("_T_co", covariant=True)
 _V_contra = TypeVar("_V_contra", contravariant=True, default=_T_co)
 
 class Repeated(Sequence[_T_co], Generic[_T_co, _V_contra]):
-    """Sequences: they give elements of one type and take values of another; a repeated str takes bytes."""
-
     __hash__: ClassVar[None]  # type: ignore[assignment]
     def __len__(self) -> int: ...
     def __iter__(self) -> Iterator[_T_co]: ...
@@ -39,16 +37,12 @@ class Repeated(Sequence[_T_co], Generic[_T_co, _V_contra]):
 
 @final
 class RepeatedSpan(Repeated[_T_co, _V_contra]):
-    """A sequence of strings, bytes or messages. It can be changed as protobuf's can: messages are not assigned to."""
-
     @overload
     def __setitem__(self: RepeatedSpan[str | bytes, Any], key: SupportsIndex, value: _V_contra, /) -> None: ...
     @overload
     def __setitem__(self: RepeatedSpan[str | bytes, Any], key: slice, value: Iterable[_V_contra], /) -> None: ...
     # A method of sequences of messages; typed as their class, whose keywords it takes and whose instance it returns.
     @property
-    def add(self: RepeatedSpan[Message, Any]) -> type[_T_co]:
-        """Add a new message at the end and return it; fields: as for the constructor of the message."""
-
+    def add(self: RepeatedSpan[Message, Any]) -> type[_T_co]: ...
     def _arrange(self, order: Iterable[int], n: int) -> None: ...
     def _payloads(self) -> list[Payload]: ...

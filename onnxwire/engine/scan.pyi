@@ -6,8 +6,6 @@ from onnxwire.engine.message import Message
 _MessageT = TypeVar("_MessageT", bound=Message)
 
 class NameFilter:
-    """Up to 32 names; selects the messages in which a string field, at any depth, may equal one of them."""
-
     @staticmethod
     def of(names: Collection[str]) -> NameFilter | None: ...
 

@@ -8,14 +8,10 @@ _MessageT = TypeVar("_MessageT", bound=Message)
 _PathT = TypeVar("_PathT", str, int)
 
 class Paths:
-    """Paths that a search found, by numbers."""
-
     def __init__(self) -> None: ...
     def __getitem__(self, number: int) -> str: ...
 
 class Search(Generic[_MessageT, _PathT]):
-    """An iterator of (path, message), depth first, in the order of fields and elements."""
-
     @overload
     def __init__(
         self: Search[_MessageT, str],

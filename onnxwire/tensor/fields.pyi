@@ -8,16 +8,12 @@ from onnxwire.engine.payload import Payload
 from onnxwire.tensor.storage import Array
 
 class Segment(Protocol):
-    """The fields of a TensorProto.Segment."""
-
     @property
     def begin(self) -> int: ...
     @property
     def end(self) -> int: ...
 
 class TensorFields(Protocol):
-    """The fields of a TensorProto that are read."""
-
     @property
     def name(self) -> str: ...
     @property
@@ -43,8 +39,6 @@ class TensorFields(Protocol):
     def numpy(self, *, strings: Literal["str", "bytes"] = "str") -> Array: ...
 
 class SparseTensorFields(Protocol):
-    """The fields of a SparseTensorProto that are read."""
-
     @property
     def dims(self) -> Sequence[int]: ...
     @property
