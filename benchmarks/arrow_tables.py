@@ -74,7 +74,7 @@ def ours(tables: tuple[str, ...]) -> Callable[[], object]:
 
     import onnxwire
 
-    pyarrow.table(onnxwire.to_arrow(b"\x08\x08", "model"))  # imports what it takes
+    pyarrow.table(onnxwire.to_arrow(b"\x08\x08", "model"))  # does lazy imports
     return lambda: [pyarrow.table(onnxwire.to_arrow(PATH, table)) for table in tables]
 
 

@@ -98,7 +98,7 @@ def digest(data: bytes) -> str:
 def make_row(
     work: str, side: Callable[[Callable[[Any], Any], str], Callable[[], object]], build: Callable[[Any], Any]
 ) -> Row:
-    """Make the row of one way to build and of what is measured of it."""
+    """Return the row of a function that builds, and of a side that measures its result."""
     return Row(
         work,
         ours=lambda: side(build, "onnxwire"),

@@ -13,7 +13,7 @@ from benchmarks.row import Row, Skip
 
 MODELS = FOLDER / "models"
 COUNT = 2000
-BIG = 200  # of them, with weights from 1 MiB to 1 GiB that are holes in the file
+LARGE_COUNT = 200  # models among them with weights of 1 MiB to 1 GiB, which are holes in the file
 
 
 def prepare() -> None:
@@ -34,16 +34,16 @@ def write(folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     package = sorted(Path(onnx.__file__).parent.rglob("*.onnx"))
-    for number in range(COUNT - BIG):
+    for number in range(COUNT - LARGE_COUNT):
         shutil.copy(package[number % len(package)], folder / f"{number:04}.onnx")
-    for number in range(COUNT - BIG, COUNT):
+    for number in range(COUNT - LARGE_COUNT, COUNT):
         size = int(2 ** choose.uniform(20, 30))
         nodes = [helper.make_node("MatMul", [f"v{i}", "w"], [f"v{i + 1}"], f"n{i}") for i in range(100)]
         ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", 4]) for name in ("v0", "v100")]
         graph = helper.make_graph(nodes, "big", ends[:1], ends[1:])
         head = helper.make_model(graph).SerializeToString()
         with open(folder / f"{number:04}.onnx", "wb") as file:
-            # The graph is there twice, which makes one of both: that with the nodes, and that with the weights.
+            # Two records of the graph, one with the nodes and one with the weights; readers merge them.
             tensor = b"\x08" + _varint(size) + b"\x10\x02\x42\x01w\x4a" + _varint(size)
             file.write(head + b"\x3a" + _varint(len(tensor) + size + 1 + len(_varint(len(tensor) + size))))
             file.write(b"\x2a" + _varint(len(tensor) + size) + tensor)

@@ -22,7 +22,7 @@ def require_room() -> None:
 
 
 def make_room(*outputs: Path) -> None:
-    """Delete outputs, which are written anew each time, and let the disk finish what others gave it to write."""
+    """Delete old outputs, and wait until the disk has finished earlier writes."""
     for output in outputs:
         output.unlink(missing_ok=True)
     os.sync()

@@ -7,7 +7,7 @@ FOLDER = Path(__file__).parent / "data"
 
 
 def make_once(path: Path, write: Callable[[Path], object]) -> None:
-    """Write a file unless it is there; an interrupted write leaves no file of that name."""
+    """Write a file unless it exists; an interrupted write leaves no file of that name."""
     if path.exists():
         return
     path.parent.mkdir(exist_ok=True)
@@ -17,7 +17,7 @@ def make_once(path: Path, write: Callable[[Path], object]) -> None:
 
 
 def write_decoder(path: Path, **options: object) -> None:
-    """Write a model with `write_model` of examples/make_big_model.py, which says what the options are."""
+    """Write a model with `write_model` of examples/make_big_model.py, where the options are described."""
     import sys
 
     sys.path.insert(0, str(Path(__file__).parents[1] / "examples"))

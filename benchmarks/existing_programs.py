@@ -1,4 +1,4 @@
-"""Programs written for `onnx` on 20,000 nodes: on onnxwire, which is put in place of protobuf, and on protobuf."""
+"""Programs written for `onnx`, on a model of 20,000 nodes: with onnxwire instead of protobuf, and with protobuf."""
 
 import hashlib
 from collections.abc import Callable
@@ -47,7 +47,7 @@ def helper_side(is_ours: bool) -> Callable[[], object]:
 
 
 def on_model(is_ours: bool, act: Callable[[Any, Any], object]) -> Callable[[], object]:
-    """Parse the model, as it comes from a file, and do something with it."""
+    """Parse the bytes of the model and run an operation on it."""
     onnx = import_onnx(is_ours)
     data = build(onnx).SerializeToString()
     return lambda: act(onnx, onnx.load_model_from_string(data))

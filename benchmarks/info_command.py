@@ -1,4 +1,4 @@
-"""Show what is in a model of more than 4 GiB, from the command line."""
+"""Run `onnxwire info` on a model of more than 4 GiB."""
 
 import subprocess
 import sys

@@ -67,7 +67,7 @@ def lines_of(graph: Graph, layout: Layout) -> list[Line]:
 
 
 def crossings(graph: Graph, lines: list[Line]) -> int:
-    """How often lines cross, other than those of one box where they begin or end."""
+    """Return the number of crossings of lines; lines that start or end at the same box do not cross there."""
     pieces = [(*a, *b, *edge) for line, edge in zip(lines, graph["edges"], strict=True) for a, b in pairwise(line)]
     x0, y0, x1, y1, start, end = np.array(pieces).T[:, :, None]
 

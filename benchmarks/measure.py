@@ -19,12 +19,12 @@ WORKER = "from benchmarks.worker import main; main()"
 
 
 class WorkerError(Exception):
-    """A process that measures ended badly, or the two sides gave different results."""
+    """A measuring process failed, or the two sides returned different results."""
 
 
 @dataclass
 class Samples:
-    """The cost of one side, a value a process: seconds; bytes of peak extra RSS; bytes of anonymous memory gained."""
+    """The cost of one side, a value per process: seconds, bytes of extra peak RSS, bytes of extra anonymous memory."""
 
     seconds: list[float] = field(default_factory=list)
     extra: list[int | None] = field(default_factory=list)
@@ -38,7 +38,7 @@ class Samples:
 
 @dataclass
 class Result:
-    """A row with its measurements; `skip` says why there are none."""
+    """A row with its measurements. skip: the reason if there are none."""
 
     piece: str
     row: Row
@@ -48,13 +48,13 @@ class Result:
 
     @property
     def ratio(self) -> float | None:
-        """How many times as long the official runtime takes."""
+        """The official runtime's time divided by ours."""
         ours, official = self.ours.median("seconds"), self.official.median("seconds")
         return official / ours if ours and official else None
 
     @property
     def verdicts(self) -> dict[str, bool]:
-        """Whether the goals for "time", "memory" and "private memory" are met, of those that are set and measured."""
+        """Whether each goal that is set and measured is met: "time", "memory", "private memory"."""
         ratio, extra = self.ratio, self.ours.median("extra")
         verdicts = {}
         if self.row.goal is not None and ratio is not None:
@@ -95,7 +95,7 @@ def rows_of(piece: str) -> list[Row]:
 
 def worker_environment() -> dict[str, str]:
     """Return an environment in which both sides find compiled bytecode, as installed packages do."""
-    # A checkout has none where PYTHONDONTWRITEBYTECODE is set, and would be compiled anew by every process.
+    # With PYTHONDONTWRITEBYTECODE set, every process would compile the modules of a checkout again.
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     return environment | {"PYTHONPYCACHEPREFIX": str(FOLDER / "pycache")}
 
@@ -127,7 +127,7 @@ def measure(piece: str, index: int, repeats: int | None, progress: Callable[[str
     fingerprints = []
     for turn in range(count + 1):
         progress(f"{row.work}: {turn} of {count}")
-        # Who goes first changes, so that what one leaves behind in the caches serves both.
+        # The sides take turns in being first, so that both benefit from warm caches.
         for side in sides if turn % 2 else reversed(sides):
             answer = run_worker(piece, index, side)
             fingerprints.append(answer.pop("fingerprint"))
@@ -136,5 +136,5 @@ def measure(piece: str, index: int, repeats: int | None, progress: Callable[[str
                 for name, value in answer.items():
                     getattr(samples, name).append(value)
     if any(fingerprint != fingerprints[0] for fingerprint in fingerprints):
-        raise WorkerError(f"{piece}, row {index}: the two sides give different results")
+        raise WorkerError(f"{piece}, row {index}: the two sides returned different results")
     return result

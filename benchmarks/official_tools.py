@@ -14,12 +14,12 @@ MEMORY_GOAL = 200e6  # bytes
 
 
 def prepare_big() -> None:
-    """Make a model of 5 GiB from that of 1 GiB; what is added is one weight, a hole in the file."""
+    """Make a model of 5 GiB from the model of 1 GiB by adding one weight, which is a hole in the file."""
     list_initializers.prepare()
 
     def write(path: Path) -> None:
         data = list_initializers.PATH.read_bytes()
-        # A field that is there again is merged: a graph of one initializer, `dims: 1 << 30, data_type: FLOAT`.
+        # Readers merge a second record of the graph: it has one initializer, `dims: 1 << 30, data_type: FLOAT`.
         size = 4 << 30
         tensor = b"\x08" + varint(size // 4) + b"\x10\x01\x42\x04hole\x4a" + varint(size)
         graph = b"\x2a" + varint(len(tensor) + size) + tensor

@@ -28,7 +28,7 @@ def make_numbers(numbers: str) -> Any:
         return choose.integers(-1000, 0, NUMBERS)
     if numbers == "even":  # in their bits, so that they have 1 to 9 bytes without a pattern
         return choose.integers(0, 2**63, NUMBERS) >> choose.integers(0, 63, NUMBERS)
-    # Token ids fall off as Zipf's law says; indices are even; the rest is -100 (no label), offsets back, and hashes.
+    # Token ids follow Zipf's law; indices are uniform; the rest are -100 (no label), negative offsets, and hashes.
     tokens = np.minimum(choose.zipf(1.2, NUMBERS), VOCABULARY) - 1
     indices = choose.integers(0, VOCABULARY, NUMBERS)
     backwards = np.where(choose.random(NUMBERS) < 0.5, -100, -choose.integers(1, 512, NUMBERS))
@@ -76,7 +76,7 @@ def official_quickest(numbers: str) -> Callable[[], Any]:
 
 
 def total(side: Callable[[str], Callable[[], Any]]) -> Callable[[], object]:
-    """Go on to the sum, so that every number is looked at."""
+    """Sum the numbers, so that each is read."""
     operation = side("even")
     return lambda: int(operation().sum())
 

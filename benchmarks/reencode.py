@@ -55,7 +55,7 @@ def records(data: bytes) -> Iterator[tuple[bytes, int, bytes]]:
 
 
 def reverse(data: bytes, descriptor: Any) -> bytes:
-    """Return a message with its fields, and those of all messages in it, from the last number to the first."""
+    """Return a message whose fields, at every level, are in descending order of their numbers."""
     kinds = descriptor.fields_by_number
     fields: dict[int, list[bytes]] = {}
     for tag, number, value in records(data):

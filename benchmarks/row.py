@@ -12,19 +12,19 @@ if TYPE_CHECKING:
 
 
 class Skip(Exception):
-    """Raised by `prepare` where a row can't be measured here; the text says why."""
+    """Raised by `prepare` if a row can't be measured on this machine; the text is the reason."""
 
 
 class Row:
     """One line of the table: the same work done by both sides.
 
-    work: what is done, for people; ours, official: the sides; official is None where it can't do the work, and `note`
-    says why. prepare: makes the input file, once, in a process of its own; inputs: large files that each process reads
-    before it measures, so that they are in the page cache; fingerprint: from the result of an operation to something
-    JSON can hold, which must be the same on both sides. goal: the least ratio of times wanted; memory_goal: the most
-    extra memory wanted, in bytes; private_goal: the most of it that is anonymous, and so is not part of a mapped file.
-    repeats: processes a side; in_child: the operation runs another process, whose memory counts. beside: what runs in
-    place of the official runtime; the memory of another program is not measured.
+    work: a description of the operation. ours, official: the sides; official is None if the official runtime cannot do
+    the operation, and `note` is the reason. prepare: makes the input file, once, in a separate process. inputs: large
+    files that each process reads before it measures, so that they are in the page cache. fingerprint: converts the
+    result of an operation to a JSON value, which must be equal for both sides. goal: the minimum ratio of times.
+    memory_goal: the maximum of extra memory in bytes; private_goal: the maximum of its anonymous part, which excludes
+    mapped files. repeats: processes per side. in_child: the operation runs another process, whose memory counts.
+    beside: the name of the program that replaces the official runtime; its memory is not measured.
     """
 
     def __init__(

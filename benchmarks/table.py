@@ -7,7 +7,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 from benchmarks.measure import Result, Samples
 
-BESIDE = ("onnx-ir", "safetensors", "torch")  # packages that some rows stand beside, where they are installed
+BESIDE = ("onnx-ir", "safetensors", "torch")  # packages that some rows are compared with, if installed
 HEADER = ["work", "onnxwire", "official", "ratio", "goal", "met", "our memory", "of it anonymous", "official memory"]
 
 
@@ -109,7 +109,7 @@ def versions(*names: str) -> dict[str, str]:
 
 
 def machine() -> dict[str, str]:
-    """Tell on what the measurements were made."""
+    """Return the hardware and the versions on which the measurements were made."""
     return {
         "cpu": cpu_name(),
         "cores": str(os.cpu_count()),
@@ -127,8 +127,8 @@ def machine_line() -> str:
     return (
         f"{facts['cpu']}, {facts['cores']} cores, {facts['os']}; Python {facts['python']}, numpy {facts['numpy']}, "
         f"onnx {facts['onnx']}, protobuf {facts['protobuf']} ({facts['protobuf implementation']}){others}. Medians, "
-        "and the least and the most; each run is a new process that does the work once, with the file in the page "
-        "cache. Memory is the peak of the resident set above what it was before, pages of the mapped file included."
+        "with minimum and maximum; each run is a new process that does the work once, with the file in the page "
+        "cache. Memory is the increase of the peak resident set, pages of the mapped file included."
     )
 
 
@@ -145,7 +145,7 @@ def cpu_name() -> str:
 
 
 def os_name() -> str:
-    """Return the name of the system, with that of the distribution where there is one."""
+    """Return the names of the system and, if known, of the distribution."""
     system = f"{platform.system()} {platform.release()} {platform.machine()}"
     try:
         return f"{platform.freedesktop_os_release()['PRETTY_NAME']}, {system}"

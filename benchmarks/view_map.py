@@ -1,10 +1,10 @@
 """The map of `onnxwire view` in headless Chromium: `python -m benchmarks.view_map [--nodes N ...] [--wait SECONDS]`.
 
-Prints for each size when the first picture is there after the address was opened, the server's time and memory; and
-when Netron has laid out the same model, where the package netron is installed, or that it has not within the wait.
-Then, for the last size, how long it takes to open a block, to go to the next one and to close it, to open a group of
-200 nodes, and what a frame of panning over 2,000 boxes takes. Needs selenium, Chromium and its driver. Times of the
-browser say little on a machine that has other work; processor time of the server is told beside them.
+Print, for each size, the time from opening the address to the first picture, and the server's time and memory; and, if
+the package netron is installed, the time until Netron shows the same model, up to `--wait`. Then, for the last size,
+print the times to open a block, to step to the next one, to close it and to open a group of 200 nodes, and the time of
+a frame while panning over 2,000 boxes. Needs selenium, Chromium and its driver. Times in the browser are unreliable on
+a busy machine; the processor time of the server is printed too.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from onnx import TensorProto, helper
 WIDTH = 1_000  # nodes of a layer
 OPERATORS = ["MatMul", "Add", "Relu", "Mul", "Sigmoid", "Sub", "Tanh"]
 WAIT = "return document.getElementById('map-canvas')?.dataset.boxes"
-# In the page, since a question of the driver takes as long as some of what is measured.
+# Measured within the page: a call of the driver takes as long as some of the measured times.
 NOTE_FIRST = """
     const look = () =>
       document.getElementById('map-canvas')?.dataset.boxes
@@ -105,13 +105,13 @@ def status(pid: int) -> tuple[float, float]:
 
 @contextlib.contextmanager
 def browser() -> Iterator[Any]:
-    """A browser of its own, which reaches this machine only."""
+    """Start a browser that can reach this machine only."""
     from selenium import webdriver
     from selenium.webdriver.chrome.service import Service
 
     options = webdriver.ChromeOptions()
     options.binary_location = shutil.which("chromium")
-    # Not to wait for what a page asks of others, in vain.
+    # Do not wait for requests to other hosts, which fail.
     options.page_load_strategy = "none"
     for flag in ("--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--window-size=1400,900"):
         options.add_argument(flag)
@@ -124,7 +124,7 @@ def browser() -> Iterator[Any]:
 
 
 def wait_for(driver: Any, script: str) -> Any:
-    """What a script gives, when it gives something."""
+    """Run a script until its result is true; return the result."""
     while not (found := driver.execute_script(script)):
         time.sleep(0.01)
     return found
@@ -132,7 +132,7 @@ def wait_for(driver: Any, script: str) -> Any:
 
 @contextlib.contextmanager
 def open_map(driver: Any, path: Path) -> Iterator[int]:
-    """Open the map of the model, and measure that; gives the server's process."""
+    """Open the map of the model and print the times; yield the server's process id."""
     command = [sys.executable, "-m", "onnxwire", "view", str(path), "--no-browser"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as server:
         try:

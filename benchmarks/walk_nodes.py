@@ -44,7 +44,7 @@ def walk(model: Any) -> float:
 
 
 def walk_present(model: Any) -> float:
-    """Read the fields that nearly every node and value has, with HasField where one of two is there."""
+    """Read the fields that nearly every node and value has, with HasField for members of oneofs."""
     total: float = 0
     for node in model.graph.node:
         total += len(node.name) + len(node.op_type)

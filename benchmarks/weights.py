@@ -37,7 +37,7 @@ def fingerprint(result: tuple[list[Any], list[tuple[str, Any]]]) -> list[tuple[s
 
 
 def ours(path: str) -> Callable[[], object]:
-    # What the others import from the start.
+    # The other packages import this at their start.
     import mmap  # noqa: F401
 
     import ml_dtypes  # noqa: F401

@@ -1,4 +1,4 @@
-"""All weights of a model of 1 GiB, stored in a file beside it, as arrays of which one value a page is used."""
+"""Read all weights of a model of 1 GiB, stored in an external file, as arrays; one value per page is used."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +13,7 @@ SAFETENSORS = FOLDER / "decoder.safetensors"
 
 
 def prepare() -> None:
-    """Make the model and its data from the one with all inline."""
+    """Make the model and its data file from the model with inline weights."""
     list_initializers.prepare()
 
     def write(path: Path) -> None:
@@ -75,7 +75,7 @@ def onnx_ir() -> Callable[[], object]:
 
 
 def safetensors(framework: str) -> Callable[[], object]:
-    """Take the tensors as numpy arrays, which are copies, or as those of PyTorch, which are not."""
+    """Read the tensors as arrays of numpy, which are copies, or of PyTorch, which are not."""
     from importlib import import_module
 
     from safetensors import safe_open
@@ -93,7 +93,7 @@ def safetensors(framework: str) -> Callable[[], object]:
 def make_row(
     work: str, prepare: Callable[[], object], other: Callable[[], Callable[[], object]], file: Path, beside: str = ""
 ) -> Row:
-    """Make the row of what stands beside, and of the file that it reads; the goal is to be level with it."""
+    """Return the row of another package, `beside`, and of the file that it reads; the goal is to be as fast."""
     return Row(
         work,
         prepare=prepare,

@@ -1,4 +1,4 @@
-"""All weights of a model of 1 GiB, stored inline, as arrays of which one value a page is used."""
+"""Read all weights of a model of 1 GiB, stored inline, as arrays; one value per page is used."""
 
 from collections.abc import Callable
 

@@ -1,6 +1,8 @@
-"""The process that does one operation once: `python -c "from benchmarks.worker import main; main()" PIECE ROW SIDE`.
+"""Do one operation once, and print its cost as JSON.
 
-Prints JSON. Few imports, for the sake of the import benchmark: what is imported here costs neither side anything.
+    python -c "from benchmarks.worker import main; main()" PIECE ROW SIDE
+
+This module imports little, because the import benchmark does not count modules that are imported already.
 """
 
 from __future__ import annotations
@@ -41,7 +43,7 @@ def peak_of_usage(children: bool) -> int | None:
 
 
 def read_through(path: str) -> None:
-    """Read a file to its end. Some systems soon take what nobody uses out of the page cache again."""
+    """Read a file to its end, into the page cache: some systems soon evict unused pages."""
     chunk = bytearray(1 << 20)
     with open(path, "rb", buffering=0) as file:
         while file.readinto(chunk):
@@ -61,7 +63,7 @@ def difference(after: int | None, before: int | None) -> int | None:
 
 
 def main() -> None:
-    """Prepare a row, or do one side's operation once and print what it took."""
+    """Prepare a row, or do one side's operation once and print its cost."""
     piece, index, side = sys.argv[1:]
     row = __import__(f"benchmarks.{piece}", fromlist=["ROWS"]).ROWS[int(index)]
     if side == "prepare":

@@ -1,6 +1,6 @@
-"""Writes what the package takes from the tables: a module of literals, and the stubs of the message classes.
+"""Generate, from the tables, a module of literals and the stubs of the message classes.
 
-The build runs it; nothing that it writes is committed. By hand: `python schema/generate.py`.
+The build runs this; the generated files are not committed. To run it by hand: `python schema/generate.py`.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
-# What a field of a kind gives, and what it takes.
+# Field type number → (the type that a field returns, the type that it accepts).
 _FLOAT = ("float", "SupportsFloat | SupportsIndex")
 _TYPES = {
     1: _FLOAT, 2: _FLOAT, 8: ("bool", "SupportsIndex"), 9: ("str", "str | bytes"), 12: ("bytes", "bytes"),
     14: ("int", "SupportsIndex | str"),
 }  # fmt: skip
 _INT = ("int", "SupportsIndex")
-# The bases of a message's class, which have what it has beside its fields.
+# Base classes of messages, with their methods and properties that are not fields.
 _BASES = {
     "TensorProto": "onnxwire.tensor.numpy_conversion.Tensor",
     "SparseTensorProto": "onnxwire.tensor.sparse_tensor.SparseTensor",
@@ -43,13 +43,13 @@ def _load(path: Path) -> ModuleType:
 
 
 def _write(path: Path, text: str) -> None:
-    """Write only what changed, so that a rebuild leaves untouched files alone."""
+    """Write a file if its content changed: its modification time must not cause a rebuild otherwise."""
     if not path.exists() or path.read_text(encoding="utf-8") != text:
         path.write_text(text, encoding="utf-8")
 
 
 def _in_order(files: list) -> list:
-    """Files after those that they import."""
+    """Sort files such that each comes after the files that it imports."""
     done: list = []
     while len(done) < len(files):
         ready = [f for f in files if f not in done and all(any(d.name == i for d in done) for i in f.imports)]
@@ -162,30 +162,30 @@ def _message_stub(message, messages: dict, enums: dict, indent: str) -> list[str
 
 
 def _element_types(row) -> tuple[str, str]:
-    """The type of one value of a field when it is read, and what it may be when it is given."""
+    """Return the type of a field's value or element as it is read, and the type that may be assigned."""
     if row.type == 11:
         return row.type_name, row.type_name
     return _TYPES.get(row.type, _INT)
 
 
 def _keyword_type(row) -> str:
-    """The type that the constructor takes for a field."""
-    taken = _element_types(row)[1]
+    """Return the type of a field's keyword argument of the constructor."""
+    accepted = _element_types(row)[1]
     if row.type == 11:
-        taken += " | dict[str, Any]"
-    return f"Iterable[{taken}]" if row.repeated else taken
+        accepted += " | dict[str, Any]"
+    return f"Iterable[{accepted}]" if row.repeated else accepted
 
 
 def _field_stub(row, indent: str) -> list[str]:
-    """A field as a property: a setter's type may differ from the getter's, and editors show a property's docstring."""
-    given, taken = _element_types(row)
-    kind = given
+    """Return a field as a property: getter and setter may differ in type, and editors show a property's docstring."""
+    returned, accepted = _element_types(row)
+    kind = returned
     if row.repeated:
         sequence = "RepeatedSpan" if row.type in (9, 11, 12) else "RepeatedScalar"
-        kind = f"{sequence}[{given}]" if given == taken else f"{sequence}[{given}, {taken}]"
+        kind = f"{sequence}[{returned}]" if returned == accepted else f"{sequence}[{returned}, {accepted}]"
     lines = [f"{indent}@property", f"{indent}def {row.name}(self) -> {kind}:", f'{indent}    """{row.doc}"""']
     if row.type != 11 and not row.repeated:
-        lines += [f"{indent}@{row.name}.setter", f"{indent}def {row.name}(self, value: {taken}) -> None: ..."]
+        lines += [f"{indent}@{row.name}.setter", f"{indent}def {row.name}(self, value: {accepted}) -> None: ..."]
     return lines
 
 

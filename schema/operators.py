@@ -1,8 +1,8 @@
-"""Writes onnxwire/checker/operators.tsv anew from the operators that the installed `onnx` package defines.
+"""Generate onnxwire/checker/operators.tsv from the operators that the installed `onnx` package defines.
 
     python schema/operators.py
 
-Run it when ONNX has a new release; the tests hold the table against the installed package. Its notation is described in
+Run it after a new release of ONNX; the tests compare the table with the installed package. The notation is described in
 onnxwire/checker/operators.py.
 """
 
@@ -22,11 +22,11 @@ _OPTIONS = {
     defs.OpSchema.FormalParameterOption.Optional: "?",
     defs.OpSchema.FormalParameterOption.Variadic: "*",
 }
-_MANY = 8  # counts of a parameter list that are tried where the list has no end
+_MAX_TRIED_COUNTS = 8  # of an unbounded parameter list
 
 
 def make() -> str:
-    """The text of the table."""
+    """Return the text of the table."""
     schemas = sorted(
         defs.get_all_schemas_with_history(), key=lambda schema: (schema.domain, schema.name, schema.since_version)
     )
@@ -72,21 +72,21 @@ def _parameter(parameter: Any, variables: set[str]) -> str:
 
 
 def _short(kind: str) -> str:
-    """A type without what goes without saying: `tensor(float)` is `float`."""
+    """Return a type without the redundant `tensor(…)`: `tensor(float)` is `float`."""
     return re.sub(r"(?<!_)tensor\((\w+)\)", r"\1", kind.replace(" ", ""))
 
 
 def _refused_counts(schema: Any) -> list[str]:
-    """Counts between the least and the most that the operator does not have, which only its checker tells."""
-    inputs = range(schema.min_input, min(schema.max_input, schema.min_input + _MANY) + 1)
-    outputs = range(schema.min_output, min(schema.max_output, schema.min_output + _MANY) + 1)
+    """Return counts between minimum and maximum that the operator rejects, by trial: no attribute lists them."""
+    inputs = range(schema.min_input, min(schema.max_input, schema.min_input + _MAX_TRIED_COUNTS) + 1)
+    outputs = range(schema.min_output, min(schema.max_output, schema.min_output + _MAX_TRIED_COUNTS) + 1)
     refused = [("inputs", n) for n in inputs if "input size" in _complaint(schema, n, schema.min_output)]
     refused += [("outputs", n) for n in outputs if "output size" in _complaint(schema, schema.min_input, n)]
-    return [f"{what}!={n}" for what, n in refused]
+    return [f"{parameters}!={n}" for parameters, n in refused]
 
 
 def _open_attributes(schema: Any) -> list[str]:
-    """Whether the operator lets attributes pass that it does not declare, which only its checker tells, too."""
+    """Return the note on whether the operator accepts undeclared attributes, by trial."""
     complaint = _complaint(schema, schema.min_input, schema.min_output, "not_declared")
     return [] if "Unrecognized attribute" in complaint else ["attributes..."]
 

@@ -494,37 +494,39 @@ def count_pairs(count, batches):
     Returns the instructions of a round of an empty loop, and by label, for each size, the bytes of input and output,
     and the instructions.
     """
-    # Imports are slow once instructions are counted.
-    labels = dict.fromkeys(label for kind, pairs, _ in batches for names in pairs.values() for label in names)
-    warm(str(DIGITS), {label: CALLS[label] for label in labels if label in CALLS})
+    # Python is fifty times as slow once the first instructions have been counted: import and make files before.
+    jobs = [
+        (kind, name, label, [KINDS[kind][0][name](size) for size in sizes])
+        for kind, pairs, sizes in batches
+        for name, labels in pairs.items()
+        for label in labels
+    ]
+    warm(str(DIGITS), {label: CALLS[label] for _, _, label, _ in jobs if label in CALLS})
     with count:
         for _ in range(_COUNTED_ROUNDS):
             pass
     round_cost = count.instructions / _COUNTED_ROUNDS
     found = {}
-    for kind, pairs, sizes in batches:
-        files, calls = KINDS[kind]
-        for name, labels in pairs.items():
-            for label in labels:
-                count_call(count, calls[label], files[name](sizes[0]))  # fills caches
-                points = [count_call(count, calls[label], files[name](size)) for size in sizes]
-                found[f"{kind}: {name}: {label}"] = points
+    for kind, name, label, files in jobs:
+        call = KINDS[kind][1][label]
+        count_bytes(call, files[0])  # fills caches
+        found[f"{kind}: {name}: {label}"] = [(count_bytes(call, data, count), count.instructions) for data in files]
     return round_cost, found
 
 
-def count_call(count, call, data):
-    """Return the bytes of input and output of a call, including files, and its instructions."""
+def count_bytes(call, data, context=None):
+    """Run a call within a context; return the bytes of its input and output, including files."""
     with tempfile.TemporaryDirectory() as home, tempfile.TemporaryDirectory() as folder:
         path = os.path.join(home, "hostile.onnx")
         Path(path).write_bytes(data)
         with tempfile.TemporaryFile() as printed, output_to(printed):
             given = 0
-            with count, contextlib.suppress(Error):
+            with context or contextlib.nullcontext(), contextlib.suppress(Error):
                 given = call(path, folder) or 0
             sys.stdout.flush()
             given += os.fstat(printed.fileno()).st_size
         written = sum(file.stat().st_size for file in Path(folder).rglob("*") if file.is_file())
-        return len(data) + max(given, written), count.instructions
+        return len(data) + max(given, written)
 
 
 @contextlib.contextmanager

@@ -1,12 +1,12 @@
 #!/bin/sh
-# Builds the extension modules in a copy of the tree, in build/KIND, and runs Python on them with what comes after the
-# interpreter's name: `instrumented.sh KIND PYTHON ARGUMENTS`. The kinds:
+# Build the extension modules in a copy of the tree, in build/KIND, and run Python with them:
+# `instrumented.sh KIND PYTHON ARGUMENTS`. The kinds:
 #   sanitize   ASan and UBSan, by gcc, with small limits (`onnxwire/engine/thresholds.h`)
-#   coverage   the same by clang, and counters of edges for libFuzzer (the package atheris)
+#   coverage   the same by clang, with edge counters for libFuzzer (the package atheris)
 #   threads    ThreadSanitizer, by gcc, with small limits
 #   trace      each line is reported to sys.settrace
-# Leaks are not looked for: the interpreter itself keeps memory at its end. What is too large for memory is refused as it
-# is without them. Their reports go where pytest does not catch them.
+# Leak detection is off: the interpreter itself does not free all memory at exit. Allocations that are too large fail as
+# usual. Run pytest with --capture=sys, so that reports of the sanitizers, on stderr, are visible.
 set -eu
 kind=$1
 python=$2

@@ -7,12 +7,15 @@ import subprocess
 import sys
 from pathlib import Path
 
+import forked_commands
 import pytest
 
 import onnxwire
 from onnxwire import ModelProto, SparseTensorProto, TensorProto
 
 ROOT = Path(__file__).parent.parent
+SHELL_SYNTAX = re.compile(r"[^\w\s./:=,@%+-]")
+QUOTED = re.compile(r"'[^']*'|\"[^\"$`\\]*\"")
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
@@ -46,18 +49,15 @@ def test_commands_work_as_pasted(code: str, folder: Path) -> None:
         if not words or words[0] in ("make", "pip"):
             continue  # these commands set up the environment of the tests
         assert words[0] == "onnxwire" or words[:3] == ["python", "-m", "onnxwire.dropin"], line
-        # The command that is installed beside this Python, not another one on the path.
-        path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-        done = subprocess.run(
-            line,
-            shell=True,
-            cwd=folder,
-            env={**os.environ, "PATH": path},
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=600,
-        )
+        if words[0] == "onnxwire" and not SHELL_SYNTAX.search(QUOTED.sub("", line.partition(" #")[0])):
+            done = forked_commands.run(*words[1:], cwd=folder, text=True)
+        else:
+            # The command that is installed beside this Python, not another one on the path.
+            path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+            environment = {**os.environ, "PATH": path}
+            done = subprocess.run(
+                line, shell=True, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=600
+            )
         assert (done.returncode, done.stderr) == (0, ""), line
         # A command that writes a file, or that finds no problem, prints nothing.
         assert done.stdout or {"-o", "-q", ">", "-c"} & set(words) or words[1] == "check"

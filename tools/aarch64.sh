@@ -1,6 +1,6 @@
 #!/bin/sh
-# Builds a wheel for aarch64 under qemu, in a Debian of that processor below build/aarch64, and runs the tests of the core
-# and the command line on it. Needs root, and Debian's packages debootstrap, qemu-user-static and binfmt-support.
+# Build a wheel for aarch64 under qemu, in a Debian system for that processor in build/aarch64, and run the tests of the
+# core and two commands with it. Needs root, and Debian's packages debootstrap, qemu-user-static and binfmt-support.
 set -eu
 cd "$(dirname "$0")/.."
 work=$PWD/build/aarch64
@@ -11,7 +11,7 @@ for program in debootstrap qemu-aarch64-static update-binfmts; do
         exit 2
     }
 done
-# The kernel starts programs of the other processor by qemu.
+# Let the kernel run programs for aarch64 with qemu.
 mountpoint -q /proc/sys/fs/binfmt_misc || mount -t binfmt_misc none /proc/sys/fs/binfmt_misc
 [ -e /proc/sys/fs/binfmt_misc/qemu-aarch64 ] || update-binfmts --enable qemu-aarch64
 if [ ! -e "$work/ready" ]; then
@@ -20,7 +20,7 @@ if [ ! -e "$work/ready" ]; then
     debootstrap --arch=arm64 --variant=minbase --include=python3-dev,python3-venv,gcc,libc6-dev,patchelf bookworm "$root"
     touch "$work/ready"
 fi
-# Packages come from this side, as pip is set up here; inside there is no network.
+# Download packages with this system's pip; the other system has no network.
 .venv/bin/python -m pip -q download --dest "$work/packages" --only-binary :all: --python-version 3.11 \
     --platform manylinux_2_28_aarch64 --platform manylinux_2_27_aarch64 --platform manylinux2014_aarch64 \
     'setuptools>=77' 'Cython>=3.2,<4' wheel auditwheel 'numpy>=1.26' 'ml_dtypes>=0.5' rich pytest pytest-xdist hypothesis 'onnx>=1.23.2'

@@ -1,14 +1,14 @@
-"""Builds what a release consists of, tries each part as a user gets it, and prints what would be uploaded.
+"""Build the files of a release, test each as a user installs it, and list the files to upload.
 
 `make release`, or for some interpreters:
 
     python tools/release.py --python python3.12 --python python3.13 --tests tests/engine
 
-`make wheels` builds and tries the wheels alone (`--wheels`), for all interpreters at hand.
+`make wheels` builds and tests only the wheels (`--wheels`), for all installed interpreters.
 
-The source distribution is built first, and from it a wheel for each interpreter, which on Linux gets the tag of the
-oldest C library that it runs with (auditwheel). Each wheel is installed in an environment of its own, where the tests
-run on it and not on the checkout. Nothing is uploaded.
+The source distribution is built first, and from it a wheel for each interpreter. On Linux, auditwheel gives the wheel
+the tag of the oldest C library that it runs with. Each wheel is installed in a new environment, where the tests import
+it and not the checkout. Nothing is uploaded.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 WORK = ROOT / "build" / "release"
 DIST = ROOT / "dist"
-LARGEST = 3_000_000  # bytes of a wheel
-SHORTEST = ["tests/test_public.py", "tests/test_light.py", "tests/test_varint.py", "tests/engine", "tests/tensor"]
+MAX_WHEEL_BYTES = 3_000_000
+CORE_TESTS = ["tests/test_public.py", "tests/test_light.py", "tests/test_varint.py", "tests/engine", "tests/tensor"]
 
 
 def main() -> int:
-    """Build, check and list; returns 1 where something is not fit to be uploaded."""
+    """Build, test and list; return 1 if a file must not be uploaded."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--python", action="append", help="an interpreter to build for (default: this one); repeatable")
-    parser.add_argument("--tests", nargs="*", default=SHORTEST, help="what is run on each wheel (default: %(default)s)")
-    parser.add_argument("--wheels", action="store_true", help="end after the wheels; list nothing to upload")
+    parser.add_argument("--tests", nargs="*", default=CORE_TESTS, help="the tests of each wheel (default: %(default)s)")
+    parser.add_argument("--wheels", action="store_true", help="build and test the wheels only")
     options = parser.parse_args()
     version = re.search(r'"(.+)"', (ROOT / "onnxwire" / "_version.py").read_text()).group(1)
     heading, notes = release_notes(version)
@@ -47,24 +47,24 @@ def main() -> int:
         return 0
     run(sys.executable, "-m", "twine", "check", "--strict", source, *wheels)
     faults = [
-        f"{wheel.name} has {wheel.stat().st_size:,} bytes, more than {LARGEST:,}"
+        f"{wheel.name} has {wheel.stat().st_size:,} bytes, more than {MAX_WHEEL_BYTES:,}"
         for wheel in wheels
-        if wheel.stat().st_size > LARGEST
+        if wheel.stat().st_size > MAX_WHEEL_BYTES
     ]
     if heading != version:
         faults.append(f"CHANGELOG.md has no section [{version}] yet; these notes are those of [{heading}]")
     (WORK / "notes.md").write_text(notes)
-    print(f"\nonnxwire {version}, to be uploaded:")
+    print(f"\nonnxwire {version}, files to upload:")
     for path in [source, *wheels]:
         print(f"  {path.relative_to(ROOT)}  {path.stat().st_size:,} bytes")
-    print(f"  the release note, {len(notes.splitlines())} lines: {(WORK / 'notes.md').relative_to(ROOT)}")
+    print(f"  release notes, {len(notes.splitlines())} lines: {(WORK / 'notes.md').relative_to(ROOT)}")
     for fault in faults:
-        print(f"not fit to be uploaded: {fault}")
+        print(f"do not upload: {fault}")
     return 1 if faults else 0
 
 
 def release_notes(version: str) -> tuple[str, str]:
-    """The heading and the text of a version's section of the changelog, or of the one that is not released yet."""
+    """Return the heading and the text of a version's section of the changelog, or else of the section Unreleased."""
     sections = re.split(r"^## \[(.+?)\].*\n", (ROOT / "CHANGELOG.md").read_text(), flags=re.MULTILINE)
     texts = dict(zip(sections[1::2], sections[2::2], strict=True))
     heading = version if version in texts else "Unreleased"
@@ -72,13 +72,13 @@ def release_notes(version: str) -> tuple[str, str]:
 
 
 def build_source() -> Path:
-    """The source distribution, in `dist`."""
+    """Build the source distribution; return its path in `dist`."""
     run(sys.executable, "-m", "build", "--sdist", "--outdir", DIST, ROOT)
     return next(DIST.glob("*.tar.gz"))
 
 
 def build_wheel(source: Path, python: str, tests: list[str]) -> Path:
-    """The wheel of an interpreter, made of the source distribution alone, repaired and tried; in `dist`."""
+    """Build an interpreter's wheel from the source distribution, repair and test it; return its path in `dist`."""
     environment = WORK / Path(python).name
     run(python, "-m", "venv", environment)
     own = environment / ("Scripts" if sys.platform == "win32" else "bin") / "python"
@@ -90,7 +90,7 @@ def build_wheel(source: Path, python: str, tests: list[str]) -> Path:
         run(sys.executable, "-m", "auditwheel", "repair", "-w", repaired, wheel, env=os.environ | {"PATH": own_first})
         wheel = next(repaired.glob("*.whl"))
     run(own, "-m", "pip", "-q", "install", f"onnxwire[test] @ {wheel.as_uri()}")
-    # The checkout lies beside the tests: without the current folder on the path, what is imported is the wheel's.
+    # The tests are beside the checkout's package: without the current folder on the path, they import the wheel's.
     safe = os.environ | {"PYTHONSAFEPATH": "1"}
     imported = subprocess.check_output(
         [own, "-c", "import onnxwire; print(onnxwire.__file__)"], cwd=ROOT, env=safe, text=True
@@ -103,7 +103,7 @@ def build_wheel(source: Path, python: str, tests: list[str]) -> Path:
 
 
 def run(*command: object, env: dict[str, str] | None = None) -> None:
-    """Run a command, and end where it fails."""
+    """Print and run a command; exit if it fails."""
     print("+", *command, flush=True)
     done = subprocess.run([str(part) for part in command], cwd=ROOT, env=env)
     if done.returncode:

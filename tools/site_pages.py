@@ -1,7 +1,7 @@
-"""Pages of the site that are not in docs/: those of the repository's root, and the reference of the Python interface.
+"""Add pages to the site that are not in docs/: those of the repository's root, and the reference of the Python API.
 
-A hook of mkdocs (`mkdocs.yml`). The reference lists what `onnxwire.__all__` names, from the sources and their stubs;
-nothing is imported, so the site is built without a compiler.
+A hook of mkdocs (`mkdocs.yml`). The reference lists the names of `onnxwire.__all__`, from the sources and their stubs;
+nothing is imported, so that the site is built without a compiler.
 """
 
 from __future__ import annotations
@@ -25,32 +25,32 @@ LINK = re.compile(r"\]\((?!https?:|#)([^)#]+)(#[^)]*)?\)")
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the pages, their links turned to where things lie on the site."""
+    """Add the pages, with their links rewritten to paths on the site."""
     for source, target in PAGES.items():
-        files.append(File.generated(config, target, content=turned((ROOT / source).read_text(), source)))
+        files.append(File.generated(config, target, content=rewrite_links((ROOT / source).read_text(), source)))
     files.append(File.generated(config, "api.md", content=reference()))
     return files
 
 
 def on_page_markdown(markdown: str, page, config: MkDocsConfig, files: Files) -> str:
-    """Turn the links of the pages in docs/ that lead out of it."""
-    return markdown if page.file.src_uri in PAGES.values() else turned(markdown, f"docs/{page.file.src_uri}")
+    """Rewrite links from pages in docs/ to files outside of docs/."""
+    return markdown if page.file.src_uri in PAGES.values() else rewrite_links(markdown, f"docs/{page.file.src_uri}")
 
 
-def turned(markdown: str, source: str) -> str:
-    """The text with each relative link as seen from the site's pages; one to a file that has no page is its name."""
+def rewrite_links(markdown: str, source: str) -> str:
+    """Return the text with relative links as paths on the site; a link to a file without a page becomes its name."""
 
-    def turn(match: re.Match[str]) -> str:
+    def rewrite(match: re.Match[str]) -> str:
         path = (ROOT / source).parent.joinpath(match[1]).resolve().relative_to(ROOT).as_posix()
         target = PAGES.get(path, path.removeprefix("docs/") if path.startswith("docs/") else None)
         return f"]({target}{match[2] or ''})" if target else f"](https://example.invalid/{path})"
 
-    text = LINK.sub(turn, markdown)
+    text = LINK.sub(rewrite, markdown)
     return re.sub(r"\[([^\]]+)\]\(https://example\.invalid/([^)]+)\)", r"\1 (`\2`)", text)
 
 
 def reference() -> str:
-    """A page with every public name but the messages, each by its path, which mkdocstrings replaces."""
+    """Return a page with the path of every public object except messages; mkdocstrings inserts their documentation."""
     package = ast.parse((ROOT / "onnxwire" / "__init__.py").read_text())
     listed = next(node.value for node in package.body if is_assignment(node, "__all__"))
     names = [element.value for element in listed.elts if isinstance(element, ast.Constant)]
@@ -76,5 +76,5 @@ def reference() -> str:
 
 
 def is_assignment(node: ast.stmt, name: str) -> bool:
-    """Whether a statement assigns to one name."""
+    """Return whether a statement assigns to this name only."""
     return isinstance(node, ast.Assign) and [getattr(target, "id", None) for target in node.targets] == [name]
