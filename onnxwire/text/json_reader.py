@@ -1,4 +1,4 @@
-"""The JSON form of protobuf messages: reading it."""
+"""Reads messages in the JSON format of protobuf."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ def from_json(
 ) -> MessageT:
     """Read a message from its JSON form, as google.protobuf.json_format.Parse does.
 
-    text: a str; bytes, bytearray or memoryview of UTF-8; or a text or binary file object, which is read piece by piece
-    to its end. type: the class of the message. ignore_unknown: skip fields that the message does not have and names
-    that an enum does not have, such as those of a newer ONNX.
-    Returns a new message. Beside it, memory holds a small part of the text and one copy of one value, or a few of a
-    string that is not ASCII or of base64 with anything but base64 in it.
-    Raises DecodeError with line and column for a text that is not of such a message, or nested 100 deep or more;
-    nothing is returned then. Raises TypeError for what is neither text nor a message class.
-    Source: protobuf.dev/programming-guides/json, where json_format.Parse does not depart from it; a field that is there
-    under both of its names is refused, as by protobuf's C++.
+    text: a str; bytes, bytearray or memoryview of UTF-8; or a text or binary file object, which is read in pieces to
+    its end. type: the class of the message. ignore_unknown: skip unknown fields and unknown names of enum values, such
+    as those of a newer ONNX.
+    Returns a new message. In addition, memory contains a small part of the text and one copy of one value, or a few
+    copies of a string that is not ASCII or of malformed base64.
+    Raises DecodeError with line and column for invalid text, or messages nested 100 deep or more. Raises TypeError if
+    an argument is neither text nor a message class.
+    Source: protobuf.dev/programming-guides/json, except where json_format.Parse differs; a field that occurs under both
+    of its names is rejected, as by protobuf's C++.
     """
     message = new_message(type)
     parse_json(message, text, ignore_unknown=ignore_unknown)
@@ -48,21 +48,21 @@ def from_json(
 
 
 def parse_json(message: Any, text: Text, *, ignore_unknown: bool = False) -> None:
-    """Read JSON into a message that is empty; it may be half filled after an error.
+    """Read JSON into an empty message, which may be partly filled after an error.
 
-    message: of onnxwire, or of anything else that has protobuf's Python API.
+    message: of onnxwire, or any object with protobuf's Python API.
     """
     _JsonParser(Window(text), ignore_unknown).parse(message)
 
 
 # --- values
 
-_NO_TEXT = "the string has half of a surrogate pair, which is not text"
+_NO_TEXT = "the string has a lone surrogate, which is not text"
 _FLOAT_MAX = float.fromhex("0x1.fffffep+127")
 
 
 def _found(value: object) -> str:
-    """A value as error messages quote it."""
+    """Quote a value for an error message."""
     if isinstance(value, tuple | list):
         return "an object or array"
     text = dumps(value)
@@ -90,7 +90,7 @@ def _convert_base64(value: Any) -> bytes:
 
 
 def _decode_base64(data: bytes) -> bytes:
-    """Decode base64 of either alphabet, with or without padding; skips what is in neither, as Python's base64 does."""
+    """Decode base64 of either alphabet, with or without padding; skips other characters, as Python's base64 does."""
     try:
         return a2b_base64(data.translate(_URL_SAFE) + b"=" * (4 - len(data) % 4))
     except ValueError as error:
@@ -123,7 +123,7 @@ def _float_converter(field: Any) -> Callable[[Any], float]:
     def convert(value: Any) -> float:
         if isinstance(value, float):
             if not isfinite(value):
-                raise ValueError('expected a finite number; "NaN", "Infinity" and "-Infinity" stand in quotes')
+                raise ValueError('expected a finite number; "NaN", "Infinity" and "-Infinity" need quotes')
             if is_single and abs(value) > _FLOAT_MAX:
                 raise ValueError(f"{_found(value)} is out of the range of float")
             return value
@@ -170,21 +170,21 @@ def _convert_floats(values: list[Any], entry: _Entry) -> list[float]:
 
 # --- the parser
 
-_LONGEST_KEY = 1 << 16
+_MAX_KEY_CHARS = 1 << 16
 
 _SPACE = re.compile(r"[ \t\n\r]*+")
 _WORD = re.compile("[-+.0-9A-Za-z]*+")
 _BRACKETS = re.compile(r"\[*+")
 _COMMA = re.compile(r"[ \t\n\r]*+,[ \t\n\r]*+")
 
-_DECODER = JSONDecoder(object_pairs_hook=tuple)  # objects are tuples of pairs; a key may be there twice
+_DECODER = JSONDecoder(object_pairs_hook=tuple)  # objects become tuples of pairs, so that duplicate keys are seen
 
 
 class _Entry(NamedTuple):
-    """The parser's knowledge of a field."""
+    """A field, as the parser needs it."""
 
     name: str
-    convert: Callable[[Any], Any]  # makes the value of what JSON has; raises ValueError
+    convert: Callable[[Any], Any]  # converts a JSON value to the field's value; raises ValueError
     is_repeated: bool
     is_message: bool
     oneof: str
@@ -192,19 +192,19 @@ class _Entry(NamedTuple):
     table: _Table  # of the message that is the field's value
 
 
-# The fields of a message by key: what is in an entry, and the entry. A tuple is unpacked in a third of the time.
+# The fields of a message by key: the members of the entry, and the entry. Unpacking a tuple takes a third of the time.
 _Table = dict[str, tuple[str, Callable[[Any], Any], bool, bool, str, Any, Any, _Entry]]
 
 
 class _JsonParser:
-    """Reads messages that lie in the window at once, with json's own scanner, and others key by key."""
+    """Reads messages that are completely in the window with json's scanner, and others key by key."""
 
     def __init__(self, window: Window, ignore_unknown: bool) -> None:
         self.window = window
         self.ignore_unknown = ignore_unknown
         self.tables: dict[Any, _Table] = {}
         self.path: list[str] = []
-        self.has_fault = False  # there is one in the numbers that come next; each is looked at, to find its position
+        self.has_fault = False  # the next numbers contain an error; read them one by one, to find its position
 
     def parse(self, root: Any) -> None:
         """Read everything into the root message."""
@@ -212,16 +212,16 @@ class _JsonParser:
         if self._peek():
             raise self._error(f"expected the end of the text, found {self._next()}")
 
-    # --- messages that lie in the window
+    # --- messages in the window
 
     def _widen(self) -> None:
-        """Have a good part of the text in the window."""
+        """Extend the window if less than half of it is left."""
         window = self.window
         if not window.is_last and len(window.buf) - window.pos < CHUNK // 2:
             window.more()
 
     def _read_at_once(self, fill: Callable[..., None], *arguments: Any) -> bool:
-        """Fill a message or repeated field with a value that lies in the window; False where it needs a closer look."""
+        """Fill a message or repeated field from a value in the window. Returns False if it is incomplete or invalid."""
         self._widen()
         window = self.window
         try:
@@ -233,7 +233,7 @@ class _JsonParser:
         return True
 
     def _fill_message(self, value: Any, message: Any, table: _Table, depth: int) -> None:
-        """Fill an empty message; raises ValueError or KeyError for what is unusual or wrong."""
+        """Fill an empty message. Raises ValueError or KeyError for unusual or invalid values."""
         if value.__class__ is not tuple or depth > MAX_DEPTH:
             raise ValueError
         seen = set()
@@ -262,7 +262,7 @@ class _JsonParser:
                 setattr(message, name, convert(element))
 
     def _fill_repeated(self, values: Any, message: Any, entry: _Entry, depth: int) -> None:
-        """Append to a repeated field; raises ValueError or KeyError for what is unusual or wrong."""
+        """Append to a repeated field. Raises ValueError or KeyError for unusual or invalid values."""
         if values.__class__ is not list:
             raise ValueError
         repeated = getattr(message, entry.name)
@@ -284,10 +284,10 @@ class _JsonParser:
             return _convert_integers(values, entry)
         return list(map(entry.convert, values))
 
-    # --- messages that don't, and those with faults
+    # --- messages that exceed the window, or have errors
 
     def _read_messages(self, repeated: Any, entry: _Entry, depth: int) -> None:
-        """Append the messages that lie in the window, or one that does not or needs a closer look."""
+        """Append the messages that are in the window; or else one message, key by key."""
         self._widen()
         if not entry.table:
             self._fill_table(entry.table, entry.field.message_type)
@@ -302,28 +302,28 @@ class _JsonParser:
             self._read_message(repeated.add(), entry.table, depth)
 
     def _read_message(self, message: Any, table: _Table, depth: int) -> None:
-        """Read an object into a message, in which there is nothing yet."""
+        """Read an object into an empty message."""
         window = self.window
         sign = self._peek()
         if depth > MAX_DEPTH:
-            raise self._error(f"messages nested {MAX_DEPTH} deep or more, which protobuf readers of JSON refuse")
+            raise self._error(f"messages nested {MAX_DEPTH} deep or more, which protobuf readers of JSON reject")
         if not table:
             self._fill_table(table, message.DESCRIPTOR)
         if sign != "{":
-            self._read_nothing(sign)
+            self._read_empty(sign)
             return
         if self._read_at_once(self._fill_message, message, table, depth):
             return
         message.Clear()
         window.pos += 1
-        seen: dict[str, str] = {}  # by the names of fields and oneofs that were there, the keys
+        seen: dict[str, str] = {}  # the keys that occurred, by names of fields and oneofs
         if self._peek() == "}":
             window.pos += 1
             return
         while True:
             if self._peek() != '"':
                 raise self._error(f"expected a field's name in double quotes, found {self._next()}")
-            key, end = self._string(_LONGEST_KEY)
+            key, end = self._string(_MAX_KEY_CHARS)
             if key not in table or end < 0:
                 if not self.ignore_unknown:
                     raise self._error(unknown_field(message.DESCRIPTOR, key, table))
@@ -334,8 +334,8 @@ class _JsonParser:
                 name = entry.name
                 self.path.append(name)
                 if name in seen:
-                    as_other = f", as {show(seen[name])} before" if seen[name] != key else ""
-                    raise self._error(f"the key {show(key)} is there a second time{as_other}")
+                    as_other = f", first as {show(seen[name])}" if seen[name] != key else ""
+                    raise self._error(f"the key {show(key)} occurs a second time{as_other}")
                 seen[name] = key
                 self._skip_key(end)
                 if self._is_null():
@@ -343,7 +343,7 @@ class _JsonParser:
                 else:
                     if entry.oneof:
                         if entry.oneof in seen:
-                            raise self._error(f"another member of the oneof {entry.oneof} is there too")
+                            raise self._error(f"another member of the oneof {entry.oneof} is also set")
                         seen[entry.oneof] = key
                     self._read_field(message, entry, depth)
                 self.path.pop()
@@ -354,10 +354,10 @@ class _JsonParser:
             if sign == "}":
                 return
 
-    def _read_nothing(self, sign: str) -> None:
-        """Read what the official runtime takes for an object without keys: an empty string or array."""
+    def _read_empty(self, sign: str) -> None:
+        """Read an empty string or array, which the official runtime accepts as an object without keys."""
         window = self.window
-        if sign == '"' and self._string(_LONGEST_KEY) == ("", window.pos + 2):
+        if sign == '"' and self._string(_MAX_KEY_CHARS) == ("", window.pos + 2):
             window.pos += 2
             return
         if sign == "[":
@@ -417,7 +417,7 @@ class _JsonParser:
                 return
 
     def _read_batch(self, values: list[Any], entry: _Entry) -> bool:
-        """Read the numbers or strings that lie in the window; False where the next needs a closer look."""
+        """Read the numbers or strings that are in the window. Returns False if the next is incomplete or invalid."""
         window = self.window
         if self.has_fault:
             return False
@@ -436,7 +436,7 @@ class _JsonParser:
         try:
             numbers = self._convert_all(_DECODER.decode(f"[{buf[start:end]}]"), entry)
         except (ValueError, RecursionError):
-            # No number has a comma or bracket in it: it is not that the text was cut at the wrong character.
+            # The text was split after a complete number, since numbers contain no comma or bracket: it is invalid.
             self.has_fault = True
             return False
         values += numbers
@@ -444,9 +444,9 @@ class _JsonParser:
         return bool(numbers)
 
     def _elements(self) -> Iterator[Any]:
-        """The elements of an array that lie in the window from here on; each is read when the next is asked for.
+        """Yield the elements of an array in the window; the position advances past each before the next is parsed.
 
-        Raises ValueError for one that is cut or wrong.
+        Raises ValueError for an element that is incomplete or invalid.
         """
         window = self.window
         buf, end = window.buf, window.pos
@@ -460,7 +460,7 @@ class _JsonParser:
             end = comma.end()
 
     def _read_scalar(self, entry: _Entry) -> tuple[Any, ...]:
-        """Read a number, string, bytes, bool or enum; returns the one value, or none of an enum that is ignored."""
+        """Read a number, string, bytes, bool or enum; returns one value, or none for an ignored name of an enum."""
         window = self.window
         sign = self._peek()
         if sign == '"':
@@ -476,7 +476,7 @@ class _JsonParser:
         return values
 
     def _convert(self, value: Any, entry: _Entry, position: str = "") -> tuple[Any, ...]:
-        """The field's value that JSON's value stands for, or none; `position`: of JSON's, by default the window's."""
+        """Convert a JSON value to one value of a field, or none. position: of the value; by default the window's."""
         try:
             return (entry.convert(value),)
         except UnknownNameError as error:
@@ -486,20 +486,20 @@ class _JsonParser:
         except ValueError as error:
             raise self._error(str(error), position) from None
 
-    # --- values of fields that the message does not have
+    # --- values of unknown fields
 
     def _skip_value(self) -> None:
-        """Read any value, which nobody wants; it may be nested as deep as the text is long."""
+        """Skip any value; nesting is not limited."""
         window = self.window
         if self._peek() in ("{", "["):
             with suppress(ValueError, RecursionError):
                 _, window.pos = _DECODER.raw_decode(window.buf, window.pos)
                 return
-        closers = bytearray()  # of what is open, a byte each
+        closers = bytearray()  # the closing brackets of open objects and arrays
         while True:
             sign = self._peek()
             if sign == "{" or sign == "[":
-                # A text of nothing but brackets has a step a character, were they not taken together.
+                # A run of brackets is skipped in one step, not one step per character.
                 run = _BRACKETS.match(window.buf, window.pos).end() - window.pos  # type: ignore[union-attr]
                 closers += b"]" * (run - 1)
                 window.pos += max(run, 1)
@@ -527,14 +527,14 @@ class _JsonParser:
                 return
 
     def _skip_name(self, closer: str) -> None:
-        """Read the key of what comes next in an object; in an array there is none."""
+        """Skip the key of the next member, if the closing bracket is that of an object."""
         if closer == "}":
             if self._peek() != '"':
                 raise self._error(f"expected a key in double quotes, found {self._next()}")
             self._skip_key(-1)
 
     def _skip_key(self, end: int) -> None:
-        """Read the string that begins here, and the colon after it; `end`: of the string, where it is known, or -1."""
+        """Skip the string at the position, and the colon after it. end: of the string, or -1 if it is unknown."""
         if end < 0:
             self._skip_string()
         else:
@@ -548,7 +548,7 @@ class _JsonParser:
         if end >= 0:
             self.window.pos = end
             return
-        position = self.window.position(self.window.pos)  # a count of lines, too much for each short string
+        position = self.window.position(self.window.pos)  # counts lines, which is too slow for each short string
         try:
             for _ in self._pieces():
                 pass
@@ -557,15 +557,15 @@ class _JsonParser:
 
     # --- strings
 
-    def _string(self, longest: int) -> tuple[str, int]:
-        """The string that begins here and the offset after it; -1 as the offset of what is cut off and that long."""
+    def _string(self, max_chars: int) -> tuple[str, int]:
+        """Return the string at the position and the index after it; index -1 for more than max_chars in the window."""
         window = self.window
         while True:
             buf, start = window.buf, window.pos
             end = closing_quote(buf, start + 1, '"')
             if end < len(buf) or window.is_last:
                 break
-            if end - start >= longest:
+            if end - start >= max_chars:
                 return buf[start + 1 : start + 100], -1
             window.more()
         try:
@@ -574,7 +574,7 @@ class _JsonParser:
             raise self._error(_reason(error)) from None
 
     def _read_long(self, entry: _Entry) -> tuple[Any, ...]:
-        """Read a value, or none, from a string that is longer than the window."""
+        """Read one value, or none, from a string that is longer than the window."""
         position = self.window.position(self.window.pos)
         try:
             if entry.field.type == FieldDescriptor.TYPE_BYTES:
@@ -598,22 +598,22 @@ class _JsonParser:
             if not is_plain:
                 continue
             data = rest.getvalue()
-            whole = len(data) // 4 * 4
+            n_complete = len(data) // 4 * 4
             try:
-                decoded = a2b_base64(data[:whole].translate(_URL_SAFE))
+                decoded = a2b_base64(data[:n_complete].translate(_URL_SAFE))
             except ValueError:
                 decoded = b""
-            # Where something was skipped, the rules for what follows depend on how much that was.
-            is_plain = len(decoded) == whole // 4 * 3
+            # If characters were skipped, the remaining text can't be decoded independently.
+            is_plain = len(decoded) == n_complete // 4 * 3
             if is_plain:
                 out.write(decoded)
                 rest = io.BytesIO()
-                rest.write(data[whole:])
+                rest.write(data[n_complete:])
         out.write(_decode_base64(rest.getvalue()))
         return out.getvalue()
 
     def _pieces(self) -> Iterator[str]:
-        """The contents of the string that begins here, piece by piece; raises JSONDecodeError."""
+        """Yield the contents of the string at the position, in pieces. Raises JSONDecodeError."""
         window = self.window
         at = 1
         while True:
@@ -634,7 +634,7 @@ class _JsonParser:
     # --- tokens
 
     def _peek(self) -> str:
-        """Skip white space; returns the character that follows, "" at the end."""
+        """Skip white space; returns the next character, "" at the end."""
         window = self.window
         while True:
             window.pos = _SPACE.match(window.buf, window.pos).end()  # type: ignore[union-attr]
@@ -643,7 +643,7 @@ class _JsonParser:
             window.more()
 
     def _word(self) -> str:
-        """The number or literal that begins here, or else one character."""
+        """Return the number or literal at the position, or else one character."""
         window = self.window
         while True:
             end = _WORD.match(window.buf, window.pos).end()  # type: ignore[union-attr]
@@ -652,7 +652,7 @@ class _JsonParser:
             window.more()
 
     def _literal(self) -> tuple[Any, int]:
-        """The value of the number, true, false or null that begins here, and the offset after it."""
+        """Return the value of the number, true, false or null at the position, and the index after it."""
         word = self._word()
         try:
             value, length = _DECODER.raw_decode(word)
@@ -663,18 +663,18 @@ class _JsonParser:
         return value, self.window.pos + length
 
     def _next(self) -> str:
-        """The next token, as error messages name it."""
+        """Describe the next token for an error message."""
         names = {'"': "a string", "{": "an object", "[": "an array", "\ufeff": "a byte order mark"}
         return names.get(self._peek()) or show(self._word())
 
     def _is_null(self) -> bool:
-        """Whether null comes next."""
+        """Return whether the next token is null."""
         return self._peek() == "n" and self._word() == "null"
 
     # --- tables and errors
 
     def _table(self, descriptor: Any) -> _Table:
-        """The entries of a message by key; empty until there is such a message."""
+        """Return the table of a message; it is empty until such a message occurs."""
         return self.tables.setdefault(descriptor, {})
 
     def _fill_table(self, table: _Table, descriptor: Any) -> None:
@@ -689,12 +689,12 @@ class _JsonParser:
         table.update((entry.field.json_name, (*entry, entry)) for entry in entries)
 
     def _error(self, reason: str, position: str = "") -> DecodeError:
-        """The error for what is at a position, by default that of the window."""
+        """Make an error for a position, by default that of the window."""
         return self.window.error(reason, position or self.window.position(self.window.pos), ".".join(self.path))
 
 
 def _reason(error: JSONDecodeError) -> str:
-    """Why json's scanner refuses a string."""
+    """Return the error text for a string that json's scanner rejects."""
     return f"the string is not valid JSON: {error.msg}"
 
 
@@ -715,5 +715,5 @@ _CONVERTERS: dict[int, Callable[[Any], Any]] = {
     FieldDescriptor.TYPE_STRING: _convert_text,
     FieldDescriptor.TYPE_BYTES: _convert_base64,
     FieldDescriptor.TYPE_BOOL: _convert_bool,
-    FieldDescriptor.TYPE_MESSAGE: _convert_bool,  # never asked
+    FieldDescriptor.TYPE_MESSAGE: _convert_bool,  # never called
 }

@@ -1,4 +1,4 @@
-"""The JSON form of protobuf messages: writing it."""
+"""Writes messages in the JSON format of protobuf."""
 
 from __future__ import annotations
 
@@ -56,13 +56,12 @@ def to_json(
 ) -> str | None:
     """Write a message as JSON, as google.protobuf.json_format.MessageToJson does.
 
-    message: any message, of which no more than a few hundred kB are read at a time. out: a text file to write to;
-    without one the JSON is returned. max_bytes: strings and bytes of more bytes, and repeated numbers of more
-    elements, are elided: the objects that stand for them ({"elidedBytes": 4096} and {"elidedValues": 1000}) are
-    no values of such fields, and no parser of messages takes them. indent: spaces a level; None for one line.
-    preserving_proto_field_name: write `raw_data`, as the field is called, and not `rawData`; readers take both.
-    Raises DecodeError where the message is damaged, nested more than 100 deep or has a string that is not valid UTF-8,
-    which JSON can't hold; what stands before that is written.
+    message: any message; at most a few hundred kB are read at a time. out: a text file to write to; without one the
+    JSON is returned. max_bytes: strings and bytes of more bytes, and repeated numbers of more elements, are replaced by
+    the objects {"elidedBytes": 4096} and {"elidedValues": 1000}, which parsers of messages reject. indent: spaces per
+    level; None for one line. preserving_proto_field_name: write `raw_data` instead of `rawData`; readers accept both.
+    Raises DecodeError if the message is damaged, nested more than 100 deep or has a string that is not valid UTF-8,
+    which JSON can't represent; the output up to that point is written.
     """
     check_arguments(message, max_bytes)
     if out is not None:
@@ -112,10 +111,10 @@ class _JsonPrinter:
         self.comma = ", " if indent is None else ","
         self.keys: dict[FieldDescriptor, str] = {}
         self.enum_formats: dict[EnumDescriptor, Format] = {}
-        self.path: list[tuple[FieldDescriptor, int]] = []  # from the first message down to the one being printed
+        self.path: list[tuple[FieldDescriptor, int]] = []  # of the message that is being printed
 
     def print_message(self, message: Message, depth: int, line_break: str | None = None) -> None:
-        """Print a message; `line_break`: what comes before the brace that closes it."""
+        """Print a message. line_break: printed before the closing brace."""
         if depth > MAX_DEPTH:
             raise too_deep(message)
         write = self.write
@@ -209,7 +208,7 @@ class _JsonPrinter:
         self.write(line_break + "]")
 
     def _check_text(self, text: str, message: Message, field: FieldDescriptor, index: int) -> None:
-        """Raise DecodeError for the text of a string that is not valid UTF-8, with its path."""
+        """Raise DecodeError with the path of the field if a string is not valid UTF-8."""
         try:
             text.encode()
         except UnicodeEncodeError:
@@ -223,9 +222,9 @@ class _JsonPrinter:
         steps = [*self.path, (field, index)]
         path = ".".join(step.name + (f"[{at}]" if step.is_repeated else "") for step, at in steps)
         offset = None
-        # A string that was put in has a path in the message, and no offset in its file.
+        # A string that was assigned has a path in the message, but no offset in the file.
         if payload is not None and payload.span is not None and payload.document is document and document.root:
             offset = payload.span[0]
             path = field_path(document, offset)
-        reason = "the string is not valid UTF-8, which JSON can't hold; text can (onnxwire dump without --json)"
+        reason = "the string is not valid UTF-8, which JSON can't represent; use text (onnxwire dump without --json)"
         raise DecodeError(reason, offset, path, document.name)

@@ -1,4 +1,4 @@
-"""Numbers and names of enums that a text has for fields: their ranges, and what is said of those that do not fit."""
+"""Converters of numbers and enum names in a text to values of fields, with range checks and error messages."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from onnxwire.engine.descriptor import INTEGER_RANGES, FieldDescriptor
 
 
 class UnknownNameError(ValueError):
-    """A name that an enum does not have."""
+    """An enum has no value of this name."""
 
 
 def integer_reader(field: Any, parse: Callable[[Any], int], show: Callable[[Any], str]) -> Callable[[Any], int]:
-    """The function that reads a value of an integer field.
+    """Return a function that converts a value to a number of an integer field, or raises ValueError.
 
-    parse: gives the number of a value, or raises ValueError; show: how errors quote a value.
+    parse: converts a value to an int, or raises ValueError. show: quotes a value in an error.
     """
     name, least, greatest = INTEGER_RANGES[field.type]
 
@@ -29,9 +29,9 @@ def integer_reader(field: Any, parse: Callable[[Any], int], show: Callable[[Any]
 
 
 def enum_reader(field: Any, parse: Callable[[Any], int], show: Callable[[Any], str]) -> Callable[[Any], int]:
-    """The function that reads a value of an enum field, a name or a number; as of `integer_reader`.
+    """Return a function that converts a name or number to a number of an enum field; arguments as `integer_reader`.
 
-    It raises UnknownNameError for a name that the enum does not have.
+    It raises UnknownNameError for an unknown name, ValueError for an invalid number.
     """
     enum = field.enum_type
     numbers: dict[str, int] = {name: value.number for name, value in enum.values_by_name.items()}

@@ -1,4 +1,4 @@
-"""The fields that text and JSON print: which are there, long values, and the texts of numbers."""
+"""Iterates the fields that the text and JSON writers print, and formats their numbers."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from onnxwire.engine.message import Message
 from onnxwire.engine.payload import Payload
 from onnxwire.engine.repeated import RepeatedSpan
 
-SMALL = 1 << 16  # bytes of a message, or of a value, that is read at once
-CHUNK = 3 << 14  # bytes of a longer value that are read at a time: a multiple of 3 for base64, little for the caches
+SMALL_BYTES = 1 << 16  # a message or value of at most this size is read at once
+CHUNK_BYTES = 3 << 14  # of a longer value are read at a time: a multiple of 3 for base64, small enough for the caches
 BATCH = 4096  # numbers that are formatted at a time
 
 Format = Callable[[Sequence[Any]], list[str]]
 
 
 def check_arguments(message: object, max_bytes: int | None) -> None:
-    """Raise TypeError for what is not a message, ValueError for a negative limit."""
+    """Raise TypeError unless the argument is a message, ValueError for a negative limit."""
     if not isinstance(message, Message):
         raise TypeError(f"expected a message of onnxwire, not {type(message).__name__}")
     if max_bytes is not None and max_bytes < 0:
@@ -38,15 +38,15 @@ class LongValue:
         return len(self._buffer)
 
     def read(self) -> Iterator[bytes]:
-        """The bytes, a multiple of 3 at a time."""
-        for start in range(0, len(self._buffer), CHUNK):
-            # The view is let go of in between, so that whoever reads can stop and close the document.
+        """Yield the bytes in pieces whose length, except the last, is a multiple of 3."""
+        for start in range(0, len(self._buffer), CHUNK_BYTES):
+            # The view is released between pieces, so that the caller can stop and close the document.
             with memoryview(self._buffer) as view:
-                piece = bytes(view[start : start + CHUNK])
+                piece = bytes(view[start : start + CHUNK_BYTES])
             yield piece
 
     def read_text(self) -> Iterator[str]:
-        """The characters, as a string field gives them: bytes that are not valid UTF-8 are escaped as surrogates."""
+        """Yield the characters; bytes that are not valid UTF-8 become surrogates, as in a string field."""
         decoder = getincrementaldecoder("utf-8")("surrogateescape")
         for piece in self.read():
             yield decoder.decode(piece)
@@ -54,12 +54,12 @@ class LongValue:
 
 
 def present_fields(message: Message) -> Iterator[tuple[FieldDescriptor, Iterable[Any]]]:
-    """Each field that is there with its values, by number; of a singular field that is one.
+    """Yield each present field, by number, with its values; a singular field has one.
 
-    Values are what the attribute gives, or a LongValue.
+    Values are those of the attribute, or LongValue.
     """
     span = message._span
-    if span is not None and span[1] - span[0] <= SMALL:
+    if span is not None and span[1] - span[0] <= SMALL_BYTES:
         for field, value in message.ListFields():
             yield field, value if field.is_repeated else (value,)
         return
@@ -71,16 +71,16 @@ def present_fields(message: Message) -> Iterator[tuple[FieldDescriptor, Iterable
                 yield field, _payloads(field, values) if is_payload else values
         elif message.HasField(field.name):
             payload = message._payload(field.name) if is_payload else None
-            if payload is not None and len(payload) > SMALL:
+            if payload is not None and len(payload) > SMALL_BYTES:
                 yield field, (LongValue(payload),)
             else:
                 yield field, (getattr(message, field.name),)
 
 
 def _payloads(field: FieldDescriptor, values: RepeatedSpan[Any]) -> Iterator[str | bytes | LongValue]:
-    """The elements of a repeated string or bytes."""
+    """Yield the elements of a repeated string or bytes field."""
     for payload in values._payloads():
-        if len(payload) > SMALL:
+        if len(payload) > SMALL_BYTES:
             yield LongValue(payload)
         else:
             data = bytes(payload)
@@ -88,7 +88,7 @@ def _payloads(field: FieldDescriptor, values: RepeatedSpan[Any]) -> Iterator[str
 
 
 def byte_count(value: str | bytes | LongValue) -> int:
-    """How many bytes a string or bytes value has in the document."""
+    """Return the number of bytes of a string or bytes value in the document."""
     if isinstance(value, LongValue):
         return len(value)
     return len(value.encode("utf-8", "surrogateescape") if isinstance(value, str) else value)
@@ -98,16 +98,16 @@ def byte_count(value: str | bytes | LongValue) -> int:
 
 
 def format_plainly(values: Sequence[Any]) -> list[str]:
-    """Numbers as Python prints them."""
+    """Format numbers as Python prints them."""
     return list(map(str, values))
 
 
 def enum_format(enum: EnumDescriptor, written: Callable[[str], str] = str) -> Format:
-    """Values of an enum by their names, and by their numbers where they have none; written: a name as it is printed."""
+    """Return a formatter of enum values: by name, or by number if unnamed. written: formats a name."""
     names = {number: written(value.name) for number, value in enum.values_by_number.items()}
     return lambda values: [names.get(value) or str(value) for value in values]
 
 
 def format_bools(values: Sequence[bool]) -> list[str]:
-    """Truth values as both formats have them."""
+    """Format truth values for both text and JSON."""
     return ["true" if value else "false" for value in values]

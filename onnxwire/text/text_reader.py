@@ -1,4 +1,4 @@
-"""The protobuf text format: reading it, and what both text forms need for reading text piece by piece."""
+"""Reads messages in protobuf's text format."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from onnxwire.text.window import MessageT
 
 
-_RUN = 64  # numbers of a field after which there will be more of them
+_RUN = 64  # after so many consecutive values of a field, the next are parsed as a batch
 
 
 class RetiredFieldWarning(UserWarning):
-    """A text names a field that the message had once, or that is reserved; what it says there was skipped."""
+    """A text sets a field that was removed from the message, or is reserved; the field was skipped."""
 
     __module__ = "onnxwire"
 
@@ -36,15 +36,15 @@ def from_text(
 ) -> MessageT:
     """Read a message from protobuf's text format, as google.protobuf.text_format.Parse does.
 
-    text: a str; bytes, bytearray or memoryview of UTF-8; or a text or binary file object, which is read piece by piece
-    to its end. type: the class of the message. ignore_unknown: skip fields that the message does not have, such as
-    those of a newer ONNX, and the numbers that `onnxwire dump` prints instead of their names.
-    Returns a new message. Beside it, memory holds a small part of the text and no more than two copies of one value.
-    Fields that are retired or reserved are skipped, as by protobuf's C++, with a RetiredFieldWarning.
-    Raises DecodeError with line and column for a text that is not of such a message, or nested more than 100 deep;
-    nothing is returned then. Raises TypeError for what is neither text nor a message class.
-    Source: protobuf.dev/reference/protobuf/textformat-spec, where text_format.Parse does not depart from it, but for
-    the escape `\\?` and for retired fields.
+    text: a str; bytes, bytearray or memoryview of UTF-8; or a text or binary file object, which is read in pieces to
+    its end. type: the class of the message. ignore_unknown: skip unknown fields, such as those of a newer ONNX, and the
+    numbers that `onnxwire dump` prints instead of their names.
+    Returns a new message. In addition, memory contains a small part of the text and at most two copies of one value.
+    Retired and reserved fields are skipped, as by protobuf's C++, with a RetiredFieldWarning.
+    Raises DecodeError with line and column for invalid text, or messages nested more than 100 deep. Raises TypeError if
+    an argument is neither text nor a message class.
+    Source: protobuf.dev/reference/protobuf/textformat-spec, except where text_format.Parse differs; of its differences,
+    those in the escape `\\?` and in retired fields are not followed.
     """
     message = new_message(type)
     parse_text(message, text, ignore_unknown=ignore_unknown)
@@ -52,21 +52,18 @@ def from_text(
 
 
 def parse_text(message: Any, text: Text, *, ignore_unknown: bool = False) -> None:
-    """Read the text format into a message that is empty; it may be half filled after an error.
+    """Read the text format into an empty message, which may be partly filled after an error.
 
-    message: of onnxwire, or of anything else that has protobuf's Python API.
+    message: of onnxwire, or any object with protobuf's Python API.
     """
     _TextParser(Window(text), ignore_unknown).parse(message)
-
-
-# --- what both text forms need for reading
 
 
 # --- values
 
 
 def _parse_integer(token: str) -> int:
-    """The number that C's notation, or Python's, gives; raises ValueError."""
+    """Convert a number in C's or Python's notation. Raises ValueError."""
     try:
         return int(token, 0)
     except ValueError:
@@ -85,7 +82,7 @@ def _read_enum_number(token: str) -> int:
 
 def _read_float(token: str) -> float:
     if _OCTAL_FLOAT.match(token):
-        raise ValueError(f"{show(token)} looks octal, which floats are not")
+        raise ValueError(f"{show(token)} looks octal; floats have no octal notation")
     try:
         return float(token)
     except ValueError:
@@ -114,9 +111,9 @@ def _read_bool(token: str) -> bool:
 
 
 def _unescape(text: str) -> bytes:
-    """The bytes of a string literal or a part of it; raises UnicodeError for what is not an escape.
+    """Decode a string literal or a part of one. Raises UnicodeError for an invalid escape.
 
-    As the official runtime, with Python's own two notions of escapes, one after the other; `\\?` is C's alone.
+    As the official runtime does, with Python's two codecs for escapes in sequence; `\\?` is an escape in C only.
     """
     if "\\" not in text:
         return text.encode()
@@ -129,18 +126,18 @@ def _unescape(text: str) -> bytes:
     return text.encode().decode("unicode_escape").encode("latin-1")
 
 
-# A run of backslashes is looked at from its beginning only, however long it is.
+# The lookbehind anchors matches at the start of a run of backslashes, which keeps the search linear.
 _ONE_DIGIT = re.compile(r"(?<!\\)(\\++)x([0-9a-fA-F])(?![0-9a-fA-F])")
 _QUESTION_MARK = re.compile(r"(?<!\\)(\\++)\?")
-# What such an escape gives is read once more, together with what stands before it: `\1\u0032` is `\12`.
+# The result of such an escape is decoded again together with the text before it: `\1\u0032` is `\12`.
 _ASCII_ESCAPE = re.compile(r"\\[uU]00")
 
 
 # --- the parser
 
-# A field with all of its value, the beginning of a message, or its end, where what follows shows that it ends there.
-# Anything else, and anything with comments in it, is left to `_TextParser._read_element`.
-# Groups of the pattern, which are also what a field's value looks like.
+# The pattern matches a field with its value, or the beginning or the end of a message, if the next character shows that
+# the match is complete. `_TextParser._read_element` reads everything else, and everything with comments.
+# These are the groups of the pattern, which are also the forms of a field's value.
 _STRING, _STRING_TOO, _WORD, _LIST, _OPEN, _OPEN_TOO, _NEXT, _CLOSE_LIST, _CLOSE = 2, 3, 4, 5, 6, 7, 8, 9, 10
 _IDENTIFIER = "[a-zA-Z_][0-9a-zA-Z_+-]*+"
 _TOKEN = rf"(?:{_IDENTIFIER}|(?:[0-9+-]|\.[0-9])[0-9a-zA-Z_.+-]*+)"
@@ -148,7 +145,7 @@ _FOLLOWED = r"""\s*+(?:[,;]\s*+)?+(?=[^\s"'#])"""
 _BODY = r"""([^"\\\n]*+(?:\\[^\n][^"\\\n]*+)*+)"""
 _BODY_TOO = r"""([^'\\\n]*+(?:\\[^\n][^'\\\n]*+)*+)"""
 _OPENING = r"((?:\[\s*+)?+[{<])\s*+"
-# A list of more words is read by `_TextParser._read_list`.
+# `_TextParser._read_list` reads longer lists.
 _SHORT_LIST = rf"\[\s*+((?:{_TOKEN}\s*+(?:,\s*+{_TOKEN}\s*+){{0,15}}+)?+)\]"
 _ELEMENTS = re.compile(
     rf"""({_IDENTIFIER})\s*+(?::\s*+(?:"{_BODY}"{_FOLLOWED}|'{_BODY_TOO}'{_FOLLOWED}|({_TOKEN}){_FOLLOWED}"""
@@ -156,7 +153,7 @@ _ELEMENTS = re.compile(
     rf"""|([}}>]\s*+,\s*+[{{<])\s*+|([}}>]\s*+\]){_FOLLOWED}|([}}>]){_FOLLOWED}|(.)""",
     re.DOTALL,
 )
-# Strings of a list, each with its comma.
+# Strings of a list, each with a comma after it.
 _STRINGS = re.compile(rf"""(?:(?:"{_BODY}"|'{_BODY_TOO}')\s*+,\s*+(?=["'])){{1,{BATCH}}}+""".replace("([^", "(?:[^"))
 _STRING_BODY = re.compile(rf""""{_BODY}"|'{_BODY_TOO}'""")
 _SPACE = re.compile(r"(?:\s++|#[^\n]*+)*+")
@@ -164,45 +161,46 @@ _TOKENS = re.compile(rf"{_TOKEN}|.", re.DOTALL)
 _WORDS = re.compile(_TOKEN)
 _NAME = re.compile(r"\w")
 _QUOTES = frozenset("\"'")
+_TOO_DEEP = f"messages nested more than {MAX_DEPTH} deep, which protobuf readers reject"
 
-# Numbers in the notation that all printers have, which Python's own functions read.
+# Numbers in the notation of all printers, which int() and float() can parse.
 _INTEGER_ITEM = "-?(?:0|[1-9][0-9]*+)"
 _FLOAT_ITEM = r"-?(?:inf|nan|(?:0|[1-9][0-9]*+)(?:\.[0-9]++)?+(?:[eE][+-]?[0-9]++)?+)"
 _WORD_ITEM = "[0-9a-zA-Z_]++"
 
 
 class _Entry(NamedTuple):
-    """The parser's knowledge of a field."""
+    """A field, as the parser needs it."""
 
     form: int  # _STRING, _WORD, or _OPEN for a message
-    read: Any  # makes the value of the token or literal; None for the literal itself
+    read: Any  # converts the token or literal to a value; None if the literal is the value
     is_repeated: bool
     siblings: frozenset[str]  # the other members of its oneof
     field: Any
     table: _Table  # of the message that is the field's value
 
 
-# The fields of a message by name: what is in an entry, and the entry. A tuple is unpacked in a third of the time.
+# The fields of a message by name: the members of the entry, and the entry. Unpacking a tuple takes a third of the time.
 _Table = dict[str, tuple[int, Any, bool, frozenset[str], Any, Any, _Entry]]
 
-# A message that is being read: the message; its table; `seen`; what ends it: "", "}", ">", or "}]" and ">]" for an
-# element of a list; and the field whose value it is. `seen` has by the name of each field that was there: True; of
-# repeated messages the method that adds one; of other repeated fields the values that are not in the message yet. With
-# tuples that have names, a text of small messages took a tenth to a quarter longer.
-_Frame = tuple[Any, _Table, dict[str, Any], str, _Entry | None]
+# A message that is being read: the message; its table; `seen`; its closing bracket: "", "}", ">", or "}]" and ">]" for
+# an element of a list; and the field whose value it is. `seen` has an item for each field that occurred, by name: True;
+# for repeated messages the method that adds one; for other repeated fields the values that are not in the message yet.
+# With named tuples, a text of small messages took 10 to 25 % longer.
+_OpenMessage = tuple[Any, _Table, dict[str, Any], str, _Entry | None]
 
 
 class _TextParser:
-    """Reads what printers write with one match a field, in a loop without calls; all else token by token."""
+    """Reads the output of printers with one match per field, in a loop without calls; all other text by tokens."""
 
     def __init__(self, window: Window, ignore_unknown: bool) -> None:
         self.window = window
         self.ignore_unknown = ignore_unknown
-        self.warned: set[tuple[Any, str]] = set()  # retired fields that were there, by message and name
-        self.stack: list[_Frame] = []
+        self.warned: set[tuple[Any, str]] = set()  # retired fields that occurred, by message and name
+        self.stack: list[_OpenMessage] = []
         self.tables: dict[Any, _Table] = {}
         self.runs: dict[tuple[str, str], re.Pattern[str]] = {}
-        self.has_fault = False  # there is one in the numbers that come next; each is looked at, to find its position
+        self.has_fault = False  # the next values contain an error; read them one by one, to find its position
 
     def parse(self, root: Any) -> None:
         """Read everything into the root message."""
@@ -210,22 +208,22 @@ class _TextParser:
         table = self.tables[root.DESCRIPTOR] = {}
         self._fill_table(table, root.DESCRIPTOR)
         self._peek()
-        frame: _Frame | None = (root, table, {}, "", None)
+        frame: _OpenMessage | None = (root, table, {}, "", None)
         while frame is not None:
             frame, run = self._read_plain(frame)
             if run is not None:
                 self._read_run(frame, run)
             elif not window.is_last and len(window.buf) - window.pos < AHEAD:
-                window.more()  # the element may be cut off
+                window.more()  # the element may be incomplete
             else:
                 frame = self._read_element(frame)
 
-    # --- the short cut
+    # --- the fast path
 
-    def _read_plain(self, frame: _Frame) -> tuple[_Frame, _Entry | None]:
-        """Read on to the first element that is not as printers write it, or that may be wrong.
+    def _read_plain(self, frame: _OpenMessage) -> tuple[_OpenMessage, _Entry | None]:
+        """Read up to the first element in another notation than that of printers, or with a possible error.
 
-        Returns the frame of the message that this is in; and the field, where it stopped for a run of its numbers.
+        Returns the frame of the message that contains the element; and a field, if it stopped at a run of its values.
         """
         window, stack = self.window, self.stack
         is_clean = window.is_clean
@@ -325,8 +323,8 @@ class _TextParser:
         window.pos = match.start()
         return frame, None
 
-    def _read_run(self, frame: _Frame, entry: _Entry) -> None:
-        """Read numbers of a repeated field, one line each, that stand here."""
+    def _read_run(self, frame: _OpenMessage, entry: _Entry) -> None:
+        """Read the following numbers of a repeated field, one per line."""
         field = entry.field
         values = frame[2][field.name]
         if entry.form == _WORD:
@@ -342,14 +340,14 @@ class _TextParser:
         if len(values) >= BATCH:
             self._append(frame, entry)
 
-    def _append(self, frame: _Frame, entry: _Entry) -> None:
-        """Append the values that were gathered to a repeated field."""
+    def _append(self, frame: _OpenMessage, entry: _Entry) -> None:
+        """Move the collected values to the repeated field of the message."""
         values = frame[2][entry.field.name]
         getattr(frame[0], entry.field.name).extend(values)
         values.clear()
 
     def _read_batch(self, entry: _Entry, pattern: re.Pattern[str], step: int) -> list[Any]:
-        """The numbers that a pattern finds here, the last of each `step` words; none where there is a fault in them."""
+        """Return the numbers that a pattern matches, the last of each `step` words; none if one of them is invalid."""
         window = self.window
         if len(window.buf) - window.pos < AHEAD and not window.is_last:
             window.more()
@@ -374,10 +372,10 @@ class _TextParser:
         window.pos = match.end()
         return numbers
 
-    # --- the long way, token by token
+    # --- the slow path, token by token
 
-    def _read_element(self, frame: _Frame) -> _Frame | None:
-        """Read a field or the end of a message; returns the frame to go on with, None at the end of the text."""
+    def _read_element(self, frame: _OpenMessage) -> _OpenMessage | None:
+        """Read a field or the end of a message; returns the frame to continue with, None at the end of the text."""
         _, table, seen, closer, _ = frame
         window = self.window
         name = self._peek()
@@ -396,10 +394,10 @@ class _TextParser:
             raise self._error(unknown_field(frame[0].DESCRIPTOR, name, table), frame)
         entry = table[name][-1]
         if not entry.is_repeated and name in seen:
-            raise self._error("the field is there a second time", frame, entry)
+            raise self._error("the field occurs a second time", frame, entry)
         for other in entry.siblings.intersection(seen):
             oneof = entry.field.containing_oneof.name
-            raise self._error(f"{other} is there too, of which the oneof {oneof} allows no more than one", frame, entry)
+            raise self._error(f"{other} is also set, and the oneof {oneof} allows one field", frame, entry)
         window.pos += len(name)
         token = self._peek()
         if token == ":":
@@ -425,16 +423,15 @@ class _TextParser:
         self._skip_separator()
         return frame
 
-    def _open(self, frame: _Frame, entry: _Entry, bracket: str) -> _Frame:
-        """Begin a message that is a field's value; `bracket`: "]" for an element of a list."""
+    def _open(self, frame: _OpenMessage, entry: _Entry, bracket: str) -> _OpenMessage:
+        """Begin a message that is a field's value. bracket: "]" for an element of a list."""
         message, _, seen, _, _ = frame
         name = entry.field.name
         token = self._peek()
         if token != "{" and token != "<":
             raise self._error(f"expected '{{', found {show(token)}", frame, entry)
         if len(self.stack) == MAX_DEPTH:
-            reason = f"messages nested more than {MAX_DEPTH} deep, which protobuf readers refuse"
-            raise self._error(reason, frame, entry)
+            raise self._error(_TOO_DEEP, frame, entry)
         self.window.pos += 1
         if entry.is_repeated:
             if name not in seen:
@@ -450,8 +447,8 @@ class _TextParser:
         self._peek()
         return child, entry.table, {}, ("}" if token == "{" else ">") + bracket, entry
 
-    def _close(self, frame: _Frame) -> _Frame | None:
-        """End a message; returns the frame to go on with, None for the root's end."""
+    def _close(self, frame: _OpenMessage) -> _OpenMessage | None:
+        """End a message; returns the frame to continue with, None for the root."""
         message, _, seen, closer, entry = frame
         for name, values in seen.items():
             if isinstance(values, list):
@@ -469,8 +466,8 @@ class _TextParser:
         self._skip_separator()
         return self.stack.pop()
 
-    def _read_list(self, frame: _Frame, entry: _Entry) -> None:
-        """Read a list of numbers, strings or bytes up to its bracket."""
+    def _read_list(self, frame: _OpenMessage, entry: _Entry) -> None:
+        """Read a list of numbers, strings or bytes, including its closing bracket."""
         window = self.window
         values = frame[2].setdefault(entry.field.name, [])
         batch = re.compile(rf"(?:{_item_of(entry.field)}\s*+,\s*+){{0,{BATCH}}}+") if entry.form == _WORD else None
@@ -493,7 +490,7 @@ class _TextParser:
                 return
 
     def _read_strings(self, entry: _Entry) -> list[Any]:
-        """The strings of a list that stand here, but for the last; none where there is a fault in them."""
+        """Return the next strings of a list, except the last; none if one of them is invalid."""
         window = self.window
         if len(window.buf) - window.pos < AHEAD and not window.is_last:
             window.more()
@@ -510,7 +507,7 @@ class _TextParser:
         window.pos = match.end()
         return strings
 
-    def _read_value(self, frame: _Frame, entry: _Entry) -> Any:
+    def _read_value(self, frame: _OpenMessage, entry: _Entry) -> Any:
         """Read a number, string or bytes."""
         token = self._peek()
         if entry.form == _STRING:
@@ -529,10 +526,10 @@ class _TextParser:
         self.window.pos += len(token)
         return value
 
-    # --- fields that the message does not have
+    # --- unknown fields
 
-    def _may_skip(self, frame: _Frame, name: str) -> bool:
-        """Whether a field that the message does not have may stand here; warns of one that it had."""
+    def _may_skip(self, frame: _OpenMessage, name: str) -> bool:
+        """Return whether an unknown field may be skipped; warns of a retired one."""
         descriptor = frame[0].DESCRIPTOR
         if self.ignore_unknown:
             return True
@@ -542,12 +539,12 @@ class _TextParser:
             self.warned.add((descriptor, name))
             import warnings
 
-            error = self._error(f"{descriptor.name} has no field {name!r} any more; it is skipped", frame)
+            error = self._error(f"{descriptor.name} no longer has the field {name!r}; it is skipped", frame)
             warnings.warn(str(error), RetiredFieldWarning, stacklevel=6)
         return True
 
-    def _skip_field(self, frame: _Frame, depth: int) -> None:
-        """Read a field from its name on, whatever its value is; `depth`: in how many messages it is."""
+    def _skip_field(self, frame: _OpenMessage, depth: int) -> None:
+        """Skip a field with any value. depth: the number of messages around it."""
         window = self.window
         window.pos += len(self._peek())
         token = self._peek()
@@ -570,15 +567,15 @@ class _TextParser:
             window.pos += 1
         self._skip_separator()
 
-    def _skip_value(self, frame: _Frame, depth: int) -> None:
-        """Read a message, string, number or name that nobody wants."""
+    def _skip_value(self, frame: _OpenMessage, depth: int) -> None:
+        """Skip a message, string, number or name."""
         window = self.window
         token = self._peek()
         if token in _QUOTES:
             self._read_literals(frame, None)
         elif token == "{" or token == "<":
             if depth == MAX_DEPTH:
-                raise self._error(f"messages nested more than {MAX_DEPTH} deep, which protobuf readers refuse", frame)
+                raise self._error(_TOO_DEEP, frame)
             closer = "}" if token == "{" else ">"
             window.pos += 1
             while (name := self._peek()) != closer:
@@ -593,8 +590,8 @@ class _TextParser:
 
     # --- strings
 
-    def _read_literals(self, frame: _Frame, entry: _Entry | None) -> bytes:
-        """Read a string literal and those that follow it, which belong to it."""
+    def _read_literals(self, frame: _OpenMessage, entry: _Entry | None) -> bytes:
+        """Read adjacent string literals, which form one value."""
         token = self._peek()
         if token not in _QUOTES:
             raise self._error(f"expected a string, found {show(token)}", frame, entry)
@@ -606,12 +603,12 @@ class _TextParser:
             parts.append(self._read_literal(frame, entry))
         return b"".join(parts)
 
-    def _read_literal(self, frame: _Frame, entry: _Entry | None) -> bytes:
-        """Read a string literal, of which no more than a piece is in memory beside what it means."""
+    def _read_literal(self, frame: _OpenMessage, entry: _Entry | None) -> bytes:
+        """Read a string literal in pieces."""
         window = self.window
         quote = window.buf[window.pos]
         out = io.BytesIO()
-        is_whole = False
+        is_indivisible = False
         at = 1
         while True:
             buf, start = window.buf, window.pos + at
@@ -620,8 +617,8 @@ class _TextParser:
             if buf.find("\n", start, end) >= 0 or (end == len(buf) and not is_cut):
                 raise self._error(f"the string is not closed by {quote} on its line", frame, entry)
             if is_cut:
-                is_whole = is_whole or _ASCII_ESCAPE.search(buf, start, end) is not None
-                end = start if is_whole else safe_cut(buf, start, end)
+                is_indivisible = is_indivisible or _ASCII_ESCAPE.search(buf, start, end) is not None
+                end = start if is_indivisible else safe_cut(buf, start, end)
             try:
                 data = _unescape(buf[start:end])
             except (UnicodeDecodeError, UnicodeEncodeError) as error:
@@ -644,7 +641,7 @@ class _TextParser:
             self._peek()
 
     def _peek(self) -> str:
-        """Skip white space and comments; returns the token that follows, a string's quote, or "" at the end."""
+        """Skip white space and comments; returns the next token, the quote of a string, or "" at the end."""
         window = self.window
         while True:
             buf = window.buf
@@ -658,7 +655,7 @@ class _TextParser:
                 window.pos = pos
                 return ""
             else:
-                # What comes next may belong to a comment in the last line.
+                # The next piece of the text may continue a comment in the last line.
                 comment = buf.find("#", max(window.pos, buf.rfind("\n") + 1))
                 window.pos = pos if comment < 0 else comment
             window.more()
@@ -666,7 +663,7 @@ class _TextParser:
     # --- tables and errors
 
     def _fill_table(self, table: _Table, descriptor: Any) -> None:
-        """Fill the table of a message; those of messages in it stay empty until there is one."""
+        """Fill the table of a message; tables of its fields' messages are filled when such a message occurs."""
         for field in descriptor.fields:
             oneof = field.containing_oneof
             siblings = frozenset(other.name for other in oneof.fields if other is not field) if oneof else frozenset()
@@ -674,8 +671,8 @@ class _TextParser:
             entry = _Entry(*_form_of(field), field.is_repeated, siblings, field, child)
             table[field.name] = (*entry, entry)
 
-    def _error(self, reason: str, frame: _Frame, entry: _Entry | None = None) -> DecodeError:
-        """The error for what stands at the window's position; `entry`: the field of the message that it belongs to."""
+    def _error(self, reason: str, frame: _OpenMessage, entry: _Entry | None = None) -> DecodeError:
+        """Make an error for the window's position. entry: the field of the message that contains the position."""
         path = []
         message = None
         for child, _, _, _, child_entry in [*self.stack, frame]:
@@ -697,12 +694,12 @@ _CLOSERS = {"{": "}", "<": ">", "[{": "}]", "[<": ">]"}
 
 
 def _closer(opening: str) -> str:
-    """What ends a message: `}` or `>`, and `]` too where it is an element of a list."""
+    """Return the closing bracket of a message: `}` or `>`, with `]` after it for an element of a list."""
     return _CLOSERS[opening[0] + opening[-1]]
 
 
 def _form_of(field: Any) -> tuple[int, Any]:
-    """How a field's value looks, and what reads it."""
+    """Return the form of a field's value, and the function that converts it."""
     kind = field.type
     if kind == FieldDescriptor.TYPE_MESSAGE:
         return _OPEN, None
@@ -720,7 +717,7 @@ def _form_of(field: Any) -> tuple[int, Any]:
 
 
 def _item_of(field: Any) -> str:
-    """The pattern of a field's numbers in the notation of printers."""
+    """Return the pattern of a field's numbers in the notation of printers."""
     kind = field.type
     if kind == FieldDescriptor.TYPE_FLOAT or kind == FieldDescriptor.TYPE_DOUBLE:
         return _FLOAT_ITEM

@@ -1,4 +1,4 @@
-"""The protobuf text format: writing it, and what both text forms read of a message."""
+"""Writes messages in protobuf's text format."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ from onnxwire.text.printed_fields import (
     present_fields,
 )
 
-_LEAST_NORMAL = 2.0**-126  # of float32
-_UNKNOWN_DEPTH = 10  # of unknown bytes that protoc takes for messages
+_MIN_NORMAL_FLOAT = 2.0**-126
+_UNKNOWN_DEPTH = 10  # to which protoc prints unknown bytes as messages
 
 
 @overload
@@ -50,12 +50,12 @@ def to_text(
 ) -> str | None:
     """Write a message in protobuf's text format, as google.protobuf.text_format.MessageToString does.
 
-    message: any message, of which no more than a few hundred kB are read at a time. out: a text file to write to;
-    without one the text is returned. max_bytes: strings and bytes of more bytes, and repeated numbers of more
-    elements, are elided: what stands for them (`raw_data: ... # 4,096 bytes`) is not a value, and no parser takes
-    it. as_protoc: as `protoc --decode` does, which prints unknown fields too, by number, escapes what is not ASCII,
-    and writes 1 and 1e+06 where Python writes 1.0 and 1000000.0.
-    Raises DecodeError where the message is damaged or nested more than 100 deep; what stands before that is written.
+    message: any message; at most a few hundred kB are read at a time. out: a text file to write to; without one the
+    text is returned. max_bytes: strings and bytes of more bytes, and repeated numbers of more elements, are replaced
+    by a note (`raw_data: ... # 4,096 bytes`), which parsers reject. as_protoc: write as `protoc --decode` does, which
+    also prints unknown fields, by number, escapes characters that are not ASCII, and writes 1 and 1e+06 instead of 1.0
+    and 1000000.0.
+    Raises DecodeError if the message is damaged or nested more than 100 deep; the output up to that point is written.
     """
     check_arguments(message, max_bytes)
     if out is not None:
@@ -66,23 +66,20 @@ def to_text(
     return text.getvalue()
 
 
-# --- what is in a message
-
-
 _UNSAFE = re.compile("[\"'\\\\\\x00-\\x1f\\x7f\\udc80-\\udcff]")
 _UNSAFE_BYTES = re.compile(rb"""["'\\\x00-\x1f\x7f-\xff]""")
 _NAMED = {"\t": "\\t", "\n": "\\n", "\r": "\\r", '"': '\\"', "'": "\\'", "\\": "\\\\"}
 _BYTE_ESCAPES = [_NAMED.get(chr(byte)) or (chr(byte) if 32 <= byte < 127 else f"\\{byte:03o}") for byte in range(256)]
-# Bytes that are not valid UTF-8 stand in a str as surrogates.
+# Bytes that are not valid UTF-8 are surrogates in a str.
 _TEXT_ESCAPES = dict(enumerate(_BYTE_ESCAPES[:128])) | {0xDC00 + i: _BYTE_ESCAPES[i] for i in range(128, 256)}
-# The first, second, third and fourth character of every byte's escape; NUL where it has none.
+# The first, second, third and fourth character of every byte's escape; NUL if the escape is shorter.
 _ESCAPE_PLANES = [bytes(ord(escape[i]) if i < len(escape) else 0 for escape in _BYTE_ESCAPES) for i in range(4)]
 
 
 def _escape_bytes(data: bytes) -> str:
     if _UNSAFE_BYTES.search(data) is None:
         return data.decode("ascii")
-    # All the work is done by calls over the whole of `data`, several times as fast as byte by byte.
+    # Calls that process all of `data` are several times faster than a loop over bytes.
     escaped = bytearray(4 * len(data))
     for i, plane in enumerate(_ESCAPE_PLANES):
         escaped[i::4] = data.translate(plane)
@@ -104,10 +101,10 @@ def _format_floats(values: Sequence[float]) -> list[str]:
 def _format_floats_as_protoc(values: Sequence[float]) -> list[str]:
     pack = Struct("f").pack
     texts = [f"{value:.6g}" for value in values]
-    # protoc has subnormal numbers with 9 digits always: its strtof reports an underflow for less.
+    # protoc always prints subnormal numbers with 9 digits, because its strtof reports an underflow.
     return [
         text
-        if value != value or ((abs(value) >= _LEAST_NORMAL or not value) and pack(float(text)) == pack(value))
+        if value != value or ((abs(value) >= _MIN_NORMAL_FLOAT or not value) and pack(float(text)) == pack(value))
         else f"{value:.9g}"
         for text, value in zip(texts, values, strict=True)
     ]
@@ -201,7 +198,7 @@ class _TextPrinter:
         if not message._is_doubtful and not unknown.may_hide:
             return
         document, span = message._document, message._span
-        if span is None:  # a message that was edited, or stands in several pieces
+        if span is None:  # a message that was edited, or has several spans
             data = message._unknown_fields()
             document, span = Document(data, document.name), (0, len(data))
             document.set_root(type(message))
@@ -242,7 +239,7 @@ class _TextPrinter:
 
 
 def _is_message(document: Document, start: int, end: int, left: int) -> bool:
-    """Whether protoc takes unknown bytes for a message, in which `left` groups may nest."""
+    """Return whether protoc prints unknown bytes as a message. left: levels of groups that may nest in it."""
     while start < end:
         _, wire, value, after, _ = read_record(document, start, end)
         if after is None or (wire == WIRE_START_GROUP and not _is_shallow(document, value, after, left - 1)):
@@ -252,7 +249,7 @@ def _is_message(document: Document, start: int, end: int, left: int) -> bool:
 
 
 def _is_shallow(document: Document, start: int, end: int, left: int) -> bool:
-    """Whether no more than `left` groups nest in a group."""
+    """Return whether at most `left` groups nest in a group."""
     while left >= 0:
         _, wire, value, after, _ = read_record(document, start, end)
         if after is None:
@@ -271,7 +268,7 @@ Record = tuple[int, int, int, int | None]
 
 
 class _UnknownFields:
-    """Tells which records of a message are unknown fields, by its table."""
+    """Finds the unknown fields among the records of a message."""
 
     __slots__ = ("closed", "fields", "may_hide")
 
@@ -282,13 +279,13 @@ class _UnknownFields:
             for field in descriptor.fields
             if field.enum_type is not None and field.enum_type.is_closed
         }
-        # Unknown values of a closed enum may hide in packed runs.
+        # Packed runs may contain unknown values of a closed enum.
         self.may_hide = any(self.fields[number].is_repeated for number in self.closed)
 
     def in_record(
         self, document: Document, number: int, wire: int, value: int, after: int, raw: int | None
     ) -> Iterable[Record]:
-        """The unknown fields that a record is, or holds: (wire type, start and end of the value, raw value)."""
+        """Return the unknown fields in a record: (wire type, start and end of the value, raw value)."""
         field = self.fields.get(number)
         if field is None or not field.accepts(wire):
             return [(wire, value, after, raw)]

@@ -1,4 +1,4 @@
-"""A text that is read piece by piece, and how error messages quote it."""
+"""Reads a text in pieces, with positions for error messages."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ if TYPE_CHECKING:
     MessageT = TypeVar("MessageT", bound=Message, default=ModelProto)
 
 Text = str | bytes | bytearray | memoryview | IO[str] | IO[bytes]
-"""A text, or a file object that gives one; bytes are UTF-8."""
+"""A text, or a file object that is read as text; bytes are UTF-8."""
 
 CHUNK = 1 << 18  # characters of the text that are read at a time
-AHEAD = 8192  # characters of the text that are in memory, unless the text ends, where a field or message begins
+AHEAD = 8192  # characters from the start of a field or message that are in memory, unless the text ends before
 
 
 def new_message(cls: type[MessageT]) -> MessageT:
-    """An empty message of a class; raises TypeError for what is not a message class of onnxwire."""
+    """Make an empty message of a class. Raises TypeError for anything but a message class of onnxwire."""
     if not isinstance(cls, type) or not issubclass(cls, Message):
         raise TypeError(f"expected a message class of onnxwire, not {cls!r}")
     return cls()
 
 
 class Window:
-    """The part of a text that is in memory: `buf`, of which `pos` and what follows has not been read yet.
+    """The part of a text that is in memory: `buf`, parsed up to the index `pos`.
 
-    is_last: the text ends where `buf` ends. is_clean: there is no surrogate in what has been in `buf` so far.
+    is_last: the text ends at the end of `buf`. is_clean: the text up to the end of `buf` contains no surrogates.
     """
 
     __slots__ = ("_column", "_line", "_pieces", "buf", "is_clean", "is_last", "pos", "source")
@@ -45,7 +45,7 @@ class Window:
         self.pos = 0
         self.is_last = False
         self.is_clean = True
-        self._line = self._column = 0  # of the first character of `buf`
+        self._line = self._column = 0  # position of the first character of `buf`
         self.source = f"<{type(text).__name__}>"
         if isinstance(text, str):
             self._pieces = _slices(text)
@@ -60,14 +60,14 @@ class Window:
         self.more()
 
     def more(self) -> None:
-        """Drop what has been read, and add more of the text where there is more."""
+        """Drop the text before `pos`, and append more of the text, if there is more."""
         buf, pos = self.buf, self.pos
         lines = buf.count("\n", 0, pos)
         self._line += lines
         self._column = pos - 1 - buf.rfind("\n", 0, pos) if lines else self._column + pos
         rest = [buf[pos:]]
         self.buf, self.pos = rest[0], 0
-        # What is left has not been enough. Doubling it keeps the work linear, however long a value is.
+        # The rest is doubled, so that a value of any length takes linear time.
         wanted = max(len(rest[0]), 1)
         try:
             while wanted > 0:
@@ -79,24 +79,24 @@ class Window:
                 rest.append(piece)
                 wanted -= len(piece)
         except UnicodeDecodeError as error:
-            sound = error.object[: error.start].decode(error.encoding, "replace")
-            self.buf = "".join([*rest, sound])
+            valid = error.object[: error.start].decode(error.encoding, "replace")
+            self.buf = "".join([*rest, valid])
             reason = f"the byte 0x{error.object[error.start]:02x} is not valid {error.encoding} here ({error.reason})"
             raise self.error(reason, self.position(len(self.buf))) from None
         self.buf = "".join(rest)
 
     def position(self, pos: int) -> str:
-        """The line and column of an index of `buf`."""
+        """Return line and column of an index of `buf`."""
         lines = self.buf.count("\n", 0, pos)
         column = pos - self.buf.rfind("\n", 0, pos) if lines else self._column + pos + 1
         return f"line {self._line + lines + 1:,}, column {column:,}"
 
     def error(self, reason: str, position: str, path: str = "") -> DecodeError:
-        """The DecodeError for a fault at a position, in the field of a path."""
+        """Make a DecodeError for a fault at a position, in the field at a path."""
         return DecodeError(f"{position}: {reason}", path=path, source=self.source)
 
     def _chunks(self, text: IO[Any]) -> Iterator[Any]:
-        """What a file object gives, up to what is empty."""
+        """Yield pieces from a file object, the last of them empty."""
         while True:
             try:
                 piece = text.read(CHUNK)
@@ -118,7 +118,7 @@ class Window:
                 if not piece:
                     return
             else:
-                raise TypeError(f"{self.source} gives {type(piece).__name__}, not str or bytes")
+                raise TypeError(f"read() of {self.source} returned {type(piece).__name__}, not str or bytes")
 
 
 def _slices(text: Any) -> Iterator[Any]:
@@ -137,32 +137,32 @@ def _is_text(piece: str) -> bool:
 
 
 def show(token: str) -> str:
-    """A token as error messages quote it."""
+    """Quote a token for an error message."""
     if not token:
         return "the end of the text"
     return repr(token if len(token) <= 40 else token[:37] + "...")
 
 
 def unknown_field(descriptor: Any, name: str, names: Any) -> str:
-    """The reason for refusing a field that the message has not; `names`: those that it has."""
+    """Return the error text for an unknown field. names: of the known fields."""
     return f"{descriptor.name} has no field {show(name)}{did_you_mean(name, names)}"
 
 
 def _run_start(buf: str, start: int, end: int) -> int:
-    """The index of the first of the backslashes right before `end`."""
+    """Return the start of the run of backslashes that ends at `end`."""
     if end == start or buf[end - 1] != "\\":
         return end
     return start + len(buf[start:end].rstrip("\\"))
 
 
 def closing_quote(buf: str, start: int, quote: str) -> int:
-    """The index of the quote that ends a string literal; len(buf) where there is none."""
+    """Return the index of the quote that ends a string literal, or len(buf)."""
     end = buf.find(quote, start)
     while end >= 0:
         if (end - _run_start(buf, start, end)) % 2 == 0:
             return end
         start, end = end + 1, buf.find(quote, end + 1)
-        if 0 <= end - start < 32:  # where there are many, one match is faster
+        if 0 <= end - start < 32:  # if quotes are frequent, one match is faster
             end = _BODIES[quote].match(buf, start).end()  # type: ignore[union-attr]
             return end if buf[end : end + 1] == quote else len(buf)
     return len(buf)
@@ -172,11 +172,11 @@ _BODIES = {quote: re.compile(rf"[^{quote}\\]*+(?:\\.[^{quote}\\]*+)*+", re.DOTAL
 
 
 def safe_cut(buf: str, start: int, end: int) -> int:
-    """The index at which a string literal may be cut, so that both parts can be decoded alone; `start` for none.
+    """Return an index at which a string literal can be split into parts that decode independently, or `start`.
 
-    start: the beginning of the literal, or where it was cut before. end: the end of what there is of it.
-    No escape is cut apart, and the escape of a low surrogate is not parted from what may be that of its high one. There
-    are 12 characters or more after it, so that the escape there is whole.
+    start: the beginning of the literal, or the previous split. end: the end of the text in memory.
+    No escape is split, nor a surrogate pair of two escapes. At least 12 characters follow, so that an escape at the
+    index is complete.
     """
     last = end - 12
     while last > start:

@@ -123,7 +123,7 @@ def test_values_too_long_to_be_read_at_once_have_the_official_form(form, name, p
     unit = piece if isinstance(piece, bytes) else piece.encode()
     number = number_of(EVERYTHING[0], name)
     for shift in range(4):
-        value = b"y" * (printed_fields.CHUNK - 10 + shift) + unit * 8 + b"z" * printed_fields.SMALL
+        value = b"y" * (printed_fields.CHUNK_BYTES - 10 + shift) + unit * 8 + b"z" * printed_fields.SMALL_BYTES
         form.printing.check(
             EVERYTHING, wire.span(number, value) + wire.span(number, b"short") + wire.span(number, value)
         )

@@ -105,7 +105,7 @@ def test_a_string_that_is_not_utf_8_is_named_with_its_path(name, path, length):
     head = wire.span(number, b"sound") + wire.tag(number, wire.LEN) + wire.varint(length)
     child = wire.tag(number_of(EVERYTHING[0], "child"), wire.LEN) + wire.varint(len(head) + length)
     message = EVERYTHING[0].FromString(child + head + b"x" * (length - 1) + b"\xff")
-    with pytest.raises(onnxwire.DecodeError, match="not valid UTF-8, which JSON can't hold") as caught:
+    with pytest.raises(onnxwire.DecodeError, match="not valid UTF-8, which JSON can't represent") as caught:
         onnxwire.to_json(message)
     assert (caught.value.path, caught.value.offset) == (f"child.{path}", len(child + head))
 

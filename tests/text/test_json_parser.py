@@ -326,7 +326,7 @@ def test_messages_nest_as_deep_as_the_official_runtime_reads_them(form, pieces):
 @pytest.mark.parametrize("value", ["1", "null"])
 def test_one_field_under_both_of_its_names_is_refused(value, pieces):
     text = f'{{"ir_version": {value}, "domain": "d", "irVersion": {value}}}'
-    with pytest.raises(onnxwire.DecodeError, match=r"'irVersion' is there a second time, as 'ir_version' before"):
+    with pytest.raises(onnxwire.DecodeError, match=r"'irVersion' occurs a second time, first as 'ir_version'"):
         onnxwire.from_json(text)
 
 
@@ -391,7 +391,7 @@ FAULTS = {
     '{"graph": {"node": [{"input": ["a", 5]}]}}': (
         "graph.node[0].input[1]: line 1, column 37: expected a string, found 5"
     ),
-    '{"irVersion": 1,\n"irVersion": 1}': "ir_version: line 2, column 1: the key 'irVersion' is there a second time",
+    '{"irVersion": 1,\n"irVersion": 1}': "ir_version: line 2, column 1: the key 'irVersion' occurs a second time",
     '{"irVersion": 9223372036854775808}': (
         "ir_version: line 1, column 15: 9223372036854775808 is out of the range of int64"
     ),
@@ -409,7 +409,7 @@ FAULTS = {
     "{} {}": "line 1, column 4: expected the end of the text, found an object",
     "\ufeff{}": "line 1, column 1: expected an object, found a byte order mark",
     '{"domain": "a\n"}': "domain: line 1, column 12: the string is not valid JSON: Invalid control character at",
-    '{"domain": "\\ud800"}': ("domain: line 1, column 12: the string has half of a surrogate pair, which is not text"),
+    '{"domain": "\\ud800"}': ("domain: line 1, column 12: the string has a lone surrogate, which is not text"),
     '{"graph": {"initializer": [{"rawData": "a"}]}}': (
         "graph.initializer[0].raw_data: line 1, column 40: the string is not valid base64 (Invalid base64-encoded "
         "string: number of data characters (1) cannot be 1 more than a multiple of 4)"
@@ -419,10 +419,10 @@ FAULTS = {
     ),
     '{"graph": {"node": [{"attribute": [{"floats": [1, 2, NaN]}]}]}}': (
         "graph.node[0].attribute[0].floats[2]: line 1, column 54: "
-        'expected a finite number; "NaN", "Infinity" and "-Infinity" stand in quotes'
+        'expected a finite number; "NaN", "Infinity" and "-Infinity" need quotes'
     ),
     '{"graph": {"input": [{"type": {"tensorType": {}, "mapType": {}}}]}}': (
-        "graph.input[0].type.map_type: line 1, column 61: another member of the oneof value is there too"
+        "graph.input[0].type.map_type: line 1, column 61: another member of the oneof value is also set"
     ),
 }
 

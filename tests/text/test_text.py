@@ -65,10 +65,10 @@ def test_a_long_message_in_several_pieces_is_merged():
     ours, official = EVERYTHING
     child = number_of(ours, "child")
     one = official(
-        many_string=["a", "x" * printed_fields.SMALL], one_bytes=b"y" * printed_fields.SMALL
+        many_string=["a", "x" * printed_fields.SMALL_BYTES], one_bytes=b"y" * printed_fields.SMALL_BYTES
     ).SerializeToString()
     other = official(
-        many_string=["z" * 2 * printed_fields.SMALL, "b"], one_string="é" * printed_fields.SMALL
+        many_string=["z" * 2 * printed_fields.SMALL_BYTES, "b"], one_string="é" * printed_fields.SMALL_BYTES
     ).SerializeToString()
     check(EVERYTHING, wire.span(child, one) + wire.span(child, other))
 
@@ -296,7 +296,7 @@ U = 1000
 UNKNOWN = {
     "numbers": wire.number(U, 1) + wire.number(U, -1) + wire.tag(U, 1) + b"12345678" + wire.tag(U, 5) + b"\0\0\0\1",
     "bytes": wire.span(U, b"") + wire.span(U, b"abc\xff\n'\"\\") + wire.span(U, b"\0"),
-    "long bytes": wire.span(U, b"x\xff" * printed_fields.SMALL),
+    "long bytes": wire.span(U, b"x\xff" * printed_fields.SMALL_BYTES),
     "message": wire.span(U, wire.number(1, 5) + wire.span(2, b"") + wire.span(3, b"\x0f")),
     "group": wire.group(U, wire.number(1, 1) + wire.group(2) + wire.span(3, wire.number(4, 4))),
     "other wire type": wire.number(2, 5) + wire.tag(2, wire.FIXED32) + b"abcd" + wire.group(2),

@@ -356,7 +356,7 @@ def test_wrong_arguments_are_refused(read_text):
         def read(self, n):
             return 5
 
-    with pytest.raises(TypeError, match="gives int, not str or bytes"):
+    with pytest.raises(TypeError, match="returned int, not str or bytes"):
         read_text(Numbers())
 
 
@@ -421,7 +421,7 @@ def test_a_field_that_was_is_skipped_with_a_warning(value, pieces):
         model = onnxwire.from_text(text)
     assert model == onnxwire.from_text("graph { name: 'g' node {} } domain: 'd'")
     assert [str(warning.message) for warning in caught] == [
-        "<str>: graph: line 1, column 19: GraphProto has no field 'producer_tag' any more; it is skipped"
+        "<str>: graph: line 1, column 19: GraphProto no longer has the field 'producer_tag'; it is skipped"
     ]
     assert caught[0].filename == __file__
 
@@ -480,7 +480,7 @@ FAULTS = {
     "graph {\n\tnode { input: 'a' input: 5 } }": (
         "graph.node[0].input[1]: line 2, column 27: expected a string, found '5'"
     ),
-    "ir_version: 1\nir_version: 1": "ir_version: line 2, column 1: the field is there a second time",
+    "ir_version: 1\nir_version: 1": "ir_version: line 2, column 1: the field occurs a second time",
     "ir_version: 9223372036854775808": (
         "ir_version: line 1, column 13: '9223372036854775808' is out of the range of int64"
     ),
@@ -499,7 +499,7 @@ FAULTS = {
     "domain: '\\377'": "domain: line 1, column 15: the string is not valid UTF-8 (at its byte 0: invalid start byte)",
     "graph { input { type { tensor_type { shape { dim { dim_value: 1 dim_param: 'n' } } } } } }": (
         "graph.input[0].type.tensor_type.shape.dim[0].dim_param: line 1, column 65: "
-        "dim_value is there too, of which the oneof value allows no more than one"
+        "dim_value is also set, and the oneof value allows one field"
     ),
     "graph { node { attribute { type: FLAOT } } }": (
         "graph.node[0].attribute[0].type: line 1, column 34: onnx.AttributeProto.AttributeType has no value 'FLAOT'"
