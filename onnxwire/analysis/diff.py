@@ -439,7 +439,7 @@ def _field_text(message: Any, field: FieldDescriptor) -> str | None:
 
 
 def _text_of(element: Any) -> str | None:
-    """Return a short text for an element; None if its name says all."""
+    """Return a short text for an element; None if its name is enough."""
     if isinstance(element, NodeProto):
         return describe_call(element)
     if isinstance(element, TensorProto):

@@ -1,4 +1,4 @@
-"""Lists of what a model has in it, as rows to choose from and to sort, and sizes by prefix of the names."""
+"""Lists the tensors, nodes and values of a model as rows; filters and sorts them, and sums sizes by name prefix."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-_LARGEST = 10
+_MAX_LARGEST = 10  # tensors that are listed
 _IR_FREE_INITIALIZERS = 4  # from this IR version on an initializer need not be an input
 _A = AttributeProto
 _PLAIN = {_A.FLOAT, _A.INT, _A.STRING, _A.FLOATS, _A.INTS, _A.STRINGS, _A.TYPE_PROTO, _A.TYPE_PROTOS}
@@ -147,7 +147,7 @@ class _Tally:
         self.by_type[name] = count + 1, total + size
         self.tensors += 1
         self.external += tensor.data_location == TensorProto.EXTERNAL
-        if len(self.largest) < _LARGEST:
+        if len(self.largest) < _MAX_LARGEST:
             heapq.heappush(self.largest, (size, -self.tensors, tensor))
         elif size > self.largest[0][0]:
             heapq.heapreplace(self.largest, (size, -self.tensors, tensor))

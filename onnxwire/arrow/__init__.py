@@ -1,1 +1,1 @@
-"""Models as Arrow tables: what the tables are, the walk that fills them, and the C structs that others take them by."""
+"""Models as Arrow tables: their definitions, the walk that fills them, and their export."""

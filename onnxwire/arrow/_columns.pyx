@@ -83,7 +83,7 @@ cdef int widen(Values* values, int64_t extra) except -1:
 
 
 cdef int make_nulls(Values* values, int64_t capacity) except -1:
-    """Allocate memory for values that are all null. If they are most of it, rely on zeroed pages, untouched."""
+    """Allocate memory for values that are all null. If these are the majority, rely on zeroed pages."""
     if values.n < capacity // 2:
         values.data = <uint8_t*>reserve(<size_t>capacity * values.width)
         if values.data != NULL:

@@ -65,11 +65,11 @@ cdef extern from "Python.h":
 # Format strings of types.
 cdef const char* UTF8 = "u"
 cdef const char* UTF8_VIEW = "vu"
-cdef const char* LONG = "l"
-cdef const char* INT = "i"
-cdef const char* SINGLE = "f"
-cdef const char* ANY_LIST = "+l"
-cdef const char* STRUCT = "+s"
+cdef const char* INT64_FORMAT = "l"
+cdef const char* INT32_FORMAT = "i"
+cdef const char* FLOAT_FORMAT = "f"
+cdef const char* LIST_FORMAT = "+l"
+cdef const char* STRUCT_FORMAT = "+s"
 
 cdef const char* SCHEMA = "arrow_schema"
 cdef const char* STREAM = "arrow_array_stream"
@@ -122,7 +122,7 @@ cdef void release_schema(ArrowSchema* self) noexcept nogil:
 cdef const char* format_of(Type type, bint is_copied) noexcept nogil:
     if type == STRING:
         return UTF8 if is_copied else UTF8_VIEW
-    return LONG if type == INT64 else INT if type == INT32 else SINGLE
+    return INT64_FORMAT if type == INT64 else INT32_FORMAT if type == INT32 else FLOAT_FORMAT
 
 
 cdef char* copy_bytes(const char* text, size_t n) noexcept nogil:
@@ -148,7 +148,7 @@ cdef int fill_schema(const Block* block, ArrowSchema* out) noexcept nogil:
     cdef const char* format
     cdef ArrowSchema* child
     cdef int32_t i
-    cdef int fault = begin_schema(out, STRUCT, "", block.n_columns)
+    cdef int fault = begin_schema(out, STRUCT_FORMAT, "", block.n_columns)
     if fault:
         return fault
     out.flags = 0
@@ -159,7 +159,7 @@ cdef int fill_schema(const Block* block, ArrowSchema* out) noexcept nogil:
         column = &block.columns[i]
         child = out.children[i]
         format = format_of(column.type, block.is_copied)
-        fault = begin_schema(child, ANY_LIST if column.is_list else format, block.names[i], column.is_list)
+        fault = begin_schema(child, LIST_FORMAT if column.is_list else format, block.names[i], column.is_list)
         if fault == 0 and column.is_list:
             fault = begin_schema(child.children[0], format, "item", 0)
         if fault:

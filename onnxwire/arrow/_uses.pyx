@@ -10,8 +10,8 @@ from onnxwire.engine.table cimport Field, Slot
 from onnxwire.engine.view cimport Cursor
 from onnxwire.index.names cimport INITIALIZER, INPUT, NODE, Definition, Kind
 
-cdef const char* TAKEN = "input"
-cdef const char* PRODUCED = "output"
+cdef const char* INPUT_KIND = "input"
+cdef const char* OUTPUT_KIND = "output"
 
 
 cdef int enter_scope(Walk walk, Scope* scope, Scope* outer, const View* path, const Message* message) except -1:
@@ -86,7 +86,7 @@ cdef int add_use(
     walk.columns.add_text(&(column + 1).rows, p, n)
     add_number(&(column + 2).rows, node)
     walk.add_unless_negative(&(column + 3).rows, slot)
-    return walk.add_word(&(column + 4).rows, PRODUCED if is_output else TAKEN)
+    return walk.add_word(&(column + 4).rows, OUTPUT_KIND if is_output else INPUT_KIND)
 
 
 cdef Scope* defining_scope(Walk walk, TextNames names, Scope* user, const uint8_t* p, uint64_t n) except NULL:
@@ -103,7 +103,7 @@ cdef Scope* defining_scope(Walk walk, TextNames names, Scope* user, const uint8_
 
 
 cdef int open_scope(Walk walk, TextNames names, Scope* scope) except -1:
-    """Read the definitions of a scope and of those around it, once. Most scopes are never asked for."""
+    """Read the definitions of a scope and of those around it, once. Most scopes are never read."""
     cdef Fields* fields = walk.fields
     cdef const Message* message = scope.message
     if scope.level >= 0:

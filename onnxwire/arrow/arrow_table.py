@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from onnxwire.io.source import Source
 
 _STRINGS = ("utf8_view", "utf8")
-_LARGE_MESSAGE = 1 << 26  # bytes from which an edited message is encoded without its payloads
+_LARGE_MESSAGE = 1 << 26  # bytes; larger edited messages are encoded without payloads
 _MIN_OMITTED_PAYLOAD = 1 << 10  # bytes
 
 

@@ -1,4 +1,4 @@
-"""Paths: from what a person types to the message or value there."""
+"""Paths that people type, and the messages and values that they resolve to."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_a_path_leads_to_its_element(path: str, wanted: str) -> None:
     assert resolve(MODEL, path).path == wanted
 
 
-def test_the_longest_name_counts_and_quotes_end_it() -> None:
+def test_the_longest_name_counts_unless_it_is_quoted() -> None:
     assert resolve(MODEL, "node:/l.0/Conv[1].op").value.op_type == "Relu"
     assert resolve(MODEL, 'node:"/l.0/Conv".op_type').value == "Conv"
     assert resolve(MODEL, "tensor:w.0.dims").path == "graph.initializer[1]"
@@ -69,7 +69,7 @@ def test_the_longest_name_counts_and_quotes_end_it() -> None:
     assert resolve(MODEL, 'graph.initializer["w.0.dims"]').element_index == 1
 
 
-def test_values_come_with_the_field_that_they_are_of() -> None:
+def test_a_resolved_value_has_its_field() -> None:
     found = resolve(MODEL, "node:/l.0/Conv.op_type")
     assert (found.value, found.field.name, found.parent.name) == ("Conv", "op_type", "/l.0/Conv")
     found = resolve(MODEL, "node:/l.0/Conv.attribute[0].ints[-1]")
@@ -79,7 +79,7 @@ def test_values_come_with_the_field_that_they_are_of() -> None:
     assert resolve(MODEL, "producer_name").is_set
 
 
-def test_a_slice_gives_several_elements() -> None:
+def test_a_slice_resolves_to_several_elements() -> None:
     assert [node.op_type for node in resolve(MODEL, "graph.node[1:3]").value] == ["Relu", "If"]
     assert resolve(MODEL, "graph.node[::2][1].op_type").value == "If"
     assert resolve(MODEL, "graph.node[0].attribute[0].ints[::-1]").value == [2, 1]
@@ -91,7 +91,7 @@ def test_bytes_are_not_copied() -> None:
     assert bytes(resolve(MODEL, "tensor:w.0.raw_data[1:3]").value) == MODEL.graph.initializer[0].raw_data[1:3]
 
 
-def test_brackets_after_a_tensor_choose_elements() -> None:
+def test_brackets_after_a_tensor_select_elements() -> None:
     assert resolve(MODEL, "tensor:w.0[0:1,:2]").index == (slice(0, 1), slice(None, 2))
     assert resolve(MODEL, "graph.initializer[0][...,-1]").index == (..., -1)
 
@@ -109,7 +109,7 @@ def test_brackets_after_a_tensor_choose_elements() -> None:
         ("1:2:3:4", None),
     ],
 )
-def test_an_index_is_read_as_numpy_reads_it(text: str, index: object) -> None:
+def test_an_index_is_parsed_as_by_numpy(text: str, index: object) -> None:
     assert parse_index(text) == index
 
 
@@ -144,14 +144,14 @@ def test_an_index_is_read_as_numpy_reads_it(text: str, index: object) -> None:
         ("graph..node", "'..node' is not a step"),
     ],
 )  # fmt: skip
-def test_a_path_that_leads_nowhere_says_how_far_it_leads(path: str, text: str) -> None:
+def test_the_error_for_a_wrong_path_names_the_wrong_part(path: str, text: str) -> None:
     with pytest.raises(PathError) as raised:
         resolve(MODEL, path)
     assert text in str(raised.value)
     assert raised.value.path == path
 
 
-def test_the_root_may_be_any_message() -> None:
+def test_the_root_can_be_any_message() -> None:
     assert resolve(MODEL.graph, "node:/l.0/Conv").path == "node[0]"
     assert resolve(MODEL.graph.node[0], "attribute[pads].ints[0]").value == 1
     assert resolve(MODEL.graph.initializer[0], "[0,1]").index == (0, 1)

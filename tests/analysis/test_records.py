@@ -1,4 +1,4 @@
-"""Records, rows of the page, `info --raw` and the attributes of a message have the same values."""
+"""Records, rows of the page, `info --raw` and the attributes of a message show the same values."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SIGNED, WIDE = (3, 5, 15, 16, 17, 18), (3, 4, 6, 16, 18)
 
 
 def random_number(field, rng):
-    """A value of a field, often one at the ends of its range."""
+    """Draw a value of a field, often at an end of its range."""
     if field.enum_type is not None:
         return rng.choice(list(field.enum_type.values)).number
     kind = field.type
@@ -42,7 +42,7 @@ def random_number(field, rng):
 
 
 def wanted_text(field, value):
-    """The text of a number by other means than ours."""
+    """Format a number independently of the code under test."""
     if field.enum_type is not None:
         return field.enum_type.values_by_number[value].name
     if isinstance(value, bool):
@@ -56,7 +56,7 @@ def same(text, field, value):
     wanted = wanted_text(field, value)
     if wanted is not None:
         return text == wanted
-    # Of a float32: it reads back, and no shorter one does. Numpy's shortest has fewer than 6 digits of subnormals.
+    # The shortest text that reads back as the same float32; numpy's has fewer than 6 digits for subnormals.
     back = np.float32(text)
     digits = len(text.partition("e")[0].strip("-").replace(".", "").strip("0"))
     shortest = np.format_float_scientific(np.float32(value), trim="-", unique=True).partition("e")[0]
@@ -65,7 +65,7 @@ def same(text, field, value):
 
 
 def page_texts(message):
-    """The record list of the page: texts by name."""
+    """Return the record list of the page: texts by name."""
     found = {}
     for row in FieldQueries(message).records("", 0, 1000)["rows"]:
         found.setdefault(row["name"], []).append(row["text"])
@@ -73,7 +73,7 @@ def page_texts(message):
 
 
 def raw_texts(message):
-    """The lines of `info --raw`: texts by name."""
+    """Return the lines of `info --raw`: texts by name."""
     out = io.StringIO()
     document = message._document
     Printer(document, out).print_message(message.DESCRIPTOR, 0, len(document))
@@ -85,12 +85,12 @@ def raw_texts(message):
 
 
 def without_codes(text):
-    """The row of an enum's value has its number, too: RED (1)."""
+    """Return the text of an enum's value with its number: RED (1)."""
     return text.partition(" (")[0]
 
 
 @pytest.mark.parametrize("field", NUMBERS, ids=lambda field: field.name)
-def test_all_show_what_the_attribute_gives(field):
+def test_all_readers_show_the_value_of_the_attribute(field):
     rng = random.Random(field.number)
     for _ in range(40):
         official = OFFICIAL()
@@ -121,7 +121,7 @@ def test_all_show_what_the_attribute_gives(field):
 
 
 @pytest.mark.parametrize("name", [field.name for field in NUMBERS if field.wire_type == 0 and not field.is_repeated])
-def test_varints_longer_than_their_type_are_read_as_the_attribute_reads_them(name):
+def test_varints_longer_than_their_type_are_truncated_as_in_attributes(name):
     field = EVERYTHING.DESCRIPTOR.fields_by_name[name]
     tag = wire.tag(field.number, wire.VARINT)
     for bits in (1 << 32, (1 << 33) + 3, (1 << 64) - 1, (1 << 63) + (1 << 31) + 1, 0xFFFFFFFF):
@@ -135,7 +135,7 @@ def test_varints_longer_than_their_type_are_read_as_the_attribute_reads_them(nam
         assert same(without_codes(page_texts(message)[name][0]), field, wanted)
 
 
-def test_a_packed_run_that_is_long_or_damaged_says_so():
+def test_a_long_or_damaged_packed_run_is_marked():
     field = next(field for field in NUMBERS if field.is_packed and field.type == field.TYPE_SINT32)
     message = EVERYTHING()
     getattr(message, field.name).extend([-3] * 100)
@@ -150,7 +150,7 @@ def test_a_packed_run_that_is_long_or_damaged_says_so():
 
 
 def test_unknown_fields_show_their_bits():
-    # A varint, 32 and 64 bits, text, and bytes, of fields that no message has.
+    # A varint, 32 and 64 bits, text, and bytes in unknown fields.
     data = wire.number(1000, (1 << 64) - 1)
     data += wire.tag(1000, wire.FIXED32) + bytes([5, 0, 0, 0]) + wire.tag(1000, wire.FIXED64) + bytes(7) + b"\x01"
     data += wire.span(1000, b'a"b') + wire.span(1000, b"\xff\x00") + wire.group(1000, b"\x08\x01")
@@ -195,13 +195,13 @@ def test_bytes_are_text_in_quotes_or_hexadecimal():
     assert describe_bytes("ä€".encode(), 5) == '"ä€"'
     assert describe_bytes(b"\0\xff", 2) == "00 ff"
     assert describe_bytes(b"\xc3", 1) == "c3"
-    # The cut after 4 bytes goes through a character.
+    # Truncation after 4 bytes splits a character.
     assert describe_bytes("aä€".encode()[:4], 6, 1) == '"a" … (6 bytes)'
     assert describe_bytes(bytes(100), 1 << 20, 3) == "00 00 00 … (1,048,576 bytes)"
     assert describe_bytes(b"\x1b[2J", 4) == "1b 5b 32 4a"
 
 
-def test_values_are_cut_to_what_is_asked_for():
+def test_values_are_truncated_to_the_requested_length():
     fields = EVERYTHING.DESCRIPTOR.fields_by_name
     assert describe_value(fields["one_string"], "x" * 300, 10) == "x" * 10 + "…"
     assert describe_value(fields["one_string"], "x" * 300, 10, quoted=True) == f'"{"x" * 10}"…'

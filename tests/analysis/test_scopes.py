@@ -1,4 +1,4 @@
-"""The one walk over names: what graphs define, and what those in attributes take from around them."""
+"""The walk over names in live messages: names that graphs define, and names that graphs in attributes capture."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def node(inputs="", outputs="", *graphs):
     return made
 
 
-def test_inputs_initializers_and_what_nodes_make_are_defined():
+def test_inputs_initializers_and_outputs_of_nodes_are_defined():
     made = graph(node("x w", "y"), node("", "z"), inputs=["x"], sparse=["s"], outputs=["z", "elsewhere"])
     made.initializer.add(name="w")
     made.node.add(output=[""])
@@ -39,7 +39,7 @@ def test_inputs_initializers_and_what_nodes_make_are_defined():
     assert defined_names(FunctionProto(input=["a"], node=[node("a", "b")])) == {"a", "b"}
 
 
-def test_what_graphs_use_and_do_not_define_is_captured_in_order():
+def test_names_that_graphs_use_but_do_not_define_are_captured_in_order():
     inner = graph(node("c a own", "d"), outputs=["d", "b"], inputs=["own"])
     assert captured_names(node("x", "y", inner, graph(outputs=["a", "e"]))) == ["c", "a", "b", "e"]
     assert captured_names(node("x", "y")) == []
@@ -49,19 +49,19 @@ def test_a_graph_has_its_own_sparse_initializers():
     assert captured_names(node("", "y", graph(node("s x", "t"), sparse=["s"]))) == ["x"]
 
 
-def test_what_a_graph_between_defines_is_not_taken_from_outside():
+def test_a_name_that_a_graph_in_between_defines_is_not_captured():
     innermost = graph(node("between outside", "z"))
     assert captured_names(node("", "y", graph(node("", "between"), node("", "w", innermost)))) == ["outside"]
 
 
-def test_graphs_of_one_attribute_count_all():
+def test_all_graphs_of_an_attribute_are_searched():
     made = NodeProto()
     made.attribute.add(graphs=[graph(node("a", "x")), graph(node("x", "b"))])
     assert captured_names(made) == ["a", "x"]
 
 
 def deep(levels):
-    """A model with graphs in graphs."""
+    """Make a model with nested graphs."""
     data = b""
     for _ in range(levels):
         data = span(1, span(5, span(6, data)))
@@ -77,13 +77,13 @@ def deep(levels):
         onnxwire.tensors,
     ],
 )
-def test_messages_nested_deeper_than_protobuf_follows_are_an_error_with_the_limit(act):
+def test_messages_nested_deeper_than_the_limit_of_protobuf_are_an_error(act):
     with pytest.raises(onnxwire.DecodeError, match="nested more than 100 deep"):
         act(deep(5000))
 
 
 def calls_of(act):
-    """How many calls of functions an act makes."""
+    """Count the function calls of an action."""
     count = 0
 
     def look(frame, event, argument):
@@ -99,7 +99,7 @@ def calls_of(act):
 
 
 class Name(str):
-    """A name, each look at which is a call."""
+    """A name; each comparison of it is a function call."""
 
     def __hash__(self):
         return super().__hash__()
@@ -157,14 +157,14 @@ def test_twice_the_model_takes_twice_the_calls(make, act):
 
 
 @pytest.mark.filterwarnings("ignore::onnxwire.UntypedValueWarning")
-def test_a_name_that_is_made_by_many_gives_way_in_each():
+def test_a_name_that_many_nodes_produce_is_replaced_in_each():
     part = onnxwire.extract(made_by_many(3), ["x"], ["y"])
     outputs = [name for node in part.graph.node for name in node.output]
     assert "x" not in outputs
     assert len(set(outputs)) == len(outputs)
 
 
-def test_the_nearest_name_is_meant_however_many_there_are():
+def test_the_closest_of_many_names_is_suggested():
     names = [f"layer_{i}" for i in range(50_000)]
     assert did_you_mean("zebra", [*names, "zebras"]) == "; did you mean 'zebras'?"
     assert did_you_mean("weight", ["fc.weight.transposed", "bias"]) == "; did you mean 'fc.weight.transposed'?"
@@ -172,7 +172,7 @@ def test_the_nearest_name_is_meant_however_many_there_are():
     assert did_you_mean("x" * 1_000_000, ["x"]) == ""
 
 
-def test_names_without_end_are_not_all_looked_at():
+def test_an_endless_list_of_names_is_not_read_to_the_end():
     def names():
         for index in range(10**9):
             assert index <= 100_000

@@ -1,4 +1,4 @@
-"""Statistics of tensors, against numpy's of the whole array."""
+"""Statistics of tensors, compared with numpy's of the whole array."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ COUNT = 3 * BLOCK + 7  # not a whole number of blocks
 
 
 def some_array(kind) -> np.ndarray:
-    """Elements of a type, with each of its bit patterns where these are few."""
+    """Make elements of a type; of types up to 16 bits, every bit pattern."""
     rng = np.random.default_rng(1)
     if kind.name == "BOOL":
         return rng.integers(0, 2, COUNT).astype(bool)
@@ -38,7 +38,7 @@ def some_array(kind) -> np.ndarray:
 
 
 def wide(array: np.ndarray) -> np.ndarray:
-    """The elements as float64; of complex numbers the magnitudes."""
+    """Return the elements as float64; complex numbers as magnitudes."""
     if array.dtype.kind == "c":
         return np.abs(array.astype(np.complex128))
     with np.errstate(invalid="ignore"):
@@ -77,11 +77,11 @@ def test_the_histogram_has_every_finite_element(name: str) -> None:
     assert sum(histogram.counts) == np.isfinite(numbers).sum()
     assert len(histogram.edges) == len(histogram.counts) + 1
     official = np.histogram(numbers[np.isfinite(numbers)], histogram.edges)[0]
-    # What is right at an edge may be rounded to either side.
+    # Elements at an edge can be rounded to either side.
     assert np.abs(official - histogram.counts).sum() <= 0.001 * COUNT
 
 
-def test_few_integers_have_a_range_each() -> None:
+def test_few_different_integers_have_one_range_per_value() -> None:
     histogram = measure(onnxwire.from_array(np.array([1, 3, 3, 4], np.int8)), bins=50).histogram
     assert (histogram.low, histogram.high, histogram.counts) == (1, 5, (1, 0, 2, 1))
 
@@ -92,13 +92,13 @@ def test_equal_elements_are_in_one_range() -> None:
 
 
 @pytest.mark.parametrize("limits", [(0.0, 5e-324), (-1.7e308, 1.7e308), (0.0, 1.0), (-1e-300, 1e300)])
-def test_ranges_may_be_as_small_or_large_as_floats_are(limits: tuple[float, float]) -> None:
+def test_ranges_can_be_as_small_or_large_as_floats(limits: tuple[float, float]) -> None:
     histogram = measure(onnxwire.from_array(np.array([*limits, limits[1]])), bins=8).histogram
     assert (histogram.counts[0], histogram.counts[-1], sum(histogram.counts)) == (1, 2, 3)
     assert all(math.isfinite(edge) for edge in histogram.edges)
 
 
-def test_infinities_and_nans_are_counted_and_left_out() -> None:
+def test_infinities_and_nans_are_counted_but_not_measured() -> None:
     array = np.array([1, np.nan, -np.inf, 3, np.inf, -0.0], np.float16)
     found = measure(onnxwire.from_array(array), bins=4)
     std = float(np.std([0, 1, 3]))
@@ -113,12 +113,12 @@ def test_without_a_finite_element_there_is_neither_range_nor_mean(array: np.ndar
     assert found.count == array.size
 
 
-def test_far_from_zero_the_deviation_keeps_its_digits() -> None:
+def test_the_deviation_is_exact_far_from_zero() -> None:
     array = np.random.default_rng(0).standard_normal(200_000) + 1e9
     assert measure(onnxwire.from_array(array)).std == pytest.approx(array.std(), rel=1e-6)
 
 
-def test_strings_are_refused() -> None:
+def test_strings_are_an_error() -> None:
     with pytest.raises(TensorError, match="strings have neither"):
         measure(onnxwire.from_array(np.array(["a"])))
 
@@ -133,7 +133,7 @@ def test_elements_of_typed_fields_are_measured_too(name: str) -> None:
 
 
 @pytest.mark.parametrize("index", [..., 3, (slice(2, None), ..., 1), (slice(None, None, -2), 0), (..., slice(1, 2))])
-def test_an_index_chooses_what_is_measured(index) -> None:
+def test_an_index_selects_the_measured_elements(index) -> None:
     array = np.random.default_rng(0).standard_normal((5, 40, 3, 500)).astype(np.float32)
     found = measure(onnxwire.from_array(array), index, bins=5)
     chosen = array[index].astype(np.float64)
@@ -152,7 +152,7 @@ def test_an_index_is_split_into_small_ones_in_order() -> None:
 
 
 def save_model(folder: Path) -> str:
-    """A model with weights inline, in a file beside it, and in an attribute."""
+    """Save a model with weights inline, in a file beside it, and in an attribute."""
     rng = np.random.default_rng(0)
     arrays = {f"w{i}": rng.standard_normal(n).astype(t) for i, (n, t) in enumerate([(9, "f4"), (COUNT, "f2")])}
     weights = [numpy_helper.from_array(array, name) for name, array in arrays.items()]
@@ -164,7 +164,7 @@ def save_model(folder: Path) -> str:
     return str(path)
 
 
-def test_all_tensors_are_measured_wherever_they_are(tmp_path: Path) -> None:
+def test_all_tensors_are_measured_in_any_storage(tmp_path: Path) -> None:
     with onnxwire.load(save_model(tmp_path)) as model:
         found = measure_all(model, bins=10)
         assert [entry.info.name for entry in found] == ["words", "w0", "w1"]
@@ -189,7 +189,7 @@ def test_progress_ends_at_the_total(tmp_path: Path) -> None:
     assert calls == sorted(calls)
 
 
-def test_the_first_fault_of_a_thread_is_raised(tmp_path: Path) -> None:
+def test_the_first_error_of_a_thread_is_raised(tmp_path: Path) -> None:
     path = save_model(tmp_path)
     with onnxwire.load(path) as model:
         os.truncate(tmp_path / "m.data", 1000)
@@ -197,7 +197,7 @@ def test_the_first_fault_of_a_thread_is_raised(tmp_path: Path) -> None:
             measure_all(model, threads=2)
 
 
-def test_what_raises_in_the_callback_comes_out() -> None:
+def test_an_exception_of_the_callback_propagates() -> None:
     def refuse(done: int, total: int) -> None:
         raise RuntimeError("enough")
 

@@ -1,4 +1,4 @@
-"""Tables of models, against the same rows made through messages; and what consumers of Arrow make of them."""
+"""Tables of models: compared with rows made from messages, and read by Arrow libraries."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ FOREST = DIGITS.parent / "iris_forest.onnx"
 
 
 def text(words):
-    """The value in a string column of a string that a message gives."""
+    """Return the value in a string column for a string of a message."""
     data = words if isinstance(words, bytes) else words.encode("utf-8", "surrogateescape")
     return data.decode("utf-8", "replace")
 
@@ -45,7 +45,7 @@ def optional(message, name):
 
 
 def walk(message, path=(), graph=None, above=None):
-    """Every message with its path, that of the graph around it, and the step from the one above."""
+    """Yield every message with its path, the path of the graph around it, and the step from its parent."""
     if message.DESCRIPTOR.name in ("GraphProto", "FunctionProto"):
         graph = path
     yield message, path, graph, above
@@ -102,7 +102,7 @@ LISTS = {"ints": 7, "floats": 6, "strings": 8}
 
 
 def expected(root, table):
-    """The rows of a table, without the columns that tell offsets."""
+    """Return the expected rows of a table, without the columns of offsets."""
     rows = []
     for message, path, graph, above in walk(root):
         name, step = message.DESCRIPTOR.name, above[1] if above else None
@@ -157,7 +157,7 @@ def without(rows, *keys):
 
 
 def same(got, wanted):
-    """Compare rows, floats by their bits."""
+    """Compare rows; floats by their bits."""
 
     def bits(row):
         return {
@@ -174,7 +174,7 @@ PLAIN = ["nodes", "attributes", "values", "opsets", "metadata", "functions", "mo
 
 
 def everything():
-    """A model with every kind of value, attribute, subgraph and function."""
+    """Make a model with every kind of value, attribute, subgraph and function."""
     model = nested_model()
     types = [
         helper.make_sequence_type_proto(helper.make_tensor_type_proto(1, [2, "n"])),
@@ -218,7 +218,7 @@ def test_rows_are_those_of_the_messages(table, strings):
 
 
 def test_rows_of_a_long_graph_are_those_of_the_messages():
-    """Columns of a megabyte: full ones, ones that get a value late, and lists that are longer than expected."""
+    """Columns of a megabyte: without nulls, with a late first value, and lists longer than expected."""
     count = 70_000
     nodes = [
         span(3, b"a name that is not short %d" % index)
@@ -237,14 +237,14 @@ def test_rows_of_a_long_graph_are_those_of_the_messages():
 
 
 @given(wire.sound(onnxwire.GraphProto.DESCRIPTOR))
-def test_rows_of_any_sound_graph_are_those_of_the_messages(data):
+def test_rows_of_random_graphs_are_those_of_the_messages(data):
     graph = onnxwire.GraphProto.FromString(data)
     for table in ("nodes", "attributes", "values", "metadata"):
         same(without(rows_of(graph, table), "offset", "size"), expected(graph, table))
 
 
 @given(wire.damaged(onnxwire.ModelProto.DESCRIPTOR))
-def test_damaged_bytes_raise_or_give_sound_tables(data):
+def test_damaged_bytes_raise_or_make_valid_tables(data):
     for table in TABLES:
         try:
             found = onnxwire.to_arrow(bytearray(data), table)
@@ -356,7 +356,7 @@ def test_a_name_is_captured_from_the_nearest_graph_that_defines_it():
 @given(wire.sound(onnxwire.SparseTensorProto.DESCRIPTOR))
 @example(span(1, span(8, b"s")) + span(1, wire.number(1, 5)))
 @example(span(1, wire.number(1, 5)) + span(1, span(8, b"s")) + span(2, b""))
-def test_a_sparse_initializer_defines_the_name_that_it_has_in_all_its_pieces(data):
+def test_a_sparse_initializer_in_several_pieces_defines_its_merged_name(data):
     sparse = onnx.SparseTensorProto.FromString(data)
     inner = helper.make_graph([helper.make_node("Neg", ["s"], ["q"])], "inner", [], [value("q", 1)])
     node = helper.make_node("If", ["f"], ["o"], then_branch=inner)
@@ -366,7 +366,7 @@ def test_a_sparse_initializer_defines_the_name_that_it_has_in_all_its_pieces(dat
 
 
 @pytest.mark.parametrize("table", PLAIN)
-def test_edited_messages_give_what_they_have_now(table):
+def test_tables_of_edited_messages_contain_the_edits(table):
     model = onnxwire.ModelProto.FromString(everything().SerializeToString())
     model.producer_name = "somebody else, whose name is long"
     model.graph.node[1].name = "renamed"
@@ -388,7 +388,7 @@ def test_a_message_in_a_document_keeps_its_offsets():
     assert below[0]["graph"] == ""
 
 
-def test_a_message_in_several_pieces_is_one():
+def test_a_message_in_several_pieces_is_one_row():
     first = onnx.GraphProto(node=[helper.make_node("Relu", ["x"], ["y"])], name="first")
     second = onnx.GraphProto(node=[helper.make_node("Neg", ["y"], ["z"])], name="second")
     data = span(7, first.SerializeToString()) + span(7, second.SerializeToString())
@@ -442,8 +442,8 @@ def test_weights_are_in_no_buffer(tmp_path):
     assert tensors.nbytes < 10_000
 
 
-def test_strings_of_two_places_far_apart_are_in_two_buffers(tmp_path):
-    # Before and after a hole of 5 GiB: no offset of 31 bits reaches from one name to the other.
+def test_strings_far_apart_are_in_two_buffers(tmp_path):
+    # Before and after a hole of 5 GiB, which offsets of 31 bits can't span.
     path = tmp_path / "far.onnx"
     size = 5 << 30
     first, last = (span(1, span(4, b"Op") + span(3, name * 3)) for name in (b"the first name ", b"the last name "))
@@ -462,7 +462,7 @@ def test_strings_of_two_places_far_apart_are_in_two_buffers(tmp_path):
 # --- consumers
 
 
-def test_the_document_stays_open_as_long_as_a_consumer_has_a_column():
+def test_the_document_stays_open_while_a_consumer_uses_a_column():
     data = everything().SerializeToString()
     model = onnxwire.load(data)
     table = onnxwire.to_arrow(model, "nodes")
@@ -478,14 +478,14 @@ def test_the_document_stays_open_as_long_as_a_consumer_has_a_column():
         onnxwire.to_arrow(model, "nodes")
 
 
-def test_copies_hold_no_document():
+def test_copied_strings_do_not_keep_the_document_open():
     model = onnxwire.load(everything().SerializeToString())
     table = onnxwire.to_arrow(model, "nodes", strings="utf8")
     model.close()
     assert pa.table(table)["op_type"].to_pylist()[:2] == ["Relu", "If"]
 
 
-def test_a_table_is_taken_many_times_and_outlives_its_maker():
+def test_a_table_is_exported_many_times_and_outlives_its_model():
     table = onnxwire.to_arrow(DIGITS, "nodes")
     taken = [pa.table(table) for _ in range(3)]
     del table
@@ -497,7 +497,7 @@ def test_a_table_is_taken_many_times_and_outlives_its_maker():
     assert names.to_pylist()[:3] == ["Shape", "Squeeze", "Conv"]
 
 
-def test_capsules_that_nobody_takes_are_freed():
+def test_unused_capsules_are_freed():
     model = onnxwire.load(everything().SerializeToString())
     table = onnxwire.to_arrow(model, "values")
     for _ in range(3):
@@ -522,7 +522,7 @@ def test_columns_are_released_from_other_threads():
     model.close()
 
 
-def test_a_schema_of_another_width_is_refused():
+def test_a_requested_schema_with_other_columns_is_an_error():
     table = onnxwire.to_arrow(DIGITS, "opsets")
     assert pa.table(table, schema=pa.schema([("domain", pa.string()), ("version", pa.int64())])).num_rows == 1
     with pytest.raises(ValueError, match="2 columns"):
@@ -530,14 +530,14 @@ def test_a_schema_of_another_width_is_refused():
 
 
 @pytest.mark.parametrize("table", TABLES)
-def test_polars_takes_every_table(table):
+def test_polars_reads_every_table(table):
     polars = pytest.importorskip("polars")
     data = everything().SerializeToString()
     same(polars.DataFrame(onnxwire.to_arrow(data, table)).to_dicts(), rows_of(data, table))
 
 
 @pytest.mark.parametrize("table", TABLES)
-def test_duckdb_takes_every_table(table):
+def test_duckdb_reads_every_table(table):
     duckdb = pytest.importorskip("duckdb")
     data = everything().SerializeToString()
     found = onnxwire.to_arrow(data, table)
@@ -546,7 +546,7 @@ def test_duckdb_takes_every_table(table):
 
 
 @pytest.mark.parametrize("table", TABLES)
-def test_pandas_takes_every_table(table):
+def test_pandas_reads_every_table(table):
     pandas = pytest.importorskip("pandas", minversion="3")
     data = everything().SerializeToString()
     frame = pandas.DataFrame.from_arrow(onnxwire.to_arrow(data, table, strings="utf8"))
@@ -555,7 +555,7 @@ def test_pandas_takes_every_table(table):
     assert len(frame) == len(rows)
 
 
-def test_no_library_for_arrow_is_needed_to_make_a_table():
+def test_making_a_table_needs_no_arrow_library():
     code = (
         "import sys, onnxwire\n"
         "for name in ('pyarrow', 'polars', 'duckdb', 'pandas', 'numpy'): sys.modules[name] = None\n"
@@ -568,7 +568,7 @@ def test_no_library_for_arrow_is_needed_to_make_a_table():
 
 @pytest.mark.parametrize("path", [DIGITS, FOREST])
 @pytest.mark.parametrize("table", TABLES)
-def test_real_models_give_sound_tables(path, table):
+def test_tables_of_real_models_are_valid(path, table):
     found = pa.table(onnxwire.to_arrow(path, table))
     found.validate(full=True)
     assert found.column_names == [name for name, *_ in TABLES[table].columns]
@@ -577,14 +577,14 @@ def test_real_models_give_sound_tables(path, table):
 # --- errors
 
 
-def test_a_table_that_there_is_not_is_refused():
+def test_an_unknown_table_is_an_error():
     with pytest.raises(onnxwire.EditError, match="there is no table 'node'; there are nodes, attributes"):
         onnxwire.to_arrow(DIGITS, "node")
     with pytest.raises(ValueError, match="'utf8_view' or 'utf8', not 'text'"):
         onnxwire.to_arrow(DIGITS, "nodes", strings="text")
 
 
-def test_damage_is_told_with_its_offset():
+def test_damage_is_reported_with_its_offset():
     data = everything().SerializeToString()
     at = rows_of(data, "nodes")[0]["offset"]
     broken = data[:at] + b"\x07" + data[at + 1 :]
@@ -593,7 +593,7 @@ def test_damage_is_told_with_its_offset():
     assert caught.value.offset == at
 
 
-def test_graphs_nested_too_deep_are_refused():
+def test_graphs_nested_too_deep_are_an_error():
     graph = b""
     for _ in range(60):
         graph = span(1, span(5, span(6, graph)))
@@ -614,7 +614,7 @@ def test_every_column_is_documented():
             assert f"`{column}`" in line, (name, column)
 
 
-def test_messages_of_other_schemas_are_refused():
+def test_messages_of_other_schemas_are_an_error():
     other = EVERYTHING
     with pytest.raises(onnxwire.EditError, match=r"test\.Everything is not an ONNX message"):
         onnxwire.to_arrow(other(), "nodes")
@@ -622,7 +622,7 @@ def test_messages_of_other_schemas_are_refused():
         onnxwire.to_arrow(3, "nodes")
 
 
-def test_types_that_repeat_are_each_values_own():
+def test_values_of_equal_types_have_separate_rows():
     choose = random.Random(5)
     dims = [None, 0, -1, 7, 1 << 40, "batch", "a name that is longer than twelve bytes", ""]
     types = [None]

@@ -1,8 +1,8 @@
-"""Which definition a name refers to: every reader gives the same answer, also for models that are no single assignment.
+"""The definition that a name refers to: all readers agree, also for models that violate single assignment.
 
-Random models have several nodes that produce one value, names that hide outer ones, graphs in graphs that take values
-from around them, functions, initializers that are also inputs, and empty names. A plain resolver, written from the
-rules at the head of `index/names.pyx`, is what the readers are held to.
+Random models have several nodes that produce one value, names that hide outer ones, nested graphs that capture values,
+functions, initializers that are also inputs, and empty names. The readers are compared with a plain resolver, written
+from the rules at the head of `index/names.pyx`.
 """
 
 import random
@@ -22,7 +22,7 @@ NAMES = ["a", "b", "c", "d", "e", ""]
 
 
 def fill(draw, scope, depth):
-    """Put random nodes, and graphs in them, into a graph or function; most of few names, so that they meet."""
+    """Fill a graph or function with random nodes and nested graphs; few names are used, so that they collide."""
     if isinstance(scope, GraphProto):
         for name in draw.choices(NAMES, k=draw.randrange(3)):
             scope.input.add(name=name)
@@ -58,7 +58,7 @@ def made(seed):
 
 
 class Scope:
-    """A graph or function in the plain resolver; around, holder: the scope it is in, and the node that has it there."""
+    """A graph or function in the plain resolver. around, holder: the outer scope, and its node that contains it."""
 
     def __init__(self, message, path, around=None, holder=-1):
         self.message, self.path, self.around, self.holder = message, path, around, holder
@@ -79,7 +79,7 @@ class Scope:
         self.found.pop("", None)
 
     def home(self, name):
-        """The scope that defines a name, or None, and the node there that holds this scope, or -1."""
+        """Return the scope that defines a name, or None, and its node that contains this scope, or -1."""
         scope, holder = self, -1
         while scope is not None and name not in scope.found:
             scope, holder = scope.around, scope.holder
@@ -105,7 +105,7 @@ def all_scopes(model):
 
 
 def uses_of(scope):
-    """The uses of a scope's nodes, and of its outputs where they are captured: scope, name, node, slot, kind."""
+    """Yield the uses of a scope's nodes and of its captured outputs: scope, name, node, slot, kind."""
     for i, node in enumerate(scope.message.node):
         for slot, name in enumerate(node.input):
             home, holder = scope.home(name)
@@ -126,7 +126,7 @@ def models():
     return [made(seed) for seed in range(400)]
 
 
-def test_the_models_have_what_the_rules_are_about(models):
+def test_the_random_models_cover_every_rule(models):
     scopes = [scope for model in models for scope in all_scopes(model)]
     twice = [
         s for s in scopes if len(names := [n for node in s.message.node for n in node.output if n]) > len({*names})
@@ -159,7 +159,7 @@ def test_the_map_draws_the_node_that_produces_each_value(models):
         assert drawn == wanted
 
 
-def test_the_page_of_a_node_says_where_its_inputs_come_from(models):
+def test_the_page_of_a_node_shows_the_definitions_of_its_inputs(models):
     for model in models[:150]:
         page = Queries(model)
         for scope in all_scopes(model):
@@ -206,7 +206,7 @@ def test_check_resolves_each_input_to_the_same_definition(models):
                     assert found[f"{scope.path}.node[{i}].input[{slot}]"] == wanted
 
 
-def test_the_walk_over_messages_shares_the_rules(models):
+def test_the_walk_over_messages_applies_the_same_rules(models):
     for model in models:
         for scope in all_scopes(model):
             inputs, initializers, makers = definitions(scope.message)
@@ -232,7 +232,7 @@ def test_the_walk_over_messages_shares_the_rules(models):
 
 
 def _is_within(scope, name, outer):
-    """Whether a name that a scope uses is defined before one comes to `outer` on the way out."""
+    """Whether a name that a scope uses is defined inside `outer`."""
     while scope.path != outer.path:
         if name in scope.found:
             return True
@@ -241,7 +241,7 @@ def _is_within(scope, name, outer):
 
 
 def two_producers():
-    """y is made by two nodes, and read before, between and after them."""
+    """Make a model in which two nodes produce y, and nodes before, between and after them use it."""
     nodes = [(["y"], "p"), (["x"], "y"), (["y"], "q"), (["w"], "y"), (["y"], "r")]
     model = ModelProto(ir_version=10)
     for name in "xw":
@@ -267,7 +267,7 @@ def test_the_first_node_produces_a_value_for_all_that_use_it():
 
 @pytest.mark.filterwarnings("ignore::onnxwire.UntypedValueWarning")
 @pytest.mark.parametrize("field", ["input", "initializer"])
-def test_an_input_or_initializer_comes_before_nodes_that_make_its_name(field):
+def test_an_input_or_initializer_precedes_nodes_that_produce_its_name(field):
     model = two_producers()
     if field == "input":
         model.graph.input.add(name="y")
@@ -279,7 +279,7 @@ def test_an_input_or_initializer_comes_before_nodes_that_make_its_name(field):
     assert len(onnxwire.extract(model, None, ["r"]).graph.node) == 1
 
 
-def test_an_inner_graph_that_gives_away_an_outer_value_takes_it():
+def test_an_outer_value_as_output_of_an_inner_graph_is_captured():
     inner = GraphProto()
     inner.output.add(name="x")
     model = ModelProto(ir_version=10)
