@@ -610,6 +610,20 @@ cdef class Facts:
         return self.list_of(sheet_name, field).n
 
     @critical_section
+    def present_tables(self):
+        """The names of all sheets, lists and "UnknownFields", as `count` takes them, that have rows."""
+        cdef Sheet* sheet
+        found = ["UnknownFields"] if self.n_unknown else []
+        for i in range(self.n_sheets):
+            sheet = &self.sheets[i]
+            if sheet.n:
+                found.append(self.names[i])
+                for k in range(sheet.table.n_fields):
+                    if sheet.lists[k].n:
+                        found.append(f"{self.names[i]}.{(<object>sheet.table.fields[k].descriptor).name}")
+        return frozenset(found)
+
+    @critical_section
     def own_column(self, str name, str what):
         """A column that every sheet has: start, length, parent, index, edge, depth, flags, present."""
         cdef Sheet* sheet = self.sheet(name)

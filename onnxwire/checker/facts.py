@@ -502,9 +502,7 @@ class Facts:
 
     def are_among(self, ids: Rows, texts: Iterable[str]) -> Rows:
         """Return whether each string of a column of ids is one of some texts."""
-        known = [id for text in texts if (id := self.find(text)) >= 0]
-        result: Rows = np.isin(ids, known) if known else np.zeros(len(ids), bool)
-        return result
+        return is_one_of(ids, [id for text in texts if (id := self.find(text)) >= 0])
 
     def matching(self, accepts: Callable[[str], bool], ids: Rows) -> Rows:
         """Return whether a predicate accepts each string of a column of ids; it is called once for each id."""
@@ -585,6 +583,14 @@ def repeats(*keys: Rows, where: Rows | None = None) -> Rows:
         again[1:] &= ordered[1:] == ordered[:-1]
     result = np.zeros(n, bool)
     result[order] = again
+    return result
+
+
+def is_one_of(column: Rows, numbers: Sequence[int]) -> Rows:
+    """Return whether each number of a column is one of a few; numpy's isin takes 15 µs where this takes one."""
+    result = np.zeros(len(column), bool)
+    for number in numbers:
+        result |= column == number
     return result
 
 

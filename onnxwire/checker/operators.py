@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -108,6 +108,7 @@ class Operators:
         self.domains: set[str] = set()
         self._rows: dict[tuple[str, str, int], _Row] = {}
         self._signatures: dict[tuple[str, str, int], Signature] = {}
+        self._steps: dict[str, list[int]] = {}
 
     def add(self, text: str, source: str) -> None:
         """Add a table; a signature that is there already is replaced. Raises DecodeError with the line."""
@@ -129,8 +130,16 @@ class Operators:
             self._signatures.pop((domain, cells[1], since), None)
             added.setdefault((domain, cells[1]), set()).add(since)
             self.domains.add(domain)
+        self._steps.clear()
         for identity, versions in added.items():
             self.versions[identity] = tuple(sorted(versions.union(self.versions.get(identity, ()))))
+
+    def steps(self, domain: str) -> list[int]:
+        """Return the versions of a domain that changed or added an operator, in order."""
+        if domain not in self._steps:
+            changed = {since for (of, _), versions in self.versions.items() if of == domain for since in versions}
+            self._steps[domain] = sorted(changed)
+        return self._steps[domain]
 
     def since_version(self, domain: str, name: str, opset: int) -> int | None:
         """The version that an operator has in a version of its domain, or None where it is not there."""
@@ -144,6 +153,11 @@ class Operators:
         if key not in self._signatures:
             self._signatures[key] = _read(self._rows[key], key)
         return self._signatures[key]
+
+    @cached_property
+    def names(self) -> frozenset[str]:
+        """The names of all operators."""
+        return frozenset(name for _, name in self.versions)
 
     def check(self) -> None:
         """Read all rows: DecodeError where one can't be."""

@@ -154,11 +154,16 @@ def find(id: str, facts: Facts) -> Iterator[Finding]:
             yield from check.find(facts)
 
 
-def load_for(facts: Facts) -> None:
-    """Import the modules of rules that can find something in a document."""
-    for name, tables in MODULES.items():
-        if not tables or any(map(facts.count, tables)):
+def load_for(tables: frozenset[str]) -> None:
+    """Import the modules of rules that can find something where these sheets have rows."""
+    for name, needed in MODULES.items():
+        if not needed or not tables.isdisjoint(needed):
             _load(name)
+
+
+def checks_of(id: str, tables: frozenset[str]) -> list[Find]:
+    """Return the functions that find breaches of a rule, where these sheets and lists have rows."""
+    return [check.find for check in _checks.get(id, ()) if tables.issuperset(check.tables)]
 
 
 @cache

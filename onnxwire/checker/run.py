@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from onnxwire.checker.facts import Facts
@@ -11,7 +12,7 @@ from onnxwire.checker.limits import READ
 from onnxwire.checker.operators import load_operators
 from onnxwire.checker.payloads import is_looked_at
 from onnxwire.checker.problems import Problems
-from onnxwire.checker.registry import SEVERITIES, Rule, find, load_for, rules, unchecked
+from onnxwire.checker.registry import SEVERITIES, Rule, checks_of, load_for, rules, unchecked
 from onnxwire.engine.message import Message
 from onnxwire.engine.record_reader import payload_at
 from onnxwire.engine.search import Search
@@ -25,7 +26,10 @@ if TYPE_CHECKING:
     import os
 
     from onnxwire.checker.operators import Operators
+    from onnxwire.checker.registry import Find
     from onnxwire.io.source import Source
+
+    _Words = tuple[str, ...] | str | None  # ids and severities
 
 _LARGE = 1 << 26  # bytes of a message that is not encoded as it is
 
@@ -53,15 +57,16 @@ def check(
     Raises DecodeError for bytes that are damaged and SourceError as `load` does; ValueError for an id that no rule has
     and for a limit below 1; DecodeError and SourceError for a table of operators that can't be read.
     """
-    chosen = choose(select, ignore)
+    select, ignore = _words(select), _words(ignore)
+    _choose(select, ignore)  # for its errors
     if limit is not None and limit < 1:
         raise FieldValueError(f"limit is {limit}; give a number from 1 on, or None for no limit")
     known = None if operators is None else load_operators(operators)
     if isinstance(source, Message):
-        return _run(_facts_of(source, ir_version, checksums, known), chosen, limit)
+        return _run(_facts_of(source, ir_version, checksums, known), select, ignore, limit)
     with load(source, type) as message:
         facts = Facts(message._document, message.__class__, ir_version, checksums, operators=known)
-        return _run(facts, chosen, limit)
+        return _run(facts, select, ignore, limit)
 
 
 def _facts_of(message: Message, ir_version: int | None, checksums: bool, operators: Operators | None) -> Facts:
@@ -91,28 +96,46 @@ def _without_weights(message: Message) -> Message:
     return copy
 
 
-def _run(facts: Facts, chosen: list[Rule], limit: int | None) -> Problems:
+def _run(facts: Facts, select: _Words, ignore: _Words, limit: int | None) -> Problems:
     problems = Problems()
-    ids = [rule for rule in chosen if rule.id not in unchecked() and rule.applies_to(facts.ir_version)]
-    problems.checked |= {"rules": len(ids), "nodes": facts.count("NodeProto"), "tensors": facts.count("TensorProto")}
-    load_for(facts)
+    n_rules, plan = _plan(select, ignore, facts.ir_version, facts.columns.present_tables())
+    problems.checked |= {"rules": n_rules, "nodes": facts.count("NodeProto"), "tensors": facts.count("TensorProto")}
     try:
-        for rule in ids:
-            problems.add(rule, find(rule.id, facts), limit, facts.columns.is_placed)
+        for rule, find in plan:
+            problems.add(rule, find(facts), limit, facts.columns.is_placed)
     finally:
         facts.release()
     return problems
 
 
+@lru_cache(256)
+def _plan(
+    select: _Words, ignore: _Words, ir_version: int | None, tables: frozenset[str]
+) -> tuple[int, list[tuple[Rule, Find]]]:
+    """Return how many rules apply, and the functions to call, given the sheets and lists that have rows."""
+    load_for(tables)
+    chosen = [rule for rule in _choose(select, ignore) if rule.id not in unchecked() and rule.applies_to(ir_version)]
+    return len(chosen), [(rule, find) for rule in chosen for find in checks_of(rule.id, tables)]
+
+
 def choose(select: Iterable[str] | str | None, ignore: Iterable[str] | str | None) -> list[Rule]:
-    """The rules that are selected and not ignored, by severity and in the order of the table.
+    """Return the rules that are selected and not ignored, by severity and in the order of the table.
 
     Raises ValueError for an id that no rule has.
     """
+    return list(_choose(_words(select), _words(ignore)))
+
+
+@lru_cache(256)
+def _choose(select: _Words, ignore: _Words) -> tuple[Rule, ...]:
     table = rules()
     picked = _expand(select) if select is not None else set(table)
     picked -= _expand(ignore or ())
-    return sorted((table[id] for id in table if id in picked), key=lambda rule: SEVERITIES.index(rule.severity))
+    return tuple(sorted((table[id] for id in table if id in picked), key=lambda rule: SEVERITIES.index(rule.severity)))
+
+
+def _words(words: Iterable[str] | str | None) -> _Words:
+    return words if words is None or isinstance(words, str) or not isinstance(words, Iterable) else tuple(words)
 
 
 def _expand(words: Iterable[str] | str) -> set[str]:

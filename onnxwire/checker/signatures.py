@@ -195,31 +195,30 @@ class SignatureCheck:
     def _choose(self, facts: Facts) -> Column:
         """The signature of each node: looked up once for each operator and version that there is."""
         nodes, operators = facts.NodeProto, self.operators
-        steps = [
-            np.array(sorted({v for (of, _), some in operators.versions.items() if of == name for v in some}), np.int64)
-            for name in self.names
-        ]
-        # Every version between two that changed something is as good as the first of them.
+        steps = [np.array(operators.steps(name), np.int64) for name in self.names]
+        # A period is the versions from one that changed something to the next.
         bases = np.cumsum([0, *(len(some) + 1 for some in steps)])
         periods = np.full(nodes.n, bases[-1], np.int32)
         is_judged = (self.versions > 0) & (nodes.op_type != EMPTY) & (facts.derive(Calls).function < 0)
         for number in range(len(self.names)):
             rows = np.flatnonzero(is_judged & (self.domains == number))
             periods[rows] = bases[number] + np.searchsorted(steps[number], self.versions[rows], "right")
-        names = sorted({name for _, name in operators.versions})
-        ids = np.array([facts.find(name) for name in names])
-        there = np.flatnonzero(ids >= 0)
-        row_of = np.full(facts.columns.text_count(), len(there), np.int32)
-        row_of[ids[there]] = np.arange(len(there))
-        # Of each operator that is named, and one that none is, by period: the last stands for what is not judged.
-        table = np.full((len(there) + 1, bases[-1] + 1), _MISSING, np.int32)
+        if nodes.n < len(operators.names):
+            used_names = {facts.text(id): id for id in set(nodes.op_type.tolist())}
+            ids = {name: id for name, id in used_names.items() if name in operators.names}
+        else:
+            ids = {name: id for name in operators.names if (id := facts.find(name)) >= 0}
+        row_of = np.full(facts.columns.text_count(), len(ids), np.int32)
+        row_of[list(ids.values())] = np.arange(len(ids))
+        # A row for each operator and one for unknown ones, a column for each period and one for unjudged nodes.
+        table = np.full((len(ids) + 1, bases[-1] + 1), _MISSING, np.int32)
         table[:, -1] = _UNJUDGED
         used = np.zeros(bases[-1] + 1, bool)
         used[periods] = True
         for number, domain in enumerate(self.names):
             for period in np.flatnonzero(used[bases[number] : bases[number + 1]]).tolist():
                 opset = int(steps[number][period - 1]) if period else 0
-                for k, name in enumerate(names[i] for i in there.tolist()):
+                for k, name in enumerate(ids):
                     since = operators.since_version(domain, name, opset)
                     if since is not None:
                         table[k, bases[number] + period] = len(self.signatures)

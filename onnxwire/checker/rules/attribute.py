@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from onnxwire.checker._payload_scan import measure_bytes, measure_strings
-from onnxwire.checker.facts import EMPTY, Facts, Finding, Sheet, lookup, repeats
+from onnxwire.checker.facts import EMPTY, Facts, Finding, Sheet, is_one_of, lookup, repeats
 from onnxwire.checker.limits import LOOK, TEXT_IN_ALL
 from onnxwire.checker.registry import rule
 from onnxwire.checker.scopes import Scopes
@@ -87,7 +87,7 @@ RULES = {
             for kind, default in ((1, "0"), (2, "0"), (3, '""'))
         ],
         "attribute-list-may-be-empty": (
-            lambda attribute: _lacks_value(attribute) & np.isin(attribute.type, _LISTS),
+            lambda attribute: _lacks_value(attribute) & is_one_of(attribute.type, _LISTS),
             "attribute {name!r} has type {type_name} and no entries, which is an empty list; "
             "add entries if that is not meant",
             {"type_name": lambda attribute: _type_names(attribute.type)},
@@ -200,7 +200,7 @@ def _lacks_value(attributes: Sheet) -> Any:
 
 def _is_of_type(attributes: Sheet, *numbers: int) -> Any:
     """Return whether each attribute has one of the types, or a value of it."""
-    result = np.isin(attributes.type, numbers)
+    result = is_one_of(attributes.type, numbers)
     for number in numbers:
         result |= attributes.derive(Populated).by_field[FIELDS[number]]
     return result

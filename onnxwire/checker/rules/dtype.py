@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
+from onnxwire.checker.facts import is_one_of
 from onnxwire.checker.payloads import FLOAT6, TWO_BITS, type_names
 from onnxwire.tensor.dtypes import BY_NAME
 
@@ -23,7 +22,7 @@ _INTRODUCED = {
 RULES = {
     table: {
         id: (
-            lambda sheet, names=names: np.isin(_types(sheet), [BY_NAME[name].number for name in names]),
+            lambda sheet, names=names: is_one_of(_types(sheet), [BY_NAME[name].number for name in names]),
             f"{{type_name}} came with IR version {version}, and the model has {{facts.ir_version}}; "
             "raise ir_version or use another type",
             {"type_name": lambda sheet: type_names(_types(sheet))},

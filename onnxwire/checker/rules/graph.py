@@ -9,7 +9,7 @@ import numpy as np
 
 from onnxwire.checker.cycles import cycles
 from onnxwire.checker.declared_types import DeclaredTypes, differ
-from onnxwire.checker.facts import EMPTY, Facts, Finding, List, repeats
+from onnxwire.checker.facts import EMPTY, Facts, Finding, List, is_one_of, repeats
 from onnxwire.checker.registry import rule
 from onnxwire.checker.rules.training import is_reported_by_training
 from onnxwire.checker.scopes import (
@@ -389,7 +389,7 @@ def _is_unknown_value_info(facts: Facts) -> Any:
     """Return the rows of value_info in graphs that describe no value."""
     infos, named = facts.ValueInfoProto, facts.derive(Scopes).named
     graphs = infos.parent_under("GraphProto.value_info")
-    is_value = np.isin(named, (INPUT, INITIALIZER, NODE)) | ((named == OUTER) & _is_algorithm(facts, graphs))
+    is_value = is_one_of(named, (INPUT, INITIALIZER, NODE)) | ((named == OUTER) & _is_algorithm(facts, graphs))
     rows = np.flatnonzero((graphs >= 0) & (infos.name != EMPTY) & ~is_value)
     return rows[~_is_of_function(facts, rows)]
 

@@ -21,7 +21,7 @@ from onnxwire.checker.payloads import (
 )
 from onnxwire.checker.registry import rule
 from onnxwire.messages import TensorProto
-from onnxwire.tensor.dtypes import BY_NUMBER, DATA_TYPES
+from onnxwire.tensor.dtypes import DATA_TYPES
 
 _TYPE_NAME = {"type_name": lambda tensor: type_names(tensor.data_type)}
 # Lists, each with the types that it is for.
@@ -60,7 +60,7 @@ RULES = {
             "the data_type of tensor {name!r} is UNDEFINED, or missing; set it to the type of the elements",
         ),
         "tensor-data-type-known": (
-            lambda tensor: (tensor.data_type != 0) & ~np.isin(tensor.data_type, list(BY_NUMBER)),
+            lambda tensor: (tensor.data_type < 0) | (tensor.data_type > DATA_TYPES[-1].number),
             f"the data_type of tensor {{name!r}} is {{data_type}}, which is not a type; "
             f"the types are 1 to {DATA_TYPES[-1].number}",
         ),

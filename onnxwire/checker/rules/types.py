@@ -8,19 +8,19 @@ from typing import Any
 import numpy as np
 
 from onnxwire.checker.declared_types import DeclaredTypes
-from onnxwire.checker.facts import CLASH, EMPTY, Facts, Finding, lookup
+from onnxwire.checker.facts import CLASH, EMPTY, Facts, Finding, is_one_of, lookup
 from onnxwire.checker.registry import find, rule, rules
 from onnxwire.checker.rules.value_info import is_main_io
 from onnxwire.messages import TensorProto
 
 _DENOTATIONS = ("TENSOR", "IMAGE", "AUDIO", "TEXT")
-_DATA_TYPES = tuple(TensorProto.DataType.values())
+_DATA_TYPES = range(len(TensorProto.DataType.values()))  # without gaps
 _KEY_TYPES = tuple(
     TensorProto.DataType.Value(name)
     for name in ("INT8", "INT16", "INT32", "INT64", "UINT8", "UINT16", "UINT32", "UINT64", "STRING")
 )
 _UNKNOWN_ELEM_TYPE = (
-    f"elem_type {{elem_type}} is not one of 1 to {max(_DATA_TYPES)}; use a number of TensorProto.DataType"
+    f"elem_type {{elem_type}} is not one of 1 to {_DATA_TYPES[-1]}; use a number of TensorProto.DataType"
 )
 # Rules that are reported for the type around a type, too.
 _NESTED_RULES = (
@@ -102,7 +102,7 @@ RULES = {
         "type-map-key-type": [
             (lambda map_: map_.key_type == 0, "the map type does not say what its keys are; set key_type"),
             (
-                lambda map_: (map_.key_type != 0) & ~np.isin(map_.key_type, _KEY_TYPES),
+                lambda map_: (map_.key_type != 0) & ~is_one_of(map_.key_type, _KEY_TYPES),
                 "keys of type {key_type} are neither integers of 8 to 64 bits nor strings; use such a key_type",
             ),
         ],
@@ -128,7 +128,7 @@ RULES = {
 
 
 def _is_unknown(elem_types: Any) -> Any:
-    return (elem_types != 0) & ~np.isin(elem_types, _DATA_TYPES)
+    return (elem_types < 0) | (elem_types > _DATA_TYPES[-1])
 
 
 def _io_names(facts: Facts) -> Any:
