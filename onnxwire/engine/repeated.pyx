@@ -344,9 +344,22 @@ cdef class RepeatedSpan(Repeated):
     @critical_section
     def __iter__(self):
         cdef SpanIterator iterator = SpanIterator.__new__(SpanIterator)
-        fill(self.message)
+        cdef View message = self.message
+        fill(message)
         iterator.sequence = self
         iterator.tag = self.field.number << 3 | WIRE_LEN if self.field.number < 16 else 0
+        # The records of an unedited message: the first step then needs no `refresh` and no `seek`.
+        if (
+            message.overlay == NULL and self.bound is None and self.state == 0
+            and message.slots[self.field.slot].p == self.first
+            and (self.first == NULL or <PyObject*>self.document == message.document)
+        ):
+            iterator.epoch = message.epoch
+            iterator.document = message.document
+            if self.first != NULL:
+                iterator.first = self.first
+                iterator.parts = self.parts
+                self.start(&iterator.cursor)
         return iterator
 
     cdef Spans make_index(self):
