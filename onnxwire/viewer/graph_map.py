@@ -67,6 +67,10 @@ class ModelMap:
         # The graphs of one node have no edges between them.
         if found and found[0].kind != "graph":
             edges, left_off = self._edges(found, boxes, group.kind in ("graph", "function", "node"), route)
+        # Unconnected members of a repeat are drawn as a grid; edges to the outside would put all of them in one row.
+        if group.members is not None and all(len(found) <= max(edge["from"], edge["to"]) for edge in edges):
+            edges, left_off = [], 0
+            del boxes[len(found) :]
         drawn = _drawn(boxes, edges)
         return {"name": name, "kind": group.kind, "label": group.label[:_MAX_NAME_CHARS], "left_off": left_off} | drawn
 
@@ -107,7 +111,8 @@ class ModelMap:
             _, found = self.groups.find(name)
             at = _index(found, row)
             name, inner = f"{name}/{at}", found[at]
-            if inner.members is not None:
+            # A repeat of nodes opens as a whole, since one node has no contents.
+            if inner.members is not None and inner.members[0].kind != "node":
                 at = inner.members.number_of(row)
                 name, inner = f"{name}*{at}", inner.members[at]
             if inner.kind == "node":
@@ -185,6 +190,8 @@ class ModelMap:
             if group.members is not None:
                 entry["times"] = len(group.members)
                 entry["of"] = group.members[0].kind
+                if not group.label:
+                    entry["label"] = c.operators[int(c.op[group.rows[0]])][1][:_MAX_NAME_CHARS]
             if group.kind == "node":
                 entry |= self._node(int(group.rows[0]))
                 entry["opens"] = bool(self.groups.opens(group))

@@ -90,11 +90,16 @@ class Scopes:
             self._heads[head] = number
         return number
 
-    def of_name(self, name: str) -> int:
-        """Return the scope of a node by its name, such as `/model/layers.3/attn/MatMul`; 0 for none."""
+    def of_name(self, name: str, op_type: str) -> int:
+        """Return the scope of a node by its name, such as `/model/layers.3/attn/MatMul`; 0 for none.
+
+        A last part equal to the operator is no scope: PaddlePaddle names nodes by operator and number, p2o.Conv.0.
+        """
         name = name[:_MAX_NAME_CHARS]
         separator = "/" if "/" in name else "::" if "::" in name else "."
         head = name.rpartition(separator)[0]
+        outer, _, last = head.rpartition(separator)
+        head = outer if last == op_type else head
         if not head:
             return 0
         known = self._heads.get(head)
@@ -218,11 +223,11 @@ class MapColumns:
         domain, _ = _ids(Ids(), columns, "domain")
         op, first = _ids(Ids(), columns, "op_type", domain)
         self.operators = [(_cell(columns, "domain", row), _cell(columns, "op_type", row)) for row in first] + [("", "")]
-        head, first = _ids(Ids(), columns, "name", most=_MAX_NAME_CHARS)
+        head, first = _ids(Ids(), columns, "name", op, most=_MAX_NAME_CHARS)
         found, named = [], []
         for row in first:
             name = columns.to_pylist("name", row, row + 1)[0]
-            found.append(self.scopes.of_name(name))
+            found.append(self.scopes.of_name(name, _cell(columns, "op_type", row)))
             named.append("/" in name or "::" in name)
         self.graph_of, self.op = graph_of[order], np.where(op < 0, len(self.operators) - 1, op)[order]
         scope = np.array([*found, 0], np.int32)[head][order]

@@ -5,15 +5,16 @@ from __future__ import annotations
 import heapq
 import re
 import threading
+from array import array
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from onnxwire.analysis.describe import describe_list, describe_number, describe_type, describe_value
 from onnxwire.analysis.paths import Resolved, resolve
 from onnxwire.analysis.summary import summarize
 from onnxwire.engine.message import Message
-from onnxwire.engine.search import Search
+from onnxwire.engine.search import Paths, Search
 from onnxwire.errors import PathError
 from onnxwire.io.tensor_list import describe, find_tensors, tensor_bytes
 from onnxwire.messages import (
@@ -127,20 +128,49 @@ class Queries(FieldQueries):
         return {"total": len(chosen), "rows": rows}
 
     def tensors(self, scope: str = "graph", search: str = "", start: int = 0, count: int = 100) -> dict[str, Any]:
-        """List the initializers of a graph, in pages; arguments as for `nodes`.
+        """List the tensors of a graph or function, in pages; arguments as for `nodes`.
 
-        Returns total and rows: index, path, name, data_type, shape, bytes. A function has none.
+        The initializers come first, then sparse initializers and tensors in attributes of nodes and in their graphs.
+        Returns total and rows: index, path, name, data_type, shape, bytes.
         """
-        graph = self._scope(scope)
-        if not isinstance(graph, GraphProto):
-            return {"total": 0, "rows": []}
-        tensors = graph.initializer
-        indices = self._found(("tensors", scope, search), search, lambda: map(_tensor_text, tensors))
-        chosen = indices if indices is not None else range(len(tensors))
+        initializers = getattr(self._scope(scope), "initializer", ())
+        first = len(initializers)
+        paths, others = self._keep(("tensors", scope), lambda: self._other_tensors(scope))
+
+        def texts() -> Iterator[str]:
+            yield from map(_tensor_text, initializers)
+            for number in others:
+                tensor, name = self._tensor_in_node(f"{scope}.{paths[number]}")
+                yield f"{name}\n{_tensor_text(tensor)}"
+
+        indices = self._found(("found tensors", scope, search), search, texts)
+        chosen = indices if indices is not None else range(first + len(others))
         rows = []
         for index in chosen[max(start, 0) : max(start, 0) + min(max(count, 0), MAX_ROWS)]:
-            rows.append({"index": index} | _tensor_row(tensors[index], f"{scope}.initializer[{index}]"))
+            if index < first:
+                row = _tensor_row(initializers[index], f"{scope}.initializer[{index}]")
+            else:
+                path = f"{scope}.{paths[others[index - first]]}"
+                tensor, name = self._tensor_in_node(path)
+                row = _tensor_row(tensor, path) | {"name": name}
+            rows.append({"index": index} | row)
         return {"total": len(chosen), "rows": rows}
+
+    def _other_tensors(self, scope: str) -> tuple[Paths, array[int]]:
+        """Return the paths of all tensors in a graph or function except its initializers, and their numbers."""
+        paths, others = Paths(), array("q")
+        for number, _ in Search(self._scope(scope), [TensorProto], paths):
+            if not paths[number].startswith("initializer["):
+                others.append(number)
+        return paths, others
+
+    def _tensor_in_node(self, path: str) -> tuple[TensorProto, str]:
+        """Return a tensor and its name; without a name, of a Constant node's value the output, else the path."""
+        tensor: TensorProto = resolve(self.model, path).value
+        owner, _, attribute = path.rpartition(".attribute[")
+        if tensor.name or not owner or not attribute.endswith("].t"):
+            return tensor, tensor.name or path
+        return tensor, next(iter(resolve(self.model, owner).value.output), path)
 
     def node(self, path: str) -> dict[str, Any]:
         """Describe a node: its attributes, its inputs with their producers, its outputs with their consumers, types.

@@ -256,3 +256,26 @@ def test_an_address_that_cannot_be_decoded_is_reported(open_page):
     page = open_page(DIGITS)
     page.driver.execute_script("location.hash = 'node=%E0%A4%A'")
     page.wait(lambda: "%E0%A4%A" in " ".join(one.text for one in page.all("#trouble:not([hidden])")), is_calm=False)
+
+
+def test_the_list_of_tensors_has_those_of_nodes_and_subgraphs(open_page, tmp_path):
+    weight = helper.make_tensor("w", onnx.TensorProto.FLOAT, [2], [0, 1])
+    constant = helper.make_node("Constant", [], ["k"], value=helper.make_tensor("", onnx.TensorProto.FLOAT, [1], [2]))
+    branch = helper.make_graph([constant], "b", [], [], initializer=[weight])
+    node = helper.make_node("If", ["c"], ["z"], then_branch=branch, else_branch=branch)
+    graph = helper.make_graph([constant, node], "g", [], [], initializer=[weight])
+    onnx.save(helper.make_model(graph), tmp_path / "m.onnx")
+    page = open_page(tmp_path / "m.onnx")
+    page.one("#about", "6 tensors")
+    page.one("#tab-tensors").click()
+    page.one("#found", "6 tensors")
+    page.search("k")
+    page.one("#found", "3 tensors found")
+    page.one(".row", "k").click()
+    page.title("graph.node[0].attribute[0].t")
+    # A tensor of a subgraph keeps the list of the main graph.
+    page.search("w")
+    page.wait(lambda: page.one("#found").text == "3 tensors found" and page.all(".row")[1].text.endswith("w"))
+    page.all(".row")[1].click()
+    page.title("w")
+    assert page.one("#found").text == "3 tensors found"

@@ -84,6 +84,28 @@ def test_scopes_are_separated_by_slashes_colons_or_dots(name):
     assert drawn(queries)[0] == ("scope", "a", 2)
 
 
+@pytest.mark.parametrize(
+    ("names", "drawn_first"),
+    [
+        (["p2o.Conv.0", "p2o.Relu.0", "p2o.Conv.1", "p2o.Relu.1"], ("node", "p2o.Conv.0", 1)),  # PaddlePaddle
+        (["Conv.0", "Relu.0", "Conv.1", "Relu.1"], ("node", "Conv.0", 1)),  # PaddlePaddle, older
+        (["Conv_0", "Relu_1", "Conv_2", "Relu_3"], ("node", "Conv_0", 1)),  # PyTorch before 1.13
+        (["/c/Conv", "/c/Relu", "/d/Conv", "/d/Relu"], ("scope", "c", 2)),  # PyTorch, torch.jit
+        (["node_Conv_0", "node_relu", "node_Conv_2", "node_relu_1"], ("node", "node_Conv_0", 1)),  # torch.export
+        (["m/c/Conv2D", "m/c/Relu", "m/d/Conv2D", "m/d/Relu"], ("scope", "c", 2)),  # TensorFlow
+        (["Sc_Scaler", "N", "Li_LinearClassifier", "Zi"], ("node", "Sc_Scaler", 1)),  # scikit-learn
+        (["", "", "", ""], ("node", "x1", 1)),  # no names
+    ],
+)
+def test_scopes_of_exporters_are_groups_but_operators_are_none(names, drawn_first):
+    nodes = chain(names)
+    for node, op_type in zip(nodes, ["Conv", "Relu"] * 2, strict=True):
+        node.op_type = op_type
+    found = drawn(queries_of(nodes))
+    assert found[0] == drawn_first
+    assert len(found) == (4 if drawn_first[0] == "node" else 2)
+
+
 def test_indices_stay_with_the_name_before_them():
     queries = queries_of(chain(["m/layers/0/x", "m/layers/0/y", "m/layers/1/x", "m/z"]))
     assert drawn(queries) == [("scope", "layers.0", 2), ("node", "m/layers/1/x", 1), ("node", "m/z", 1)]

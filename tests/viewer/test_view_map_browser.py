@@ -265,3 +265,33 @@ def test_other_boxes_keep_their_places(open_map, layers):
     page.choose("ENTER")
     page.wait(lambda: page.boxes() == first)
     page.wait(lambda: page.driver.execute_script(TOP) == above)
+
+
+def test_equal_single_nodes_open_all_together_and_search_selects_one(open_map, tmp_path):
+    nodes = [helper.make_node("Constant", [], [f"c{i}"], f"const{i}", value_float=1.0) for i in range(300)]
+    nodes += [helper.make_node("Sum", [f"c{i}" for i in range(300)], ["y"], "total")]
+    value = helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, [])
+    onnx.save(helper.make_model(helper.make_graph(nodes[200:], "small", [], [value])), tmp_path / "100.onnx")
+    onnx.save(helper.make_model(helper.make_graph(nodes, "big", [], [value])), tmp_path / "300.onnx")
+    page = open_map(tmp_path / "100.onnx")
+    page.go("map=graph/0")
+    page.announces("100 equal nodes Constant, closed")
+    first = page.boxes()
+    page.choose("ENTER")
+    page.wait(lambda: page.boxes() == first + 100)
+    page.choose("ENTER")
+    page.wait(lambda: page.boxes() == first)
+    page.search_for("const250", "Constant")
+    page.announces("node Constant const250")
+    assert page.boxes() == first + 100
+    # More than one group can show: in two steps.
+    page = open_map(tmp_path / "300.onnx")
+    page.search_for("const250", "Constant")
+    page.announces("node Constant const250")
+
+
+def test_equal_blocks_show_the_size_of_each(open_map, layers):
+    page = open_map(layers)
+    page.go("map=graph/1")
+    page.one("#map-card", "100,000 (1,000 per block)")
+    page.one("#map-card", "MatMul 143, Add 143")

@@ -82,6 +82,31 @@ def test_a_hundred_thousand_nodes_are_searched():
     assert answer["total"] == 1 + 10 + 100 + 1000
 
 
+def test_tensors_of_nodes_and_subgraphs_are_listed_after_initializers():
+    def constant(name, value):
+        return helper.make_node(
+            "Constant", [], [name], value=helper.make_tensor("", TensorProto.FLOAT, [2], [value] * 2)
+        )
+
+    value = helper.make_tensor_value_info("y", TensorProto.FLOAT, [2])
+    weight = helper.make_tensor("w", TensorProto.FLOAT, [2], [0, 1])
+    inner = helper.make_graph([constant("y", 1)], "then", [], [value], initializer=[weight])
+    nodes = [constant("k", 2), helper.make_node("If", ["c"], ["z"], then_branch=inner, else_branch=inner)]
+    graph = helper.make_graph(nodes, "g", [], [], initializer=[weight])
+    function = helper.make_function("own", "F", [], ["k"], [constant("k", 3)], [])
+    model = helper.make_model(graph, functions=[function])
+    queries = Queries(onnxwire.ModelProto.FromString(model.SerializeToString()))
+    rows = queries.tensors()["rows"]
+    assert [row["name"] for row in rows] == ["w", "k", "y", "w", "y", "w"]
+    assert rows[0]["path"] == "graph.initializer[0]"
+    assert rows[3]["path"] == "graph.node[1].attribute[0].g.initializer[0]"
+    assert queries.summary()["tensors"]["count"] == 7
+    assert [row["index"] for row in queries.tensors(search="K")["rows"]] == [1]
+    assert queries.tensors(start=5)["rows"] == [rows[5]]
+    assert [row["name"] for row in queries.tensors("functions[0]")["rows"]] == ["k"]
+    assert queries.tensor(rows[1]["path"])["shape"] == [2]
+
+
 def test_tensors_are_listed_and_searched(digits):
     rows = digits.tensors(search="weight")["rows"]
     assert [row["name"] for row in rows] == [t.name for t in MODEL.graph.initializer if "weight" in t.name]

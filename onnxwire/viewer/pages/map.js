@@ -1,7 +1,7 @@
 // The map: pan, zoom, open and close groups, by mouse and keyboard.
 
 import { ask, html, nounText } from "./api.js";
-import { canOpen, describe, describePath, kindText } from "./map_card.js";
+import { canOpen, describe, describePath, kindText, opensByMember } from "./map_card.js";
 import { Overview } from "./map_overview.js";
 import { CanvasPen, SvgPen, paint, readColors, titleOf } from "./map_paint.js";
 import { Frame, TITLE, flatten } from "./map_scene.js";
@@ -353,7 +353,7 @@ export class MapView {
     else {
       try {
         const wait = setTimeout(() => (this.message.textContent = "reading…"), 200);
-        await this.openBox(one.frame, one.index, one.box.times ? `${one.name}*${member}` : one.name).finally(() => clearTimeout(wait));
+        await this.openBox(one.frame, one.index, opensByMember(one.box) ? `${one.name}*${member}` : one.name).finally(() => clearTimeout(wait));
         this.message.textContent = "";
         await this.openOnly(one.frame.open.get(one.index));
       } catch (error) {
@@ -421,7 +421,7 @@ export class MapView {
     else if (event.key === "f" && one) this.fit(true, one);
     else if (event.key === "c") this.closeAll();
     else if (event.key === "p" && one?.box.kind === "node") this.setPathEnd(one);
-    else if (event.key === "a" && one?.box.times) this.spread(one);
+    else if (event.key === "a" && one && opensByMember(one.box)) this.spread(one);
     else if ((event.key === "[" || event.key === "]") && one?.member !== undefined) this.step(one, event.key === "[" ? -1 : 1);
     else return;
     event.preventDefault();

@@ -4,6 +4,8 @@ import { countText, html, link, nounText, sizeText } from "./api.js";
 import { operatorsOf, titleOf } from "./map_paint.js";
 
 export const canOpen = (box) => box.number !== null && (box.kind !== "node" || box.opens);
+/** Whether a box opens as one of several equal blocks; equal nodes open all together. */
+export const opensByMember = (box) => Boolean(box.times) && box.of !== "node";
 
 export function kindText(box) {
   if (box.times) return `${countText(box.times)} equal ${box.of === "node" ? "nodes" : "blocks"}`;
@@ -30,8 +32,8 @@ export function describe(map, one) {
   const ends = map.scene.edges.get(one.frame);
   const types = (list) => [...new Set(list.flatMap(({ edge }) => edge.types))].slice(0, 3).join(", ");
   const act = html("p", { class: "group" });
-  if (canOpen(box)) act.append(button(one.inner ? "Close" : box.times ? "Open one" : "Open", () => map.toggle(one), "Enter"));
-  if (box.times && one.inner?.name !== one.name) act.append(button(`Show all ${countText(box.times)}`, () => map.spread(one), "A"));
+  if (canOpen(box)) act.append(button(one.inner ? "Close" : opensByMember(box) ? "Open one" : "Open", () => map.toggle(one), "Enter"));
+  if (opensByMember(box) && one.inner?.name !== one.name) act.append(button(`Show all ${countText(box.times)}`, () => map.spread(one), "A"));
   if (one.member !== undefined) act.append(button("‹", () => map.step(one, -1), "["), button("›", () => map.step(one, 1), "]"));
   if (box.kind === "node") {
     act.append(link("node", box.path, "Details"));
@@ -42,7 +44,7 @@ export function describe(map, one) {
     html("p", { class: "note" }, `${kindText(box)}${one.member === undefined ? "" : `, of which ${one.title} is open`}${trailOf(map.scene, one)}`),
     html("dl", {},
       ...(box.kind === "node" ? row("name", box.label) : []),
-      ...(box.nodes > 1 ? row("nodes", countText(box.nodes)) : []),
+      ...(box.nodes > 1 ? row("nodes", opensByMember(box) ? `${countText(box.nodes)} (${countText(box.nodes / box.times)} per block)` : countText(box.nodes)) : []),
       ...(box.nodes > 1 && box.operators ? row("operators", operatorsOf(box)) : []),
       ...(box.parameters ? row("parameters", `${countText(box.parameters)} (${sizeText(box.bytes)})`) : []),
       ...(box.type ? row("type", box.type) : []),

@@ -1,6 +1,6 @@
 // Draw the map on a canvas or as SVG by the same code.
 
-import { countText, familyOf, sizeText } from "./api.js";
+import { countText, familyOf, nounText, sizeText } from "./api.js";
 import { TITLE } from "./map_scene.js";
 
 const FONT = 'system-ui, -apple-system, "Segoe UI", Roboto, "Liberation Sans", Arial, sans-serif';
@@ -27,14 +27,22 @@ export const titleOf = (box) => {
   return box.label || box.kind;
 };
 
-/** The size of a group, in one line. */
+/** The size of a group, or of each of several equal blocks, in one line. */
 export function factsOf(box) {
-  const facts = [box.nodes === 1 ? "1 node" : `${countText(box.nodes)} nodes`];
-  if (box.parameters) facts.push(`${shortCount(box.parameters)} params`, sizeText(box.bytes));
+  const blocks = blocksOf(box);
+  const facts = [nounText(box.nodes / blocks, "node") + (blocks > 1 ? " per block" : "")];
+  if (box.parameters) facts.push(`${shortCount(Math.round(box.parameters / blocks))} params`);
+  if (box.parameters && blocks === 1) facts.push(sizeText(box.bytes));
   return facts.join(" · ");
 }
 
-export const operatorsOf = (box) => box.operators.map(([name, count]) => (count > 1 ? `${name} ${countText(count)}` : name)).join(", ");
+const blocksOf = (box) => (box.times && box.of !== "node" ? box.times : 1);
+
+/** The operators of a group, or of each of several equal blocks, with their numbers. */
+export function operatorsOf(box) {
+  const blocks = blocksOf(box);
+  return box.operators.map(([name, count]) => (count > blocks ? `${name} ${countText(count / blocks)}` : name)).join(", ");
+}
 
 /** Truncate a text to a width, given the usual width of a letter. atStart: omit the start, since names differ at their ends. */
 function cut(text, width, letter, atStart = false) {

@@ -76,7 +76,7 @@ export async function showGraph(row, details) {
   replace(details,
     html("div", { class: "head" }, html("h1", {}, row.name || row.path), html("span", { class: "sub" }, row.of ? `${row.kind} of ${row.of}` : row.kind), html("span", { class: "actions" }, fieldsButton(row.path))),
     problemsCard(row.path),
-    html("section", { class: "card" }, html("dl", {}, html("dt", {}, "nodes"), html("dd", {}, countText(row.nodes)), html("dt", {}, "tensors"), html("dd", {}, countText(row.tensors)), html("dt", {}, "path"), html("dd", { class: "mono" }, row.path))),
+    html("section", { class: "card" }, html("dl", {}, html("dt", {}, "nodes"), html("dd", {}, countText(row.nodes)), html("dt", {}, "initializers"), html("dd", {}, countText(row.tensors)), html("dt", {}, "path"), html("dd", { class: "mono" }, row.path))),
     await bytesCard(row.path),
   );
 }

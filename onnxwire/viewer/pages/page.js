@@ -174,7 +174,7 @@ async function show() {
 async function follow(kind, scope, path) {
   const index = /\[(\d+)\]$/.exec(path)?.[1];
   if (index === undefined) return; // the server's answer reports the malformed path
-  if (kind === state.kind && scope === state.scope && list.row(list.active)?.path === path) return;
+  if (kind === state.kind && list.row(list.active)?.path === path) return;
   const isNew = setList(kind, scope);
   if (isNew) search.value = "";
   // Keep the search, even if the selected element is no match.
