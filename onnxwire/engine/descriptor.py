@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import SupportsIndex
+    from typing import Any, SupportsIndex
 
     from onnxwire.engine.message import Message
 
@@ -43,10 +43,19 @@ class _Described:
         return _NO_OPTIONS
 
 
+def _copy_to_proto(self: _Described, proto: Any) -> None:
+    """Copy to a DescriptorProto or similar of google.protobuf.descriptor_pb2; fields are in numeric order."""
+    from onnxwire.engine.descriptor_proto import copy_to_proto
+
+    copy_to_proto(self, proto)
+
+
 class FileDescriptor(_Described):
     """A file of messages: `name`, `package`, and its top-level messages and enums by short names."""
 
     __slots__ = ("enum_types_by_name", "message_types_by_name", "name", "package")
+
+    CopyToProto = _copy_to_proto
 
     def __init__(self, name: str, package: str) -> None:
         self.name = name
@@ -100,6 +109,8 @@ class EnumDescriptor(_Described):
         "values_by_number",
     )
 
+    CopyToProto = _copy_to_proto
+
     def __init__(
         self, file: FileDescriptor, full_name: str, doc: str, is_closed: bool, rows: list[EnumValueDescriptor]
     ) -> None:
@@ -147,6 +158,7 @@ class FieldDescriptor(_Described):
 
     number, name, doc; type: one of TYPE_*; is_repeated, is_packed; message_type or enum_type of such fields;
     containing_type: the message; containing_oneof: its oneof or None; index: its index in `containing_type.fields`;
+    json_name: the name without underscores, the character after each in upper case; cpp_type: one of CPPTYPE_*;
     since, until: its first and last version of the format, until is None for a field of the current version.
     """
 
@@ -187,11 +199,13 @@ class FieldDescriptor(_Described):
     __slots__ = (
         "containing_oneof",
         "containing_type",
+        "cpp_type",
         "doc",
         "enum_type",
         "index",
         "is_packed",
         "is_repeated",
+        "json_name",
         "message_type",
         "name",
         "number",
@@ -220,7 +234,10 @@ class FieldDescriptor(_Described):
         self.containing_type = containing_type
         self.number = number
         self.name = name
+        first, *rest = name.split("_")
+        self.json_name = first + "".join(word[:1].upper() + word[1:] for word in rest)
         self.type = type
+        self.cpp_type: int = _CPP_TYPES[type]
         self.is_repeated = is_repeated
         self.is_packed = is_packed
         self.since = since
@@ -245,12 +262,6 @@ class FieldDescriptor(_Described):
     def file(self) -> FileDescriptor:
         """The file of the message."""
         return self.containing_type.file
-
-    @property
-    def json_name(self) -> str:
-        """The name in JSON: without underscores, the character after each in upper case."""
-        first, *rest = self.name.split("_")
-        return first + "".join(word[:1].upper() + word[1:] for word in rest)
 
     @property
     def camelcase_name(self) -> str:
@@ -280,11 +291,6 @@ class FieldDescriptor(_Described):
     def accepts(self, wire_type: int) -> bool:
         """Return whether a record of a wire type contains values of the field, packed ones included."""
         return wire_type == self.wire_type or (wire_type == WIRE_LEN and self.is_repeated and not self.is_span)
-
-    @property
-    def cpp_type(self) -> int:
-        """The type of the value in memory, one of CPPTYPE_*."""
-        return _CPP_TYPES[self.type]
 
     @property
     def has_presence(self) -> bool:
@@ -352,6 +358,7 @@ class Descriptor(_Described):
         "retired_fields",
     )
 
+    CopyToProto = _copy_to_proto
     is_extendable = False
     extensions: tuple[FieldDescriptor, ...] = ()
     extension_ranges: tuple[tuple[int, int], ...] = ()

@@ -1,6 +1,7 @@
 """Programs written for `onnx` find the same with onnxwire in place of protobuf, in processes of their own."""
 
 import os
+import py_compile
 import re
 import subprocess
 import sys
@@ -71,6 +72,7 @@ print(sys.warnoptions, sorted(names), type(__builtins__).__name__)
         ["./inner/../show.py"],
         ["inner"],
         ["archive.zip", "-q"],
+        ["compiled.pyc", "x"],
         ["-m", "show", "x"],
         ["-mshow"],
         ["-c", SHOW, "-x", "y"],
@@ -88,6 +90,7 @@ def test_a_program_runs_as_python_runs_it(arguments, tmp_path, monkeypatch):
     (tmp_path / "inner" / "__main__.py").write_text(SHOW)
     with zipfile.ZipFile(tmp_path / "archive.zip", "w") as archive:
         archive.writestr("__main__.py", SHOW)
+    py_compile.compile(tmp_path / "show.py", tmp_path / "compiled.pyc")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     outputs = []

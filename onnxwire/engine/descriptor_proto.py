@@ -1,0 +1,69 @@
+"""Converts descriptors to the messages of google.protobuf.descriptor_pb2, for `CopyToProto`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from onnxwire.engine.descriptor import Descriptor, EnumDescriptor, FieldDescriptor, FileDescriptor
+
+
+def copy_to_proto(descriptor: Any, proto: Any) -> None:
+    """Replace the content of a message of descriptor_pb2 by a descriptor of the same kind. Raises TypeError."""
+    kind = f"{type(descriptor).__name__}Proto"
+    name = getattr(getattr(proto, "DESCRIPTOR", None), "full_name", type(proto).__name__)
+    if name != f"google.protobuf.{kind}":
+        raise TypeError(f"expected a google.protobuf.{kind}, not {name}")
+    proto.Clear()
+    _FILL[kind](descriptor, proto)
+
+
+def _fill_file(file: FileDescriptor, proto: Any) -> None:
+    proto.name = file.name
+    proto.package = file.package
+    for message in file.message_types_by_name.values():
+        _fill_message(message, proto.message_type.add())
+    for enum in file.enum_types_by_name.values():
+        _fill_enum(enum, proto.enum_type.add())
+
+
+def _fill_message(message: Descriptor, proto: Any) -> None:
+    proto.name = message.name
+    for field in message.fields:
+        _fill_field(field, proto.field.add())
+    for nested in message.nested_types:
+        _fill_message(nested, proto.nested_type.add())
+    for enum in message.enum_types:
+        _fill_enum(enum, proto.enum_type.add())
+    for oneof in message.oneofs:
+        proto.oneof_decl.add(name=oneof.name)
+    for first, last in message.reserved_ranges:
+        proto.reserved_range.add(start=first, end=last + 1)
+    proto.reserved_name.extend(message.reserved_names)
+
+
+def _fill_field(field: FieldDescriptor, proto: Any) -> None:
+    proto.name = field.name
+    proto.number = field.number
+    proto.label = field.label
+    proto.type = field.type
+    if field.message_type is not None or field.enum_type is not None:
+        proto.type_name = f".{(field.message_type or field.enum_type).full_name}"  # type: ignore[union-attr]
+    if field.containing_oneof is not None:
+        proto.oneof_index = field.containing_oneof.index
+    if field.is_packed:
+        proto.options.packed = True
+
+
+def _fill_enum(enum: EnumDescriptor, proto: Any) -> None:
+    proto.name = enum.name
+    for value in enum.values:
+        proto.value.add(name=value.name, number=value.number)
+
+
+_FILL: dict[str, Any] = {
+    "FileDescriptorProto": _fill_file,
+    "DescriptorProto": _fill_message,
+    "EnumDescriptorProto": _fill_enum,
+}

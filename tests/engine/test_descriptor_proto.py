@@ -1,0 +1,62 @@
+"""`DESCRIPTOR.CopyToProto` writes the same descriptors as the official runtime, with fields in numeric order."""
+
+from __future__ import annotations
+
+import onnx
+import pytest
+from google.protobuf import descriptor_pb2
+
+import onnxwire
+from onnxwire.messages import SCHEMA
+
+
+def official_class(full_name):
+    cls = onnx
+    for name in full_name.split(".")[1:]:
+        cls = getattr(cls, name)
+    return cls
+
+
+def sort(proto):
+    """Sort the parts of a DescriptorProto, whose order has no meaning."""
+    for enum in proto.enum_type:
+        enum.value.sort(key=lambda value: value.number)
+    for field in (proto.field, proto.nested_type, proto.enum_type):
+        field.sort(key=lambda part: part.name)
+    for nested in proto.nested_type:
+        sort(nested)
+    return proto
+
+
+@pytest.mark.parametrize(
+    "full_name", [name for name, cls in SCHEMA.messages.items() if hasattr(onnx, name.split(".")[1])]
+)
+def test_a_message_has_the_official_descriptor(full_name):
+    expected, found = descriptor_pb2.DescriptorProto(), descriptor_pb2.DescriptorProto(name="replaced")
+    official_class(full_name).DESCRIPTOR.CopyToProto(expected)
+    SCHEMA.messages[full_name].DESCRIPTOR.CopyToProto(found)
+    assert sort(found) == sort(expected)
+
+
+def test_an_enum_has_the_official_descriptor():
+    expected, found = descriptor_pb2.EnumDescriptorProto(), descriptor_pb2.EnumDescriptorProto()
+    onnx.TensorProto.DESCRIPTOR.enum_types_by_name["DataType"].CopyToProto(expected)
+    onnxwire.TensorProto.DESCRIPTOR.enum_types_by_name["DataType"].CopyToProto(found)
+    assert found == expected
+
+
+def test_a_file_contains_its_messages_and_enums():
+    file = descriptor_pb2.FileDescriptorProto()
+    onnxwire.ModelProto.DESCRIPTOR.file.CopyToProto(file)
+    assert (file.name, file.package) == ("onnx/onnx-ml.proto", "onnx")
+    expected = descriptor_pb2.FileDescriptorProto()
+    onnx.ModelProto.DESCRIPTOR.file.CopyToProto(expected)
+    assert {message.name for message in file.message_type} == {message.name for message in expected.message_type}
+    assert {enum.name for enum in file.enum_type} == {enum.name for enum in expected.enum_type}
+
+
+def test_a_message_of_another_class_is_rejected():
+    with pytest.raises(TypeError, match=r"expected a google.protobuf.DescriptorProto, not google.protobuf.FileDesc"):
+        onnxwire.ModelProto.DESCRIPTOR.CopyToProto(descriptor_pb2.FileDescriptorProto())
+    with pytest.raises(TypeError, match=r"not int"):
+        onnxwire.ModelProto.DESCRIPTOR.CopyToProto(5)
