@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Sequence
 from typing import IO, Any
 
+from onnxwire.analysis.html_page import html_page
 from onnxwire.analysis.statistics import Histogram, Statistics, TensorStatistics
 from onnxwire.errors import MissingPackageError
 from onnxwire.tensor.dtypes import name_of
@@ -15,62 +16,45 @@ from onnxwire.tensor.dtypes import name_of
 _MAX_ROWS = 60  # of a picture; a page has all tensors
 _WIDTH, _HEIGHT = 220, 28  # pixels of a histogram on the page
 
-_PAGE = """\
-<!doctype html>
-<html lang="en">
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width">
-<title>{title}</title>
-<style>
-:root {{ color-scheme: light dark; --ink: #1c2733; --soft: #66727f; --line: #dde3e9; --bar: #2f6fb0; --ground: #fff; }}
-@media (prefers-color-scheme: dark) {{
-  :root {{ --ink: #e4e9ee; --soft: #93a0ad; --line: #303a44; --bar: #6aa9e6; --ground: #14191e; }}
-}}
-body {{ margin: 1.5rem; font: 14px/1.4 system-ui, sans-serif; color: var(--ink); background: var(--ground); }}
-h1 {{ font-size: 1.25rem; }}
-p {{ color: var(--soft); }}
-input {{ font: inherit; color: inherit; background: none; border: 1px solid var(--line); border-radius: 4px;
-  padding: .2rem .5rem; min-width: 16rem; }}
-table {{ border-collapse: collapse; margin-top: 1rem; }}
-th, td {{ padding: .2rem .7rem; border-bottom: 1px solid var(--line); text-align: right; white-space: nowrap; }}
-th:nth-child(-n+3), td:nth-child(-n+3) {{ text-align: left; }}
-th {{ position: sticky; top: 0; background: var(--ground); }}
-th button {{ font: inherit; font-weight: 600; color: inherit; background: none; border: 0;
-  padding: 0; cursor: pointer; }}
-td {{ font-variant-numeric: tabular-nums; }}
-td.bad {{ color: #c0392b; font-weight: 600; }}
-path {{ fill: var(--bar); }}
-line {{ stroke: var(--soft); stroke-dasharray: 2 2; }}
-svg {{ display: block; }}
-</style>
-<h1>{title}</h1>
-<p>{summary} Ranges, means and deviations are of the finite elements. A dashed line marks zero.</p>
-<input id="filter" type="search" placeholder="name" aria-label="show the tensors with such a name">
-<table>
-<thead><tr>{heads}</tr></thead>
-<tbody>
-{rows}
-</tbody>
-</table>
-<script>
+_STYLE = """\
+:root { --ink: #1c2733; --soft: #66727f; --line: #dde3e9; --bar: #2f6fb0; --ground: #fff; }
+@media (prefers-color-scheme: dark) {
+  :root { --ink: #e4e9ee; --soft: #93a0ad; --line: #303a44; --bar: #6aa9e6; --ground: #14191e; }
+}
+body { margin: 1.5rem; font: 14px/1.4 system-ui, sans-serif; color: var(--ink); background: var(--ground); }
+h1 { font-size: 1.25rem; }
+p { color: var(--soft); }
+input { font: inherit; color: inherit; background: none; border: 1px solid var(--line); border-radius: 4px;
+  padding: .2rem .5rem; min-width: 16rem; }
+table { border-collapse: collapse; margin-top: 1rem; }
+th, td { padding: .2rem .7rem; border-bottom: 1px solid var(--line); text-align: right; white-space: nowrap; }
+th:nth-child(-n+3), td:nth-child(-n+3) { text-align: left; }
+th { position: sticky; top: 0; background: var(--ground); }
+th button { font: inherit; font-weight: 600; color: inherit; background: none; border: 0;
+  padding: 0; cursor: pointer; }
+td { font-variant-numeric: tabular-nums; }
+td.bad { color: #c0392b; font-weight: 600; }
+path { fill: var(--bar); }
+line { stroke: var(--soft); stroke-dasharray: 2 2; }
+svg { display: block; }
+"""
+_SCRIPT = """\
 const body = document.querySelector("tbody");
-document.querySelectorAll("th button").forEach((button, column) => button.addEventListener("click", () => {{
+document.querySelectorAll("th button").forEach((button, column) => button.addEventListener("click", () => {
   const down = button.dataset.down = button.dataset.down === "1" ? "" : "1";
   const key = row => row.cells[column].dataset.key;
   const numeric = column > 2;
   const order = (a, b) => numeric ? Number(key(b)) - Number(key(a))
-    : key(a).localeCompare(key(b), undefined, {{numeric: true}});
+    : key(a).localeCompare(key(b), undefined, {numeric: true});
   const known = row => !numeric || key(row) !== "";
   const rows = [...body.rows];
   const sorted = rows.filter(known).sort((a, b) => down ? order(a, b) : order(b, a));
   body.append(...sorted, ...rows.filter(row => !known(row)));
-}}));
-document.getElementById("filter").addEventListener("input", event => {{
+}));
+document.getElementById("filter").addEventListener("input", event => {
   const word = event.target.value.toLowerCase();
   for (const row of body.rows) row.hidden = !row.cells[0].textContent.toLowerCase().includes(word);
-}});
-</script>
-</html>
+});
 """
 
 
@@ -85,9 +69,18 @@ def write_html(found: Sequence[TensorStatistics], title: str, out: IO[str]) -> N
     )
     heads += '<th scope="col">histogram</th>'
     size = sum(entry.info.nbytes for entry in found)
-    summary = f"{len(found):,} tensors, {size:,} bytes."
     rows = "\n".join(map(_html_row, found))
-    out.write(_PAGE.format(title=html.escape(title), summary=summary, heads=heads, rows=rows))
+    body = f"""<h1>{html.escape(title)}</h1>
+<p>{len(found):,} tensors, {size:,} bytes. Ranges, means and deviations are of the finite elements. A dashed line marks
+zero.</p>
+<input id="filter" type="search" placeholder="name" aria-label="show the tensors with such a name">
+<table>
+<thead><tr>{heads}</tr></thead>
+<tbody>
+{rows}
+</tbody>
+</table>"""
+    out.write(html_page(title, _STYLE, body, _SCRIPT))
 
 
 def _html_row(entry: TensorStatistics) -> str:

@@ -163,7 +163,8 @@ cdef class Rows(Walk):
                 else:
                     add_null(values)
             elif step.source == LIST or step.source == CHOICE:
-                self.add_list(column, message, step.field)
+                if slot.p != NULL:
+                    self.add_list(column, message, step.field)
                 end_list(
                     column, step.source == CHOICE and slot.p == NULL and not self.is_choice(message, step.choice)
                 )
@@ -253,8 +254,6 @@ cdef class Rows(Walk):
         cdef Record record
         cdef Numbers numbers
         cdef int64_t number = 0
-        if not has(message, field):
-            return 0
         if field.size:
             start_numbers(&numbers, message, field)
             while self.next_number(&numbers, &number):

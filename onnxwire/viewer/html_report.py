@@ -9,6 +9,7 @@ from importlib.resources import files
 from typing import Any
 
 from onnxwire._version import __version__
+from onnxwire.analysis.html_page import html_page
 from onnxwire.analysis.sizes import size_text
 from onnxwire.analysis.summary import summarize
 from onnxwire.errors import count_text
@@ -22,7 +23,6 @@ _WIDTH, _HEIGHT = 960, 460  # of the treemap, in pixels
 _HEADING_HEIGHT = 20  # pixels of a group's title
 _COLOR_COUNT = 6  # colors of groups, used in turn
 _CHAR_WIDTH = 7.0  # pixels of a character in common fonts
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 
 
 def report(model: ModelProto) -> str:
@@ -37,19 +37,7 @@ def report(model: ModelProto) -> str:
     style = "\n".join((pages / page).read_text(encoding="utf-8") for page in ("colors.css", "report.css"))
     facts = f"{size_text(summary['bytes'])}, {count_text(summary['nodes']['count'], 'node')}, "
     facts += count_text(summary["tensors"]["count"], "tensor")
-    return f"""<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta http-equiv="Content-Security-Policy" content="{_POLICY}">
-<meta name="color-scheme" content="light dark">
-<title>{escape(name)}</title>
-<style>
-{style}</style>
-</head>
-<body>
-<header><h1>{escape(name)}</h1><p>{facts}</p></header>
+    body = f"""<header><h1>{escape(name)}</h1><p>{facts}</p></header>
 <main>
 {_summary(summary)}
 {_treemap(tensors, summary["tensors"])}
@@ -58,10 +46,8 @@ def report(model: ModelProto) -> str:
 {_largest(tensors)}
 </div>
 </main>
-<footer>onnxwire {__version__}</footer>
-</body>
-</html>
-"""
+<footer>onnxwire {__version__}</footer>"""
+    return html_page(name, style, body)
 
 
 def _shape(tensor: dict[str, Any]) -> str:

@@ -174,7 +174,8 @@ def test_the_page_is_one_file_without_outside_requests(odd, tmp_path, capsys) ->
     run(capsys, odd, "--plot", tmp_path / "w.html")
     text = (tmp_path / "w.html").read_text()
     page = Page(text)
-    assert not page.links and "http" not in text and "url(" not in text and "import" not in text
+    assert not page.links and "://" not in text and "url(" not in text and "import" not in text
+    assert "default-src 'none'" in text  # the page's own policy
     assert page.tags.count("tr") == 1 + 5
     # Of those without a finite element, and with one value only, there is nothing to draw.
     assert page.tags.count("svg") == 2
