@@ -49,7 +49,7 @@ cdef void find_range(const Number* p, Py_ssize_t n, Number* low, Number* high) n
 cdef object sum_numbers(const Number* p, Py_ssize_t n):
     """Return the sums of n > 0 numbers, as `sum_block` does."""
     cdef Number low, high
-    cdef double[LANES] totals, squares
+    cdef double[LANES] sums
     cdef int64_t total = 0, upper_total = 0, zeros = 0
     cdef double float_total = 0, float_squares = 0, mean, distance
     cdef Py_ssize_t n_groups = n // LANES
@@ -58,16 +58,16 @@ cdef object sum_numbers(const Number* p, Py_ssize_t n):
         find_range(p, n, &low, &high)
         for i in range(n):
             zeros += p[i] == 0
-        for k in range(LANES):
-            totals[k] = squares[k] = 0
         if Number is float or Number is double:
+            for k in range(LANES):
+                sums[k] = 0
             for i in range(n_groups):
                 for k in range(LANES):
-                    totals[k] += p[i * LANES + k]
+                    sums[k] += p[i * LANES + k]
             for i in range(n_groups * LANES, n):
-                totals[0] += p[i]
+                sums[0] += p[i]
             for k in range(LANES):
-                float_total += totals[k]
+                float_total += sums[k]
         else:
             for i in range(n):
                 if Number is int64_t or Number is uint64_t:
@@ -77,18 +77,21 @@ cdef object sum_numbers(const Number* p, Py_ssize_t n):
                     total += p[i]
             float_total = 4294967296.0 * upper_total + total
         mean = float_total / n
+        for k in range(LANES):
+            sums[k] = 0
         for i in range(n_groups):
             for k in range(LANES):
                 distance = p[i * LANES + k] - mean
-                squares[k] += distance * distance
+                sums[k] += distance * distance
         for i in range(n_groups * LANES, n):
             distance = p[i] - mean
-            squares[0] += distance * distance
+            sums[0] += distance * distance
         for k in range(LANES):
-            float_squares += squares[k]
+            float_squares += sums[k]
     if Number is float or Number is double:
         return low, high, zeros, float_total, float_squares
-    return low, high, zeros, (<object>upper_total << 32) + total, float_squares
+    else:
+        return low, high, zeros, (<object>upper_total << 32) + total, float_squares
 
 
 def sum_block(const uint8_t[::1] data, str kind):
