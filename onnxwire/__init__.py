@@ -22,7 +22,8 @@ from onnxwire.messages import __all__ as _messages
 
 # Names that are imported on first use, by module.
 _LAZY_BY_MODULE = {
-    "onnxwire.analysis.diff": ("Difference", "diff"),
+    "onnxwire.analysis.comparison": ("Difference",),
+    "onnxwire.analysis.diff": ("diff",),
     "onnxwire.analysis.statistics": ("Histogram", "Statistics", "TensorStatistics", "measure", "measure_all"),
     "onnxwire.catalog.sql": ("sql",),
     "onnxwire.arrow.arrow_table": ("ArrowTable", "to_arrow"),
@@ -115,7 +116,8 @@ __all__ = [
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from onnxwire.analysis.diff import Difference, diff
+    from onnxwire.analysis.comparison import Difference
+    from onnxwire.analysis.diff import diff
     from onnxwire.analysis.statistics import Histogram, Statistics, TensorStatistics, measure, measure_all
     from onnxwire.arrow.arrow_table import ArrowTable, to_arrow
     from onnxwire.bridges.npy import to_npy, to_npz

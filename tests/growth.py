@@ -164,7 +164,27 @@ def tensor_of(records):
 
 
 # Name → (function that makes the arguments for a size, function whose instructions are counted).
+def renamed_pair(nodes):
+    """Return two models that differ in all names and one operator: a chain, and as many nodes that read one value."""
+    pair = []
+    for prefix in ("old", "new"):
+        model = load(nodes)
+        for index, node in enumerate(model.graph.node):
+            node.name = f"{prefix}{index}"
+        hub = model.graph.input[0].name
+        for _ in range(nodes):
+            model.graph.node.add(op_type="Abs", input=[hub], output=[f"{prefix}{len(model.graph.node)}"])
+        model.graph.node[nodes // 2].op_type = prefix
+        pair.append(model)
+    return tuple(pair)
+
+
+def diff_by_structure(old, new):
+    assert len(list(onnxwire.diff(old, new, match="structure"))) > 1
+
+
 CALLS = {
+    "diff by structure": (renamed_pair, diff_by_structure),
     **{
         act.__name__: (lambda n: (load(n),), act)
         for act in (walk, check, edit, build, delete, remove_by_path, rename, extract, tables)

@@ -118,6 +118,13 @@ def diff_with_nothing(model):
     return count_chars(onnxwire.diff(model, ModelProto())) + count_chars(onnxwire.diff(ModelProto(), model))
 
 
+def diff_by_structure(model):
+    other = ModelProto()
+    other.CopyFrom(model)
+    other.graph.node.add(op_type="Added", output=["added"])
+    return count_chars(onnxwire.diff(model, other, match="structure"))
+
+
 def diff_with_edited(model):
     other = copy.deepcopy(model)
     other.graph.node.add(op_type="New")
@@ -254,6 +261,7 @@ CALLS = {
     ),
     "diff with nothing": loaded(diff_with_nothing),
     "diff with an edited one": loaded(diff_with_edited),
+    "diff by structure": loaded(diff_by_structure),
     "path": loaded(lambda model: resolve(model, "node:nosuch")),
     "statistics": loaded(measure_all),
     "npz": with_folder(to_npz),

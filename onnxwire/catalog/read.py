@@ -46,7 +46,6 @@ def columns_of_table(name: str) -> list[tuple[str, str]]:
     return [("model", "string"), *((column, kind) for column, kind, _, _ in columns), *_EXTRAS.get(name, ())]
 
 
-_CHUNK_BYTES = 1 << 22  # of a payload that are read and hashed at a time
 _BATCH_ROWS = 4096  # of a table that are Python objects at a time
 _REMOTE_THREADS = 8  # models on servers are read concurrently, since reading is mostly waiting
 
@@ -217,26 +216,11 @@ def _hash(tensor: Any) -> str | None:
     """
     from xxhash import xxh3_128
 
-    from onnxwire.tensor.storage import Storage
+    from onnxwire.tensor.payload_digest import add_payload
 
     digest = xxh3_128()
     try:
-        storage = Storage(tensor)
-        if storage.source is None:
-            digest.update(storage.payload())
-            return str(digest.hexdigest())
-        file, start = storage.source
-        size = storage.data_type.count_bytes(storage.count)
-        if file.memory is not None:
-            for chunk in file.memory.source.chunks(start, start + size):
-                digest.update(chunk)
-            return str(digest.hexdigest())
-        # Read and not mapped: if the file is truncated meanwhile, reading raises, whereas a mapping kills the process.
-        buffer = memoryview(bytearray(min(size, _CHUNK_BYTES)))
-        for first in range(0, size, _CHUNK_BYTES):
-            chunk = buffer[: size - first]
-            file.read_into(start + first, chunk)
-            digest.update(chunk)
+        add_payload(digest, tensor)
         return str(digest.hexdigest())
     except SourceError as error:
         if tensor._document.memory is not None and not isinstance(error, FileNotFoundError):

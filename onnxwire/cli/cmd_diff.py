@@ -10,16 +10,17 @@ from collections.abc import Iterable
 from dataclasses import asdict
 from typing import Any
 
-from onnxwire.analysis.diff import Difference, diff
+from onnxwire.analysis.comparison import Difference
+from onnxwire.analysis.diff import diff
 from onnxwire.cli.options import add_command, add_progress
 from onnxwire.cli.progress import progress_bar
 from onnxwire.cli.terminal import Paint, add_color, painter, safe_text, table_lines
 from onnxwire.errors import count_text
 
 _DESCRIPTION = """\
-Compare two models: nodes, attributes, inputs and outputs, operator sets, metadata, and the values of weights with
-their largest absolute difference. Nodes are matched by name, else by their outputs. The order of nodes and tensors, and
-the storage of a tensor, make no difference.
+Compare two models: nodes, attributes, inputs and outputs, operator sets, metadata, and the values of weights, with
+their largest absolute difference. Nodes are paired by name, or by structure if they were renamed. The order of nodes
+and tensors, and where a tensor is stored, make no difference.
 """
 _EXAMPLES = """\
 The exit status is 0 if the models are equal, 1 if they differ, and 2 after an error.
@@ -28,10 +29,12 @@ examples:
   onnxwire diff old.onnx new.onnx
   onnxwire diff old.onnx new.onnx --stat           counts only
   onnxwire diff old.onnx new.onnx --no-weights     structure only, without reading a weight
+  onnxwire diff old.onnx exported_again.onnx --match structure    whatever the names of nodes and values
   onnxwire diff old.onnx new.onnx --json | jq '.differences[].path'
   onnxwire diff -q old.onnx new.onnx && echo same
 """
 _SIGNS = {"added": ("+", "green"), "removed": ("-", "red"), "changed": ("~", "yellow")}
+_BY_STRUCTURE = {"rewired": ("~", "yellow"), "renamed": ("~", "yellow")}
 _MAX_TEXT_CHARS = 100
 SAME, DIFFERENT = 0, 1
 
@@ -46,6 +49,12 @@ def add_parser(commands: Any) -> None:
     form.add_argument("--stat", action="store_true", help="print the numbers of added, removed, changed elements")
     form.add_argument("-q", "--quiet", action="store_true", help="print nothing, and stop at the first difference")
     parser.add_argument("--no-weights", action="store_true", help="compare types and shapes of tensors, not values")
+    parser.add_argument(
+        "--match",
+        choices=("auto", "name", "structure"),
+        default="auto",
+        help="pair nodes by name, by operators and connections, or by name and structure for renamed ones (auto)",
+    )
     add_color(parser)
     add_progress(parser)
     parser.set_defaults(run=run)
@@ -55,7 +64,8 @@ def run(options: argparse.Namespace) -> int:
     """Compare the models; returns the exit status."""
     paint = painter(options.color)
     with progress_bar("comparing", not (options.no_progress or options.no_weights)) as progress:
-        found = diff(options.old, options.new, weights=not options.no_weights, progress=progress)
+        weights = not options.no_weights
+        found = diff(options.old, options.new, weights=weights, match=options.match, progress=progress)
         if options.quiet:
             return DIFFERENT if any(True for _ in found) else SAME
         # Lines would interrupt the progress bar, so print them after it.
@@ -89,7 +99,7 @@ def _print(differences: Iterable[Difference], paint: Paint) -> int:
     status = SAME
     for difference in differences:
         status = DIFFERENT
-        sign, style = _SIGNS[difference.change]
+        sign, style = (_SIGNS | _BY_STRUCTURE)[difference.change]
         print(paint(f"{sign} {_line(difference)}", style))
     return status
 
@@ -103,6 +113,10 @@ def _line(difference: Difference) -> str:
     if difference.part:
         head += f": {safe_text(difference.part)}"
     old, new = difference.old, difference.new
+    if difference.change == "renamed":
+        return f"renamed: {difference.name}"
+    if difference.change == "rewired":
+        return f"{head}: reads {_shown(new)} in place of {_shown(old)}"
     if difference.change == "changed":
         texts = [f"{_shown(old)} -> {_shown(new)}"] if (old, new) != (None, None) else []
     else:
@@ -139,12 +153,17 @@ def _stat(differences: Iterable[Difference]) -> dict[str, dict[str, int]]:
     for d in differences:
         # An element with several differing parts counts once.
         seen[d.kind, d.name, d.path if d.change != "changed" else "", d.part if d.kind == "model" else ""] = d
-    counts: Counter[tuple[str, str]] = Counter((d.kind, "changed" if d.part else d.change) for d in seen.values())
+    counts: Counter[tuple[str, str]] = Counter(
+        (d.kind, "changed" if d.part and d.change in _SIGNS else d.change) for d in seen.values()
+    )
     kinds = dict.fromkeys(kind for kind, _ in counts)
-    return {kind: {change: counts[kind, change] for change in _SIGNS} for kind in kinds}
+    changes = [*_SIGNS, *(change for change in _BY_STRUCTURE if any((kind, change) in counts for kind in kinds))]
+    return {kind: {change: counts[kind, change] for change in changes} for kind in kinds}
 
 
 def _print_stat(differences: Iterable[Difference], paint: Paint) -> None:
-    rows = [[kind, *(f"{count:,}" for count in counts.values())] for kind, counts in _stat(differences).items()]
+    stat = _stat(differences)
+    rows = [[kind, *(f"{count:,}" for count in counts.values())] for kind, counts in stat.items()]
     if rows:
-        print("\n".join(table_lines(rows, ["", *_SIGNS], right=(1, 2, 3), paint=paint)))
+        changes = list(next(iter(stat.values())))
+        print("\n".join(table_lines(rows, ["", *changes], right=range(1, len(changes) + 1), paint=paint)))

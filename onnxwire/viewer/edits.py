@@ -226,7 +226,7 @@ class Edits:
         if not isinstance(message, ModelProto) or not isinstance(self.original, ModelProto):
             raise EditError("only models can be compared; see the list of changes")
         rows: list[dict[str, Any]] = []
-        for difference in diff(self.original, message):
+        for difference in diff(self.original, message, match="name"):
             if len(rows) == MAX_ROWS:
                 return {"revision": revision, "rows": rows, "is_whole": False}
             names = ("change", "kind", "name", "part", "path", "old", "new")

@@ -53,12 +53,12 @@ FOUND = {
     "the largest tensors": ("away", "name", -1),
     "dead initializers": ({"twin", "away"}, "name", None),
     "initializers that may be duplicates, by type, shape and size": (3, "n", 0),
-    "values that a node makes and nothing gives a type": ({"a", "b"}, "name", None),
-    "a Cast that another Cast reads": ({"down"}, "first", None),
-    "nodes that two outputs share": ({0, 1, 2}, "node", None),
+    "outputs of nodes without a type": ({"a", "b"}, "name", None),
+    "a Cast whose input is the output of a Cast": ({"down"}, "first", None),
+    "nodes that several outputs depend on": ({0, 1, 2}, "node", None),
     "the longest chains, by the nodes at their heads": (3, "nodes", 0),
     "kernel shapes of convolutions": ([3, 3], "kernel_shape", 0),
-    "files of external data, and how many bytes are theirs": (16, "bytes", 0),
+    "files of external data, with their tensors and bytes": (16, "bytes", 0),
     "inputs whose shape is not fixed": ({"x"}, "name", None),
 }
 

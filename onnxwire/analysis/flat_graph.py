@@ -1,0 +1,240 @@
+"""A model as one flat graph: vertices with structural labels, and the edges from producers to consumers.
+
+Nodes of all graphs and functions are vertices, and so are inputs, initializers and outputs of graphs. An output of a
+nested graph is a source of the node that has the graph, so the content of a nested graph belongs to that node.
+Names resolve by the rules of `index/names`.
+"""
+
+from __future__ import annotations
+
+from array import array
+
+from onnxwire.analysis.live_scopes import definitions
+from onnxwire.engine.nesting_limit import MAX_DEPTH, too_deep
+from onnxwire.messages import GraphProto, SparseTensorProto
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Iterable, Iterator
+    from typing import Any
+
+    from onnxwire.messages import AttributeProto, FunctionProto, ModelProto, NodeProto, TensorProto
+
+    Scope = GraphProto | FunctionProto
+    Place = tuple[int, int]
+    """A vertex, and the index of one of its outputs."""
+    Edge = tuple[int, int, int]
+    """The source vertex, the index of its output, and the slot of the consumer."""
+
+NODE, INPUT, INITIALIZER, OUTPUT = range(4)
+ABSENT = -1  # the source of an omitted input, and of a name that nothing defines
+_NOT_IN_LABELS = {"name", "g", "graphs"}
+_MAX_NESTED_GRAPHS = MAX_DEPTH // 3  # each is a message in an attribute in a node
+
+
+class Interner:
+    """Numbers for hashable keys. Models that are compared share one, so that equal keys have equal numbers."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[Hashable, int] = {}
+
+    def __call__(self, key: Hashable) -> int:
+        """Return the number of a key."""
+        return self._numbers.setdefault(key, len(self._numbers))
+
+
+class FlatGraph:
+    """The vertices and edges of a model.
+
+    kinds: NODE, INPUT, INITIALIZER or OUTPUT, per vertex. labels: a number per vertex, equal for equal operators,
+    attributes, types and payloads; operators: the same without attributes and payloads. scopes, rows: an index of
+    `scope_paths` and `scope_messages`, and the row in the field of its kind, per vertex. names: of nodes and values,
+    per vertex; outputs: the names of the values that a vertex produces. has_notes: whether its message has fields that
+    do not affect matching, such as doc_string. edges: per vertex, the sources of its inputs.
+    A slot is the index of an input, or the negative number of a label for an output of a nested graph.
+    """
+
+    def __init__(self, model: ModelProto, intern: Interner, digest: Callable[[TensorProto], Hashable]) -> None:
+        """digest: returns a key of a tensor's payload, equal for equal payloads."""
+        self._intern = intern
+        self._digest = digest
+        self.kinds = bytearray()
+        self.has_notes = bytearray()
+        self.labels: list[int] = []
+        self.operators: list[int] = []
+        self.scopes = array("i")
+        self.rows = array("i")
+        self.names: list[str] = []
+        self.outputs: list[tuple[str, ...]] = []
+        self.edges: list[tuple[Edge, ...]] = []
+        self.scope_paths: list[str] = []
+        self.scope_messages: list[Any] = []
+        if model.HasField("graph"):
+            self._add_scope(model.graph, "graph", (), [])
+        for index, function in enumerate(model.functions):
+            key = ("function", function.domain, function.name, function.overload)
+            self._add_scope(function, f"functions[{index}]", key, [])
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def path(self, vertex: int) -> str:
+        """Return the path of a vertex's message."""
+        field, row = self._field_of(vertex)
+        return f"{self.scope_paths[self.scopes[vertex]]}.{field}[{row}]"
+
+    def message(self, vertex: int) -> Any:
+        """Return the message of a vertex; of an input or output of a function, its name."""
+        field, row = self._field_of(vertex)
+        return getattr(self.scope_messages[self.scopes[vertex]], field)[row]
+
+    def value_name(self, place: Place) -> str:
+        """Return the name of an output of a vertex, "" for ABSENT."""
+        vertex, output = place
+        return self.outputs[vertex][output] if vertex != ABSENT else ""
+
+    def root_scopes(self) -> Iterator[tuple[str, tuple[str, Scope]]]:
+        """Yield the main graph and the functions: a key that does not depend on their order, path and message."""
+        for path, message in zip(self.scope_paths, self.scope_messages, strict=True):
+            if path == "graph":
+                yield path, (path, message)
+            elif not isinstance(message, GraphProto):
+                overload = f":{message.overload}" if message.overload else ""
+                yield f"{message.domain}.{message.name}{overload}", (path, message)
+
+    def _field_of(self, vertex: int) -> tuple[str, int]:
+        kind, row = self.kinds[vertex], self.rows[vertex]
+        if kind != INITIALIZER:
+            return ("node", "input", "", "output")[kind], row
+        dense = len(self.scope_messages[self.scopes[vertex]].initializer)
+        return ("initializer", row) if row < dense else ("sparse_initializer", row - dense)
+
+    def _add_vertex(
+        self, kind: int, operator: Hashable, label: Hashable, scope: int, row: int, name: str, outputs: tuple[str, ...]
+    ) -> int:
+        number = self._intern((kind, operator))
+        self.kinds.append(kind)
+        self.operators.append(number)
+        self.labels.append(self._intern((number, label)))
+        self.scopes.append(scope)
+        self.rows.append(row)
+        self.names.append(name)
+        self.outputs.append(outputs)
+        self.edges.append(())
+        self.has_notes.append(False)
+        return len(self.labels) - 1
+
+    def _add_scope(
+        self, scope: Scope, path: str, key: tuple[Hashable, ...], outer: list[dict[str, Place]]
+    ) -> list[int]:
+        """Add the vertices of a graph or function; returns those of its outputs.
+
+        key: identifies a nested graph in its node, or a function. outer: the definitions of the graphs around it, the
+        innermost last.
+        """
+        if len(outer) > _MAX_NESTED_GRAPHS:
+            raise too_deep(scope)
+        number = len(self.scope_paths)
+        self.scope_paths.append(path)
+        self.scope_messages.append(scope)
+        inputs, initializers, producers = definitions(scope)
+        defined: dict[str, Place] = {}
+        for row, name in enumerate(_names(scope.input)):
+            operator: Hashable = (key, row)
+            if not key and isinstance(scope, GraphProto):
+                operator = "type", scope.input[row].type.SerializeToString(deterministic=True)
+            vertex = self._add_vertex(INPUT, operator, None, number, row, name, (name,))
+            if inputs.get(name) == row:
+                defined[name] = vertex, 0
+        if isinstance(scope, GraphProto):
+            tensors: list[Any] = [*scope.initializer, *scope.sparse_initializer]
+            for row, tensor in enumerate(tensors):
+                values = tensor.values if isinstance(tensor, SparseTensorProto) else tensor
+                operator = (type(tensor).__name__, values.data_type, tuple(tensor.dims))
+                label = self._tensor_key(tensor)
+                vertex = self._add_vertex(INITIALIZER, operator, label, number, row, values.name, (values.name,))
+                self.has_notes[vertex] = bool(values.doc_string or values.metadata_props)
+                if initializers.get(values.name) == row:
+                    defined[values.name] = vertex, 0
+        first = len(self.labels)
+        nodes = list(scope.node)
+        for row, node in enumerate(nodes):
+            outputs = tuple(node.output)
+            operator = (node.domain if node.domain != "ai.onnx" else "", node.op_type, node.overload)
+            label = self._attributes_key(node) if node.attribute else ()
+            vertex = self._add_vertex(NODE, operator, label, number, row, node.name, outputs)
+            self.has_notes[vertex] = bool(node.doc_string or node.metadata_props or node.device_configurations)
+            for output, name in enumerate(outputs):
+                if name and name not in defined and producers.get(name) == row:
+                    defined[name] = vertex, output
+        definers = [*outer, defined]
+        for row, node in enumerate(nodes):
+            edges = [(*_resolve(name, definers), slot) for slot, name in enumerate(node.input)]
+            if node.attribute:
+                for index, attribute in enumerate(node.attribute):
+                    if attribute.HasField("g") or attribute.graphs:
+                        edges += self._add_graphs(attribute, f"{path}.node[{row}].attribute[{index}]", definers)
+            self.edges[first + row] = tuple(edges)
+        results = []
+        for row, name in enumerate(_names(scope.output)):
+            vertex = self._add_vertex(OUTPUT, (key, row), None, number, row, name, ())
+            self.edges[vertex] = ((*_resolve(name, definers), 0),)
+            results.append(vertex)
+        return results
+
+    def _add_graphs(self, attribute: AttributeProto, path: str, definers: list[dict[str, Place]]) -> list[Edge]:
+        """Add the graphs of an attribute; returns the edges from their outputs to the node."""
+        graphs = [("g", attribute.g)] if attribute.HasField("g") else []
+        graphs += [(f"graphs[{i}]", graph) for i, graph in enumerate(attribute.graphs)]
+        edges = []
+        for field, graph in graphs:
+            key = ("graph", attribute.name, field)
+            for row, vertex in enumerate(self._add_scope(graph, f"{path}.{field}", key, definers)):
+                edges.append((vertex, 0, -1 - self._intern((key, row))))
+        return edges
+
+    def _attributes_key(self, node: NodeProto) -> tuple[Hashable, ...]:
+        """The attributes of a node without graphs, in an order of their own."""
+        keys = [(attribute.name, self._attribute_key(attribute)) for attribute in node.attribute]
+        keys.sort(key=lambda pair: pair[0])
+        return tuple(keys)
+
+    def _attribute_key(self, attribute: AttributeProto) -> Hashable:
+        values: list[Hashable] = []
+        for field, value in attribute.ListFields():
+            if field.name in _NOT_IN_LABELS:
+                continue
+            if field.name == "f":
+                values.append(("f", array("f", [value]).tobytes()))  # a NaN is equal to itself, and 0 differs from -0
+            elif field.name in ("floats", "ints"):
+                values.append((field.name, bytes(memoryview(value))))
+            elif field.message_type is None:
+                values.append((field.name, tuple(value) if field.is_repeated else value))
+            elif field.is_repeated:
+                values.append((field.name, *(self._message_key(one) for one in value)))
+            else:
+                values.append((field.name, self._message_key(value)))
+        return tuple(values)
+
+    def _message_key(self, message: Any) -> Hashable:
+        if hasattr(message, "data_type") or isinstance(message, SparseTensorProto):
+            return self._tensor_key(message)
+        return bytes(message.SerializeToString(deterministic=True))
+
+    def _tensor_key(self, tensor: Any) -> Hashable:
+        if isinstance(tensor, SparseTensorProto):
+            return tuple(tensor.dims), self._tensor_key(tensor.values), self._tensor_key(tensor.indices)
+        return tensor.data_type, tuple(tensor.dims), self._digest(tensor)
+
+
+def _names(values: Iterable[Any]) -> list[str]:
+    """The names of a graph's inputs or outputs, which are messages, or of a function's, which are texts."""
+    return [value if isinstance(value, str) else value.name for value in values]
+
+
+def _resolve(name: str, definers: list[dict[str, Place]]) -> Place:
+    if name:
+        for defined in reversed(definers):
+            if name in defined:
+                return defined[name]
+    return ABSENT, 0

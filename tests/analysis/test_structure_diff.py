@@ -1,0 +1,171 @@
+"""`diff` with match="structure" and "auto": nodes are paired whatever their names."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from budget import IS_LONG
+from each import each
+from graphs import nested_model
+from onnx import helper, numpy_helper
+from renamed_models import edit_randomly, rename_everything
+from test_bundled_files import FILES, HOME
+
+import onnxwire
+from onnxwire.cli import main
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+MODELS = [Path(HOME, file) for file in FILES if file.endswith(".onnx")] + sorted(EXAMPLES.glob("*.onnx"))
+
+
+def ours(model):
+    return onnxwire.ModelProto.FromString(model.SerializeToString())
+
+
+def structural(old, new, **options):
+    return list(onnxwire.diff(ours(old), ours(new), **{"match": "structure", **options}))
+
+
+def changes(old, new, **options):
+    """The differences but the new names."""
+    return [difference for difference in structural(old, new, **options) if difference.change != "renamed"]
+
+
+def chain(operators, weights=()):
+    """A model of nodes that read one another's outputs, and an initializer each where there is one."""
+    tensors = [numpy_helper.from_array(np.float32(value), f"w{i}") for i, value in enumerate(weights)]
+    nodes = [
+        helper.make_node(name, [f"v{i}", *([f"w{i}"] if i < len(tensors) else [])], [f"v{i + 1}"], name=f"n{i}")
+        for i, name in enumerate(operators)
+    ]
+    ends = [helper.make_tensor_value_info(f"v{i}", onnx.TensorProto.FLOAT, ["n"]) for i in (0, len(nodes))]
+    return helper.make_model(helper.make_graph(nodes, "chain", ends[:1], ends[1:], tensors))
+
+
+@each("path", MODELS, ids=lambda path: path.parent.name + "/" + path.name)
+def test_a_renamed_and_reordered_model_differs_in_names_only(path):
+    old = onnx.load(path, load_external_data=False)
+    new = onnx.ModelProto.FromString(old.SerializeToString())
+    rename_everything(new, random.Random(path.name))
+    assert changes(old, new) == []
+
+
+def test_subgraphs_functions_and_annotations_are_renamed_with_their_model():
+    old, new = nested_model(), nested_model()
+    rename_everything(new, random.Random(1))
+    (difference,) = structural(old, new)
+    assert {"first", "choice", "branch_Add", "branch_Mul"} <= difference.names["nodes"].keys()
+    names = {node.op_type: node.name for node in new.graph.node}
+    assert difference.names["nodes"]["choice"] == names["If"]
+
+
+def test_few_edits_of_a_renamed_model_give_few_differences():
+    rng = random.Random(5)
+    old = onnx.load(EXAMPLES / "digits_cnn.onnx")
+    good = 0
+    trials = 2000 if IS_LONG else 40
+    for _ in range(trials):
+        new = onnx.ModelProto.FromString(old.SerializeToString())
+        rename_everything(new, rng)
+        edits = sum(edit_randomly(new, rng) for _ in range(rng.randrange(1, 21)))
+        good += len(changes(old, new)) <= 2 * edits
+    assert good >= 0.95 * trials
+
+
+@pytest.mark.parametrize(
+    ("new", "expected"),
+    [
+        (chain(["Relu", "Abs", "Neg", "Exp"]), [("added", "node"), ("rewired", "node")]),
+        (chain(["Relu", "Neg"]), [("removed", "node"), ("rewired", "node")]),
+    ],
+)
+def test_an_inserted_or_deleted_node_is_two_differences(new, expected):
+    old = chain(["Relu", "Abs", "Neg"]) if len(new.graph.node) == 2 else chain(["Relu", "Neg", "Exp"])
+    rename_everything(new, random.Random(2))
+    assert [(difference.change, difference.kind) for difference in changes(old, new)] == expected
+
+
+def test_a_changed_weight_is_one_difference_with_its_distance():
+    old, new = chain(["Add"] * 3, [1, 2, 3]), chain(["Add"] * 3, [1, 2.5, 3])
+    rename_everything(new, random.Random(3))
+    (difference,) = changes(old, new)
+    assert (difference.change, difference.name, difference.distance.max_abs) == ("changed", "w1", 0.5)
+    assert changes(old, new, weights=False) == []
+
+
+def test_a_rewired_input_names_both_values():
+    old, new = chain(["Relu", "Abs", "Add"], []), chain(["Relu", "Abs", "Add"], [])
+    for model, name in (old, "v1"), (new, "v0"):
+        model.graph.node[2].input.append(name)
+    (difference,) = changes(old, new)
+    assert (difference.change, difference.name, difference.part) == ("rewired", "n2", "input 1")
+    assert (difference.old, difference.new) == ("v1", "v0")
+
+
+def test_a_nan_is_no_difference():
+    old, new = chain(["Relu"]), chain(["Relu"])
+    for model in old, new:
+        model.graph.node[0].attribute.append(helper.make_attribute("alpha", float("nan")))
+    assert structural(old, new) == []
+
+
+def test_doc_strings_and_metadata_are_compared():
+    old, new = chain(["Relu", "Abs"]), chain(["Relu", "Abs"])
+    new.graph.node[1].doc_string = "New."
+    new.producer_name = "other"
+    assert [(d.name, d.part) for d in changes(old, new)] == [("n1", "doc_string"), ("", "producer_name")]
+
+
+def test_nodes_on_a_cycle_are_paired():
+    old = chain(["Relu", "Abs", "Neg"])
+    old.graph.node[0].input[0] = "v3"
+    new = onnx.ModelProto.FromString(old.SerializeToString())
+    rename_everything(new, random.Random(4))
+    assert changes(old, new) == []
+
+
+def test_auto_pairs_by_name_unless_nodes_were_renamed():
+    old, new = chain(["Relu", "Abs", "Neg"]), chain(["Relu", "Abs", "Exp"])
+    assert [d.change for d in structural(old, new, match="auto")] == [
+        d.change for d in structural(old, new, match="name")
+    ]
+    rename_everything(new, random.Random(4))
+    assert "renamed" in [d.change for d in structural(old, new, match="auto")]
+    assert "renamed" not in [d.change for d in structural(old, new, match="name")]
+
+
+def test_another_way_to_match_is_refused():
+    with pytest.raises(ValueError, match="'auto', 'name' or 'structure'"):
+        structural(chain(["Relu"]), chain(["Relu"]), match="names")
+
+
+def test_the_result_is_the_same_in_every_run():
+    old = onnx.load(EXAMPLES / "digits_cnn.onnx")
+    new = onnx.ModelProto.FromString(old.SerializeToString())
+    rng = random.Random(8)
+    rename_everything(new, rng)
+    for _ in range(10):
+        edit_randomly(new, rng)
+    assert structural(old, new) == structural(old, new)
+
+
+def test_the_command_prints_renames_in_one_line_and_maps_them_in_json(tmp_path, capsys):
+    old, new = chain(["Relu", "Abs"]), chain(["Relu", "Abs"])
+    rename_everything(new, random.Random(6))
+    paths = [str(tmp_path / "a.onnx"), str(tmp_path / "b.onnx")]
+    for model, path in zip((old, new), paths, strict=True):
+        onnx.save(model, path)
+    assert main(["diff", *paths, "--match", "structure"]) == 1
+    assert capsys.readouterr().out == "~ renamed: 2 nodes and 3 values\n"
+    assert main(["diff", *paths, "--match", "structure", "--json"]) == 1
+    (row,) = json.loads(capsys.readouterr().out)["differences"]
+    assert row["names"]["values"]["v0"] == new.graph.input[0].name
+    assert main(["diff", *paths, "--stat"]) == 1
+    headings, counts = capsys.readouterr().out.splitlines()
+    assert headings.split() == ["added", "removed", "changed", "renamed"]
+    assert counts.split() == ["names", "0", "0", "0", "1"]

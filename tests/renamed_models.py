@@ -1,0 +1,160 @@
+"""Models that compute the same with other names, in another order, and random edits of models."""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import onnx
+from onnx import numpy_helper
+
+
+def graphs_in(nodes: object) -> Iterator[onnx.GraphProto]:
+    """The graphs in the attributes of nodes, and those in these."""
+    for node in nodes:
+        for attribute in node.attribute:
+            for graph in [attribute.g] if attribute.HasField("g") else attribute.graphs:
+                yield graph
+                yield from graphs_in(graph.node)
+
+
+def rename_everything(model: onnx.ModelProto, rng: random.Random) -> None:
+    """Give all values, nodes and weights new names, and shuffle nodes and weights."""
+    names: dict[str, str] = {}
+
+    def renamed(name: str) -> str:
+        return names.setdefault(name, f"value_{len(names)}") if name else name
+
+    functions = list(model.functions)
+    scopes = [model.graph, *graphs_in(model.graph.node)]
+    scopes += [scope for function in functions for scope in (function, *graphs_in(function.node))]
+    for scope in scopes:
+        if isinstance(scope, onnx.FunctionProto):
+            for field in (scope.input, scope.output):
+                field[:] = map(renamed, field)
+        else:
+            for value in [*scope.input, *scope.output]:
+                value.name = renamed(value.name)
+            for tensor in [*scope.initializer, *(sparse.values for sparse in scope.sparse_initializer)]:
+                tensor.name = renamed(tensor.name)
+            for annotation in scope.quantization_annotation:
+                annotation.tensor_name = renamed(annotation.tensor_name)
+                for entry in annotation.quant_parameter_tensor_names:
+                    entry.value = renamed(entry.value)
+        for value in scope.value_info:
+            value.name = renamed(value.name)
+        for node in scope.node:
+            node.name = f"node_{rng.randrange(10**9)}"
+            node.input[:] = map(renamed, node.input)
+            node.output[:] = map(renamed, node.output)
+    # The innermost first: what is reordered later is copied with the graphs in it.
+    for scope in reversed(scopes):
+        _reorder(scope.node, _random_order(list(scope.node), rng))
+        if isinstance(scope, onnx.GraphProto):
+            _reorder(scope.initializer, rng.sample(range(len(scope.initializer)), len(scope.initializer)))
+
+
+def _reorder(field: object, order: list[int]) -> None:
+    elements = [type(field[index]).FromString(field[index].SerializeToString()) for index in order]
+    del field[:]
+    field.extend(elements)
+
+
+def _random_order(nodes: list[onnx.NodeProto], rng: random.Random) -> list[int]:
+    """A topological order of nodes, drawn at random; the order that they have where they form a cycle."""
+    producers = {name: index for index, node in enumerate(nodes) for name in node.output if name}
+    consumers = defaultdict(set)
+    for index, node in enumerate(nodes):
+        names = {*node.input}
+        for graph in graphs_in([node]):
+            names.update(name for inner in graph.node for name in inner.input)
+            names.update(value.name for value in graph.output)
+        for name in names & producers.keys():
+            consumers[producers[name]].add(index)
+    waiting = [0] * len(nodes)
+    for indexes in consumers.values():
+        for index in indexes:
+            waiting[index] += 1
+    ready, order = [index for index, count in enumerate(waiting) if not count], []
+    while ready:
+        order.append(ready.pop(rng.randrange(len(ready))))
+        for index in sorted(consumers[order[-1]]):
+            waiting[index] -= 1
+            if not waiting[index]:
+                ready.append(index)
+    return order if len(order) == len(nodes) else list(range(len(nodes)))
+
+
+def edit_randomly(model: onnx.ModelProto, rng: random.Random) -> bool:
+    """Make one random edit of the main graph; returns whether the one that was drawn was possible."""
+    return rng.choice(_EDITS)(model.graph, rng)
+
+
+def _uses(graph: onnx.GraphProto, name: str) -> list[tuple[onnx.NodeProto, int]]:
+    return [(node, slot) for node in graph.node for slot, used in enumerate(node.input) if used == name]
+
+
+def _insert_identity(graph: onnx.GraphProto, rng: random.Random) -> bool:
+    index = rng.randrange(len(graph.node))
+    names = [name for name in graph.node[index].output if name and _uses(graph, name)]
+    if not names:
+        return False
+    name, new = rng.choice(names), f"identity_{rng.randrange(10**9)}"
+    for node, slot in _uses(graph, name):
+        node.input[slot] = new
+    graph.node.insert(index + 1, onnx.helper.make_node("Identity", [name], [new], name=f"of_{new}"))
+    return True
+
+
+def _change_attribute(graph: onnx.GraphProto, rng: random.Random) -> bool:
+    attributes = [attribute for node in graph.node for attribute in node.attribute if attribute.HasField("i")]
+    if attributes:
+        rng.choice(attributes).i += rng.randrange(1, 5)
+    return bool(attributes)
+
+
+def _replace_weight(graph: onnx.GraphProto, rng: random.Random) -> bool:
+    tensors = [tensor for tensor in graph.initializer if tensor.data_type in (1, 10) and 0 not in tensor.dims]
+    if tensors:
+        tensor = rng.choice(tensors)
+        old = numpy_helper.to_array(tensor)
+        values = np.random.default_rng(rng.randrange(1 << 30)).standard_normal(old.shape).astype(old.dtype)
+        tensor.CopyFrom(numpy_helper.from_array(values, tensor.name))
+    return bool(tensors)
+
+
+def _delete_node(graph: onnx.GraphProto, rng: random.Random) -> bool:
+    index = rng.randrange(len(graph.node))
+    node = graph.node[index]
+    used = [name for name in node.output if _uses(graph, name)]
+    if len(used) != 1 or not node.input or not node.input[0] or {value.name for value in graph.output} & {*node.output}:
+        return False
+    for consumer, slot in _uses(graph, used[0]):
+        consumer.input[slot] = node.input[0]
+    del graph.node[index]
+    return True
+
+
+def _rewire_input(graph: onnx.GraphProto, rng: random.Random) -> bool:
+    index = rng.randrange(len(graph.node))
+    node = graph.node[index]
+    earlier = [name for other in graph.node[:index] for name in other.output if name]
+    slots = [slot for slot, name in enumerate(node.input) if name in earlier]
+    if not slots:
+        return False
+    slot = rng.choice(slots)
+    others = [name for name in earlier if name != node.input[slot]]
+    if others:
+        node.input[slot] = rng.choice(others)
+    return bool(others)
+
+
+_EDITS: list[Callable[[onnx.GraphProto, random.Random], bool]] = [
+    _insert_identity,
+    _change_attribute,
+    _replace_weight,
+    _delete_node,
+    _rewire_input,
+]
