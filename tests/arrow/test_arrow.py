@@ -401,7 +401,7 @@ def test_a_message_in_several_pieces_is_one_row():
 
 
 def test_strings_that_are_not_utf8_are_repaired_and_counted():
-    good, bad = "äöü and some more of it".encode(), b"\xff and what comes after it, which is long"
+    good, bad = "äöü and some more of it".encode(), b"\xff and the text after it, which is long"
     nodes = [span(1, span(3, name) + span(4, b"Relu")) for name in (good, bad, b"\xed\xa0\x80")]
     data = span(7, b"".join(nodes))
     table = onnxwire.to_arrow(data, "nodes")
@@ -432,7 +432,7 @@ def test_weights_are_in_no_buffer(tmp_path):
     path = tmp_path / "sparse.onnx"
     write_sparse_model(path, 3 << 30)
     with open(path, "ab") as file:
-        name = b"a name that stands more than 2 GiB from the first"
+        name = b"a name that is more than 2 GiB after the first"
         file.write(span(7, span(1, span(4, b"Neg") + span(3, name))) + span(2, b"a producer of a long name"))
     table = pa.table(onnxwire.to_arrow(path, "nodes"))
     assert table["name"].to_pylist() == ["n", name.decode()]
