@@ -309,15 +309,12 @@ def _is_in(path: str, outer: str) -> bool:
 
 
 def _rename_list(values: RepeatedSpan[str, str | bytes], mapping: Mapping[str, str]) -> int:
-    old = list(values)
-    new = [mapping.get(name, name) for name in old]
-    changed = [index for index, name in enumerate(old) if name in mapping]
-    if len(changed) > 1:
-        values[:] = new
-    else:
-        for index in changed:
-            values[index] = new[index]
-    return len(changed)
+    count = 0
+    for index, name in enumerate(list(values)):
+        if name in mapping:
+            values[index] = mapping[name]
+            count += 1
+    return count
 
 
 def _rename_field(message: object, field: str, mapping: Mapping[str, str]) -> int:

@@ -1,4 +1,4 @@
-"""`apply`: functions on a model without its payloads; and messages to and from the official package."""
+"""`apply` calls functions on a model without payloads; messages are converted to and from the official package."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def tensors_in(message):
 # --- what a function is given, and what becomes of a model that it leaves as it is
 
 
-def test_every_large_tensor_is_left_out_wherever_it_is_and_comes_back():
+def test_every_large_tensor_in_any_place_is_left_out_and_put_back():
     official = model_with_tensors_everywhere()
     model = onnxwire.ModelProto.FromString(official.SerializeToString())
     given = []
@@ -105,7 +105,7 @@ def test_the_threshold_decides_what_is_left_out(threshold):
 
 
 @pytest.mark.parametrize("form", ["onnx", "onnxwire", "bytes"])
-def test_the_function_has_the_model_in_the_form_that_it_likes(form):
+def test_the_function_receives_the_model_in_the_requested_form(form):
     model = model_of(weight(), producer_name="a")
 
     def function(given):
@@ -129,7 +129,7 @@ def test_a_function_may_return_another_form_than_it_was_given():
 
 
 @pytest.mark.parametrize("form", ["onnx", "onnxwire"])
-def test_a_function_may_change_what_it_was_given_and_return_nothing(form):
+def test_a_function_may_change_its_argument_and_return_none(form):
     made = onnxwire.apply(model_of(weight()), lambda given: given.graph.ClearField("output"), form=form)
     assert len(made.graph.output) == 0
     assert arrays(made)["w"][-1, -1] == SIZE - 1
@@ -165,7 +165,7 @@ def test_the_result_outlives_the_model(tmp_path):
     assert arrays(made)["w"][-1, -1] == SIZE - 1
 
 
-def test_edited_models_and_shared_arrays_are_taken_as_they_are_now():
+def test_edits_and_shared_arrays_are_in_the_result():
     model = model_of(weight())
     model.graph.initializer[0].raw_data = np.full(SIZE, 7, np.float32).tobytes()
     model.graph.initializer.append(onnxwire.from_array(np.arange(5000), "shared"))
@@ -250,7 +250,7 @@ def test_tensors_swap_their_names():
 
 
 @pytest.mark.parametrize("keeps", ["all", "data_location", "external_data", "nothing"])
-def test_a_tensor_that_the_function_gave_other_elements_keeps_those(keeps):
+def test_a_tensor_keeps_elements_that_the_function_assigned(keeps):
     def change(given):
         tensor = given.graph.initializer[0]
         tensor.raw_data = np.float32([1, 2, 3]).tobytes()
@@ -265,13 +265,13 @@ def test_a_tensor_that_the_function_gave_other_elements_keeps_those(keeps):
     assert not made.graph.initializer[0].external_data
 
 
-def test_a_tensor_that_the_function_made_is_left_alone():
+def test_a_tensor_that_the_function_made_is_not_changed():
     large = numpy_helper.from_array(np.arange(5000.0), "new")
     made = applied(lambda given: given.graph.initializer.extend([large]))
     assert arrays(made)["new"].tolist() == np.arange(5000.0).tolist()
 
 
-def test_a_tensor_without_elements_that_was_there_before_is_left_alone():
+def test_an_original_tensor_without_elements_is_not_changed():
     hollow = TensorProto(name="w", dims=[2], data_type=FLOAT)
     model = model_of(weight(), hollow)
     assert onnxwire.apply(model, lambda given: given) == model
@@ -323,12 +323,12 @@ def lose_location(tensor):
         (lose_location, "removed the tensor's external_data"),
     ],
 )
-def test_what_a_payload_does_not_fit_any_more_is_refused(change, text):
+def test_a_tensor_that_its_payload_does_not_fit_is_rejected(change, text):
     with pytest.raises(onnxwire.TensorError, match=rf"graph.initializer\[0\]: tensor 'w': .*{text}.* threshold above"):
         onnxwire.apply(model_of(weight()), lambda given: change(given.graph.initializer[0]))
 
 
-def test_the_advice_of_a_refusal_leads_on():
+def test_the_advice_of_an_error_works():
     def convert(given):
         for tensor in given.graph.initializer:
             tensor.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(tensor).astype(np.float16), tensor.name))
@@ -338,19 +338,19 @@ def test_the_advice_of_a_refusal_leads_on():
 
 
 @pytest.mark.parametrize("result", [(), 1, "model.onnx", onnx.GraphProto(), onnxwire.GraphProto(), [b""]])
-def test_a_function_that_returns_no_model_is_refused(result):
+def test_a_function_that_returns_no_model_is_rejected(result):
     with pytest.raises(TypeError, match="let it return only the ModelProto"):
         onnxwire.apply(model_of(), lambda given: result)
 
 
-def test_what_is_not_a_model_and_no_form_is_refused():
+def test_other_objects_and_unknown_forms_are_rejected():
     with pytest.raises(TypeError, match="expected a ModelProto of onnxwire"):
         onnxwire.apply(onnx.ModelProto(), lambda given: given)
     with pytest.raises(ValueError, match="form is 'onnx'"):
         onnxwire.apply(model_of(), lambda given: given, form="text")
 
 
-def test_what_the_function_raises_passes_through():
+def test_errors_of_the_function_are_raised():
     with pytest.raises(ZeroDivisionError):
         onnxwire.apply(model_of(weight()), lambda given: 1 / 0)
 
@@ -372,7 +372,7 @@ def test_external_data_is_left_as_it_is_and_can_still_be_read(external):
     assert arrays(made)["w"][-1, -1] == SIZE - 1
 
 
-def test_a_model_that_names_locations_like_those_given_is_told_apart():
+def test_locations_in_the_model_that_look_like_ours_are_not_confused():
     seen = []
 
     def look(given):
@@ -480,10 +480,10 @@ def test_of_five_gigabytes_no_payload_is_read_and_the_result_is_that_of_a_small_
 
     assert outline(made["big"]) == outline(made["small"])
     assert (tmp_path / "big.out").stat().st_size > 5 << 30
-    assert (tmp_path / "big.out").stat().st_blocks < 10_000  # what was a hole is one
+    assert (tmp_path / "big.out").stat().st_blocks < 10_000  # holes stay holes
 
 
-def test_what_is_too_large_without_payloads_is_refused_unread(tmp_path):
+def test_a_model_too_large_without_payloads_is_rejected_unread(tmp_path):
     size = 1 << 31
     with open(tmp_path / "m.onnx", "wb") as file:
         # The doc_string of the graph.
@@ -520,12 +520,12 @@ def test_the_content_of_messages_is_the_same():
 
 
 @pytest.mark.parametrize("message", [b"", None, onnx.ModelProto, "x"])
-def test_what_is_not_a_message_is_refused(message):
+def test_other_objects_are_rejected(message):
     with pytest.raises(TypeError, match="expected a message of the onnx package"):
         onnxwire.from_onnx(message)
 
 
-def test_a_message_of_another_schema_is_refused():
+def test_a_message_of_another_schema_is_rejected():
     with pytest.raises(TypeError, match="the onnx package has no message"):
         onnxwire.to_onnx(EVERYTHING())
 

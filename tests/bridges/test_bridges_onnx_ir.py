@@ -1,4 +1,4 @@
-"""Models of onnx-ir whose tensors read ours, and back."""
+"""Models are converted to onnx-ir, with tensors that read ours, and back."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def constant(model, name):
 
 
 @EVERY_MODEL
-def test_the_way_there_and_back_is_that_of_the_package(name):
+def test_a_round_trip_equals_that_of_the_package(name):
     wanted = ir.to_proto(ir.load(HOME / name))
     made = from_ir(to_ir(onnxwire.load(HOME / name)))
     assert onnxwire.to_onnx(made) == wanted
@@ -103,7 +103,7 @@ def test_strings_are_those_of_the_package():
     assert from_ir(to_ir(official)).graph.initializer[0].string_data == [b"a", b"b"]
 
 
-def test_no_byte_is_copied_on_the_way_there_and_back(tmp_path):
+def test_a_round_trip_copies_no_byte(tmp_path):
     path = tmp_path / "m.onnx"
     onnxwire.save(model_of(numpy_helper.from_array(np.arange(500.0), "w")), path)
     message = onnxwire.load(path)
@@ -132,7 +132,7 @@ def test_changes_of_the_ir_do_not_change_the_message():
     assert message.SerializeToString() == before
 
 
-def test_elements_are_written_to_a_file_without_bytes_of_them(tmp_path):
+def test_elements_are_written_to_a_file_without_a_copy(tmp_path):
     tensor = Tensor(model_of(numpy_helper.from_array(np.arange(500.0), "w")).graph.initializer[0])
     with open(tmp_path / "w", "wb") as file:
         tensor.tofile(file)
@@ -140,10 +140,10 @@ def test_elements_are_written_to_a_file_without_bytes_of_them(tmp_path):
     assert repr(tensor) == "Tensor<DOUBLE,[500]>(name='w')"
 
 
-def test_tensors_of_others_are_taken_as_the_package_writes_them():
+def test_tensors_of_other_classes_are_written_by_the_package():
     message = model_of(numpy_helper.from_array(np.arange(500.0), "w"))
     model = to_ir(message)
-    other = ir.Tensor(np.arange(16, dtype=np.uint8), name="o")  # as long as what stands for elements meanwhile
+    other = ir.Tensor(np.arange(16, dtype=np.uint8), name="o")  # as long as the placeholder of elements
     model.graph.initializers.add(ir.Value(name="o", const_value=other))
     made = from_ir(model)
     assert {tensor.name: tensor.numpy().tolist()[-1] for tensor in made.graph.initializer} == {"w": 499, "o": 15}
@@ -210,7 +210,7 @@ def test_of_a_gigabyte_no_byte_is_read(tmp_path):
 # --- refusals
 
 
-def test_what_is_not_a_model_is_refused():
+def test_other_objects_are_rejected():
     with pytest.raises(TypeError, match="expected a ModelProto of onnxwire"):
         to_ir(onnx.ModelProto())
     with pytest.raises(TypeError, match=r"expected an onnx_ir\.Model"):

@@ -1,4 +1,4 @@
-"""Shape inference, conversion and the checker of the official package: the same as without onnxwire."""
+"""Shape inference, conversion and the checker of the official package return the same results as without onnxwire."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_conversion_is_the_official_one(name, opset):
 
 
 @EVERY_MODEL
-def test_the_checker_says_what_it_says(name):
+def test_the_checker_reports_the_official_faults(name):
     model, official = load_both(name)
     for full in (False, True):
         wanted = result_of(checker.check_model, official, full_check=full)
@@ -121,7 +121,7 @@ def with_initializers(case):
     return model
 
 
-def test_what_inference_and_conversion_read_of_any_operator_stays_in():
+def test_tensors_that_inference_and_conversion_read_stay_in_the_model():
     seen = set()
     for case in read_cases():
         official = with_initializers(case)
@@ -175,7 +175,7 @@ def test_a_shape_in_a_constant_node_is_read():
     assert onnxwire.to_onnx(made) == shape_inference.infer_shapes(official, strict_mode=True)
 
 
-def test_a_shape_that_is_handed_through_functions_is_read():
+def test_a_shape_passed_through_functions_is_read():
     opsets = [helper.make_opsetid("", 13), helper.make_opsetid("local", 1)]
     inner = helper.make_node("Reshape", ["a", "s"], ["b"])
     outer = helper.make_node("Inner", ["a", "t"], ["b"], domain="local")
@@ -189,7 +189,7 @@ def test_a_shape_that_is_handed_through_functions_is_read():
     assert len(made.graph.output[0].type.tensor_type.shape.dim) == len(LONG)
 
 
-def test_a_name_counts_only_where_it_is():
+def test_a_name_applies_only_in_its_scope():
     # A weight of the main graph called as the shape in a function.
     opsets = [helper.make_opsetid("", 13), helper.make_opsetid("local", 1)]
     shape = helper.make_node("Constant", [], ["shape"], value=numpy_helper.from_array(LONG))
@@ -301,7 +301,7 @@ FAULTY = {
 
 
 @pytest.mark.parametrize("fault", FAULTY)
-def test_what_is_wrong_with_a_large_tensor_is_told_as_the_checker_tells_it(fault):
+def test_a_faulty_large_tensor_is_reported_as_by_the_checker(fault):
     tensor = TensorProto(**{"name": "w", "dims": [SIZE], "data_type": TensorProto.FLOAT} | FAULTY[fault])
     wanted, found = checked(tensor)
     assert found == wanted
@@ -319,7 +319,7 @@ def test_sparse_tensors_are_checked_by_their_indices():
         assert result_of(onnxwire.check_official, ours(model)) == result_of(checker.check_model, model)
 
 
-def test_external_data_is_looked_for_beside_the_model(tmp_path):
+def test_external_data_is_found_in_the_models_folder(tmp_path):
     weight = numpy_helper.from_array(np.zeros(SIZE, np.float32), "w")
     graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "g", [value("x", 1)], [value("y", 1)], [weight])
     onnxwire.save(ours(helper.make_model(graph, ir_version=10)), tmp_path / "m.onnx", external="w.data")
@@ -332,7 +332,7 @@ def test_external_data_is_looked_for_beside_the_model(tmp_path):
         onnxwire.check_official(onnxwire.load(tmp_path / "m.onnx"))
 
 
-def test_an_external_tensor_without_a_location_is_the_checkers_to_refuse():
+def test_the_checker_rejects_an_external_tensor_without_a_location():
     tensor = TensorProto(name="w", dims=[SIZE], data_type=TensorProto.FLOAT, data_location=TensorProto.EXTERNAL)
     wanted, found = checked(tensor)
     assert found == wanted

@@ -1,4 +1,4 @@
-"""Sessions of onnxruntime: the same outputs as from a file, of what no file has and of what no file may have."""
+"""Sessions of onnxruntime return the same outputs as sessions of files, for edited and for huge models too."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def test_an_edited_example_gives_the_outputs_of_the_saved_one(name, edit, tmp_pa
 @pytest.mark.parametrize("mapped", [True, False], ids=["mapped", "read"])
 @pytest.mark.parametrize("external", [None, "w.bin", "{name}.bin"], ids=["inline", "one file", "many files"])
 @pytest.mark.parametrize("holder", HOLDERS)
-def test_a_weight_in_a_file_may_stand_anywhere(holder, external, mapped, tmp_path):
+def test_a_weight_in_a_file_may_have_any_offset(holder, external, mapped, tmp_path):
     onnxwire.save(HOLDERS[holder], tmp_path / "m.onnx", external=external)
     with onnxwire.load(tmp_path / "m.onnx", mmap=mapped) as model:
         session = onnxwire.inference_session(model, providers=CPU)
@@ -146,7 +146,7 @@ def test_a_weight_in_a_file_may_stand_anywhere(holder, external, mapped, tmp_pat
 
 
 @pytest.mark.parametrize("holder", HOLDERS)
-def test_a_weight_in_memory_may_stand_anywhere(holder):
+def test_a_weight_in_memory_may_have_any_address(holder):
     assert np.array_equal(run(onnxwire.inference_session(HOLDERS[holder], providers=CPU))[0], X + WEIGHT)
 
 
@@ -157,7 +157,7 @@ def test_a_weight_may_be_a_buffer_in_place_of_a_file(tmp_path):
     assert np.array_equal(run(session)[0], X + WEIGHT * 2)
 
 
-def test_small_external_data_may_hold_a_shape(tmp_path):
+def test_small_external_data_may_contain_a_shape(tmp_path):
     reshape = helper.make_node("Reshape", ["x", "shape"], ["y"])
     model = model_of([reshape], inputs=[value("x")], initializers=[weight("shape", np.array([60, 100]))])
     onnxwire.save(model, tmp_path / "m.onnx", external="w.bin", threshold=0)
@@ -171,7 +171,7 @@ PLAIN += ["BFLOAT16", "FLOAT8E4M3FN", "FLOAT8E4M3FNUZ", "FLOAT8E5M2", "FLOAT8E5M
 
 
 @pytest.mark.parametrize("kind", PLAIN)
-def test_every_type_is_handed_over_bit_for_bit(kind, tmp_path):
+def test_every_type_is_passed_bit_for_bit(kind, tmp_path):
     raw = np.random.default_rng(5).integers(0, 2, 1 << 16, np.uint8).tobytes()
     shape = [len(raw) * 8 // stored_tensors.BITS[T[kind]]]
     model = model_of([helper.make_node("Identity", ["w"], ["y"])])
@@ -204,7 +204,7 @@ def test_elements_of_half_a_byte_are_those_of_the_file(kind, tmp_path):
 
 
 @pytest.mark.parametrize("field", ["float_data", "raw_data"])
-def test_an_initializer_in_memory_may_be_an_output_or_of_no_use(field):
+def test_an_initializer_in_memory_may_be_an_output_or_unused(field):
     model = model_of([helper.make_node("Identity", ["x"], ["y"])], inputs=[value("x")], outputs=["y", "w"])
     values = {"float_data": WEIGHT} if field == "float_data" else {"raw_data": WEIGHT.tobytes()}
     for name in ("w", "unused"):
@@ -218,7 +218,7 @@ def test_an_initializer_in_memory_may_be_an_output_or_of_no_use(field):
 @pytest.mark.skipif(os.name == "nt", reason="an open file can't be replaced")
 @pytest.mark.parametrize("external", [None, "w.bin"], ids=["inline", "external"])
 @pytest.mark.parametrize("change", ["removed", "replaced"])
-def test_a_file_that_is_gone_is_handed_over_from_its_mapping(change, external, tmp_path):
+def test_a_deleted_file_is_passed_from_its_mapping(change, external, tmp_path):
     onnxwire.save(HOLDERS["initializer"], tmp_path / "m.onnx", external=external)
     with onnxwire.load(tmp_path / "m.onnx") as model:
         model.graph.initializer[0].numpy()
@@ -246,7 +246,7 @@ def test_the_session_may_be_made_anew_when_the_model_is_closed(tmp_path):
         assert np.array_equal(run(session)[0], X + WEIGHT + WEIGHT)
 
 
-def test_memory_that_was_handed_over_lives_as_long_as_the_options():
+def test_memory_of_arrays_lives_as_long_as_the_options():
     chosen = onnxruntime.SessionOptions()
     model = ModelProto.FromString(HOLDERS["initializer"].SerializeToString())
     session = onnxwire.inference_session(model, sess_options=chosen, providers=CPU)
@@ -318,12 +318,12 @@ def test_a_wrong_tensor_is_named(tmp_path):
         onnxwire.inference_session(wrong)
 
 
-def test_what_is_not_a_model_is_refused():
+def test_other_objects_are_rejected():
     with pytest.raises(TypeError, match="ModelProto"):
         onnxwire.inference_session(ModelProto().graph)
 
 
-def test_what_protobuf_can_not_read_is_refused(monkeypatch):
+def test_a_model_that_protobuf_can_not_read_is_rejected(monkeypatch):
     monkeypatch.setattr("onnxwire.bridges.onnxruntime.INLINE_LIMIT", 20_000)  # it is 2 GiB
     with pytest.raises(onnxwire.TensorError, match="save the model"):
         onnxwire.inference_session(HOLDERS["Constant"])

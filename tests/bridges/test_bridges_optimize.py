@@ -1,4 +1,4 @@
-"""onnxslim and onnxoptimizer on models without their weights: the same results as on whole ones."""
+"""onnxslim and onnxoptimizer return the same results for models without weights as for full models."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ def run(model):
 
 
 @EVERY_MODEL
-def test_onnxslim_makes_what_it_makes_of_the_whole_model(path):
+def test_onnxslim_returns_the_result_for_the_full_model(path):
     wanted = result_of(onnxslim.slim, onnx.load(path))
     assert result_of(onnxwire.optimize, onnxwire.load(path), tool="onnxslim") == wanted
 
 
 @EVERY_MODEL
-def test_onnxoptimizer_makes_what_these_passes_make_of_the_whole_model(path):
+def test_onnxoptimizer_returns_the_result_for_the_full_model(path):
     wanted = result_of(onnxoptimizer.optimize, onnx.load(path), PASSES)
     for threshold in (1 << 10, 1 << 14):
         made = result_of(onnxwire.optimize, onnxwire.load(path), tool="onnxoptimizer", threshold=threshold)
@@ -49,7 +49,7 @@ def test_onnxoptimizer_makes_what_these_passes_make_of_the_whole_model(path):
 
 
 @pytest.mark.parametrize("tool", ["onnxslim", "onnxoptimizer"])
-def test_the_model_computes_what_it_did(tool):
+def test_the_optimized_model_computes_the_same(tool):
     model = onnxwire.load(DIGITS)
     made = onnxwire.optimize(model, tool=tool, threshold=1 << 10)
     np.testing.assert_allclose(run(made), run(model), rtol=1e-4, atol=1e-5)
@@ -88,7 +88,7 @@ def test_onnxslim_works_on_its_own_models_as_before():
 
 
 @pytest.mark.parametrize("tool", ["onnxslim", "onnxoptimizer"])
-def test_weights_of_one_shape_are_not_taken_for_equal(tool):
+def test_weights_of_one_shape_are_not_treated_as_equal(tool):
     weights = [numpy_helper.from_array(np.full((100, 100), i, np.float32), f"w{i}") for i in range(3)]
     nodes = [helper.make_node("MatMul", [f"x{i}", f"w{i}"], [f"y{i}"]) for i in range(3)]
     inputs, outputs = ([value(f"{name}{i}", 1, 100) for i in range(3)] for name in "xy")
@@ -114,14 +114,14 @@ print(peak())
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs holes in files, and /proc")
 @pytest.mark.parametrize("tool", ["onnxslim", "onnxoptimizer"])
-def test_of_five_gigabytes_nothing_is_read_that_is_not_computed_with(tool, tmp_path):
+def test_of_five_gigabytes_only_weights_in_computations_are_read(tool, tmp_path):
     write_model(tmp_path / "m.onnx", 5 << 30, operator="MatMul")
     command = [sys.executable, "-W", "ignore", "-c", CODE, tmp_path / "m.onnx", tmp_path / "out.onnx", tool]
     assert int(subprocess.run(command, capture_output=True, text=True, check=True).stdout) < 400_000
     assert [tensor.nbytes for tensor in onnxwire.tensors(tmp_path / "out.onnx")] == [5 << 30]
 
 
-def test_what_can_not_be_run_is_refused_in_words(monkeypatch):
+def test_passes_and_thresholds_that_can_not_be_used_are_rejected(monkeypatch):
     model = onnxwire.load(DIGITS)
     with pytest.raises(ValueError, match="fuse_bn_into_conv can't be run on a model without its weights"):
         onnxwire.optimize(model, tool="onnxoptimizer", passes=["fuse_bn_into_conv"])

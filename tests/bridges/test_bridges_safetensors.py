@@ -1,4 +1,4 @@
-"""Initializers to .safetensors files and from them, against the safetensors package."""
+"""Initializers are written to .safetensors files and read from them, compared with the safetensors package."""
 
 from __future__ import annotations
 
@@ -178,7 +178,7 @@ def test_external_and_unmapped_payloads_are_written_too(tmp_path):
         assert np.array_equal(safetensors.numpy.load_file(tmp_path / "w.safetensors")["w"], values)
 
 
-def test_a_model_without_initializers_makes_a_sound_file(tmp_path):
+def test_a_model_without_initializers_makes_a_valid_file(tmp_path):
     onnxwire.to_safetensors(ModelProto(), tmp_path / "w.safetensors")
     assert safetensors.numpy.load_file(tmp_path / "w.safetensors") == {}
 
@@ -205,7 +205,7 @@ def chunk():
         ([chunk()], "'w'.*chunk"),
     ],
 )
-def test_what_the_format_has_no_place_for_is_refused(tensors, reason, tmp_path):
+def test_tensors_that_the_format_can_not_store_are_rejected(tensors, reason, tmp_path):
     (tmp_path / "w.safetensors").write_bytes(b"old")
     with pytest.raises(onnxwire.TensorError, match=reason):
         onnxwire.to_safetensors(model_of(*tensors), tmp_path / "w.safetensors")
@@ -213,7 +213,7 @@ def test_what_the_format_has_no_place_for_is_refused(tensors, reason, tmp_path):
     assert (tmp_path / "w.safetensors").read_bytes() == b"old"
 
 
-def test_a_sparse_initializer_is_refused_unless_others_are_chosen(tmp_path):
+def test_a_sparse_initializer_is_rejected_unless_others_are_chosen(tmp_path):
     model = model_of(a=np.ones(3, np.float32))
     model.graph.sparse_initializer.append(onnxwire.from_coo(np.ones(1), np.array([[2]]), (5,), name="s"))
     with pytest.raises(onnxwire.TensorError, match=r"'s'.*sparse"):
@@ -229,7 +229,7 @@ def test_metadata_is_text(metadata, tmp_path):
         onnxwire.to_safetensors(ModelProto(), tmp_path / "w.safetensors", metadata=metadata)
 
 
-def test_metadata_without_a_utf8_form_is_refused(tmp_path):
+def test_metadata_that_is_not_utf8_is_rejected(tmp_path):
     with pytest.raises(onnxwire.EditError, match="no UTF-8 form"):
         onnxwire.to_safetensors(ModelProto(), tmp_path / "w.safetensors", metadata={"a": "\ud800"})
 
@@ -259,7 +259,7 @@ def test_writing_and_loading_take_memory_that_does_not_grow_with_the_payload(tmp
 # --- from_safetensors
 
 
-def test_what_was_written_comes_back(tmp_path):
+def test_written_tensors_are_read_back(tmp_path):
     tensors = [stored_tensors.Stored(T[kind], [2, 4], [1] * 8).inline(kind)[-1] for kind in NAMES]
     model = model_of(*tensors, empty=np.zeros((0, 3)), scalar=np.float32(5))
     path = tmp_path / "w.safetensors"
@@ -334,7 +334,7 @@ def test_a_link_out_of_the_folder_is_shared_too(beside, tmp_path_factory):
         assert model.graph.initializer[1].numpy()[1, 2999] == 5999
 
 
-def test_a_buffer_in_place_of_the_file_is_not_mistaken_for_it(beside):
+def test_a_pipe_is_not_mistaken_for_the_file(beside):
     with onnxwire.load(beside / "m.onnx", external_data={"w.safetensors": b"other bytes"}) as model:
         onnxwire.from_safetensors(model, beside / "w.safetensors")
         assert model.graph.initializer[1].numpy()[1, 2999] == 5999
@@ -366,7 +366,7 @@ def test_names_choose_and_rename(beside):
     ("names", "reason"),
     [(["b", "a"], "'a'.*has no tensor 'a'"), (["c"], "'c'.*no initializer"), ({"b": "z"}, "'b'.*has no tensor 'z'")],
 )
-def test_names_that_are_missing_leave_the_model_as_it_was(names, reason, beside):
+def test_missing_names_leave_the_model_unchanged(names, reason, beside):
     with onnxwire.load(beside / "m.onnx") as model:
         with pytest.raises(onnxwire.TensorError, match=reason):
             onnxwire.from_safetensors(model, beside / "w.safetensors", names=names)
@@ -428,7 +428,7 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize(("header", "data", "length"), HOSTILE.values(), ids=HOSTILE)
-def test_a_hostile_header_is_refused_as_the_package_refuses_it(header, data, length, tmp_path):
+def test_a_hostile_header_is_rejected_as_by_the_package(header, data, length, tmp_path):
     path = file_of(tmp_path / "w.safetensors", header, bytes(data), length)
     with pytest.raises(onnxwire.DecodeError, match=r"w\.safetensors: "):
         onnxwire.from_safetensors(model_of(), path)
@@ -436,7 +436,7 @@ def test_a_hostile_header_is_refused_as_the_package_refuses_it(header, data, len
         safetensors.deserialize(path.read_bytes())
 
 
-def test_a_name_that_is_there_twice_is_refused(tmp_path):
+def test_a_duplicate_name_is_rejected(tmp_path):
     entry = json.dumps(row())
     path = file_of(tmp_path / "w.safetensors", f'{{"a": {entry}, "a": {entry}}}'.encode(), b"\1")
     with pytest.raises(onnxwire.DecodeError, match="duplicated"):
@@ -472,7 +472,7 @@ def headers(draw):
 
 @examples(400)
 @given(header=headers(), spare=st.sampled_from([0] * 8 + [-1, 1]))
-def test_headers_are_taken_and_refused_as_by_the_package(header, spare, tmp_path):
+def test_headers_are_accepted_and_rejected_as_by_the_package(header, spare, tmp_path):
     path = file_of(tmp_path / "w.safetensors", header, bytes(29 + spare))
     try:
         wanted = dict(safetensors.deserialize(path.read_bytes()))

@@ -1,4 +1,4 @@
-"""Tensors of PyTorch in a model's memory."""
+"""PyTorch tensors share a model's memory."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_every_type_keeps_its_bits_from_every_storage(kind, writable):
 
 
 @pytest.mark.parametrize("kind", LACKING)
-def test_what_pytorch_has_no_operations_for_is_refused(kind):
+def test_types_that_pytorch_does_not_support_are_rejected(kind):
     tensor = stored_tensors.Stored(T[kind], [2], [b"", b""] if kind == "STRING" else [0, 1]).inline("w0")[0]
     with pytest.raises(onnxwire.TensorError, match=rf"'w0'.*{kind}.*numpy\(\)"):
         onnxwire.to_torch(TensorProto.FromString(tensor))
@@ -66,7 +66,7 @@ def test_no_byte_is_copied(saved):
     assert float(result.sum()) == 5000 * 4999 / 2
 
 
-def test_writable_gives_memory_of_its_own(saved):
+def test_a_writable_tensor_has_its_own_memory(saved):
     tensor = first_of(saved)
     result = onnxwire.to_torch(tensor, writable=True)
     result += 1
@@ -101,12 +101,12 @@ def test_a_copy_does_not_keep_the_model_open(saved):
     assert result[4999] == 4999
 
 
-def test_what_is_read_and_not_mapped_is_taken_too(saved):
+def test_models_in_memory_are_converted_too(saved):
     assert onnxwire.to_torch(first_of(saved, mmap=False))[4999] == 4999
 
 
 @pytest.mark.parametrize("kind", ["FLOAT", "BFLOAT16", "INT64", "COMPLEX64", "COMPLEX128"])
-def test_elements_at_any_place_can_be_worked_with(kind):
+def test_elements_at_any_address_can_be_used(kind):
     stored = stored_tensors.Stored(T[kind], [33, 65], list(range(33 * 65)))
     wanted = onnxwire.to_torch(TensorProto.FromString(stored.inline()[-1]), writable=True)
     for shift in range(16):

@@ -1,4 +1,4 @@
-"""The names of tensors become names of files in an .npz that lead nowhere else."""
+"""Names of tensors become names of files in an .npz that stay inside its folder."""
 
 from __future__ import annotations
 
@@ -64,12 +64,12 @@ def test_numpy_finds_every_tensor_by_its_escaped_name(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["w", "layers.0/MatMul:0", "a b", "日本/語", "onnx::Conv_12", "~", "a-b_c.weight"])
-def test_a_plain_name_stays_as_it_is(name):
+def test_a_plain_name_is_not_escaped(name):
     assert npz_name(name) == name
 
 
 @pytest.mark.parametrize("name", HOSTILE, ids=range(len(HOSTILE)))
-def test_the_name_of_a_tensor_can_be_had_back(tmp_path, name):
+def test_the_name_of_a_tensor_can_be_restored(tmp_path, name):
     data = name.encode("utf-8", "surrogateescape")
     key = npz_name(name)
     if len(data) < 250 and "%~" not in key:

@@ -1,4 +1,4 @@
-"""Catalogs: what is in them, what a second run does, and that no end of a process loses or doubles a row."""
+"""Catalogs: their content, repeated runs, and that a process that ends loses or duplicates no row."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def everything(folder):
     return {table: rows(folder, table) for table in files_of(str(folder))}
 
 
-# --- what is in
+# --- content
 
 
 def test_tables_have_the_columns_and_rows_of_to_arrow(zoo, tmp_path):
@@ -89,7 +89,7 @@ def test_operators_are_counted_with_the_version_that_is_imported(zoo, tmp_path):
     assert nested["graph", "local", "Twice"]["version"] == 1
 
 
-def test_hashes_tell_which_payloads_are_equal_wherever_they_are(tmp_path):
+def test_equal_payloads_have_equal_hashes_in_any_storage(tmp_path):
     raw = numpy_helper.from_array(np.arange(600, dtype=np.float32), "raw")
     typed = onnx.TensorProto(name="typed", data_type=1, dims=[600], float_data=np.arange(600))
     other = numpy_helper.from_array(np.arange(1, 601, dtype=np.float32), "other")
@@ -109,7 +109,7 @@ def test_hashes_tell_which_payloads_are_equal_wherever_they_are(tmp_path):
     assert xxh3_128_hexdigest(np.arange(600, dtype=np.float32).tobytes()) in digests
 
 
-def test_missing_external_files_are_told(tmp_path):
+def test_missing_external_files_are_marked(tmp_path):
     tensor = onnx.TensorProto(name="w", data_type=1, dims=[2], data_location=TensorProto.EXTERNAL)
     tensor.external_data.add(key="location", value="not there.data")
     onnx.save(helper.make_model(helper.make_graph([], "g", [], [], [tensor])), tmp_path / "a.onnx")
@@ -185,17 +185,17 @@ def test_two_names_never_share_their_rows(tmp_path):
 # --- the second run
 
 
-def test_what_did_not_change_is_not_read_again(zoo, tmp_path, monkeypatch):
+def test_unchanged_models_are_not_read_again(zoo, tmp_path, monkeypatch):
     out = tmp_path / "out"
     catalog.build([zoo], out, workers=1)
     before = everything(out)
-    monkeypatch.setattr(engines, "read_models", None)  # nobody may call it
+    monkeypatch.setattr(engines, "read_models", None)  # must not be called
     summary = catalog.build([zoo], out, workers=1)
     assert (summary.read, summary.unchanged) == (0, 10)
     assert everything(out) == before
 
 
-def test_what_changed_is_read_again_and_what_went_is_dropped(zoo, tmp_path):
+def test_changed_models_are_read_again_and_missing_ones_dropped(zoo, tmp_path):
     out = tmp_path / "out"
     catalog.build([zoo], out, workers=1)
     onnx.save(simple_model(5, weight=1.0), zoo / "m0.onnx")
@@ -210,7 +210,7 @@ def test_what_changed_is_read_again_and_what_went_is_dropped(zoo, tmp_path):
     assert everything(out) == everything(tmp_path / "fresh")
 
 
-def test_more_that_is_asked_for_is_read(zoo, tmp_path):
+def test_models_are_read_again_for_additional_hashes_and_checks(zoo, tmp_path):
     out = tmp_path / "out"
     catalog.build([zoo], out, workers=1)
     assert catalog.build([zoo], out, workers=1, hash=True).read == 10
@@ -224,7 +224,7 @@ def test_two_runs_at_once_are_refused(zoo, tmp_path):
         catalog.build([zoo], tmp_path / "out", workers=1)
 
 
-def test_what_names_nothing_is_refused(tmp_path):
+def test_sources_that_name_no_model_are_rejected(tmp_path):
     with pytest.raises(onnxwire.SourceError, match=r"nothing\.onnx: No such file"):
         catalog.build([tmp_path / "nothing.onnx"], tmp_path / "out")
     with pytest.raises(onnxwire.SourceError, match=r"no \.onnx file"):
@@ -327,7 +327,7 @@ def test_a_model_that_ends_every_process_is_a_failure(zoo, tmp_path, monkeypatch
     assert len(rows(tmp_path / "out", "models")) == 10
 
 
-def test_a_worker_that_ends_in_the_middle_is_made_up_for(zoo, tmp_path, monkeypatch):
+def test_a_call_of_a_worker_that_ended_is_repeated(zoo, tmp_path, monkeypatch):
     onnx.save(simple_model(1), zoo / "fragile.onnx")
     monkeypatch.setattr(engines, "read_models", reading.read_or_die)
     divide(monkeypatch, 2)
@@ -347,7 +347,7 @@ def is_running(pid):
     return not status.exists() or status.read_text().rpartition(")")[2].split()[0] != "Z"
 
 
-def test_a_run_that_is_killed_goes_on_where_it_was(zoo, tmp_path, reference):
+def test_a_killed_run_is_continued_by_the_next(zoo, tmp_path, reference):
     code = (
         "import os, sys\n"
         "from onnxwire.catalog import build, workers\n"
@@ -415,7 +415,7 @@ def test_ray_gives_the_same(zoo, tmp_path, reference, monkeypatch):
     assert found == reference
 
 
-def test_engines_that_are_not_there_are_told(zoo, tmp_path, monkeypatch):
+def test_missing_engines_are_reported(zoo, tmp_path, monkeypatch):
     with pytest.raises(ValueError, match="there are local, dask and ray"):
         catalog.build([zoo], tmp_path / "out", engine="spark")
     monkeypatch.setitem(sys.modules, "ray", None)
@@ -426,7 +426,7 @@ def test_engines_that_are_not_there_are_told(zoo, tmp_path, monkeypatch):
 # --- questions
 
 
-def test_sql_asks_a_catalog(zoo, tmp_path, capsys):
+def test_sql_queries_a_catalog(zoo, tmp_path, capsys):
     pytest.importorskip("duckdb")
     out = tmp_path / "a [folder] of o'clock"
     assert main(["catalog", str(zoo), "-o", str(out), "--json", "--workers", "1"]) == 0
@@ -437,7 +437,7 @@ def test_sql_asks_a_catalog(zoo, tmp_path, capsys):
     assert capsys.readouterr().out.splitlines()[1] == str(zoo / "nested.onnx")
 
 
-def test_tables_without_a_row_can_be_asked(zoo, tmp_path):
+def test_empty_tables_can_be_queried(zoo, tmp_path):
     pytest.importorskip("duckdb")
     (zoo / "bad.onnx").write_bytes(b"\x08")
     catalog.build([zoo], tmp_path / "full", workers=1)
@@ -453,7 +453,7 @@ def test_tables_without_a_row_can_be_asked(zoo, tmp_path):
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs pipes and links")
-def test_links_that_go_round_and_pipes_hold_nothing_up(zoo, tmp_path):
+def test_cyclic_links_and_pipes_do_not_block_a_run(zoo, tmp_path):
     (zoo / "below" / "up").symlink_to("..")
     os.mkfifo(zoo / "pipe.onnx")
     (zoo / "folder.onnx").mkdir()

@@ -1,4 +1,4 @@
-"""Runs that are killed, or find the disk full, at each step: every model is in, as before or as now, and no file stays.
+"""Runs that are killed, or find the disk full, at each step: every model keeps its old or new rows, and no file leaks.
 
 The catalog that is updated has models that changed, that are gone, that can't be read any more, that are new and that
 are as they were, groups of them that lose a part of their models, files that were replaced before, and a file that is
@@ -81,7 +81,7 @@ class Ground:
             assert self.old.keys() & self.new.keys() <= seen.keys()
         self.build()
         assert self.rows() == self.new
-        with Dataset(str(self.out)):  # which deletes what was replaced: there is no time of grace here
+        with Dataset(str(self.out)):  # deletes replaced files: there is no grace period here
             pass
         listed = {path for paths in files_of(self.out).values() for path in paths}
         assert {str(path) for path in parquet_files(self.out)} - listed == {str(path) for path in self.foreign}

@@ -1,4 +1,4 @@
-"""Catalogs from somebody else, and damaged ones: what they name is data, and every fault of theirs is one line."""
+"""Hostile and damaged catalogs: names in them are only data, and every fault is an error of one line."""
 
 from __future__ import annotations
 
@@ -238,7 +238,7 @@ def test_models_whose_rows_are_lost_are_failures_until_they_are_named_again(zoo,
     assert not onnxwire.sql(out, "from failures").fetchall()
 
 
-# --- what is not a catalog's own
+# --- files that are not the catalog's own
 
 
 def test_a_folder_that_holds_something_else_is_refused(zoo, tmp_path, capsys):

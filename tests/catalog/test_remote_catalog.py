@@ -1,4 +1,4 @@
-"""Catalogs of models on servers: what is in them, what is asked for, and what a later run does not read again."""
+"""Catalogs of models on servers: their content, the requests, and which models a later run does not read again."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_weights_are_not_fetched_unless_they_are_hashed(tmp_path):
     assert len({row["hash"] for row in rows(tmp_path / "out", "tensors")}) == 1  # all are of one pattern
 
 
-def test_what_has_its_etag_is_not_read_again(zoo, tmp_path):
+def test_models_with_the_same_etag_are_not_read_again(zoo, tmp_path):
     out = tmp_path / "out"
     with ObjectServer(served(zoo)) as server:
         addresses = [f"{server.url}/{path.relative_to(zoo)}" for path in zoo.rglob("*.onnx")]
@@ -146,7 +146,7 @@ def test_a_server_that_fails_for_one_model_ends_nothing(zoo, tmp_path, monkeypat
         assert sorted(summary.failures) == sorted([f"{server.url}/none.onnx", str(tmp_path / "none.onnx")])
         assert "no such file" in summary.failures[f"{server.url}/none.onnx"]
         assert len(rows(out, "failures")) == 2
-        # What is gone is dropped; what a server does not tell is kept, and one that no source is on is not asked.
+        # Deleted models are dropped; models on servers that do not answer, or that no source names, are kept.
         del server.state.files["/with.onnx"]
         server.state.reset()
         assert catalog.build([zoo / "without.onnx"], out, workers=1, prune=True).pruned == 1
@@ -215,7 +215,7 @@ def test_folders_and_patterns_of_a_bucket(zoo, tmp_path, s3):
         summary = catalog.build([source], out, workers=1, storage_options=s3)
         assert not summary.failures
         assert [row["model"] for row in rows(out, "models")] == wanted, source
-        # The list and the answer of a file tell the same.
+        # The listing and the response for a file agree.
         assert catalog.build(wanted, out, workers=1, storage_options=s3).unchanged == len(wanted)
     for source in ("s3://catalogs/none/", "s3://catalogs/none", "s3://catalogs/zoo/*.onn", "s3://no-such-bucket/"):
         with pytest.raises(onnxwire.SourceError):
@@ -223,7 +223,7 @@ def test_folders_and_patterns_of_a_bucket(zoo, tmp_path, s3):
     assert not (tmp_path / "none").exists()
 
 
-def test_servers_that_list_nothing_say_so(zoo, tmp_path):
+def test_servers_without_listings_are_reported(zoo, tmp_path):
     with ObjectServer(served(zoo)) as server:
         for source in (f"{server.url}/", f"{server.url}/*.onnx"):
             with pytest.raises(onnxwire.SourceError, match="does not list folders"):

@@ -1,4 +1,4 @@
-"""Questions in SQL, of the library and of the command."""
+"""SQL queries, by the library and by the command."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ FOUND = {
 
 
 @pytest.mark.parametrize("what", QUERIES)
-def test_queries_of_the_help_find_what_they_say(what):
+def test_queries_of_the_help_return_the_described_rows(what):
     wanted, column, index = FOUND[what]
     found = onnxwire.sql(model().SerializeToString(), QUERIES[what])
     values = [row[found.columns.index(column)] for row in found.fetchall()]
@@ -96,7 +96,7 @@ def test_python_variables_are_not_tables():
 
 
 @pytest.mark.parametrize("query", ["selec 1", "select * from nodez", "select nope from nodes", ""])
-def test_what_duckdb_refuses_is_an_error_of_onnxwire(query, capsys):
+def test_errors_of_duckdb_are_errors_of_onnxwire(query, capsys):
     if query:
         with pytest.raises(onnxwire.Error):
             onnxwire.sql(DIGITS, query)
@@ -106,12 +106,12 @@ def test_what_duckdb_refuses_is_an_error_of_onnxwire(query, capsys):
         assert onnxwire.sql(DIGITS, query) is None
 
 
-def test_a_fault_that_shows_while_rows_are_made_is_told(capsys):
+def test_an_error_while_rows_are_computed_is_reported(capsys):
     assert main(["sql", str(DIGITS), "select error('halt: ' || name) from nodes"]) == 2
     assert "halt: node_Shape_0" in capsys.readouterr().err
 
 
-def test_a_fault_of_python_is_told_by_its_last_line(capsys, monkeypatch):
+def test_an_error_of_python_is_reported_by_its_last_line(capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "pytz", None)
     assert main(["sql", str(DIGITS), "select now()"]) == 2
     err = capsys.readouterr().err
@@ -121,7 +121,7 @@ def test_a_fault_of_python_is_told_by_its_last_line(capsys, monkeypatch):
     assert err.count("\n") == 1
 
 
-def test_a_folder_without_tables_is_refused(tmp_path, capsys):
+def test_a_folder_without_tables_is_rejected(tmp_path, capsys):
     assert main(["sql", str(tmp_path), "select 1"]) == 2
     assert "this folder holds no catalog" in capsys.readouterr().err
 
@@ -254,7 +254,7 @@ def test_an_answer_as_parquet_goes_through_a_named_pipe(tmp_path):
 
 
 @pytest.mark.parametrize("ending", ["json", "csv", "parquet", "txt"])
-def test_an_option_says_more_than_the_name_of_the_file(tmp_path, ending):
+def test_an_option_overrides_the_extension_of_the_file(tmp_path, ending):
     out = tmp_path / f"answer.{ending}"
     for option, text in (("--json", '[\n  {\n    "a": 1\n  }\n]\n'), ("--csv", "a\n1\n")):
         assert main(["sql", str(DIGITS), "select 1 as a", option, "-o", str(out)]) == 0
@@ -267,7 +267,7 @@ def test_without_duckdb_the_error_says_what_to_install():
     assert "MissingPackageError: this needs DuckDB" in done.stderr
 
 
-def test_a_table_has_colors_where_they_are_asked_for(capsys):
+def test_a_table_has_colors_on_request(capsys):
     outputs = []
     for color in ("always", "never"):
         assert main(["sql", str(DIGITS), "select name from nodes limit 1", "--color", color]) == 0

@@ -1,4 +1,4 @@
-"""The processes that read models: where they import from, and what becomes of their calls."""
+"""Worker processes: their import path, and the results of their calls."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_a_call_returns_or_raises_what_the_function_does(capfd):
     assert "no answer" in capfd.readouterr().err
 
 
-def test_what_can_not_be_sent_is_an_error_and_ends_nothing(monkeypatch):
+def test_an_argument_that_can_not_be_pickled_is_an_error(monkeypatch):
     with Worker() as worker:
         with pytest.raises(FieldValueError, match="can't be sent to another process"):
             worker.call(len, threading.Lock())
@@ -108,7 +108,7 @@ def test_a_worker_that_ends_is_lost_and_a_pool_makes_the_call_again(tmp_path):
         assert [pool.submit(len, "x" * n).result() for n in range(5)] == list(range(5))
 
 
-def test_a_pool_that_is_left_ends_calls_that_wait_for_ever():
+def test_leaving_a_pool_ends_its_calls():
     with WorkerPool(2, 3) as pool:
         futures = [pool.submit(reading.wait_for_ever, None) for _ in range(6)]
     assert all(future.done() for future in futures)

@@ -128,7 +128,7 @@ def has_another_name(test: str, theirs: dict[str, str], ours: dict[str, str]) ->
 
 
 def main() -> int:
-    """Run the suites and tell where they differ."""
+    """Run the suites and report differences."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("suites", nargs="*", choices=[*SUITES, []], help="all, if none is named")

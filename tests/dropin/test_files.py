@@ -1,4 +1,4 @@
-"""Files under the switch: models outlive what is done to the files that they were loaded from."""
+"""Files under the switch: loaded models survive changes to their files."""
 
 import os
 import subprocess
@@ -34,14 +34,14 @@ OVERWRITES = {
 
 @pytest.mark.parametrize("is_absolute", [True, False], ids=["whole path", "name"])
 @pytest.mark.parametrize("way", OVERWRITES)
-def test_a_model_outlives_what_is_done_to_its_file(way, is_absolute, large, monkeypatch):
+def test_a_loaded_model_is_unaffected_by_changes_to_its_file(way, is_absolute, large, monkeypatch):
     if not is_absolute:
         monkeypatch.chdir(large.parent)
     code = SWITCH + (
         "import onnx, os, sys, hashlib\n"
         "path = sys.argv[1]\n"
         "model = onnx.load(path)\n"
-        "onnx.load(path)\n"  # which is let go of at once
+        "onnx.load(path)\n"  # which is released at once
         "whole = hashlib.sha256(model.graph.initializer[0].raw_data).digest()\n"
         "os.chmod(path, 0o640)\n"
         f"{OVERWRITES[way]}\n"
@@ -64,7 +64,7 @@ CUTS = {
 
 
 @pytest.mark.parametrize("way", CUTS)
-def test_a_model_outlives_what_is_done_through_files_that_were_open_before(way, large):
+def test_a_loaded_model_is_unaffected_by_files_opened_before(way, large):
     code = SWITCH + (
         "import onnx, os, sys, hashlib\n"
         "path = sys.argv[1]\n"
@@ -107,7 +107,7 @@ ELSEWHERE = {
 
 @pytest.mark.skipif(sys.platform == "win32", reason="mapped files can't be truncated")
 @pytest.mark.parametrize("way", ELSEWHERE)
-def test_the_structure_of_a_model_outlives_what_another_process_does_to_its_file(way, structured):
+def test_the_structure_of_a_model_survives_changes_by_another_process(way, structured):
     code = SWITCH + (
         "import onnx, subprocess, sys\n"
         "path = sys.argv[1]\n"
@@ -161,7 +161,7 @@ def test_files_below_the_limit_are_held_in_memory(by, structured):
     python("-c", code, structured, **({"ONNXWIRE_DROPIN_MAP_ABOVE": str(1 << 30)} if by == "variable" else {}))
 
 
-def test_a_limit_that_is_no_number_is_named():
+def test_a_limit_that_is_not_a_number_is_reported():
     shown = python("-c", SWITCH, status=1, ONNXWIRE_DROPIN_MAP_ABOVE="1GB")
     assert "ONNXWIRE_DROPIN_MAP_ABOVE is a number of bytes, such as 16777216, not '1GB'" in shown
 
@@ -187,7 +187,7 @@ def test_more_files_of_external_data_than_descriptors_are_loaded(tmp_path):
     python("-c", code, tmp_path / "model.onnx")
 
 
-def test_a_model_keeps_its_file_when_one_of_that_name_is_cut_in_another_folder(large, monkeypatch):
+def test_truncating_a_file_of_the_same_name_elsewhere_has_no_effect(large, monkeypatch):
     monkeypatch.chdir(large.parent)
     size = large.stat().st_size
     code = SWITCH + (
@@ -211,7 +211,7 @@ def test_small_models_keep_no_file_open():
         assert int(python("-c", code, ROOT / "examples" / "digits_cnn.onnx")) < 50
 
 
-def test_whoever_has_the_file_open_sees_what_is_saved(tmp_path):
+def test_a_save_is_visible_to_processes_that_have_the_file_open(tmp_path):
     code = SWITCH + (
         "import onnx, sys, tempfile\n"
         "with tempfile.NamedTemporaryFile(dir=sys.argv[1]) as file:\n"

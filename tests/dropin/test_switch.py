@@ -1,4 +1,4 @@
-"""Programs written for `onnx` find the same with onnxwire in place of protobuf, in processes of their own."""
+"""Programs written for `onnx` behave the same with onnxwire in place of protobuf, in processes of their own."""
 
 import os
 import py_compile
@@ -23,11 +23,11 @@ def expected(tmp_path_factory):
 
 
 @pytest.mark.parametrize("before", ["", HIDE_PROTOBUF], ids=["beside protobuf", "without protobuf"])
-def test_a_program_finds_the_same(expected, before, tmp_path):
+def test_a_program_prints_the_same_with_the_switch(expected, before, tmp_path):
     assert python("-c", before + SWITCH + RUN, PROGRAM, tmp_path) == expected
 
 
-def test_the_program_is_run_by_ours(tmp_path):
+def test_the_program_uses_our_classes(tmp_path):
     code = "import onnx, onnxwire; print(onnx.ModelProto is onnxwire.ModelProto is onnx.onnx_ml_pb2.ModelProto)"
     assert python("-m", "onnxwire.dropin", "-c", code) == "True\n"
 
@@ -36,7 +36,7 @@ def test_the_program_is_run_by_ours(tmp_path):
 
 
 @pytest.mark.parametrize("way", ["script", "module", "code"])
-def test_what_is_run_sees_the_command_line_of_python(way, tmp_path):
+def test_a_program_has_the_command_line_of_python(way, tmp_path):
     code = "import sys, onnx, onnxwire; print(sys.argv[1:], __name__, onnx.ModelProto is onnxwire.ModelProto)"
     (tmp_path / "told.py").write_text(code + "\nimport beside\n")
     (tmp_path / "beside.py").write_text("")
@@ -51,7 +51,7 @@ def test_a_program_that_fails_fails():
     python("-m", "onnxwire.dropin", "-c", "raise SystemExit(7)", status=7)
 
 
-def test_nothing_to_run_is_told():
+def test_a_missing_program_is_reported():
     assert "usage" in python("-m", "onnxwire.dropin", status=2)
     assert "takes an argument" in python("-m", "onnxwire.dropin", "-m", status=2)
     assert "usage" in python("-m", "onnxwire.dropin", "--help")
@@ -150,7 +150,7 @@ START = "import site, sys; site.addsitedir(sys.argv[1]); import onnx; print('onn
     [("1", "True"), ("yes", "True"), (None, "False")]
     + [(off, "False") for off in ("0", "", "false", "False", "no", "OFF", " 0 ")],
 )
-def test_the_variable_turns_it_on_and_nothing_else_does(value, is_on, tmp_path, monkeypatch):
+def test_only_the_variable_installs_the_switch(value, is_on, tmp_path, monkeypatch):
     (tmp_path / "onnxwire_dropin.pth").symlink_to(ROOT / "onnxwire_dropin.pth")
     monkeypatch.delenv("ONNXWIRE_DROPIN", raising=False)
     environment = {} if value is None else {"ONNXWIRE_DROPIN": value}
@@ -158,7 +158,7 @@ def test_the_variable_turns_it_on_and_nothing_else_does(value, is_on, tmp_path, 
 
 
 @pytest.mark.parametrize("value", ["0", "1"])
-def test_the_line_in_site_packages_imports_nothing_before_onnx_is(value, tmp_path):
+def test_the_pth_file_imports_nothing_before_onnx_is_imported(value, tmp_path):
     (tmp_path / "onnxwire_dropin.pth").symlink_to(ROOT / "onnxwire_dropin.pth")
     code = (
         "import os, site, sys\n"
@@ -174,7 +174,7 @@ def test_the_line_in_site_packages_imports_nothing_before_onnx_is(value, tmp_pat
     assert python("-S", "-c", code, tmp_path / "empty", tmp_path, ONNXWIRE_DROPIN=value) == "[]\n"
 
 
-def test_what_only_uses_protobuf_has_the_real_one_in_an_environment_that_inherits_packages(tmp_path):
+def test_protobuf_itself_is_imported_in_an_environment_that_inherits_packages(tmp_path):
     # As in a virtual environment with --system-site-packages: the folder with protobuf comes after the .pth file's.
     (tmp_path / "onnxwire_dropin.pth").symlink_to(ROOT / "onnxwire_dropin.pth")
     code = HIDE_PROTOBUF + (
@@ -190,20 +190,20 @@ def test_what_only_uses_protobuf_has_the_real_one_in_an_environment_that_inherit
 
 
 @pytest.mark.parametrize(("flag", "is_on"), [("-I", "False"), ("-E", "False"), ("-s", "True")])
-def test_a_python_that_obeys_no_variables_does_not_switch(flag, is_on, tmp_path):
+def test_a_python_that_ignores_variables_does_not_switch(flag, is_on, tmp_path):
     (tmp_path / "onnxwire_dropin.pth").symlink_to(ROOT / "onnxwire_dropin.pth")
     code = f"import sys; sys.path.insert(0, {str(ROOT)!r})\n" + START.replace("import site, sys; ", "import site; ")
     assert python(flag, "-c", code, tmp_path, ONNXWIRE_DROPIN="1").strip() == is_on
 
 
-def test_off_again_before_onnx_is_imported_cancels_the_variable(tmp_path):
+def test_uninstalling_before_onnx_is_imported_cancels_the_variable(tmp_path):
     (tmp_path / "onnxwire_dropin.pth").symlink_to(ROOT / "onnxwire_dropin.pth")
     code = "import site, sys, onnxwire.dropin; site.addsitedir(sys.argv[1]); onnxwire.dropin.uninstall()\n"
     code += "import onnx, onnxwire; print(onnx.ModelProto is onnxwire.ModelProto)"
     assert python("-c", code, tmp_path, ONNXWIRE_DROPIN="1") == "False\n"
 
 
-def test_other_threads_import_modules_while_the_switch_is_thrown(tmp_path):
+def test_other_threads_may_import_modules_during_the_installation(tmp_path):
     (tmp_path / "onnxwire_dropin.pth").symlink_to(ROOT / "onnxwire_dropin.pth")
     modules = ["decimal", "fractions", "csv", "wave", "mailbox", "sqlite3", "xmlrpc.client", "ftplib", "tabnanny"]
     code = (
@@ -221,7 +221,7 @@ def test_other_threads_import_modules_while_the_switch_is_thrown(tmp_path):
     assert python("-c", code, tmp_path, ONNXWIRE_DROPIN="1") == "[] True\n"
 
 
-def test_what_a_program_starts_has_the_variable():
+def test_child_processes_inherit_the_variable():
     code = "import os; print(os.environ['ONNXWIRE_DROPIN'])"
     assert python("-m", "onnxwire.dropin", "-c", code) == "1\n"
 
@@ -229,11 +229,11 @@ def test_what_a_program_starts_has_the_variable():
 # --- on and off
 
 
-def test_too_late_is_an_error_that_says_so():
+def test_installing_after_onnx_was_imported_is_an_error():
     assert "onnx is imported already" in python("-c", "import onnx\n" + SWITCH, status=1)
 
 
-def test_off_again_gives_the_classes_of_protobuf():
+def test_uninstalling_restores_the_classes_of_protobuf():
     code = SWITCH + (
         "import onnx as ours, onnxwire, sys\n"
         "model = ours.ModelProto(producer_name='p')\n"
@@ -251,7 +251,7 @@ def test_off_again_gives_the_classes_of_protobuf():
     python("-c", code)
 
 
-def test_twice_is_once():
+def test_installing_twice_has_no_effect():
     code = SWITCH + SWITCH + "onnxwire.dropin.uninstall(); import onnx; print(onnx.ModelProto is onnxwire.ModelProto)"
     assert python("-c", code) == "False\n"
 
@@ -259,7 +259,7 @@ def test_twice_is_once():
 @pytest.mark.parametrize(
     ("version", "is_new"), [("1.23.9", False), ("1.24.0", True), ("2.0", True), ("unknown", False)]
 )
-def test_a_newer_onnx_is_warned_of(version, is_new):
+def test_a_newer_onnx_causes_a_warning(version, is_new):
     code = (
         "import importlib.metadata as metadata, warnings\n"
         f"metadata.version = lambda name: {version!r}\n{SWITCH}"
@@ -285,7 +285,7 @@ def test_errors_are_those_that_programs_catch():
         assert python("-c", before + code).split() == ["DecodeError", "ParseError", "ParseError"]
 
 
-def test_text_and_json_of_protobuf_take_and_fill_ours():
+def test_text_and_json_of_protobuf_work_on_our_messages():
     code = SWITCH + (
         "import onnx, sys\n"
         "from google.protobuf import json_format, text_format\n"

@@ -1,4 +1,4 @@
-"""Text and JSON alike: they are printed and read as by the official runtime."""
+"""The text format and JSON are printed and read as by the official runtime."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def test_values_too_long_to_be_read_at_once_have_the_official_form(form, name, p
 @EVERY_MESSAGE
 @examples(15)
 @given(data=st.data())
-def test_what_the_official_runtime_prints_is_read(form, name, data):
+def test_output_of_the_official_runtime_is_read(form, name, data):
     message = PAIRS[name][1].FromString(data.draw(wire.sound(PAIRS[name][0].DESCRIPTOR, 2)))
     for style in form.reading.STYLES:
         form.reading.check(PAIRS[name], form.official(message, **style))
@@ -146,7 +146,7 @@ def test_what_the_official_runtime_prints_is_read(form, name, data):
 @pytest.mark.parametrize("name", ["test.Everything", "test.Sparse", "test.Holder"])
 @examples(40)
 @given(seed=st.integers(0, 1 << 32))
-def test_any_text_is_read_or_refused_as_by_the_official_runtime(form, name, seed):
+def test_any_text_is_accepted_or_rejected_as_by_the_official_runtime(form, name, seed):
     draw = random.Random(seed)
     for _ in range(20):
         text = form.reading.random_text(draw, PAIRS[name][0].DESCRIPTOR, 3)
@@ -157,7 +157,7 @@ def test_any_text_is_read_or_refused_as_by_the_official_runtime(form, name, seed
 @EVERY_MESSAGE
 @examples(15)
 @given(data=st.data(), seed=st.integers(0, 1 << 32))
-def test_mutations_of_printed_texts_are_read_or_refused_as_by_the_official_runtime(form, name, data, seed):
+def test_mutated_texts_are_accepted_or_rejected_as_by_the_official_runtime(form, name, data, seed):
     ours, official = PAIRS[name]
     draw = random.Random(seed)
     text = form.official(official.FromString(data.draw(wire.sound(ours.DESCRIPTOR, 2))))
@@ -169,7 +169,7 @@ def test_mutations_of_printed_texts_are_read_or_refused_as_by_the_official_runti
 @EACH
 @examples(40)
 @given(seed=st.integers(0, 1 << 32))
-def test_where_the_text_is_cut_into_pieces_makes_no_difference(form, seed):
+def test_the_size_of_the_pieces_of_a_text_makes_no_difference(form, seed):
     draw = random.Random(seed)
     for _ in range(10):
         text = mutated(draw, form.reading.random_text(draw, EVERYTHING[0].DESCRIPTOR, 3), form.reading.SNIPPETS)
@@ -206,7 +206,7 @@ def test_a_text_may_be_a_str_bytes_or_a_file(form, tmp_path):
 
 
 @EACH
-def test_without_a_type_it_is_a_model(form):
+def test_the_default_class_is_modelproto(form):
     model = form.from_form(form.to_form(onnxwire.load(DIGITS)))
     assert type(model) is onnxwire.ModelProto
     assert model == onnxwire.load(DIGITS)

@@ -23,7 +23,7 @@ def check(pair_of_classes, data):
     ours, official = pair_of_classes
     wanted = official.FromString(data)
     if has_broken_text(wanted):
-        # The official runtime prints the repr of the bytes there, which is not what stands in the message.
+        # The official runtime prints the repr of the bytes there, not the bytes of the message.
         with pytest.raises(onnxwire.DecodeError, match="not valid UTF-8"):
             onnxwire.to_json(ours.FromString(data))
         mend(wanted)
@@ -58,7 +58,7 @@ def test_keys_are_the_official_ones(name):
 
 
 @pytest.mark.parametrize("indent", [None, 0, 1, 2, 7])
-def test_indent_means_what_it_means_officially(indent):
+def test_indent_has_the_effect_of_the_official_runtime(indent):
     data = DIGITS.read_bytes()
     for name, encoded in (("onnx.ModelProto", data), ("onnx.ModelProto", b""), ("test.Holder", b"\n\0\x12\0\x12\0")):
         ours, official = PAIRS[name]
@@ -66,7 +66,7 @@ def test_indent_means_what_it_means_officially(indent):
         assert onnxwire.to_json(ours.FromString(encoded), indent=indent) == wanted
 
 
-def test_streaming_gives_what_is_returned_otherwise():
+def test_a_stream_receives_the_text_that_is_returned_without_one():
     model = onnxwire.load(DIGITS)
     for options in ({}, {"max_bytes": 100}, {"indent": None}):
         out = io.StringIO()
@@ -74,7 +74,7 @@ def test_streaming_gives_what_is_returned_otherwise():
         assert out.getvalue() == onnxwire.to_json(model, **options)
 
 
-def test_long_values_are_elided_by_objects():
+def test_long_values_are_replaced_by_objects_of_their_size():
     tensor = TENSOR[1](dims=range(11), raw_data=b"x" * 1000, name="é" * 6, string_data=[b"", b"x" * 11], data_type=1)
     shown = onnxwire.to_json(TENSOR[0].FromString(tensor.SerializeToString()), max_bytes=10)
     assert json.loads(shown) == {
@@ -110,7 +110,7 @@ def test_a_string_that_is_not_utf_8_is_named_with_its_path(name, path, length):
     assert (caught.value.path, caught.value.offset) == (f"child.{path}", len(child + head))
 
 
-def test_a_string_that_is_not_utf_8_is_named_where_the_message_is_in_no_file():
+def test_a_string_that_is_not_utf_8_is_named_in_a_message_without_a_file():
     graph = onnxwire.GraphProto()
     graph.MergeFromString(wire.span(2, b"a\xff"))
     merged, added, made = onnxwire.ModelProto(), onnxwire.ModelProto(), onnxwire.ModelProto()
@@ -125,7 +125,7 @@ def test_a_string_that_is_not_utf_8_is_named_where_the_message_is_in_no_file():
         assert (caught.value.path, caught.value.offset) == (path, None)
 
 
-def test_nesting_is_printed_to_the_depth_that_protobuf_reads_and_refused_below():
+def test_messages_nested_too_deeply_for_protobuf_are_rejected():
     number = number_of(EVERYTHING[0], "child")
     data = b""
     for depth in range(103):

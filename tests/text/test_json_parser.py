@@ -67,7 +67,7 @@ def pieces(request, monkeypatch):
             monkeypatch.setattr(module, "CHUNK", request.param)
 
 
-# --- what is printed is read
+# --- printed messages are read
 
 STYLES = [{}, {"indent": None}, {"preserving_proto_field_name": True}, {"use_integers_for_enums": True}, {"indent": 0}]
 
@@ -75,7 +75,7 @@ STYLES = [{}, {"indent": None}, {"preserving_proto_field_name": True}, {"use_int
 @EVERY_MESSAGE
 @examples(10)
 @given(data=st.data())
-def test_what_is_printed_reads_back(name, data):
+def test_printed_messages_are_read_back(name, data):
     ours, official = PAIRS[name]
     message = official.FromString(data.draw(wire.sound(ours.DESCRIPTOR, 2)))
     message.DiscardUnknownFields()
@@ -186,7 +186,7 @@ def test_the_language_is_that_of_the_official_runtime(pieces):
     assert len(TEXTS) // 5 < len(taken) < len(TEXTS) * 3 // 4
 
 
-def test_every_name_and_key_of_a_field_is_taken():
+def test_both_names_of_a_field_are_accepted():
     for ours, official in PAIRS.values():
         for field in official.DESCRIPTOR.fields:
             for key in (field.name, field.json_name):
@@ -296,7 +296,7 @@ def test_arrays_of_strings_are_those_of_the_official_runtime(pieces, kind, strin
 # --- what a text may be
 
 
-def test_bytes_that_are_no_utf_8_are_refused_with_their_position(pieces):
+def test_invalid_utf_8_is_rejected_with_its_position(pieces):
     for data in (b'{"oneInt32": 1,\n"\xff', b'{\n"\xe2\x82', b'{\n"\xed\xa0\x80"'):
         assert official_reading(EVERYTHING[1], data) is None
         for kind in (data, io.BytesIO(data), Slow(data)):
@@ -306,7 +306,7 @@ def test_bytes_that_are_no_utf_8_are_refused_with_their_position(pieces):
                 onnxwire.from_json(kind, EVERYTHING[0])
 
 
-def test_numbers_of_enums_are_not_taken_modulo_two_to_the_32nd():
+def test_numbers_of_enums_are_not_truncated_to_32_bits():
     text = f'{{"oneShade": {(1 << 32) + 70}}}'
     assert json_format.Parse(text, EVERYTHING[1]()).one_shade == 70
     assert reading(EVERYTHING, text) is None
@@ -324,7 +324,7 @@ def test_messages_nest_as_deep_as_the_official_runtime_reads_them(form, pieces):
 
 
 @pytest.mark.parametrize("value", ["1", "null"])
-def test_one_field_under_both_of_its_names_is_refused(value, pieces):
+def test_a_field_under_both_of_its_names_is_rejected(value, pieces):
     text = f'{{"ir_version": {value}, "domain": "d", "irVersion": {value}}}'
     with pytest.raises(onnxwire.DecodeError, match=r"'irVersion' occurs a second time, first as 'ir_version'"):
         onnxwire.from_json(text)
@@ -377,7 +377,7 @@ def test_unknown_names_of_enums_are_ignored_with_unknown_fields(value, pieces):
         "]",
     ],
 )
-def test_what_is_ignored_must_be_json(value, pieces):
+def test_ignored_values_must_be_valid_json(value, pieces):
     with pytest.raises(onnxwire.DecodeError, match="line 1"):
         onnxwire.from_json(f'{{"newer": {value}}}', ignore_unknown=True)
 
@@ -428,7 +428,7 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("text", FAULTS)
-def test_errors_name_the_place_the_field_and_what_was_expected(text, pieces):
+def test_errors_name_position_field_and_expected_value(text, pieces):
     for kind in (text, text.encode(), io.StringIO(text)):
         with pytest.raises(onnxwire.DecodeError) as caught:
             onnxwire.from_json(kind)
@@ -436,7 +436,7 @@ def test_errors_name_the_place_the_field_and_what_was_expected(text, pieces):
     assert official_reading(onnx.ModelProto, text) is None
 
 
-def test_errors_are_short_whatever_the_text():
+def test_errors_are_short_for_any_text():
     long = "x" * 100_000
     for text in (f'{{"{long}', f'{{"{long}": 1}}', f'{{"irVersion": "{long}"}}', f'{{"irVersion": {long}}}', long):
         with pytest.raises(onnxwire.DecodeError) as caught:
@@ -469,9 +469,9 @@ def test_a_long_string_takes_little_more_memory_than_its_value(unit):
 
 
 @pytest.mark.parametrize("unit", [" ", "\n\t"])
-def test_a_long_text_of_nothing_takes_no_memory(unit, monkeypatch):
+def test_a_long_text_without_values_takes_no_memory(unit, monkeypatch):
     for module in (window, json_reader):
-        monkeypatch.setattr(module, "CHUNK", 10_000)  # so that what is kept of more would be seen
+        monkeypatch.setattr(module, "CHUNK", 10_000)  # so that retained text would be detected
     text = Repeating('{"children": [], ', unit, 500_000, '"oneInt32": 5}')
     message, peak = peak_of(onnxwire.from_json, text, EVERYTHING[0])
     assert message.SerializeToString() == EVERYTHING[1](one_int32=5).SerializeToString()

@@ -80,7 +80,7 @@ def test_an_empty_message_is_empty_text():
 # --- streaming and eliding
 
 
-def test_streaming_gives_what_is_returned_otherwise():
+def test_a_stream_receives_the_text_that_is_returned_without_one():
     model = onnxwire.load(DIGITS)
     for options in ({}, {"max_bytes": 100}, {"as_protoc": True}):
         out = io.StringIO()
@@ -88,7 +88,7 @@ def test_streaming_gives_what_is_returned_otherwise():
         assert out.getvalue() == onnxwire.to_text(model, **options)
 
 
-def test_long_values_are_elided_by_what_no_parser_takes():
+def test_long_values_are_replaced_by_notes_that_parsers_reject():
     tensor = TENSOR[1](
         dims=range(11), raw_data=b"x" * 1000, name="é" * 6, float_data=[1] * 10, string_data=[b"0123456789"]
     )
@@ -127,7 +127,7 @@ def check_memory(path, write, **options):
     """Print a model to nowhere; returns the sink."""
     sink = Null()
     with onnxwire.load(path) as model:
-        write(model, sink, max_bytes=0)  # imports what is imported at first use
+        write(model, sink, max_bytes=0)  # triggers imports on first use
         sink = Null()
         tracemalloc.start()
         try:
@@ -148,7 +148,7 @@ def test_printing_200_megabytes_takes_little_memory(tmp_path):
 # --- errors
 
 
-def test_nesting_is_printed_to_the_depth_that_protobuf_reads_and_refused_below():
+def test_messages_nested_too_deeply_for_protobuf_are_rejected():
     number = number_of(EVERYTHING[0], "child")
     data = b""
     for depth in range(103):
@@ -193,7 +193,7 @@ def test_flawed_bytes_raise_decode_error_or_nothing(name, data):
 
 
 @pytest.mark.parametrize("write", [onnxwire.to_text, onnxwire.to_json])
-def test_wrong_arguments_are_refused(write):
+def test_wrong_arguments_are_rejected(write):
     with pytest.raises(TypeError, match="expected a message of onnxwire, not ModelProto"):
         write(onnx.ModelProto())
     with pytest.raises(ValueError, match="must not be negative"):
@@ -365,7 +365,7 @@ def test_dump_takes_any_message():
     assert text_format.Parse(done.stdout, onnx.TensorProto()) == onnx.TensorProto.FromString(read(file))
 
 
-def test_dump_says_what_is_wrong_in_one_line(tmp_path):
+def test_dump_reports_an_error_in_one_line(tmp_path):
     (tmp_path / "cut.onnx").write_bytes(DIGITS.read_bytes()[:100_000])
     (tmp_path / "same.onnx").write_bytes(DIGITS.read_bytes())
     (tmp_path / "link.txt").symlink_to(tmp_path / "same.onnx")

@@ -105,7 +105,7 @@ def pieces(request, monkeypatch):
         monkeypatch.setattr(text_reader, "AHEAD", 0)
 
 
-# --- what is printed is read
+# --- printed messages are read
 
 STYLES = [
     {},
@@ -120,7 +120,7 @@ STYLES = [
 @EVERY_MESSAGE
 @examples(20)
 @given(data=st.data())
-def test_what_is_printed_reads_back(name, data):
+def test_printed_messages_are_read_back(name, data):
     ours, official = PAIRS[name]
     message = official.FromString(data.draw(wire.sound(ours.DESCRIPTOR, 2)))
     message.DiscardUnknownFields()
@@ -327,13 +327,13 @@ def kinds_of_text(text):
     return [text, data, bytearray(data), memoryview(data), io.StringIO(text), io.BytesIO(data), Slow(text), Slow(data)]
 
 
-def test_a_file_is_read_from_where_it_stands():
+def test_a_file_is_read_from_its_current_position():
     file = io.BytesIO(b"rubbish one_int32: 5")
     file.seek(8)
     assert onnxwire.from_text(file, EVERYTHING[0]).one_int32 == 5
 
 
-def test_bytes_that_are_no_utf_8_are_refused_with_their_position(pieces):
+def test_invalid_utf_8_is_rejected_with_its_position(pieces):
     for data in (b"one_int32: 1\n# \xff", b"one_int32: 1\n# \xe2\x82", b"one_int32: 1\n# \xed\xa0\x80"):
         assert official_reading(EVERYTHING[1], data) is None
         for kind in (data, io.BytesIO(data), Slow(data)):
@@ -344,7 +344,7 @@ def test_bytes_that_are_no_utf_8_are_refused_with_their_position(pieces):
 
 
 @pytest.mark.parametrize("read_text", [onnxwire.from_text, onnxwire.from_json])
-def test_wrong_arguments_are_refused(read_text):
+def test_wrong_arguments_are_rejected(read_text):
     for text in (None, 5, ["a"], DIGITS):
         with pytest.raises(TypeError, match="expected a str, bytes or a file object, not"):
             read_text(text)
@@ -360,7 +360,7 @@ def test_wrong_arguments_are_refused(read_text):
         read_text(Numbers())
 
 
-def test_the_parsers_are_imported_when_they_are_asked_for():
+def test_the_parsers_are_imported_on_first_use():
     code = (
         "import sys; before = set(sys.modules); import onnxwire; print(sorted(set(sys.modules) - before)); "
         "onnxwire.from_text; onnxwire.from_json; print('onnxwire.text.json_reader' in sys.modules)"
@@ -373,14 +373,14 @@ def test_the_parsers_are_imported_when_they_are_asked_for():
 # --- where the official runtime is not followed
 
 
-def test_numbers_of_enums_are_not_taken_modulo_two_to_the_32nd():
+def test_numbers_of_enums_are_not_truncated_to_32_bits():
     text = f"one_shade: {(1 << 32) + 70}"
     assert text_format.Parse(text, EVERYTHING[1]()).one_shade == 70
     assert reading(EVERYTHING, text) is None
 
 
 @pytest.mark.parametrize("form", [("child {", "}"), ("children: [<", ">]")])
-def test_messages_nest_as_deep_as_binary_readers_take_them(form, pieces):
+def test_messages_nest_as_deep_as_in_binary_readers(form, pieces):
     for depth in (99, 100, 101, 5000):
         text = form[0] * depth + form[1] * depth
         if depth <= 100:
@@ -401,7 +401,7 @@ def test_messages_nest_as_deep_as_binary_readers_take_them(form, pieces):
         ("\\?" * 9000, "?" * 9000),
     ],
 )
-def test_an_escaped_question_mark_is_one(literal, value, pieces):
+def test_an_escaped_question_mark_is_a_question_mark(literal, value, pieces):
     assert onnxwire.from_text(f"doc_string: '{literal}'", onnxwire.GraphProto).doc_string == value
     assert onnxwire.from_text(f"raw_data: '{literal}'", onnxwire.TensorProto).raw_data == value.encode()
 
@@ -413,7 +413,7 @@ SKIPPED = [
 
 
 @pytest.mark.parametrize("value", SKIPPED)
-def test_a_field_that_was_is_skipped_with_a_warning(value, pieces):
+def test_a_retired_field_is_skipped_with_a_warning(value, pieces):
     text = f"graph {{ name: 'g' producer_tag: {value} node {{}} producer_tag: {value} }} domain: 'd'"
     if "9: " in value:
         text = text.replace("[], 9: 0x12", "")
@@ -449,12 +449,12 @@ def test_unknown_fields_are_ignored_on_demand(value, pieces):
 @pytest.mark.parametrize(
     "text", ["x 1", "x: ", "x: [1", "x: [1,]", "x: {", "x: {]", "x: <}", "x: {a 1}", "x: }", "x: 'a"]
 )
-def test_what_is_ignored_must_be_the_text_format(text, pieces):
+def test_ignored_values_must_be_valid_text_format(text, pieces):
     with pytest.raises(onnxwire.DecodeError, match="line 1"):
         onnxwire.from_text(f"graph {{ {text} ", ignore_unknown=True)
 
 
-def test_what_is_ignored_nests_no_deeper_than_what_is_not(pieces):
+def test_ignored_values_have_the_same_nesting_limit(pieces):
     for depth in (98, 99):
         text = f"graph {{ x: {'{a' * depth}{{}}{'}' * depth} }}"
         if depth < 99:
@@ -464,7 +464,7 @@ def test_what_is_ignored_nests_no_deeper_than_what_is_not(pieces):
                 onnxwire.from_text(text, ignore_unknown=True)
 
 
-def test_what_dump_prints_of_unknown_fields_is_ignored():
+def test_unknown_fields_printed_by_dump_are_ignored():
     data = onnxwire.ModelProto(domain="d").SerializeToString() + b"\xa2\x1f\x03abc\xa0\x1f\x05\xa3\x1f\x08\x01\xa4\x1f"
     text = onnxwire.to_text(onnxwire.ModelProto.FromString(data), as_protoc=True)
     assert "500" in text
@@ -511,7 +511,7 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("text", FAULTS)
-def test_errors_name_the_place_the_field_and_what_was_expected(text, pieces):
+def test_errors_name_position_field_and_expected_value(text, pieces):
     for kind in (text, text.encode(), io.StringIO(text)):
         with pytest.raises(onnxwire.DecodeError) as caught:
             onnxwire.from_text(kind)
@@ -528,7 +528,7 @@ def test_errors_name_the_file(tmp_path):
     assert caught.value.reason.startswith("line 2, column 3: GraphProto has no field 'nod'")
 
 
-def test_errors_are_short_whatever_the_text():
+def test_errors_are_short_for_any_text():
     for text in ("x" * 100_000, "ir_version: " + "9" * 100_000, f"[{'x' * 100_000}", "domain: '" + "x" * 100_000):
         with pytest.raises(onnxwire.DecodeError) as caught:
             onnxwire.from_text(text)
@@ -555,7 +555,7 @@ class Repeating:
 
 def peak_of(read_text, text, cls):
     """The message, and the bytes of memory that reading it took."""
-    read_text("" if read_text is onnxwire.from_text else "{}", cls)  # imports what is imported at first use
+    read_text("" if read_text is onnxwire.from_text else "{}", cls)  # triggers imports on first use
     tracemalloc.start()
     try:
         message = read_text(text, cls)
@@ -577,8 +577,8 @@ def test_a_long_string_takes_little_more_memory_than_its_value(unit):
 @pytest.mark.parametrize(
     "unit", ["# comment\n", " ", "\n", "many_int32: [] ", "many_int32: [], # c\n", "many_bytes:[];"]
 )
-def test_a_long_text_of_nothing_takes_no_memory(unit, monkeypatch):
-    monkeypatch.setattr(window, "CHUNK", 10_000)  # so that what is kept of more would be seen
+def test_a_long_text_without_values_takes_no_memory(unit, monkeypatch):
+    monkeypatch.setattr(window, "CHUNK", 10_000)  # so that retained text would be detected
     message, peak = peak_of(onnxwire.from_text, Repeating("", unit, 500_000, "one_int32: 5"), EVERYTHING[0])
     assert message.SerializeToString() == EVERYTHING[1](one_int32=5).SerializeToString()
     assert peak < 200_000

@@ -1,4 +1,4 @@
-"""Values are set and added at paths, without files where these are not wanted."""
+"""Values are set and added at paths, and files are read only if permitted."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def model():
     return model
 
 
-def test_set_value_reads_files_only_where_it_may(model, tmp_path):
+def test_set_value_reads_files_only_if_permitted(model, tmp_path):
     (tmp_path / "f").write_bytes(b"secret")
     assert set_value(model, "graph.initializer[0].raw_data", f"@{tmp_path / 'f'}") == "graph.initializer[0].raw_data"
     assert model.graph.initializer[0].raw_data == f"@{tmp_path / 'f'}".encode()
@@ -78,7 +78,7 @@ def test_elements_and_fields_are_added(model, path, text, added, value):
         ("graph.sparse_initializer[0].values.dims", "x"),
     ],
 )
-def test_what_can_not_be_added_changes_nothing(model, path, text):
+def test_a_rejected_addition_changes_nothing(model, path, text):
     before = model.SerializeToString()
     with pytest.raises(EditError):
         add_element(model, path, text)
@@ -102,7 +102,7 @@ def test_what_can_not_be_added_changes_nothing(model, path, text):
         ("graph.node[0]", '{op_type: "Add" no_such_field: 1}'),
     ],
 )
-def test_what_can_not_be_set_changes_nothing(model, path, text):
+def test_a_rejected_assignment_changes_nothing(model, path, text):
     before = model.SerializeToString()
     with pytest.raises(EditError, match=re.escape(f"{path}=")):
         set_value(model, path, text)

@@ -1,4 +1,4 @@
-"""A node goes, and what took its output takes its input."""
+"""A node is removed, and the consumers of its output read its input."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def checked(model):
     return model
 
 
-def test_what_took_the_output_takes_the_input():
+def test_consumers_of_the_output_read_the_input():
     nodes = [
         helper.make_node("Relu", ["x"], ["a"]),
         helper.make_node("Neg", ["a"], ["b"]),
@@ -45,7 +45,7 @@ def test_what_took_the_output_takes_the_input():
     assert [info.name for info in model.graph.value_info] == ["a"]
 
 
-def test_another_input_can_be_the_one_that_is_taken():
+def test_consumers_can_be_connected_to_another_input():
     nodes = [helper.make_node("Add", ["x", "w"], ["b"]), helper.make_node("Neg", ["b"], ["y"])]
     weight = helper.make_tensor("w", TensorProto.FLOAT, [2], [1, 2])
     model = model_of(nodes, initializers=[weight])
@@ -66,7 +66,7 @@ def test_an_output_of_the_graph_keeps_its_name():
     assert list(model.graph.value_info) == []
 
 
-def test_an_output_of_the_graph_has_the_quantization_of_what_it_is_now():
+def test_an_output_of_the_graph_has_the_quantization_of_its_new_producer():
     nodes = [helper.make_node("Relu", ["x"], ["a"]), helper.make_node("Relu", ["a"], ["y"])]
     model = model_of(nodes, value_info=[value("a")])
     for name in "xay":
@@ -89,7 +89,7 @@ def branches(name):
     return {"then_branch": graphs[0], "else_branch": graphs[1]}
 
 
-def test_graphs_inside_take_the_input_too():
+def test_subgraphs_read_the_input_too():
     nodes = [
         helper.make_node("Cast", ["x"], ["c"], to=TensorProto.BOOL),
         helper.make_node("Relu", ["x"], ["a"]),
@@ -107,7 +107,7 @@ def test_graphs_inside_take_the_input_too():
     assert wiring(branch) == [("Neg", ["x"], list(branch.node[0].output))]
 
 
-def test_of_a_function_too():
+def test_nodes_of_functions_can_be_bypassed():
     function = helper.make_function(
         "own",
         "F",
@@ -124,7 +124,7 @@ def test_of_a_function_too():
     assert [(info.name, info.doc_string) for info in model.functions[0].value_info] == [("q", "that of r")]
 
 
-def test_what_nothing_takes_just_goes():
+def test_a_node_without_consumers_is_only_removed():
     model = model_of([helper.make_node("Relu", ["x"], ["y"]), helper.make_node("Split", ["x"], ["a", "b"])])
     bypass(model, "graph.node[1]")
     assert wiring(model.graph) == [("Relu", ["x"], ["y"])]
@@ -172,7 +172,7 @@ def test_what_nothing_takes_just_goes():
     ],
     ids=["an input", "two outputs", "a second output", "no such input", "an input left out", "a name that is hidden"],
 )
-def test_what_can_not_be_connected_is_refused_and_nothing_changes(nodes, outputs, path, index, reason):
+def test_a_node_that_can_not_be_bypassed_is_rejected_without_changes(nodes, outputs, path, index, reason):
     model = model_of(nodes, outputs)
     if reason == "hides":
         model.graph.node[1].attribute[0].g.node.add(op_type="Abs", input=["a"], output=["x"])
@@ -182,7 +182,7 @@ def test_what_can_not_be_connected_is_refused_and_nothing_changes(nodes, outputs
     assert model.SerializeToString() == before
 
 
-def test_what_is_no_node_is_refused():
+def test_a_path_that_names_no_node_is_rejected():
     model = model_of([helper.make_node("Relu", ["x"], ["y"])])
     for path in ("graph", "graph.node", "graph.node[7]", "graph.input[0]"):
         with pytest.raises(PathError):

@@ -1,4 +1,4 @@
-"""A part of a model is sound where the whole is."""
+"""A part of a valid model is valid."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def annotated(model):
     ]
 
 
-def test_quantization_of_what_nothing_uses_stays_out_with_its_parameters():
+def test_quantization_annotations_of_unused_values_are_dropped():
     part = onnxwire.extract(quantized("y", "z"), None, ["y"])
     assert list(part.graph.node[0].output) == ["y", "z"]
     assert annotated(part) == [("y", "y_scale")]

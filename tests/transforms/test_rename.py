@@ -145,7 +145,7 @@ def nested(path):
         ({"f": "a"}, "there is a value called 'a' already; choose another name for 'f'"),
     ],
 )
-def test_two_values_that_one_graph_sees_get_no_name_in_common(path, names, reason):
+def test_two_values_visible_in_one_graph_never_get_the_same_name(path, names, reason):
     model = nested(path)
     before = model.SerializeToString()
     with pytest.raises(EditError, match=re.escape(reason)):
