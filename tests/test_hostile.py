@@ -15,7 +15,7 @@ from hostile import CALLS, JSON_CALLS, MEGABYTE, ROUNDS, TEXT_CALLS
 from hostile_models import JSONS, MODELS, TEXTS
 
 from onnxwire.analysis.statistics import MAX_PATH_CHARS, MAX_TENSORS
-from onnxwire.checker.limits import CHANGES, KEPT_OF_A_RULE, READ, READ_IN_ALL
+from onnxwire.checker.limits import MAX_CHANGES, MAX_PROBLEMS_PER_RULE, MAX_READ_BYTES, MAX_TOTAL_READ_BYTES
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 
@@ -143,6 +143,6 @@ def test_reading_hostile_texts_ends_within_the_limits(kind, texts, calls):
 
 def test_the_limits_page_has_the_current_numbers():
     page = (Path(__file__).parent.parent / "docs" / "limits.md").read_text()
-    for number in (CHANGES, KEPT_OF_A_RULE, MAX_TENSORS, MAX_PATH_CHARS):
+    for number in (MAX_CHANGES, MAX_PROBLEMS_PER_RULE, MAX_TENSORS, MAX_PATH_CHARS):
         assert f" {number:,} " in page
-    assert f"{READ >> 10} KiB of a tensor, {READ_IN_ALL >> 20} MiB of a file" in page
+    assert f"{MAX_READ_BYTES >> 10} KiB of a tensor, {MAX_TOTAL_READ_BYTES >> 20} MiB of a file" in page

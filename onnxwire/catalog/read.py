@@ -131,10 +131,12 @@ def _read(model: str, task: Task) -> Result:
         tables["tensors"] = _with_extras(tables["tensors"], message, files, task.hashes)
         if task.checks:
             from onnxwire.checker import check
-            from onnxwire.checker.limits import KEPT_OF_A_RULE
+            from onnxwire.checker.limits import MAX_PROBLEMS_PER_RULE
 
             keys = [name for name, _ in _OF_A_MODEL["problems"]]
-            rows = ({key: getattr(problem, key) for key in keys} for problem in check(message, limit=KEPT_OF_A_RULE))
+            rows = (
+                {key: getattr(problem, key) for key in keys} for problem in check(message, limit=MAX_PROBLEMS_PER_RULE)
+            )
             tables["problems"] = _table("problems", rows)
     name = name_of(model)
     return Result({key: with_model(name, table) for key, table in tables.items() if len(table)}, {model: files})

@@ -16,9 +16,9 @@ from onnxwire.engine.table cimport INT32, Slot
 
 from onnxwire.checker import limits
 
-cdef int64_t LOOK = limits.LOOK
-cdef int64_t COUNT = limits.COUNT
-cdef int64_t IN_ALL = limits.LOOK_IN_ALL
+cdef int64_t MAX_SCANNED = limits.MAX_SCANNED_BYTES
+cdef int64_t MAX_COUNTED = limits.MAX_COUNTED_BYTES
+cdef int64_t MAX_TOTAL = limits.MAX_TOTAL_SCANNED_BYTES
 
 cdef struct Walk:
     # Stands between two records of a message.
@@ -93,7 +93,7 @@ def measure_numbers(Facts facts, str name, str field, const uint8_t[::1] wanted)
     cdef int64_t* highs = lows + n
     cdef int64_t* lasts = highs + n
     cdef uint8_t* whole = <uint8_t*><char*>flags
-    cdef int64_t left = IN_ALL
+    cdef int64_t left = MAX_TOTAL
     cdef int64_t look, size, met
     cdef uint64_t raw = 0
     cdef int64_t number
@@ -117,8 +117,8 @@ def measure_numbers(Facts facts, str name, str field, const uint8_t[::1] wanted)
                     counts[row] = 0
                 continue
             size = records.size
-            look = min(LOOK, left)
-            if records.items < 0 and size <= COUNT and size <= left:
+            look = min(MAX_SCANNED, left)
+            if records.items < 0 and size <= MAX_COUNTED and size <= left:
                 counts[row] = 0
             elif look <= 0:
                 continue
@@ -169,7 +169,7 @@ def measure_bytes(Facts facts, str name, str field, const uint8_t[::1] wanted, c
     cdef bytearray columns = bytearray(n * 2)
     cdef uint8_t* highs = <uint8_t*><char*>columns
     cdef uint8_t* lasts = highs + n
-    cdef int64_t left = IN_ALL
+    cdef int64_t left = MAX_TOTAL
     cdef const uint8_t* p
     cdef const uint8_t* stop
     cdef uint8_t high
@@ -189,7 +189,7 @@ def measure_bytes(Facts facts, str name, str field, const uint8_t[::1] wanted, c
             if 0 < ends[row] <= size:
                 lasts[row] = p[ends[row] - 1]
             if wanted[row] and left > 0:
-                size = min(size, min(LOOK, left))
+                size = min(size, min(MAX_SCANNED, left))
                 left -= size
                 stop = p + size
                 high = 0
@@ -213,7 +213,7 @@ def measure_strings(Facts facts, str name, str field, const uint8_t[::1] wanted)
     cdef bytearray columns = bytearray(n * 16)
     cdef int64_t* broken = <int64_t*><char*>columns
     cdef int64_t* odd = broken + n
-    cdef int64_t left = IN_ALL
+    cdef int64_t left = MAX_TOTAL
     cdef int64_t look, index, size
     cdef const uint8_t* p
     cdef Walk walk
@@ -227,7 +227,7 @@ def measure_strings(Facts facts, str name, str field, const uint8_t[::1] wanted)
     with nogil:
         for row in range(n):
             broken[row] = odd[row] = -1
-            look = min(COUNT, left)
+            look = min(MAX_COUNTED, left)
             if not wanted[row] or look <= 0:
                 continue
             index = -1

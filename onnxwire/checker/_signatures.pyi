@@ -2,7 +2,7 @@ from typing import Any
 
 from onnxwire.checker._facts import Facts
 
-def hold(
+def check_signatures(
     facts: Facts,
     chosen: Any,
     signatures: Any,

@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Holds nodes against the signatures of their operators, in one pass over the columns in the order of the nodes.
+"""Compares nodes with the signatures of their operators, in one pass over the columns in the order of the nodes.
 
-Types are numbers, 0 for one that is not known. The pass fills in those of outputs that share a type with an input, so
-that nodes after it know them; what stands before its maker, in a graph that is not sorted, stays unknown.
+Types are numbers, 0 for an unknown one. The pass sets the types of outputs that share a type with an input, so that
+later nodes know them; in an unsorted graph, the input of a node before its maker stays unknown.
 """
 from cython cimport critical_section
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
@@ -36,7 +36,7 @@ cdef struct Signature:
     int32_t least_inputs, most_inputs, least_outputs, most_outputs  # most: -1 for no limit
     int32_t refused, n_inputs_refused, n_outputs_refused            # rows of `refused`
     int32_t variables
-    int32_t is_open          # attributes that it does not declare are let pass
+    int32_t is_open          # undeclared attributes are allowed
 
 cdef struct Parameter:
     int32_t types            # row of `sets`
@@ -78,7 +78,7 @@ cdef inline bint has_type(const Tables* tables, const Parameter* parameter, int3
 cdef inline uint8_t check_type(
     const Tables* tables, const Parameter* parameter, int32_t kind, int32_t* bound
 ) noexcept nogil:
-    """The fault of a type that is known; a variable that is not bound yet is bound to it."""
+    """Return the fault of a known type; bind an unbound type variable to it."""
     if not has_type(tables, parameter, kind):
         return WRONG_TYPE
     if parameter.variable >= 0:
@@ -90,12 +90,12 @@ cdef inline uint8_t check_type(
 
 
 cdef inline bint is_internal(const Texts* texts, int32_t id) noexcept nogil:
-    """Whether a name begins with two underscores, as what a tool keeps for itself does."""
+    """Return whether a name begins with two underscores, as the internal attributes of tools do."""
     cdef uint64_t start = texts.start[id]
     return texts.start[id + 1] - start >= 2 and texts.arena[start] == 95 and texts.arena[start + 1] == 95
 
 
-cdef uint8_t hold_attributes(
+cdef uint8_t check_attributes(
     const Tables* tables, const Signature* signature, const Texts* texts, Run own, const int32_t* names,
     const int64_t* kinds, const int32_t* declared, uint8_t* faults,
 ) noexcept nogil:
@@ -122,7 +122,7 @@ cdef uint8_t hold_attributes(
 
 
 @critical_section
-def hold(
+def check_signatures(
     Facts facts,
     const int32_t[::1] chosen,
     const int32_t[:, ::1] signatures,
@@ -138,7 +138,7 @@ def hold(
     uint8_t[::1] output_faults,
     uint8_t[::1] attribute_faults,
 ):
-    """Fill the columns of faults, and the types that follow.
+    """Fill the columns of faults, and the types that can be inferred.
 
     chosen: of each node its signature, below 0 for none. signatures, parameters, attributes, refused, sets: tables, one
     row more than they need. definitions: as of `Scopes`. declared: of each attribute without a type, the one that is
@@ -194,7 +194,7 @@ def hold(
                 signature.least_outputs, signature.most_outputs, outputs[node].n,
             ):
                 node_faults[node] |= TOO_FEW_OR_MANY_OUTPUTS
-            node_faults[node] |= hold_attributes(
+            node_faults[node] |= check_attributes(
                 &tables, signature, &facts.texts, own[node], names, kinds, others, wrong_attributes
             )
             memset(bound, 0, <size_t>signature.variables * 4)

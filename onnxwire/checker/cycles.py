@@ -1,4 +1,4 @@
-"""Circles: of nodes that depend on each other, of functions that call each other."""
+"""Cycles of nodes that depend on each other, and of functions that call each other."""
 
 from __future__ import annotations
 
@@ -14,10 +14,9 @@ if TYPE_CHECKING:
 
 
 def cycles(facts: Facts) -> list[list[int]]:
-    """The sets of nodes, in graphs, of which each depends on all others: rows in order, by the first.
+    """Return the sets of nodes, in graphs, that depend on each other: rows in order, sorted by the first.
 
-    Nodes in a nested graph read for the node that owns it. Where every node reads only what came before, there is
-    nothing to do.
+    The inputs of nodes in a nested graph count as inputs of the node that owns it. Sorted graphs have no cycles.
     """
     scopes = facts.derive(Scopes)
     if not ((scopes.uses == LATER) | (scopes.uses == NOT_YET)).any():
@@ -26,15 +25,15 @@ def cycles(facts: Facts) -> list[list[int]]:
 
 
 def circles(leading: Rows, led_to: Rows) -> list[list[int]]:
-    """The sets of numbers of which each leads to all others, those that lead to themselves too: in order, by the first.
+    """Return the strongly connected components of a graph, and single vertices with an edge to themselves, in order.
 
-    leading, led_to: the two numbers of each edge. Tarjan's way, with a stack of its own and no object a number.
+    leading, led_to: start and end of each edge. Tarjan's algorithm with an explicit stack and arrays of integers.
     """
     n = int(max(leading.max(initial=-1), led_to.max(initial=-1))) + 1
     order = np.argsort(leading, kind="stable")
     others = _integers(led_to[order])
     starts = _integers(np.searchsorted(leading[order], np.arange(n + 1)))
-    rest = starts[:]  # where the edges of each number begin that were not gone along
+    rest = starts[:]  # the next edge of each vertex
     number, low = (array("q", [-1]) * n for _ in range(2))
     is_pending = bytearray(n)
     pending: list[int] = []
@@ -74,12 +73,12 @@ def circles(leading: Rows, led_to: Rows) -> list[list[int]]:
 
 
 def _integers(rows: Rows) -> array[int]:
-    """Numbers that are looked at one by one, which numpy's own arrays are slower at."""
+    """Convert to an array that is faster to index than numpy's."""
     return array("q", rows.astype(np.int64).tobytes())
 
 
 def _edges(facts: Facts, scopes: Scopes) -> tuple[Rows, Rows]:
-    """The nodes that read, and each beside it the node that it reads from, in the graph that both stand in."""
+    """Return edges between nodes of one graph: the node that reads a value, and the node that makes it."""
     makers = np.flatnonzero(scopes.makers >= 0)
     readers, makers = facts.lists("NodeProto.input").parent[makers].copy(), scopes.makers[makers]
     owners = scopes.node_graph[makers]

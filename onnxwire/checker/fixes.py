@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from onnxwire.checker.limits import CHANGES
+from onnxwire.checker.limits import MAX_CHANGES
 from onnxwire.checker.rules.attribute import NAMES, VALUES
 from onnxwire.engine.message import Message
 from onnxwire.errors import ChangedError
@@ -222,7 +222,7 @@ class Fixes(Collection[Fix]):
     """Repairs that can be made of a message; each Fix is made when it is read, which is before they are made.
 
     They are kept as numbers of rows of what `check` found, since a damaged file may need a million.
-    omitted: breaches that were not looked at, since `limits.CHANGES` messages are to be changed already. When the
+    omitted: breaches that were not looked at, since `limits.MAX_CHANGES` messages are to be changed already. When the
     repairs are made, `check` and `find_fixes` find the next.
     """
 
@@ -245,7 +245,7 @@ class Fixes(Collection[Fix]):
 
     def _editable(self, rule: str, table: Table, rows: NDArray[np.int32]) -> NDArray[np.int32]:
         found = array("i")
-        left = CHANGES - sum(len(some.rows) for some in self._edits)
+        left = MAX_CHANGES - sum(len(some.rows) for some in self._edits)
         looked = 0
         for field, siblings in self._fields(table, rows):
             for row, index in zip(_numbers(field.rows), _numbers(field.indices), strict=True):

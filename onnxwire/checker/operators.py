@@ -31,15 +31,16 @@ if TYPE_CHECKING:
 
 _HEAD = ["domain", "operator", "since"]
 _CELLS = 8
-_MOST = 64  # parameters or attributes of an operator: required attributes, and type variables, are bits of a number
+_MAX_ATTRIBUTES = 64  # and type variables of an operator, which are bits of a 64-bit number
 _ATTRIBUTE_TYPES = dict(AttributeProto.AttributeType.items())
 
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """A formal parameter. types: all that it may be; variable: the type that it shares with others, "" for none.
+    """A formal parameter. types: the allowed types; variable: the type variable that it shares with others, or "".
 
-    option: "" for one that must be there, "?" for an optional one, "*" for any number; least: how many at least.
+    option: "" for a required parameter, "?" for an optional one, "*" for a variadic one; least: the least number of
+    values of a variadic one.
     """
 
     name: str
@@ -59,9 +60,9 @@ class Attribute:
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """An operator from a version of its domain on.
+    """The signature of an operator from a version of its domain on.
 
-    is_open: whether attributes that it does not declare may be there. refused_*: counts in between that may not be.
+    is_open: whether undeclared attributes are allowed. refused_*: counts between least and most that are not allowed.
     """
 
     domain: str
@@ -77,7 +78,7 @@ class Signature:
 
 
 def counts(parameters: tuple[Parameter, ...]) -> tuple[int, int | None]:
-    """The least and the most values that there are for formal parameters; None for no limit."""
+    """Return the least and the greatest number of values for formal parameters; None for no limit."""
     least = 0
     for i, parameter in enumerate(parameters):
         if parameter.option == "":
@@ -89,7 +90,7 @@ def counts(parameters: tuple[Parameter, ...]) -> tuple[int, int | None]:
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """A line of a table that is read when its operator is first asked for; sets: those that the table names."""
+    """A line of a table, parsed when its operator is first needed; sets: the named sets of types above it."""
 
     source: str
     line: int
@@ -98,9 +99,9 @@ class _Row:
 
 
 class Operators:
-    """The operators of one table, or of several.
+    """The operators of one or several tables.
 
-    versions: of each (domain, operator), the versions of its signatures, ascending. domains: of all of them.
+    versions: by (domain, operator), the versions of its signatures, ascending. domains: of all operators.
     """
 
     def __init__(self) -> None:
@@ -111,7 +112,7 @@ class Operators:
         self._steps: dict[str, list[int]] = {}
 
     def add(self, text: str, source: str) -> None:
-        """Add a table; a signature that is there already is replaced. Raises DecodeError with the line."""
+        """Add a table, replacing signatures that are known already. Raises DecodeError with the line."""
         sets: dict[str, frozenset[str]] = {}
         added: dict[tuple[str, str], set[int]] = {}
         for number, line in enumerate(text.splitlines(), 1):
@@ -142,13 +143,13 @@ class Operators:
         return self._steps[domain]
 
     def since_version(self, domain: str, name: str, opset: int) -> int | None:
-        """The version that an operator has in a version of its domain, or None where it is not there."""
+        """Return the version of an operator in a version of its domain, or None if it is not in it."""
         versions = self.versions.get((domain, name), ())
         i = bisect_right(versions, opset)
         return versions[i - 1] if i else None
 
     def signature(self, domain: str, name: str, since: int) -> Signature:
-        """The signature that a version of the domain brought. Raises DecodeError for a row that can't be read."""
+        """Return the signature that a version of the domain introduced. Raises DecodeError for a malformed row."""
         key = (domain, name, since)
         if key not in self._signatures:
             self._signatures[key] = _read(self._rows[key], key)
@@ -160,23 +161,23 @@ class Operators:
         return frozenset(name for _, name in self.versions)
 
     def check(self) -> None:
-        """Read all rows: DecodeError where one can't be."""
+        """Parse all rows. Raises DecodeError for a malformed one."""
         for domain, name, since in self._rows:
             self.signature(domain, name, since)
 
 
 @cache
 def operators() -> Operators:
-    """The operators that ONNX itself defines."""
+    """Return the operators that ONNX itself defines."""
     table = Operators()
     path = Path(__file__).parent / "operators.tsv"
     table.add(path.read_text(encoding="utf-8"), path.name)
-    table.domains.add("ai.onnx.training")  # which has lost its operators to ai.onnx.preview.training
+    table.domains.add("ai.onnx.training")  # its operators moved to ai.onnx.preview.training
     return table
 
 
 def load_operators(path: str | os.PathLike[str]) -> Operators:
-    """The operators of ONNX and those of a table of one's own.
+    """Return the operators of ONNX and of a further table.
 
     Raises SourceError for a file that can't be read and DecodeError, with the line, for one that is not such a table.
     """
@@ -206,8 +207,8 @@ def _read(row: _Row, key: tuple[str, str, int]) -> Signature:
         if not name or kind not in _ATTRIBUTE_TYPES:
             raise _fault(row, f"{text!r} is not an attribute like axis:INT or to:INT!")
         known[name] = Attribute(_ATTRIBUTE_TYPES[kind], text.endswith("!"))
-    if len(known) > _MOST or len(variables) > _MOST:
-        raise _fault(row, f"an operator has at most {_MOST} attributes and as many type variables")
+    if len(known) > _MAX_ATTRIBUTES or len(variables) > _MAX_ATTRIBUTES:
+        raise _fault(row, f"an operator has at most {_MAX_ATTRIBUTES} attributes and as many type variables")
     refused: dict[str, list[int]] = {"inputs": [], "outputs": []}
     for note in notes.split():
         what, sign, count = note.partition("!=")

@@ -1,6 +1,6 @@
 """Reads payloads of many tensors at once, and only small ones.
 
-Values are looked at where they are indices and the like, as far as `limits.py` allows; weights stay where they are.
+Only small payloads such as indices are read, within `limits.py`; weights are not.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import numpy as np
 
 from onnxwire._varint import decode_packed
 from onnxwire.checker.facts import MERGED
-from onnxwire.checker.limits import READ, READ_IN_ALL, READ_RECORDS
+from onnxwire.checker.limits import MAX_READ_BYTES, MAX_READ_RECORDS, MAX_TOTAL_READ_BYTES
 from onnxwire.engine.record_reader import bytes_at, payload_at, read_record
 from onnxwire.messages import TensorProto
 from onnxwire.tensor.payload_layout import element_column
@@ -26,7 +26,7 @@ _HEAD = 16  # bytes that no tag and length have more of
 
 
 class Portion(NamedTuple):
-    """The payloads of some tensors. rows: which; lengths: bytes of each, all above 0; data: all bytes, uint8."""
+    """The payloads of some tensors. rows: of TensorProto; lengths: bytes of each, above 0; data: all bytes, uint8."""
 
     rows: Rows
     lengths: Rows
@@ -34,19 +34,19 @@ class Portion(NamedTuple):
 
 
 def payload_sizes(facts: Facts, field: str) -> Rows:
-    """How many bytes the values of a field of TensorProto have, of every tensor."""
+    """Return the bytes of the values in a field of TensorProto, for every tensor."""
     tensors = facts.TensorProto
     return tensors.span(field)[1] if field == "raw_data" else tensors.records(field)[3]
 
 
 def portions(facts: Facts, field: str, rows: Rows) -> Iterator[Portion]:
-    """The bytes of raw_data, or of the numbers of another field, of some tensors, a portion of them at a time.
+    """Yield the bytes of raw_data, or of the numbers of another field, of some tensors, a portion at a time.
 
     Tensors with too many bytes in the field, or none, are left out.
     """
     tensors, sizes = facts.TensorProto, payload_sizes(facts, field)
-    rows = rows[(sizes[rows] > 0) & (sizes[rows] <= READ)]
-    rows = rows[np.cumsum(sizes[rows]) <= READ_IN_ALL]
+    rows = rows[(sizes[rows] > 0) & (sizes[rows] <= MAX_READ_BYTES)]
+    rows = rows[np.cumsum(sizes[rows]) <= MAX_TOTAL_READ_BYTES]
     if not len(rows):
         return
     if field == "raw_data":
@@ -56,19 +56,19 @@ def portions(facts: Facts, field: str, rows: Rows) -> Iterator[Portion]:
     document, at = _look_at(facts, tensors.records(field)[0][rows], sizes[rows] + _HEAD)
     starts, is_packed = _find_packed(facts, document, at, field, rows)
     yield from _gather(document, rows[is_packed], starts[is_packed], sizes[rows[is_packed]])
-    left = READ_RECORDS
+    left = MAX_READ_RECORDS
     for row in rows[~is_packed].tolist():
         left -= int(tensors.records(field)[1][row])
         if left < 0:
             return
-        # The values of the records one after another are a packed run again.
+        # The values of the records, joined, are a packed run.
         data = b"".join(bytes_at(facts.document, start, end) for start, end in _spans(facts, field, row))
         if data:
             yield Portion(np.array([row]), np.array([len(data)]), np.frombuffer(data, np.uint8))
 
 
 def _look_at(facts: Facts, starts: Rows, lengths: Rows) -> tuple[Rows, Rows]:
-    """An array that has some ranges of the document in it, and where they begin there: the document where it can be."""
+    """Return an array with some ranges of the document, and their offsets in it; the document if resident."""
     if facts.document.memory is None:
         return np.frombuffer(memoryview(payload_at(facts.document, 0, len(facts.document))), np.uint8), starts
     ends = np.minimum(starts + lengths, len(facts.document))
@@ -79,7 +79,7 @@ def _look_at(facts: Facts, starts: Rows, lengths: Rows) -> tuple[Rows, Rows]:
 
 
 def _find_packed(facts: Facts, document: Rows, at: Rows, field: str, rows: Rows) -> tuple[Rows, Rows]:
-    """Where the numbers begin, and whether they are all in one packed record, as they should be; at: their tags."""
+    """Return the offsets of numbers, and whether they are one packed record, as they should be; at: offsets of tags."""
     _, records, _, _ = facts.TensorProto.records(field)
     tag = TensorProto.DESCRIPTOR.fields_by_name[field].number << 3 | _LEN
     is_packed = (records[rows] == 1) & (document[at] == tag)
@@ -94,12 +94,12 @@ def _find_packed(facts: Facts, document: Rows, at: Rows, field: str, rows: Rows)
 
 
 def _gather(document: Rows, rows: Rows, starts: Rows, lengths: Rows) -> Iterator[Portion]:
-    """The bytes from `starts` on, as portions of about READ bytes."""
+    """Yield the bytes from `starts` on, in portions of about MAX_READ_BYTES bytes."""
     ends = np.cumsum(lengths)
     done = 0
     while done < len(rows):
         before = int(ends[done - 1]) if done else 0
-        end = max(int(np.searchsorted(ends, before + READ, "right")), done + 1)
+        end = max(int(np.searchsorted(ends, before + MAX_READ_BYTES, "right")), done + 1)
         some = lengths[done:end]
         gaps = np.repeat(starts[done:end] - (ends[done:end] - some - before), some)
         yield Portion(rows[done:end], some, document[gaps + np.arange(len(gaps))])
@@ -107,7 +107,7 @@ def _gather(document: Rows, rows: Rows, starts: Rows, lengths: Rows) -> Iterator
 
 
 def _spans(facts: Facts, field: str, row: int) -> list[tuple[int, int]]:
-    """Where the values of a field's records begin and end; none where the tensor is in pieces."""
+    """Return the ranges of the values of a field's records; none if the tensor is in several pieces."""
     tensors = facts.TensorProto
     if tensors.flags[row] & MERGED:
         return []
@@ -126,8 +126,8 @@ def _spans(facts: Facts, field: str, row: int) -> list[tuple[int, int]]:
 
 
 def string_lengths(facts: Facts, rows: Rows) -> Iterator[tuple[int, list[int]]]:
-    """How long each element of string_data is, in bytes, of tensors that have few; rows: in order."""
-    left = READ_RECORDS
+    """Yield the lengths of the elements of string_data, in bytes, of tensors that have few; rows: in order."""
+    left = MAX_READ_RECORDS
     for row in rows.tolist():
         left -= int(facts.TensorProto.records("string_data")[1][row])
         if left < 0:
@@ -136,7 +136,7 @@ def string_lengths(facts: Facts, rows: Rows) -> Iterator[tuple[int, list[int]]]:
 
 
 def varints(portion: Portion, kind: str = "int64") -> tuple[Rows, Rows]:
-    """The numbers of packed varints: how many each row has, and all of them; of damaged runs, none.
+    """Return the numbers of packed varints: the count of each row, and all numbers; none of damaged runs.
 
     kind: as of `decode_packed`.
     """
@@ -157,8 +157,8 @@ def varints(portion: Portion, kind: str = "int64") -> tuple[Rows, Rows]:
 
 
 def products(counts: Rows, first: Rows, sizes: Rows) -> Any:
-    """The product of each row's sizes, int64; -1 where that is 2**63 or more, or a size is negative.
+    """Return the product of each row's sizes, int64; -1 if it is 2**63 or more, or a size is negative.
 
-    counts, first: how many elements of the list `sizes` each row has, and the index of the first.
+    counts, first: of each row, the number of its elements in `sizes`, and the index of the first.
     """
     return np.frombuffer(element_column(counts, first, sizes), np.int64)

@@ -1,4 +1,4 @@
-"""The contents of tensors, as columns: how many elements their dims call for, where they are, how many there are."""
+"""The contents of tensors, as columns: number of elements by dims, where they are stored, and their actual number."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from onnxwire.checker.facts import Facts, Sheet
     from onnxwire.messages import TensorProto
 
-# Fields and files that hold elements; a number that is one's index stands for it.
+# Fields that hold elements; a location is an index of this tuple.
 LOCATIONS = (*FIELDS, "raw_data")
 RAW = LOCATIONS.index("raw_data")
 FLOAT6 = ("FLOAT6E2M3", "FLOAT6E3M2")
 FOUR_BITS = ("UINT4", "INT4", "FLOAT4E2M1")
 TWO_BITS = ("UINT2", "INT2")
 
-# What is known of data types by number; the last row is for numbers that are none.
+# Properties of data types by number; the last row is for unknown numbers.
 _ROWS = DATA_TYPES[-1].number + 2
 
 
@@ -42,7 +42,7 @@ _PARTS = _by_number(lambda data_type: 2 if data_type.dtype_name.startswith("comp
 
 
 def type_names(numbers: Any) -> Callable[[int], str]:
-    """A function that gives the names of a column of data types, by row."""
+    """Return a function from rows to the names of data types in a column."""
     return lambda row: name_of(int(numbers[row]))
 
 
@@ -52,7 +52,7 @@ def location_names(locations: Any) -> Callable[[int], str]:
 
 
 def is_filled(tensors: Sheet, location: str, rows: Any = slice(None)) -> Any:
-    """Whether each tensor, or some of them, have something in a field."""
+    """Return whether each tensor, or each of some rows, has something in a field."""
     if location == "raw_data":
         return tensors.span(location)[1][rows] > 0
     # An empty string is an element, too; packed numbers without bytes are none.
@@ -60,7 +60,7 @@ def is_filled(tensors: Sheet, location: str, rows: Any = slice(None)) -> Any:
 
 
 class Payloads:
-    """Columns beside those of TensorProto; take them with `facts.derive(Payloads)`.
+    """Columns for TensorProto, by `facts.derive(Payloads)`.
 
     elements: as many as dims call for; -1 where one of them is negative, or elements or bytes are 2**63 or more.
     is_inline: whether they are in the message. stored: as many as the message is to hold, which are fewer where it has
@@ -72,7 +72,7 @@ class Payloads:
     def __init__(self, facts: Facts) -> None:
         self.facts = facts
         tensors = facts.TensorProto
-        # A million tensors may stand in two bytes each, so columns of small numbers are narrow.
+        # A file may have a million tensors of two bytes each, so columns of small numbers are narrow.
         is_known = (tensors.data_type > 0) & (tensors.data_type < _ROWS - 1)
         self.numbers = np.where(is_known, tensors.data_type, _ROWS - 1).astype(np.int8)
         self.own_location = _LOCATION[self.numbers]
@@ -96,7 +96,7 @@ class Payloads:
         if is_packed.any() or is_complex.any():
             self.entries = np.where(is_packed, self.size, self.stored)
             self.entries[is_complex & (self.stored > 0)] *= 2
-        # Elements in the last byte that are not all of it: the bits that count, 0 where all do.
+        # The used bits of a last byte that is not full, else 0.
         self.last_bits = np.zeros(tensors.n, np.int8)
         is_narrow = (self.stored > 0) & (self.bits < 8)
         self.last_bits[is_narrow] = self.stored[is_narrow] % 8 * self.bits[is_narrow] % 8
@@ -123,13 +123,13 @@ class Payloads:
         return np.where(self.has_segment, np.where(is_sound, end - begin, -1), self.elements)
 
     def of(self, *names: str) -> Any:
-        """Whether each tensor is of one of the data types."""
+        """Return whether each tensor is of one of the data types."""
         is_one = np.zeros(_ROWS, bool)
         is_one[[BY_NAME[name].number for name in names]] = True
         return is_one[self.numbers]
 
     def has(self, field: str) -> Any:
-        """Whether each tensor is inline and has elements in a field."""
+        """Return whether each tensor is inline and has elements in a field."""
         return self.is_inline & is_filled(self.facts.TensorProto, field)
 
     @cached_property
@@ -158,7 +158,7 @@ class Payloads:
 
     @cached_property
     def is_wrong_count(self) -> Any:
-        """Whether the list that a tensor's type calls for has another number of entries than it should."""
+        """Whether the list of each tensor's type has another number of entries than it should."""
         is_listed = (self.location == self.own_location) & (self.location >= 0) & self.is_inline
         if not is_listed.any():
             return is_listed
@@ -175,7 +175,7 @@ class Payloads:
 
 
 class Numbers:
-    """The values in lists of varints, beside the columns of TensorProto.
+    """The values in lists of varints, as columns for TensorProto.
 
     count: the entries, -1 where a list of more than 1 MiB would have to be walked. low, high, last: the least, the
     greatest and the last of the first 64 KiB of a tensor; 0 where there are none. is_whole: whether these were all. No
@@ -196,24 +196,24 @@ class Numbers:
 
 
 def int32_numbers(facts: Facts) -> Numbers:
-    """The numbers in int32_data."""
+    """Return the numbers in int32_data."""
     return Numbers(facts, "int32_data")
 
 
 def int64_numbers(facts: Facts) -> Numbers:
-    """The numbers in int64_data."""
+    """Return the numbers in int64_data."""
     return Numbers(facts, "int64_data")
 
 
 def uint64_numbers(facts: Facts) -> Numbers:
-    """The numbers in uint64_data."""
+    """Return the numbers in uint64_data."""
     return Numbers(facts, "uint64_data")
 
 
 def raw_bytes(facts: Facts) -> tuple[Any, Any]:
-    """Of raw_data: the greatest of the first 64 KiB of booleans, and the last byte where not all its bits count.
+    """Return the greatest of the first 64 KiB of booleans in raw_data, and the last byte if it is not full.
 
-    Both are 0 where there is no such byte. No more than 16 MiB of a document are looked at.
+    Both are 0 where there is no such byte. At most 16 MiB of a document are scanned.
     """
     payloads = facts.derive(Payloads)
     is_inline = payloads.has("raw_data")
@@ -227,8 +227,8 @@ def raw_bytes(facts: Facts) -> tuple[Any, Any]:
     return high, last
 
 
-def is_looked_at(tensor: TensorProto) -> bool:
-    """Whether `raw_bytes` looks into raw_data of any size: at booleans, and at the bits after the last element."""
+def is_scanned(tensor: TensorProto) -> bool:
+    """Return whether `raw_bytes` scans raw_data of any size: booleans, and the bits after the last element."""
     kind = BY_NUMBER.get(tensor.data_type)
     if kind is None:
         return False
@@ -236,9 +236,9 @@ def is_looked_at(tensor: TensorProto) -> bool:
 
 
 def strings(facts: Facts) -> tuple[Any, Any]:
-    """The first of string_data that is not valid UTF-8, and first with a byte-order mark or a NUL at the end, or -1.
+    """Return the first string that is not UTF-8, and the first with a byte-order mark or a trailing NUL, or -1.
 
-    The first 1 MiB of a tensor is looked at, and 16 MiB of a document.
+    The first 1 MiB of a tensor is scanned, and 16 MiB of a document.
     """
     wanted = facts.derive(Payloads).has("string_data")
     if not wanted.any():

@@ -1,4 +1,4 @@
-"""The problems of a document, as columns: one object a problem would be most of the memory of a hostile model."""
+"""The problems of a document, as columns: an object for each would dominate the memory of a hostile model."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _BATCH = 4096  # problems whose offsets are looked up at a time
 
 @dataclass(frozen=True, slots=True)
 class _Group:
-    """Some of what one rule found. rows: int32, those of `found.table` that are within the limit."""
+    """One finding of a rule. rows: int32, the rows of `found.table` within the limit."""
 
     rule: Rule
     found: Finding
@@ -41,8 +41,8 @@ class _Group:
 class Problems(Sequence[Problem]):
     """The findings of `check`: a sequence of Problem, each made when it is read. It equals a list of the same problems.
 
-    omitted: by rule, how many more breaches there are than the limit of `check`; rules with none are not in it.
-    checked: how many "rules", "nodes" and "tensors" were held against each other.
+    omitted: by rule, the number of breaches beyond the limit of `check`; only rules that have some.
+    checked: the number of "rules" that apply, and of "nodes" and "tensors" that were checked.
     """
 
     __slots__ = ("_groups", "_n", "checked", "omitted")
@@ -54,7 +54,7 @@ class Problems(Sequence[Problem]):
         self.checked = {"rules": 0, "nodes": 0, "tensors": 0}
 
     def add(self, rule: Rule, found: Iterable[Finding], limit: int | None, is_placed: bool) -> None:
-        """Append what a rule found, up to the limit, and count the rest."""
+        """Append the findings of a rule, up to the limit, and count the rest."""
         left = limit
         for some in found:
             rows = some.rows
@@ -63,7 +63,7 @@ class Problems(Sequence[Problem]):
                 rows = rows[:left]
             if len(rows):
                 kept = rows.astype(np.int32)
-                # Where all that a file has breaks several rules, the rows are kept once.
+                # Rules that the same rows break share one array.
                 kept = next((group.rows for group in self._groups if np.array_equal(group.rows, kept)), kept)
                 self._groups.append(_Group(rule, some, kept, is_placed))
                 some.release_rows()
@@ -72,7 +72,7 @@ class Problems(Sequence[Problem]):
                 left -= len(rows)
 
     def counts(self) -> dict[str, int]:
-        """How many breaches there are by severity, those beyond the limit included."""
+        """Return the number of breaches by severity, including those beyond the limit."""
         counts = dict.fromkeys(SEVERITIES, 0)
         for group in self._groups:
             counts[group.rule.severity] += len(group.rows)
@@ -81,14 +81,14 @@ class Problems(Sequence[Problem]):
         return counts
 
     def by_rule(self) -> Iterator[tuple[Rule, int, Iterator[Problem]]]:
-        """Each rule that is broken, how often (beyond the limit, too), and its problems."""
+        """Yield each broken rule, its number of breaches (including those beyond the limit), and its problems."""
         for rule, some in groupby(self._groups, key=lambda group: group.rule):
             same = list(some)
             kept = sum(len(group.rows) for group in same)
             yield rule, kept + self.omitted.get(rule.id, 0), _chain(same)
 
     def rows(self, rules: Container[str]) -> Iterator[tuple[str, Table, NDArray[np.int32]]]:
-        """The breaches of some rules, as the id of the rule, a table of the facts, and rows of that."""
+        """Yield the breaches of some rules: the id of the rule, a table of the facts, and its rows."""
         for group in self._groups:
             if group.rule.id in rules:
                 yield group.rule.id, group.found.table, group.rows

@@ -5,12 +5,13 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterable
 from functools import lru_cache
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from onnxwire.checker.facts import Facts
-from onnxwire.checker.limits import READ
+from onnxwire.checker.limits import MAX_READ_BYTES
 from onnxwire.checker.operators import load_operators
-from onnxwire.checker.payloads import is_looked_at
+from onnxwire.checker.payloads import is_scanned
 from onnxwire.checker.problems import Problems
 from onnxwire.checker.registry import SEVERITIES, Rule, checks_of, load_for, rules, unchecked
 from onnxwire.engine.message import Message
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
     _Words = tuple[str, ...] | str | None  # ids and severities
 
-_LARGE = 1 << 26  # bytes of a message that is not encoded as it is
+_MAX_ENCODED_BYTES = 1 << 26  # of messages that are encoded with their weights
 
 
 def check(
@@ -48,10 +49,11 @@ def check(
     """Check a document against every rule of the ONNX IR that its IR version asks for.
 
     source, type: as for `load`, or a message, whose own type counts. ir_version: the version to judge by, instead of
-    the document's own. select, ignore: ids of rules, or severities ("error", "warning", "note"); only what is selected
-    and not ignored is reported. checksums: whether files of external data are read to compare their digests. limit: how
-    many problems of one rule are kept; further ones are counted in `Problems.omitted`. None keeps all. operators: the
-    path of a table of operators, in the notation of checker/operators.tsv, that nodes are held to beside ONNX's own.
+    the document's own. select, ignore: ids of rules, or severities ("error", "warning", "note"); only rules that are
+    selected and not ignored are reported. checksums: whether files of external data are read to compare their digests.
+    limit: the number of problems of one rule that are kept, None for all; further ones are counted in
+    `Problems.omitted`. operators: the path of a table of operators, in the notation of checker/operators.tsv, that are
+    known in addition to ONNX's own.
     Returns the problems, a sequence: errors, then warnings, then notes, and within them by rule and by path. They are
     kept as columns, so that their memory is a few bytes each until they are read. No weight above 256 KiB is read.
     Raises DecodeError for bytes that are damaged and SourceError as `load` does; ValueError for an id that no rule has
@@ -70,23 +72,25 @@ def check(
 
 
 def _facts_of(message: Message, ir_version: int | None, checksums: bool, operators: Operators | None) -> Facts:
-    """The facts of a message as it is now: as it would be saved, unless it is an unedited document."""
+    """Return the facts of a message in its present state; it is encoded unless it is an unedited document."""
     document = message._document
     size = message.ByteSize()
     if document.root is message.__class__ and size == len(document) and not document.is_edited:
         return Facts(document, message.__class__, ir_version, checksums, operators=operators)
-    encoded = encoded_document(message if size < _LARGE else _without_weights(message), False)
+    encoded = encoded_document(message if size < _MAX_ENCODED_BYTES else _without_weights(message), False)
     return Facts(encoded, message.__class__, ir_version, checksums, False, document, operators)
 
 
 def _without_weights(message: Message) -> Message:
-    """A copy whose weights are holes where no rule looks at them."""
+    """Return a copy whose weights are zeros of a sparse file, except those that a rule scans."""
     copy = type(message)()
     copy.CopyFrom(message)
     weights = [
         (tensor, len(payload))
         for _, tensor in Search(copy, [TensorProto])
-        if (payload := tensor._payload("raw_data")) is not None and len(payload) > READ and not is_looked_at(tensor)
+        if (payload := tensor._payload("raw_data")) is not None
+        and len(payload) > MAX_READ_BYTES
+        and not is_scanned(tensor)
     ]
     with tempfile.TemporaryFile() as file:
         file.truncate(max((length for _, length in weights), default=1))
@@ -101,8 +105,9 @@ def _run(facts: Facts, select: _Words, ignore: _Words, limit: int | None) -> Pro
     n_rules, plan = _plan(select, ignore, facts.ir_version, facts.columns.present_tables())
     problems.checked |= {"rules": n_rules, "nodes": facts.count("NodeProto"), "tensors": facts.count("TensorProto")}
     try:
-        for rule, find in plan:
-            problems.add(rule, find(facts), limit, facts.columns.is_placed)
+        for rule, finds in plan:
+            found = chain.from_iterable(find(facts) for find in finds)
+            problems.add(rule, found, limit, facts.columns.is_placed)
     finally:
         facts.release()
     return problems
@@ -111,11 +116,11 @@ def _run(facts: Facts, select: _Words, ignore: _Words, limit: int | None) -> Pro
 @lru_cache(256)
 def _plan(
     select: _Words, ignore: _Words, ir_version: int | None, tables: frozenset[str]
-) -> tuple[int, list[tuple[Rule, Find]]]:
+) -> tuple[int, list[tuple[Rule, list[Find]]]]:
     """Return how many rules apply, and the functions to call, given the sheets and lists that have rows."""
     load_for(tables)
     chosen = [rule for rule in _choose(select, ignore) if rule.id not in unchecked() and rule.applies_to(ir_version)]
-    return len(chosen), [(rule, find) for rule in chosen for find in checks_of(rule.id, tables)]
+    return len(chosen), [(rule, finds) for rule in chosen if (finds := checks_of(rule.id, tables))]
 
 
 def choose(select: Iterable[str] | str | None, ignore: Iterable[str] | str | None) -> list[Rule]:

@@ -22,7 +22,7 @@ _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 
 
 class SarifWriter:
-    """Writes a log with one run, a result at a time, so that no number of them has to be in memory."""
+    """Writes a log with one run, a result at a time, so that memory does not grow with their number."""
 
     def __init__(self, out: IO[str]) -> None:
         self.out = out

@@ -1,4 +1,4 @@
-"""Nodes beside the signatures of their operators, as columns: the results of the pass in `_signatures.pyx`."""
+"""The comparison of nodes with the signatures of their operators: the results of the pass in `_signatures.pyx`."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from onnxwire.checker._signatures import hold
+from onnxwire.checker._signatures import check_signatures
 from onnxwire.checker.facts import EMPTY, lookup
-from onnxwire.checker.limits import HINTS
+from onnxwire.checker.limits import MAX_HINTS
 from onnxwire.checker.operators import counts
 from onnxwire.checker.rules.attribute import parameters_with_type, references
 from onnxwire.checker.rules.function import Imports
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
     Column = NDArray[Any]
 
-# Operators that ONNX 1.4 and before had as an experiment, and no version of an operator set has; its own checker lets
-# them pass with a warning.
+# Experimental operators of ONNX 1.4 and before, which are in no version of an operator set; the official checker only
+# warns about them.
 WITHDRAWN = (
     "ATen", "Affine", "ConstantFill", "Crop", "DynamicSlice", "GRUUnit", "GivenTensorFill", "ImageScaler",
     "ParametricSoftplus", "Scale", "ScaledTanh",
@@ -39,16 +39,16 @@ WITHDRAWN = (
 INPUT_COUNT, OUTPUT_COUNT, LACKS_ATTRIBUTE = 1, 2, 4
 OMITTED, WRONG_TYPE, OTHER_TYPE = 1, 2, 4
 UNKNOWN, WRONG_KIND = 1, 2
-# What a node's `chosen` is where it is not a signature.
+# Values of `chosen` for nodes without a signature: unknown operator; operator that is not judged.
 _MISSING, _UNJUDGED = -1, -2
 
 _OPTIONS = {"": 0, "?": 1, "*": 2}
 
 
 class Versions:
-    """Which version of its domain each node is of; take it with `facts.derive(Versions)`.
+    """The version of its domain that applies to each node, by `facts.derive(Versions)`.
 
-    domains: of each node, an index of `names`, -1 for a domain whose operators are not known. versions: 0 where none is
+    domains: for each node, an index of `names`, -1 for a domain whose operators are unknown. versions: 0 where none is
     imported.
     """
 
@@ -79,28 +79,28 @@ class Versions:
 
 
 class Types:
-    """Numbers of types, 0 for one that is not known; text is as in tables of operators."""
+    """Numbers of types, 0 for an unknown one; their text is that of tables of operators."""
 
     def __init__(self) -> None:
         self.texts = [""]
         self.numbers: dict[str, int] = {"": 0}
 
     def number(self, text: str) -> int:
-        """The number of a type."""
+        """Return the number of a type."""
         if text not in self.numbers:
             self.numbers[text] = len(self.texts)
             self.texts.append(text)
         return self.numbers[text]
 
     def of_elements(self, template: str = "{}") -> Column:
-        """The numbers of types by their element type; what no data type has is not known."""
+        """Return the numbers of types by element type; 0 for numbers that are no data type."""
         column = np.zeros(256, np.int32)
         for kind in DATA_TYPES:
             column[kind.number] = self.number(template.format(kind.name.lower()))
         return column
 
     def of_values(self, facts: Facts) -> Column:
-        """The type of each row of TypeProto, and 0 after them."""
+        """Return the type of each row of TypeProto, and a 0 after them."""
         types = facts.TypeProto
         result = np.zeros(types.n + 1, np.int32)
         if not types.n:
@@ -113,7 +113,7 @@ class Types:
             if len(rows):
                 elements = facts[name].elem_type[getattr(types, field)[rows]]
                 result[rows] = self.of_elements(template)[_plain(elements)]
-        # What holds another type stands above it; so the deepest are named first, and all of one depth at once.
+        # Types around other types: the deepest first, all of one depth at once.
         nested = np.flatnonzero(types.has("sequence_type") | types.has("map_type") | types.has("optional_type"))
         for depth in np.unique(types.depth[nested])[::-1].tolist():
             rows = nested[types.depth[nested] == depth]
@@ -131,7 +131,7 @@ class Types:
         return result
 
     def _of_nested(self, field: str, inner: Column, keys: Column) -> Column:
-        """The types of sequences, optionals or maps of these; each different one is named once."""
+        """Return the types of sequences, optionals or maps of other types."""
         codes, inverse = np.unique(inner.astype(np.int64) << 8 | keys, return_inverse=True)
         elements = self.of_elements()
         numbers = np.zeros(len(codes), np.int32)
@@ -147,16 +147,16 @@ class Types:
 
 
 def _plain(elements: Column) -> Column:
-    """Data types with 0 for those out of range."""
+    """Return data types, with 0 for those out of range."""
     return np.where((elements > 0) & (elements < 256), elements, 0)
 
 
 class SignatureCheck:
-    """The findings of the pass over the nodes; take it with `facts.derive(SignatureCheck)`.
+    """The results of the pass over the nodes, by `facts.derive(SignatureCheck)`.
 
-    chosen: of each node, an index of `signatures`; below 0 where its operator is not judged, -1 where it is not there.
-    nodes, inputs, outputs, attributes: faults, of the rows of NodeProto, NodeProto.input, NodeProto.output and
-    AttributeProto. types: numbers of types, of outputs of nodes, then of ValueInfoProto and TensorProto.
+    chosen: for each node, an index of `signatures`, -1 for an unknown operator, -2 for one that is not judged.
+    nodes, inputs, outputs, attributes: faults of the rows of NodeProto, NodeProto.input, NodeProto.output and
+    AttributeProto. known: the numbers of types of node outputs, then of ValueInfoProto and TensorProto.
     """
 
     def __init__(self, facts: Facts) -> None:
@@ -187,13 +187,13 @@ class SignatureCheck:
         if facts.TensorProto.n:
             self.known[n_outputs + len(infos) :] = self.types.of_elements()[_plain(facts.TensorProto.data_type)]
         self.declared = _declared(facts)
-        hold(
+        check_signatures(
             facts.columns, self.chosen, *tables, self.definitions, self.declared, self.known,
             self.nodes, self.inputs, self.outputs, self.attributes,
         )  # fmt: skip
 
     def _choose(self, facts: Facts) -> Column:
-        """The signature of each node: looked up once for each operator and version that there is."""
+        """Return the signature of each node; each operator and version is looked up once."""
         nodes, operators = facts.NodeProto, self.operators
         steps = [np.array(operators.steps(name), np.int64) for name in self.names]
         # A period is the versions from one that changed something to the next.
@@ -229,34 +229,34 @@ class SignatureCheck:
         return chosen
 
     def text_of(self, id: int) -> str:
-        """The string of an id."""
+        """Return the string of an id."""
         return self.columns.text(int(id))
 
     def signature(self, node: int) -> Signature:
-        """The signature of a node that has one."""
+        """Return the signature of a node that has one."""
         return self.signatures[int(self.chosen[node])]
 
     def kind_of(self, attribute: int, kinds: Column) -> int:
-        """The type of an attribute: its own, or that which is declared for what it refers to."""
+        """Return the type of an attribute: its own, or that of the parameter that it refers to."""
         return int(kinds[attribute]) or (int(self.declared[attribute]) if len(self.declared) else 0)
 
     def title(self, node: int) -> str:
-        """A node's domain and version, for people."""
+        """Return a node's domain and version as text."""
         name = self.names[int(self.domains[node])]
         return f"version {self.versions[node]} of {name or 'the default operator set'}"
 
     def type_of_input(self, element: int) -> str:
-        """The type of an element of NodeProto.input, "" where it is not known."""
+        """Return the type of an element of NodeProto.input, "" if it is unknown."""
         definition = int(self.definitions[element])
         return self.types.texts[int(self.known[definition])] if definition >= 0 else ""
 
     def type_of_output(self, element: int) -> str:
-        """The type of an element of NodeProto.output, "" where it is not known."""
+        """Return the type of an element of NodeProto.output, "" if it is unknown."""
         return self.types.texts[int(self.known[element])]
 
 
 def is_withdrawn(facts: Facts) -> Column:
-    """Nodes of operators that were an experiment."""
+    """Return whether each node has an operator that was an experiment."""
     ids = [facts.find(name) for name in WITHDRAWN]
     nodes = facts.NodeProto
     result: Column = np.isin(nodes.op_type, [id for id in ids if id >= 0])
@@ -267,7 +267,7 @@ def is_withdrawn(facts: Facts) -> Column:
 def _tables(
     facts: Facts, signatures: Sequence[Signature], types: Types
 ) -> tuple[Column, Column, Column, Column, Column]:
-    """Inputs of the pass: signatures, parameters, attributes, refused counts, sets of types; a row too many each."""
+    """Return the inputs of the pass, with one more row each: signatures, parameters, attributes, counts, types."""
     heads: list[tuple[int, ...]] = []
     formal: list[tuple[int, ...]] = []
     known: list[tuple[int, ...]] = []
@@ -316,7 +316,7 @@ def _tables(
 
 
 def _declared(facts: Facts) -> Column:
-    """Of each attribute that refers to a parameter and has no type, that of the parameter's default; else empty."""
+    """Return, for each untyped reference to a parameter, the type of its default; an empty array if there are none."""
     attributes = facts.AttributeProto
     rows, functions = facts.derive(references)
     is_bare = attributes.type[rows] == 0
@@ -329,24 +329,24 @@ def _declared(facts: Facts) -> Column:
 
 
 def formal(parameters: tuple[Parameter, ...], index: int) -> Parameter:
-    """The formal parameter of an input or output by its index."""
+    """Return the formal parameter of an input or output by its index."""
     return parameters[min(index, len(parameters) - 1)]
 
 
 class Hints:
-    """The operators that a person may have meant by a name that is not there; looked up for some names only."""
+    """Suggestions for unknown operator names; at most MAX_HINTS names are looked up."""
 
     def __init__(self, operators: Operators) -> None:
         self.operators = operators
         self.known: dict[tuple[str, str], str] = {}
 
     def of(self, domain: str, name: str, version: int) -> str:
-        """The end of a message."""
+        """Return the last part of a message."""
         versions = self.operators.versions.get((domain, name))
         if versions:
             return f"it came with version {versions[0]}; import that, or use what version {version} has"
         if (domain, name) not in self.known:
-            if len(self.known) >= HINTS or len(name) > 100:
+            if len(self.known) >= MAX_HINTS or len(name) > 100:
                 return "correct op_type or domain"
             self.known[domain, name] = self._look_up(domain, name)
         return self.known[domain, name]

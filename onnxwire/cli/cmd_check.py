@@ -88,7 +88,7 @@ def add_parser(commands: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Print the problems of all files; returns the exit status."""
-    from onnxwire.checker.limits import KEPT_OF_A_RULE
+    from onnxwire.checker.limits import MAX_PROBLEMS_PER_RULE
     from onnxwire.checker.run import choose
     from onnxwire.cli.check_report import make_reporter, print_rules
 
@@ -109,7 +109,7 @@ def run(options: argparse.Namespace) -> int:
         "ir_version": options.ir_version,
         "checksums": options.checksums,
         "operators": options.operators,
-        "limit": KEPT_OF_A_RULE if options.limit is None else options.limit or None,
+        "limit": MAX_PROBLEMS_PER_RULE if options.limit is None else options.limit or None,
     }
     status = 0
     for path, fault in paths.items():

@@ -323,3 +323,12 @@ def test_an_edited_model_that_is_large_has_the_problems_of_its_file(tmp_path, ty
     with onnxwire.load(path) as edited:
         edited.producer_name = "edited"
         assert [problem.rule for problem in onnxwire.check(edited, select=rules)] == wanted
+
+
+def test_the_limit_counts_all_faults_of_a_rule_together():
+    attributes = (
+        'attribute { name: "a" type: FLOAT } attribute { name: "b" type: INT } attribute { name: "c" type: INT }'
+    )
+    document = onnxwire.from_text(model(node("", "x", attributes))).SerializeToString()
+    problems = onnxwire.check(document, select="attribute-scalar-value-present", limit=2)
+    assert len(problems) == 2 and problems.omitted == {"attribute-scalar-value-present": 1}

@@ -443,7 +443,7 @@ def test_the_repairs_of_a_file_that_can_not_be_written_are_told_beside_the_error
 
 
 def test_what_is_too_much_for_one_repair_is_repaired_by_the_next(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr("onnxwire.checker.fixes.CHANGES", 2)
+    monkeypatch.setattr("onnxwire.checker.fixes.MAX_CHANGES", 2)
     dims = "".join('dim { dim_param: "" } ' for _ in range(5))
     path = write(tmp_path / "m.onnx", model(f'input {{ name: "x" {shaped(dims)} }}'))
     for left in (3, 1, 0):

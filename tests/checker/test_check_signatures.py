@@ -125,7 +125,7 @@ def test_types_say_the_value_its_type_and_what_is_taken():
 
 
 def test_names_for_hints_are_looked_up_for_a_limited_number(monkeypatch):
-    monkeypatch.setattr("onnxwire.checker.signatures.HINTS", 2)  # a thousand take seconds
+    monkeypatch.setattr("onnxwire.checker.signatures.MAX_HINTS", 2)  # a thousand take seconds
     text = model(X + "".join(node("x", f"y{i}", op=f"Rel{i}") for i in range(4)))
     problems = onnxwire.check(onnxwire.from_text(text).SerializeToString(), select="signature-operator-known")
     assert ["did you mean" in problem.message for problem in problems] == [True, True, False, False]

@@ -13,7 +13,7 @@ from check_case import OPSET, model, node, value
 from terminal import shown_on_terminal
 
 import onnxwire
-from onnxwire.checker.limits import KEPT_OF_A_RULE
+from onnxwire.checker.limits import MAX_PROBLEMS_PER_RULE
 from onnxwire.checker.registry import checked, rules, unchecked
 from onnxwire.checker.sarif import uri_of
 from onnxwire.cli import main
@@ -137,7 +137,7 @@ def test_problems_beyond_the_limit_are_counted(tmp_path):
     log, _ = sarif(path, "--limit", "20", *options)
     assert log["runs"][0]["properties"] == {"omitted": {path.as_uri(): {"graph-node-input-defined": 5}}}
     assert "omitted" not in json.loads(check(path, "--limit", "0", "--json", *options).stdout)[0]
-    assert "10,000" in check("--help").stdout.decode() and KEPT_OF_A_RULE == 10_000
+    assert "10,000" in check("--help").stdout.decode() and MAX_PROBLEMS_PER_RULE == 10_000
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")

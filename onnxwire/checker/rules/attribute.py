@@ -9,7 +9,7 @@ import numpy as np
 
 from onnxwire.checker._payload_scan import measure_bytes, measure_strings
 from onnxwire.checker.facts import EMPTY, Facts, Finding, Sheet, is_one_of, lookup, repeats
-from onnxwire.checker.limits import LOOK, TEXT_IN_ALL
+from onnxwire.checker.limits import MAX_SCANNED_BYTES, MAX_TOTAL_TEXT_BYTES
 from onnxwire.checker.registry import rule
 from onnxwire.checker.scopes import Scopes
 from onnxwire.engine.record_reader import bytes_at
@@ -259,7 +259,7 @@ def name_vs_values(facts: Facts) -> Iterator[Finding]:
 def string_utf8(facts: Facts) -> Iterator[Finding]:
     """Yield attributes whose strings are not UTF-8.
 
-    The first 64 KiB of `s` are checked, the first 1 MiB of `strings`, and TEXT_IN_ALL bytes of all together.
+    The first 64 KiB of `s` are checked, the first 1 MiB of `strings`, and MAX_TOTAL_TEXT_BYTES bytes of all together.
     """
     attributes = facts.AttributeProto
     starts, lengths = attributes.span("s")
@@ -269,7 +269,7 @@ def string_utf8(facts: Facts) -> Iterator[Finding]:
             measure_bytes(facts.columns, "AttributeProto", "s", has_s, no_ends), np.uint8, attributes.n
         )
         rows = np.flatnonzero(greatest >= 0x80)
-        rows = rows[np.cumsum(np.minimum(lengths[rows], LOOK)) <= TEXT_IN_ALL]
+        rows = rows[np.cumsum(np.minimum(lengths[rows], MAX_SCANNED_BYTES)) <= MAX_TOTAL_TEXT_BYTES]
         yield attributes.at(
             [row for row in rows.tolist() if not _is_utf8(facts, int(starts[row]), int(lengths[row]))],
             "the string of attribute {name!r} is not valid UTF-8; write it as UTF-8, or use another type for bytes",
@@ -288,12 +288,12 @@ def string_utf8(facts: Facts) -> Iterator[Finding]:
 
 
 def _is_utf8(facts: Facts, start: int, length: int) -> bool:
-    """Return whether the first LOOK bytes of a string are UTF-8; the last character may be cut off there."""
-    data = bytes_at(facts.document, start, start + min(length, LOOK))
+    """Return whether the first MAX_SCANNED_BYTES bytes of a string are UTF-8; the last character may be cut off."""
+    data = bytes_at(facts.document, start, start + min(length, MAX_SCANNED_BYTES))
     try:
         data.decode()
     except UnicodeDecodeError as error:
-        return length > LOOK and error.reason == "unexpected end of data"
+        return length > MAX_SCANNED_BYTES and error.reason == "unexpected end of data"
     return True
 
 
