@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 from itertools import groupby, islice
-from typing import IO, TYPE_CHECKING, Any, Protocol
+from typing import IO, TYPE_CHECKING, Any
 
 from onnxwire.cli.terminal import painter, safe_text
 from onnxwire.errors import count_text
@@ -22,8 +22,8 @@ _COLORS = {"error": "red", "warning": "yellow", "note": "cyan"}
 _MAX_SHOWN = {"error": 10, "warning": 10, "note": 1}  # problems of one rule that are printed unless -v is given
 
 
-class Reporter(Protocol):
-    """A report on each file, in this order: the repairs, then the problems, or a fault instead."""
+class Reporter:
+    """A report on each file, in this order: the repairs, then the problems, or a fault. This class is silent."""
 
     def fixes(self, file: str, fixes: Fixes) -> None:
         """Report repairs, before they are made."""
@@ -41,7 +41,7 @@ class Reporter(Protocol):
 def make_reporter(out: IO[str], options: argparse.Namespace, files: int) -> Reporter:
     """Make the reporter that the options select. files: the number of files."""
     if options.quiet:
-        return _Silence()
+        return Reporter()
     if options.json:
         return _JsonReporter(out)
     if options.sarif:
@@ -49,21 +49,7 @@ def make_reporter(out: IO[str], options: argparse.Namespace, files: int) -> Repo
     return _TextReporter(out, options, files)
 
 
-class _Silence:
-    def fixes(self, file: str, fixes: Fixes) -> None:
-        pass
-
-    def add(self, file: str, problems: Problems, seconds: float) -> None:
-        pass
-
-    def fault(self, file: str, reason: str) -> None:
-        pass
-
-    def finish(self) -> None:
-        pass
-
-
-class _TextReporter:
+class _TextReporter(Reporter):
     """Groups under headings on a terminal; otherwise lines that each begin with the file and the severity."""
 
     def __init__(self, out: IO[str], options: argparse.Namespace, files: int) -> None:
@@ -140,9 +126,6 @@ class _TextReporter:
         ]
         return ", ".join(words) or self.paint("no problem", "green")
 
-    def fault(self, file: str, reason: str) -> None:
-        pass
-
     def finish(self) -> None:
         if self.is_grouped and self.files > 1:
             self._print(f"{self.paint(f'{self.files:,} files', 'bold')}: {self._counted(self.totals)}")
@@ -161,7 +144,7 @@ def _notes(count: int) -> str:
     return f"{count_text(count, 'note')}; --select note lists {'it' if count == 1 else 'them'}"
 
 
-class _JsonReporter:
+class _JsonReporter(Reporter):
     """A list with one object per file; each problem is one line."""
 
     def __init__(self, out: IO[str]) -> None:
@@ -203,14 +186,11 @@ class _JsonReporter:
         self.out.write("]")
 
 
-class _SarifReporter:
+class _SarifReporter(Reporter):
     def __init__(self, out: IO[str]) -> None:
         from onnxwire.checker.sarif import SarifWriter
 
         self.writer = SarifWriter(out)
-
-    def fixes(self, file: str, fixes: Fixes) -> None:
-        pass  # a repaired problem is no result
 
     def add(self, file: str, problems: Problems, seconds: float) -> None:
         self.writer.add(file, problems)

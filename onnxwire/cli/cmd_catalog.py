@@ -7,7 +7,7 @@ import json
 import sys
 from typing import Any
 
-from onnxwire.cli.options import add_command, add_progress
+from onnxwire.cli.options import add_command, add_progress, number_from
 from onnxwire.cli.progress import progress_bar
 from onnxwire.cli.terminal import safe_text
 from onnxwire.errors import count_text
@@ -46,19 +46,18 @@ def add_parser(commands: Any) -> None:
     )
     add("--scheduler", metavar="ADDRESS", help="with --engine dask: the address of the scheduler")
     add("--address", metavar="ADDRESS", help="with --engine ray: the address of the cluster; default: start one here")
-    add("--workers", metavar="N", type=_workers, help="processes of the local engine; default: one per core")
+    add(
+        "--workers",
+        metavar="N",
+        type=number_from(1, 1024, "processes"),
+        help="processes of the local engine; default: one per core",
+    )
     add("--hash", action="store_true", help="hash all weights (XXH3-128), to find duplicates")
     add("--check", action="store_true", help="run the rules of `onnxwire check`")
     add("--prune", action="store_true", help="drop models whose files no longer exist")
     add("--json", action="store_true", help="print the summary as JSON")
     add_progress(parser)
     parser.set_defaults(run=run, parser=parser)
-
-
-def _workers(text: str) -> int:
-    if not text.isdecimal() or not 1 <= int(text) <= 1024:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of processes from 1 to 1024")
-    return int(text)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -23,7 +23,7 @@ from onnxwire.analysis.listing import tensor_rows
 from onnxwire.analysis.paths import IndexItem, Resolved, resolve
 from onnxwire.analysis.sizes import size_text
 from onnxwire.analysis.statistics import Histogram, Statistics, measure
-from onnxwire.cli.options import add_command, add_external_root, add_progress, add_type
+from onnxwire.cli.options import add_command, add_external_root, add_progress, add_type, number_from
 from onnxwire.cli.progress import progress_bar
 from onnxwire.cli.rows import location_of
 from onnxwire.cli.terminal import Paint, add_color, json_numbers, number_text, painter, safe_text, table_lines
@@ -73,19 +73,15 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("file", metavar="FILE")
     parser.add_argument("path", metavar="PATH", nargs="?", default="")
     parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.add_argument("--bins", metavar="N", type=_bins, default=16, help="bins of the histogram; default: 16")
+    parser.add_argument(
+        "--bins", metavar="N", type=number_from(0, 4096, "bins"), default=16, help="bins of the histogram; default: 16"
+    )
     parser.add_argument("--no-stats", action="store_true", help="print only the type, location and some values")
     add_external_root(parser)
     add_progress(parser)
     add_type(parser, "the message that the file holds, such as TensorProto; default: ModelProto")
     add_color(parser)
     parser.set_defaults(run=run)
-
-
-def _bins(text: str) -> int:
-    if not text.isdecimal() or not 0 <= int(text) <= 4096:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of bins from 0 to 4096")
-    return int(text)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -13,7 +13,7 @@ from typing import Any
 from onnxwire.analysis.listing import Row, filter_key, tensor_rows
 from onnxwire.analysis.statistics import TensorStatistics, measure_all
 from onnxwire.analysis.statistics_table import statistics_rows, to_csv, write_arrow, write_parquet
-from onnxwire.cli.options import add_command, add_external_root, add_output, add_progress, add_type
+from onnxwire.cli.options import add_command, add_external_root, add_output, add_progress, add_type, number_from
 from onnxwire.cli.output import open_output, refuse_same
 from onnxwire.cli.progress import progress_bar
 from onnxwire.cli.rows import add_selection, arrange, row_test
@@ -64,9 +64,13 @@ def add_parser(commands: Any) -> None:
         type=_picture,
         help="write histograms as .html, .png or .svg; .png and .svg need matplotlib",
     )
-    parser.add_argument("--bins", metavar="N", type=_bins, help="bins of the histograms of --json and --plot")
+    parser.add_argument(
+        "--bins", metavar="N", type=number_from(1, 4096, "bins"), help="bins of the histograms of --json and --plot"
+    )
     add_selection(parser)
-    parser.add_argument("--threads", metavar="N", type=_threads, help="number of threads; default: one per core")
+    parser.add_argument(
+        "--threads", metavar="N", type=number_from(1, 1024, "threads"), help="number of threads; default: one per core"
+    )
     add_external_root(parser)
     add_progress(parser)
     add_type(parser, "the message that the file holds, such as GraphProto; default: ModelProto")
@@ -78,18 +82,6 @@ def _picture(text: str) -> str:
     if not text.lower().endswith(_PICTURES):
         raise argparse.ArgumentTypeError(f"{text!r} must end in .html, .png or .svg")
     return text
-
-
-def _bins(text: str) -> int:
-    if not text.isdecimal() or not 1 <= int(text) <= 4096:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of bins from 1 to 4096")
-    return int(text)
-
-
-def _threads(text: str) -> int:
-    if not text.isdecimal() or not 1 <= int(text) <= 1024:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of threads from 1 to 1024")
-    return int(text)
 
 
 def run(options: argparse.Namespace) -> int:

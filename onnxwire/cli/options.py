@@ -6,7 +6,7 @@ import argparse
 import errno
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from onnxwire.cli.commands import SUMMARIES
@@ -74,6 +74,17 @@ def whole_number(text: str) -> int:
     if not (text.isascii() and text.isdecimal() and len(text) <= 18):
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number")
     return int(text)
+
+
+def number_from(low: int, high: int, what: str) -> Callable[[str], int]:
+    """Return a function that parses an option's integer from `low` to `high`. what: the plural noun for errors."""
+
+    def parse(text: str) -> int:
+        if not (text.isascii() and text.isdecimal() and low <= int(text) <= high):
+            raise argparse.ArgumentTypeError(f"{text!r} is not a number of {what} from {low} to {high}")
+        return int(text)
+
+    return parse
 
 
 def add_type(parser: argparse.ArgumentParser, help: str, default: str | None = "ModelProto", *more: str) -> None:

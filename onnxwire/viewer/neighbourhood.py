@@ -45,6 +45,17 @@ class Connections:
             for name in self.takes(node, index):
                 self.consumers.setdefault(name, []).append(index)
 
+    def origin(self, name: str, path: str) -> tuple[str, str]:
+        """Return the kind of a value (node, weight, input or outer), and the path of its producer or tensor, or ""."""
+        for kind, indices, element in (
+            ("node", self.producer, "node[{}]"),
+            ("weight", self.initializers, "initializer[{}]"),
+            ("weight", self.sparse, "sparse_initializer[{}].values"),
+        ):
+            if name in indices:
+                return kind, f"{path}.{element.format(indices[name])}"
+        return ("input" if name in self.inputs else "outer"), ""
+
     def takes(self, node: NodeProto, index: int) -> list[str]:
         """Return the values that a node uses, each once, captured ones last. index: of the node in the graph."""
         return [name for name in dict.fromkeys([*node.input, *self.captured.get(index, ())]) if name]
@@ -180,7 +191,7 @@ def _connect(
         if source is not None:
             box.hidden += source not in numbers or not drawing.add_edge(numbers[source], number, name)
             continue
-        kind, where = _origin(connections, path, name)
+        kind, where = connections.origin(name, path)
         if kind == "weight" and (not is_focus or weights >= _MAX_WEIGHTS):
             box.hidden += is_focus
             continue
@@ -197,15 +208,6 @@ def _connect(
 def _short(name: str) -> str:
     """Truncate a name."""
     return name if len(name) <= _MAX_NAME_CHARS else name[: _MAX_NAME_CHARS - 1] + "…"
-
-
-def _origin(connections: Connections, path: str, name: str) -> tuple[str, str]:
-    """Return the kind of a value that no node of the graph produces, and the path of its tensor or ""."""
-    if name in connections.initializers:
-        return "weight", f"{path}.initializer[{connections.initializers[name]}]"
-    if name in connections.sparse:
-        return "weight", f"{path}.sparse_initializer[{connections.sparse[name]}].values"
-    return ("input" if name in connections.inputs else "outer"), ""
 
 
 def _place(drawing: Drawing) -> None:

@@ -218,18 +218,11 @@ class Queries(FieldQueries):
         entry: dict[str, Any] = {"name": name, "type": types.get(name, ""), "kind": "outer", "path": ""}
         if not name:
             return entry | {"kind": "none"}
-        if name in connections.producer:
-            return entry | {"kind": "node", "path": f"{path}.node[{connections.producer[name]}]"}
-        if isinstance(scope, GraphProto) and name in connections.initializers:
-            index = connections.initializers[name]
-            tensor = scope.initializer[index]
-            shape = ", ".join(map(str, tensor.dims))
-            entry["type"] = f"{name_of(tensor.data_type).lower()}[{shape}]"
-            return entry | {"kind": "weight", "path": f"{path}.initializer[{index}]"}
-        if name in connections.sparse:
-            return entry | {"kind": "weight", "path": f"{path}.sparse_initializer[{connections.sparse[name]}].values"}
-        if name in connections.inputs:
-            return entry | {"kind": "input"}
+        kind, where = connections.origin(name, path)
+        if isinstance(scope, GraphProto) and name in connections.initializers and kind == "weight":
+            entry["type"] = _tensor_type(scope.initializer[connections.initializers[name]])
+        if kind != "outer":
+            return entry | {"kind": kind, "path": where}
         # A value of an outer graph.
         if ".attribute[" in path:
             outer = path.rpartition(".attribute[")[0].rpartition(".node[")[0]
@@ -424,6 +417,10 @@ def _tensor_row(tensor: TensorProto, path: str) -> dict[str, Any]:
     }
 
 
+def _tensor_type(tensor: TensorProto) -> str:
+    return f"{name_of(tensor.data_type).lower()}[{', '.join(map(str, tensor.dims))}]"
+
+
 def _cut(text: str) -> str:
     return text if len(text) <= _MAX_TEXT_CHARS else text[:_MAX_TEXT_CHARS] + "…"
 
@@ -461,6 +458,5 @@ def _link(message: Any, path: str) -> dict[str, str]:
     if isinstance(message, SparseTensorProto):
         message, path = message.values, f"{path}.values"
     if isinstance(message, TensorProto):
-        shape = ", ".join(map(str, message.dims))
-        return {"kind": "tensor", "path": path, "text": f"{name_of(message.data_type).lower()}[{shape}]"}
+        return {"kind": "tensor", "path": path, "text": _tensor_type(message)}
     return {"kind": "graph", "path": path, "text": f"{message.name or 'graph'} ({len(message.node):,} nodes)"}

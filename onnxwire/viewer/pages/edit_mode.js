@@ -184,7 +184,8 @@ export function editable(shown, { label, path, toChange = null, value = null, re
   return box;
 }
 
-async function openEditor(box, { label, path, toChange, value, key }) {
+/** Replace an element by a form for the value at a path. value: null to load it from the server. */
+export async function openEditor(box, { label, path, toChange = null, value = null, key }) {
   const revision = shown;
   const known = value === null ? await ask("value", { path }).catch((error) => ({ form: "none", reason: error.message })) : { form: "text", text: value, choices: [] };
   if (known.form === "none") return reportError(new Error(known.reason));

@@ -2,7 +2,7 @@
 
 import { ask, countText, html, link, replace } from "./api.js";
 import { bytesCard } from "./bytes.js";
-import { adder, change, editable, iconButton, openInline, reportError, session } from "./edit_mode.js";
+import { adder, change, editable, iconButton, openEditor, reportError, session } from "./edit_mode.js";
 
 const ROWS = 100; // of one request
 let opened = new Set(); // paths of rows that stay open when the tree is redrawn
@@ -133,15 +133,9 @@ function bytesLink(tree, row) {
 
 /** A button that opens a form for a message or list as text. */
 function textButton(value, row) {
-  return iconButton("pencil", `Edit ${row.name} as text`, async (event) => {
+  return iconButton("pencil", `Edit ${row.name} as text`, (event) => {
     event.stopPropagation();
-    const known = await ask("value", { path: row.path }).catch((error) => ({ form: "none", reason: error.message }));
-    if (known.form === "none") return reportError(new Error(known.reason));
-    const fields = known.form === "shape"
-      ? [{ name: "elem_type", label: "type", value: known.elem_type, choices: known.choices }, { name: "shape", label: "shape", value: known.text }]
-      : [{ name: "value", label: row.name, value: known.text, form: known.form, choices: known.choices }];
-    const run = (values) => (known.form === "shape" ? change("set_shape", { path: row.path, ...values }) : change("set", { path: row.path, value: values.value }));
-    return openInline(value, { title: `Edit ${row.name}`, fields, action: "Set", run });
+    openEditor(value, { label: row.name, path: row.path, key: `text ${row.path}` });
   }, { "data-key": `text ${row.path}` });
 }
 
