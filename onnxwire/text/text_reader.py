@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from onnxwire.text.window import MessageT
 
 
-_RUN = 64  # after so many consecutive values of a field, the next are parsed as a batch
+_RUN = 64  # consecutive values of a field, after which the next values are parsed as a batch
 
 
 class RetiredFieldWarning(UserWarning):
