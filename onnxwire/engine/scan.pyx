@@ -4,6 +4,7 @@
 A scan of a node takes some 60 ns, which is a tenth of reading its names one by one.
 """
 cimport cython
+from cython cimport critical_section
 from libc.stdint cimport uint64_t
 from libc.string cimport memcmp
 
@@ -49,6 +50,7 @@ cdef class NameFilter:
                 return True
         return False
 
+    @critical_section
     cdef bint selects(self, View view) except -1:
         """Return whether a message may contain one of the names. The empty name is never looked for."""
         return not is_plain(view) or self.scan(view.table, view.start, view.end, MAX_DEPTH)
@@ -104,22 +106,33 @@ def strings_of(elements, str name):
     """Yield, for each message of a repeated field, the list of the strings in its repeated field `name`."""
     cdef View view
     cdef Field* field = NULL
-    cdef const uint8_t* p
-    cdef Record record
-    cdef list found
     for view in elements:
         if field == NULL:
             field = named_field(view, name)
-        found = []
-        p = view.start
-        if is_plain(view):
-            while p != NULL and p < view.end:
-                p = read_record(p, view.end, MAX_DEPTH, &record)
-                if p != NULL and record.tag == (<uint64_t>field.number << 3 | WIRE_LEN):
-                    found.append(text_at(view, record.value, record.n, NULL))
-        else:
-            p = NULL
-        yield list(field_value(view, field)) if p == NULL else found
+        yield strings_in(view, field)
+
+
+@critical_section
+cdef list strings_in(View view, Field* field):
+    """Return the strings of a repeated field."""
+    cdef Document document
+    cdef const uint8_t* p
+    cdef Record record
+    cdef list found = []
+    if not is_plain(view):
+        return list(field_value(view, field))
+    document = <Document>view.document
+    p = view.start
+    # Decoding invalid UTF-8 may run other code, which must not close the document.
+    document.pins += 1
+    try:
+        while p != NULL and p < view.end:
+            p = read_record(p, view.end, MAX_DEPTH, &record)
+            if p != NULL and record.tag == (<uint64_t>field.number << 3 | WIRE_LEN):
+                found.append(text_at(view, record.value, record.n, NULL))
+    finally:
+        document.pins -= 1
+    return list(field_value(view, field)) if p == NULL else found
 
 
 cdef bint is_plain(View view) except -1:
