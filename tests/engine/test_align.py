@@ -1,4 +1,4 @@
-"""Payloads that stand at round offsets of the file: where they are, and that nobody reads anything else there."""
+"""Alignment of payloads: their offsets in the file, and that readers find the same values there."""
 
 import importlib.util
 import itertools
@@ -47,7 +47,7 @@ def aligned(data, alignment=64, threshold=1, cls=onnxwire.ModelProto, targets=TE
 
 
 def payloads(message, cls=onnxwire.TensorProto, name="raw_data"):
-    """Where the values of a field of a class stand, in a message and all that are in it."""
+    """Return the offsets of the values of a field of a class, in a message and all messages in it."""
     if isinstance(message, cls) and message.HasField(name):
         yield message._payload(name).span
     for field in message.DESCRIPTOR.fields:
@@ -341,7 +341,7 @@ def write_aligned(path, other, alignment, threshold):
 
 
 def check_big(path, other, alignment, threshold):
-    """Align a file's model into another file and assert what is promised, without reading the payloads."""
+    """Align the model of a file into another file and check the result, without reading the payloads."""
     pieces = write_aligned(path, other, alignment, threshold)
     assert sum(len(part) for part in pieces if isinstance(part, bytes)) < 64 << 20
     onnxwire.verify(other)

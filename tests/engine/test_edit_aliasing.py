@@ -1,4 +1,4 @@
-"""Views of one message see each other's edits; what was taken out of a message lives on by itself; copies are apart."""
+"""Views of one message share its edits; messages removed from a message stay usable; copies are independent."""
 
 from __future__ import annotations
 
@@ -175,7 +175,7 @@ def test_a_view_and_its_parent_merge_bytes_into_the_same_message(parsed):
     same(body)
 
 
-# --- views of what is absent
+# --- views of absent messages
 
 
 def test_a_view_of_an_absent_message_writes_into_its_parent():
@@ -243,7 +243,7 @@ def test_a_view_of_an_absent_sequence_keeps_to_it_when_the_parent_sets_it():
     same(body)
 
 
-# --- views of what was taken out
+# --- views of removed messages
 
 TAKE_GRAPH = snippets("r.ClearField('graph'); r.Clear(); r.CopyFrom(M()); r.CopyFrom(M(graph={'name': 'other'}))")
 TAKE_GRAPH += ["r.ParseFromString(b'')", "r.ParseFromString(b':\\3\\x12\\1x')"]

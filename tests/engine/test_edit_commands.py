@@ -60,7 +60,7 @@ class Lockstep:
     # --- running
 
     def run(self, code):
-        """Run a line on both sides, and compare what comes of it; True where it was no error."""
+        """Run a line on both sides and compare the results; return whether it raised no error."""
         note(code)
         before = self.states(1)
         before_ours = self.states(0) if self.watched else None
@@ -98,7 +98,7 @@ class Lockstep:
                 self.fields[name] = field
 
     def forget_views_in(self, name):
-        """Forget the views of what is in a message that was emptied or exchanged.
+        """Remove the views of messages in a message that was cleared or replaced.
 
         Officially two views of one thing stay together when it is taken out; here two sequences part.
         """
@@ -222,7 +222,7 @@ class Lockstep:
             data = self.draw(wire.sound(descriptor, 1))
             method = self.pick(["MergeFromString", "MergeFromString", "ParseFromString"])
             if method == "MergeFromString":
-                # Of bytes with two members of a oneof, the official runtime lets the first clear what was there before.
+                # The official runtime clears the old member of a oneof at the first of two members in the bytes.
                 data = PAIRS[descriptor.full_name][1].FromString(data).SerializeToString()
             self.run(f"r = {name}.{method}({data!r})")
             self.forget_views_in(name)

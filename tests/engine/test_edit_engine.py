@@ -112,7 +112,7 @@ def test_no_way_of_making_messages_goes_deeper_than_the_stack():
     for act, error in ((nest, onnxwire.EditError), (lambda: TypeProto(**cycle), RecursionError)):
         with pytest.raises(error):
             act()
-    # What is small is copied by encoding it, and what is encoded has no depth in memory.
+    # Small messages are copied by encoding them, and encoded bytes have no depth in memory.
     errors = []
     thread = threading.Thread(target=lambda: errors.append(wire.attempt(wrap)))
     thread.start()

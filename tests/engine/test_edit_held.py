@@ -70,7 +70,7 @@ def test_an_iterator_over_what_was_not_there_finds_what_came():
 
 
 def test_an_iterator_goes_on_over_a_sequence_that_lost_its_records_to_other_bytes(tmp_path):
-    """Bytes of a file that are changed in place leave a sequence without a message to tell of what is put in."""
+    """A change of the mapped bytes in place leaves a sequence without a message that could have new elements."""
     texts = [wire.span(8, b"name"), wire.span(1, b"\1\2\3")]
     path = tmp_path / "model.onnx"
     first, second = (wire.span(7, wire.span(5, b"".join(order))) for order in (texts, texts[::-1]))
@@ -260,7 +260,7 @@ def blocks(act):
 )
 def test_what_a_copy_of_nested_edits_takes_grows_with_the_depth_and_no_faster(act):
     def edit(node):
-        node.name = "n" * 5000  # so that a copy shares values, and does not encode what is small
+        node.name = "n" * 5000  # so that a copy shares values; small messages are encoded
 
     taken = {}
     for depth in (10, 20, 40):
@@ -338,7 +338,7 @@ def test_what_a_finalizer_closes_is_closed_for_whoever_was_about_to_read(tmp_pat
         finally:
             gc.set_threshold(*thresholds)
         gc.collect()
-        model.close()  # what is compared can't be closed meanwhile
+        model.close()  # no-op unless the finalizer ran during a comparison, which pins the document
         with pytest.raises(onnxwire.ClosedError):
             _ = model.graph
 
@@ -481,7 +481,7 @@ def test_memory_that_elements_give_back_may_clear_their_field_as_it_goes():
     assert graph.SerializeToString() == b""
 
 
-# --- what is let go of
+# --- released objects
 
 
 def edit_what_was_not_there():
@@ -553,7 +553,7 @@ def test_nothing_is_kept_of_edits_to_what_is_gone(act):
         gc.collect()
         return sys.getallocatedblocks() - before
 
-    growth()  # what is made once
+    growth()  # fills caches
     # Other threads of the process may keep something meanwhile, but not each time.
     assert min(growth() for _ in range(3)) < rounds // 2
     assert ModelProto()._document._kept() == (0, 0, 0, 0, 0)

@@ -337,7 +337,7 @@ def test_edited_unknown_fields_count_for_equality():
 
 @contextmanager
 def onnx_of(m):
-    """Have the functions of onnx use the classes of a maker."""
+    """Make the functions of onnx use the classes of a maker."""
     with pytest.MonkeyPatch.context() as patch:
         for module in (helper, numpy_helper, compose, external_data_helper):
             for name, cls in vars(m).items():

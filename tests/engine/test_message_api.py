@@ -1,4 +1,4 @@
-"""Messages behave as those of the official runtime do for code that reads; and what is theirs alone."""
+"""Reading messages: the same behaviour as the official runtime, and the additions to it."""
 
 from __future__ import annotations
 

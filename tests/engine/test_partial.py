@@ -1,6 +1,6 @@
 """Documents of which not all is there: each call gives what it gives of the whole, and touches nothing that is missing.
 
-What is not there can't be touched: a call that read it without asking would end the process.
+Access to bytes that are not resident ends the process, so these tests detect a read without a fetch.
 """
 
 from __future__ import annotations
@@ -173,7 +173,7 @@ def test_the_first_question_leaves_out_long_values() -> None:
     model = partial()
     assert [node.name for node in model.graph.node] == [f"n{i}" for i in range(200)]
     assert next(iter(model.graph.initializer)).name == "raw"
-    # What is short, numbers that are not packed, and the pages that long values begin and end in.
+    # Short values, numbers that are not packed, and the first and last page of long values.
     assert model._document.memory.resident < len(model_bytes()) // 6
 
 
