@@ -84,6 +84,13 @@ def tables(model):
     assert len(onnxwire.to_arrow(model, "nodes")) * 2 == len(onnxwire.to_arrow(model, "uses"))
 
 
+def search_tensors(counter, nodes):
+    model = onnxwire.load(model_of(nodes))
+    with counter:
+        assert not onnxwire.tensors(model)
+    return counter.instructions
+
+
 def extract(model):
     middle = len(model.graph.value_info) // 2
     onnxwire.extract(model, [model.graph.input[0].name], [model.graph.value_info[middle].name])

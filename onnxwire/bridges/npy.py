@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from onnxwire.engine.input_file import open_regular
 from onnxwire.errors import EditError, SourceError
 from onnxwire.io.atomic_file import AtomicFile, RawWriter
-from onnxwire.io.save import refuse_weights
+from onnxwire.io.references import refuse_weights
 from onnxwire.tensor.dtypes import STRING
 from onnxwire.tensor.error import tensor_error
 from onnxwire.tensor.storage import Storage, elements_of

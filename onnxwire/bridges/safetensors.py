@@ -10,7 +10,7 @@ from contextlib import suppress
 from onnxwire.engine.record_reader import payload_at
 from onnxwire.errors import DecodeError, Error, FieldTextError, FieldTypeError, TensorError
 from onnxwire.io.atomic_file import AtomicFile
-from onnxwire.io.save import refuse_weights
+from onnxwire.io.references import refuse_weights
 from onnxwire.io.source import open_document
 from onnxwire.messages import ModelProto
 from onnxwire.tensor.dtypes import BY_NAME, MAX_COUNT

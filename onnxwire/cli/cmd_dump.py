@@ -11,7 +11,7 @@ from onnxwire.cli.output import open_text_output, refuse_same
 from onnxwire.engine.message import Message
 from onnxwire.engine.verify import verify_document
 from onnxwire.io.load import load
-from onnxwire.io.save import refuse_weights
+from onnxwire.io.references import refuse_weights
 from onnxwire.messages import SCHEMA
 from onnxwire.text.json_writer import to_json
 from onnxwire.text.text_writer import to_text

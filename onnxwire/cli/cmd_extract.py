@@ -15,8 +15,9 @@ from onnxwire.cli.progress import progress_bar
 from onnxwire.cli.terminal import safe_text
 from onnxwire.errors import PathError, SaveError, TensorError
 from onnxwire.io.load import load
+from onnxwire.io.references import refuse_weights
 from onnxwire.io.remote.address import shown_source
-from onnxwire.io.save import refuse_weights, save
+from onnxwire.io.save import save
 from onnxwire.messages import ModelProto, TensorProto
 from onnxwire.transforms.extract import cut
 

@@ -15,7 +15,7 @@ from onnxwire.cli.output import open_output, open_text_output, refuse_same
 from onnxwire.cli.terminal import Paint, add_color, json_numbers, number_text, painter, safe_text, table_lines
 from onnxwire.errors import Error, QueryError, SaveError
 from onnxwire.io.load import load
-from onnxwire.io.save import refuse_weights
+from onnxwire.io.references import refuse_weights
 from onnxwire.messages import SCHEMA
 
 if TYPE_CHECKING:

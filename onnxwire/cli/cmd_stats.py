@@ -20,8 +20,8 @@ from onnxwire.cli.rows import add_selection, arrange, row_test
 from onnxwire.cli.terminal import Paint, add_color, json_numbers, number_text, painter, safe_text, table_lines
 from onnxwire.engine.message import Message
 from onnxwire.io.load import load
+from onnxwire.io.references import refuse_weights
 from onnxwire.io.remote.address import shown_source
-from onnxwire.io.save import refuse_weights
 from onnxwire.io.tensor_list import find_tensors
 from onnxwire.messages import SCHEMA
 

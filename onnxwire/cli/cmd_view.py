@@ -20,8 +20,8 @@ from onnxwire.cli.output import open_text_output, refuse_same
 from onnxwire.cli.terminal import safe_text
 from onnxwire.errors import InUseError, SourceError, count_text, did_you_mean
 from onnxwire.io.load import load
+from onnxwire.io.references import refuse_weights
 from onnxwire.io.remote.address import shown_source
-from onnxwire.io.save import refuse_weights
 from onnxwire.messages import SCHEMA, ModelProto
 
 TYPE_CHECKING = False

@@ -9,8 +9,9 @@ from onnxwire.cli.options import add_progress, refuse_terminal
 from onnxwire.cli.progress import progress_bar
 from onnxwire.engine.message import Message
 from onnxwire.io.load import load
+from onnxwire.io.references import refuse_weights
 from onnxwire.io.remote.address import shown_source
-from onnxwire.io.save import refuse_weights, save
+from onnxwire.io.save import save
 from onnxwire.messages import ModelProto
 
 

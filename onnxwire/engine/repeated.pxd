@@ -4,7 +4,7 @@ cimport cython
 from cpython.object cimport PyObject
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
-from onnxwire.engine.document cimport Document, Spans
+from onnxwire.engine.document cimport Document, Span, Spans
 from onnxwire.engine.overlay cimport Elements
 from onnxwire.engine.table cimport Field
 from onnxwire.engine.view cimport Cursor, View
@@ -58,6 +58,8 @@ cdef class SpanIterator:
     cdef object next_element(self)
     cdef object next_bound(self)
     cdef int seek(self) except -1
+    cdef bint peek(self, Span* element) except -1
+    cdef void skip(self, const Span* element) noexcept
 
 
 cdef void point_at(Repeated self, View message, Field* field)

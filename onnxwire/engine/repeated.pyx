@@ -751,6 +751,36 @@ cdef class SpanIterator:
         self.i += 1
         return make_element(sequence, elements.items[i].p, elements.items[i].n, elements.items[i].held)
 
+    cdef bint peek(self, Span* element) except -1:
+        """Locate the next element without making a view. Return False at the end, or if it has no span of its own."""
+        cdef RepeatedSpan sequence = self.sequence
+        cdef Elements elements
+        if sequence is None or self.i == ENDED:
+            return False
+        fill(sequence.message)
+        if (
+            sequence.message.overlay != NULL or sequence.bound is not None
+            or sequence.message.epoch != self.epoch or sequence.message.document != self.document
+        ):
+            if not refresh(sequence):
+                elements = sequence.bound
+                if self.i >= elements.n or elements.items[self.i].held != NULL:
+                    return False
+                element.p = elements.items[self.i].p
+                element.n = elements.items[self.i].n
+                return True
+            self.seek()
+        if <uint64_t>self.i >= sequence.n_records or self.cursor.p >= self.cursor.end or self.cursor.p[0] != self.tag:
+            return False
+        element.p = read_length(self.cursor.p + 1, self.cursor.end, &element.n)
+        return element.p != NULL
+
+    cdef void skip(self, const Span* element) noexcept:
+        """Skip the element that `peek` has located."""
+        self.i += 1
+        if self.sequence.bound is None:
+            self.cursor.p = element.p + element.n
+
     cdef int seek(self) except -1:
         """Set the cursor to the next record of the sequence."""
         cdef RepeatedSpan sequence = self.sequence

@@ -6,15 +6,15 @@ from cython cimport critical_section
 from libc.stdint cimport uint8_t, uint32_t
 
 from onnxwire._varint cimport MAX_DEPTH
+from onnxwire.engine.document cimport Document, Span
 from onnxwire.engine.instances cimport make_internal
+from onnxwire.engine.marked_scan cimport CONTAINS_TARGET, IS_TARGET, find_marked
+from onnxwire.engine.overlay_index cimport has_edits
+from onnxwire.engine.partial cimport N_MEMORIES, memory_of
+from onnxwire.engine.repeated cimport RepeatedSpan, SpanIterator
 from onnxwire.engine.scan cimport NameFilter
 from onnxwire.engine.table cimport MESSAGE, Field, Table, TableOwner, TableRef
 from onnxwire.engine.view cimport View, field_value, fill, table_of
-
-
-cdef enum:
-    IS_TARGET = 1                # mark of a table whose messages are searched for
-    CONTAINS_TARGET = 2          # mark of a table whose messages can contain such messages
 
 
 cdef bint can_contain_marked(const Table* table, const Table* first, const uint8_t* marks) noexcept:
@@ -133,6 +133,10 @@ cdef class Search:
     cdef list levels
     cdef Paths paths             # or None
     cdef NameFilter names        # or None
+    cdef Document scanned        # the document of the last scan, or None
+    cdef const uint8_t* clear_from    # the bytes up to `clear_to` contain no target
+    cdef const uint8_t* clear_to
+    cdef const uint8_t* found    # the record that contains one, and ended the scan at `clear_to`; or NULL
 
     @critical_section
     def __cinit__(self, View root, classes, Paths paths=None, NameFilter names=None):
@@ -205,6 +209,7 @@ cdef class Search:
         cdef Field* field
         while True:
             if level.elements is not None:
+                self.skip_clear(level)
                 for view in level.elements:
                     level.index += 1
                     return view
@@ -229,6 +234,43 @@ cdef class Search:
                 return field_value(level.view, field)
             level.elements = iter(field_value(level.view, field))
             level.index = -1
+
+    cdef int skip_clear(self, Level level) except -1:
+        """Skip the next elements whose bytes contain no target, without making views of them.
+
+        Bytes in which a scan found nothing, and the record that ended it, are remembered, so that elements of a scanned
+        message are not scanned again.
+        """
+        cdef SpanIterator iterator = level.elements
+        cdef RepeatedSpan sequence = iterator.sequence
+        cdef Table* table
+        cdef Span element
+        cdef const uint8_t* end
+        if sequence is None or len(self.levels) > MAX_DEPTH:  # entering the next element raises
+            return 0
+        table = sequence.field.sub
+        if self.marks_of(table) & IS_TARGET or N_MEMORIES and memory_of(level.view.start) is not None:
+            return 0
+        while iterator.peek(&element):
+            end = element.p + element.n
+            if sequence.document is not self.scanned:
+                self.scanned = sequence.document
+                self.clear_from = self.clear_to = self.found = NULL
+            if element.p < self.clear_from or end > self.clear_to:
+                if self.found != NULL and element.p <= self.found < end:
+                    return 0
+                self.clear_from = element.p
+                self.clear_to = find_marked(
+                    table, element.p, end, self.owner.tables, self.marks, MAX_DEPTH - <int>len(self.levels)
+                )
+                self.found = self.clear_to if self.clear_to < end else NULL
+                if self.found != NULL:
+                    return 0
+            if has_edits(sequence.document, element.p, end):
+                return 0
+            iterator.skip(&element)
+            level.index += 1
+        return 0
 
     cdef str path(self):
         """Return the path of the current message."""

@@ -20,19 +20,26 @@ if TYPE_CHECKING:
 _SAMPLE_COUNT, _SAMPLE_BYTES = 64, 1 << 14  # samples of two files that are compared
 
 
-def check_references(message: Message, path: str, *, refuse: bool) -> str:
-    """Compare the external data files of a message with those that the saved model would refer to.
+def references_of(message: Message) -> dict[tuple[ExternalFiles, str], str]:
+    """Return the external files and locations that a message refers to, each with the path of the first tensor.
 
-    path: where the message is to be saved. refuse: raise SaveError if a tensor would read another file's data; else
-    return a warning, or "" if all references stay valid. A tensor's files are those of its own document, which may be
-    another model in another folder.
+    A tensor's files are those of its own document, which may be another model in another folder.
     """
-    named: dict[tuple[ExternalFiles, str], str] = {}  # the first tensor that names a file
+    named: dict[tuple[ExternalFiles, str], str] = {}
     for tensor_path, tensor in find_tensors(message):
         files = (tensor._document.files or message._document.files) if is_external(tensor) else None
         if files is not None:
             for location in locations_of(tensor):
                 named.setdefault((files, location), tensor_path)
+    return named
+
+
+def check_references(named: dict[tuple[ExternalFiles, str], str], path: str, *, refuse: bool) -> str:
+    """Compare the external data files of a message with those that the saved model would refer to.
+
+    named: the references of the message. path: where the message is to be saved. refuse: raise SaveError if a tensor
+    would read another file's data; else return a warning, or "" if all references stay valid.
+    """
     if not named:
         return ""
     try:
@@ -91,3 +98,16 @@ def _status_of(path: str) -> os.stat_result | None:
 
 def _refusal(path: str, reason: str) -> SaveError:
     return SaveError(errno.EINVAL, f"{reason}; give external= to write the data anew", path)
+
+
+def refuse_weights(message: Message, path: str, named: dict[tuple[ExternalFiles, str], str] | None = None) -> None:
+    """Raise SaveError if the file to write contains external data of the message. named: its references, if known."""
+    if message._document.files is None or not os.path.isfile(path):
+        return
+    wanted = identity_of(os.stat(path))
+    for files, location in references_of(message) if named is None else named:
+        is_same = False
+        with suppress(Error), files.open_temporarily(location) as file:  # a file may be missing, or not allowed
+            is_same = file.descriptor >= 0 and identity_of(os.fstat(file.descriptor)) == wanted
+        if is_same:
+            raise SaveError(errno.EINVAL, "the model's weights are in this file; choose another one", path)

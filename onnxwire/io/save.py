@@ -104,7 +104,7 @@ def save(
     refers to are not in the new file's folder.
     """
     from onnxwire.io.atomic_file import AtomicFile
-    from onnxwire.io.references import check_references
+    from onnxwire.io.references import check_references, references_of, refuse_weights
 
     if not isinstance(message, Message):
         raise FieldTypeError(f"expected a message of onnxwire, not {type(message).__name__}")
@@ -128,11 +128,12 @@ def save(
     file = AtomicFile(path) if isinstance(path, str | os.PathLike) else None
     if file is None and not hasattr(path, "write"):
         raise FieldTypeError(f"expected a path or a binary file object, not {type(path).__name__}")
+    named = references_of(message) if file is not None and isinstance(external, EllipsisType) else None
     if file is not None and not overwrite:
         message._document.check_unchanged()
-        refuse_weights(message, file.path)
+        refuse_weights(message, file.path, named)
     if isinstance(external, EllipsisType):
-        advice = "" if file is None else check_references(message, file.path, refuse=not overwrite)
+        advice = "" if file is None or named is None else check_references(named, file.path, refuse=not overwrite)
         total = _save(message, file or path, None, deterministic, progress, inline_align, threshold)  # type: ignore[arg-type]
         if advice:
             import warnings
@@ -159,25 +160,6 @@ def _bytes(name: str, value: object, minimum: int, maximum: int = sys.maxsize) -
     if not minimum <= number <= maximum:
         raise FieldValueError(f"{name} is a number of bytes from {minimum} to {maximum:,}, not {number:,}")
     return number
-
-
-def refuse_weights(message: Message, path: str) -> None:
-    """Raise SaveError if the file to write contains external data of the message."""
-    from onnxwire.io.folder import identity_of
-    from onnxwire.io.tensor_list import find_locations
-
-    files = message._document.files
-    if files is None or not os.path.isfile(path):
-        return
-    wanted = identity_of(os.stat(path))
-    for location in {location for _, location in find_locations(message)}:
-        try:
-            with files.open_temporarily(location) as file:
-                is_same = file.descriptor >= 0 and identity_of(os.fstat(file.descriptor)) == wanted
-        except Error:
-            continue  # missing or not allowed
-        if is_same:
-            raise SaveError(errno.EINVAL, "the model's weights are in this file; choose another one", path)
 
 
 def _save(

@@ -1,0 +1,114 @@
+"""Search: it finds the same messages as a walk over all fields, and scans messages without them as bytes."""
+
+from __future__ import annotations
+
+import random
+
+import instructions
+import pytest
+from onnx import TensorProto, helper
+from wire import span
+
+import onnxwire
+from onnxwire.engine.search import Search
+
+
+def walk(message, path=""):
+    """Yield the path and name of every tensor below a message, by reflection over all fields."""
+    for field, value in message.ListFields():
+        if field.message_type is None:
+            continue
+        values = value if field.is_repeated else [value]
+        for index, inner in enumerate(values):
+            step = f"{path}{field.name}[{index}]" if field.is_repeated else f"{path}{field.name}"
+            if isinstance(inner, onnxwire.TensorProto):
+                yield step, inner.name
+            yield from walk(inner, f"{step}.")
+
+
+def found(message):
+    return [(path, tensor.name) for path, tensor in Search(message, [onnxwire.TensorProto])]
+
+
+def random_graph(rng, depth, counter):
+    """Return a graph of random nodes, some with tensors or subgraphs, in all fields that can contain tensors."""
+    nodes = []
+    for index in range(rng.randrange(6)):
+        node = helper.make_node("Op", [f"x{index}"], [f"y{index}"], name=f"n{index}")
+        if rng.random() < 0.3:
+            node.attribute.append(helper.make_attribute("axis", 1))
+        if rng.random() < 0.2:
+            node.attribute.append(helper.make_attribute("value", tensor(counter)))
+        if rng.random() < 0.1:
+            node.attribute.append(helper.make_attribute("values", [tensor(counter), tensor(counter)]))
+        if depth and rng.random() < 0.4:
+            node.attribute.append(helper.make_attribute("body", random_graph(rng, depth - 1, counter)))
+        nodes.append(node)
+    initializers = [tensor(counter) for _ in range(rng.choice([0, 0, 1, 2]))]
+    return helper.make_graph(nodes, "g", [], [], initializers)
+
+
+def tensor(counter):
+    counter.append(None)
+    return helper.make_tensor(f"t{len(counter)}", TensorProto.FLOAT, [1], [1.0])
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_a_search_finds_the_same_tensors_as_a_walk_also_after_edits(seed):
+    rng = random.Random(seed)
+    official = helper.make_model(random_graph(rng, 4, []))
+    model = onnxwire.ModelProto.FromString(official.SerializeToString())
+    assert found(model) == list(walk(model))
+    nodes = [node for _, node in Search(model, [onnxwire.NodeProto])]
+    for node in rng.sample(nodes, min(len(nodes), 3)):
+        node.name = "renamed"
+        if rng.random() < 0.5:
+            node.attribute.add(name="added").t.name = "added"
+    if rng.random() < 0.5:
+        model.graph.node.add(name="last").attribute.add().tensors.add(name="last")
+    if rng.random() < 0.3 and len(model.graph.node) > 1:
+        del model.graph.node[0]
+    assert found(model) == list(walk(model))
+    assert found(onnxwire.ModelProto.FromString(model.SerializeToString())) == list(walk(model))
+
+
+def test_a_tensor_that_is_added_during_the_search_is_found():
+    nodes = [helper.make_node("Op", [], [f"y{i}"]) for i in range(5)]
+    nodes[1].attribute.append(helper.make_attribute("value", tensor([])))
+    model = onnxwire.ModelProto.FromString(helper.make_model(helper.make_graph(nodes, "g", [], [])).SerializeToString())
+    paths = []
+    for path, _ in Search(model, [onnxwire.TensorProto]):
+        if not paths:
+            model.graph.node[3].attribute.add().t.name = "new"
+        paths.append(path)
+    assert paths == ["graph.node[1].attribute[0].t", "graph.node[3].attribute[0].t"]
+
+
+def test_damage_in_a_message_without_tensors_is_reported():
+    data = bytearray(helper.make_model(helper.make_graph([helper.make_node("Op", [], ["y"], axis=1)], "g", [], []))
+                     .SerializeToString())  # fmt: skip
+    position = data.index(b"axis") - 1
+    data[position] = 0x7F  # the length of the attribute's name
+    model = onnxwire.load(bytes(data))
+    with pytest.raises(onnxwire.DecodeError, match=r"graph\.node\[0\]\.attribute\[0\]"):
+        found(model)
+
+
+@pytest.mark.parametrize(("levels", "is_allowed"), [(33, True), (34, False)])
+def test_graphs_may_be_nested_as_deeply_as_before_without_tensors(levels, is_allowed):
+    graph = onnxwire.GraphProto(name="innermost")
+    data = graph.SerializeToString()
+    for _ in range(levels):  # graph > node > attribute > graph
+        data = span(1, span(5, span(6, data)))
+    message = onnxwire.load(data, onnxwire.GraphProto)
+    if is_allowed:
+        assert found(message) == []
+    else:
+        with pytest.raises(onnxwire.DecodeError, match="100"):
+            found(message)
+
+
+@instructions.needs_valgrind
+def test_nodes_without_tensors_cost_a_scan_of_their_bytes_and_no_view():
+    few, many = (instructions.run("growth", "search_tensors", nodes) for nodes in (300, 3000))
+    assert (many - few) / 2700 < 800, (few, many)
