@@ -13,7 +13,7 @@ from switched import ROOT, SWITCH, python
 
 @pytest.fixture
 def large(tmp_path):
-    """A model of 40 MB, which is mapped and not read."""
+    """Write a model of 40 MB, which is mapped and not read."""
     model = onnx.ModelProto(ir_version=8)
     model.graph.initializer.add(name="w", data_type=2, dims=[40 << 20], raw_data=bytes(range(256)) * (40 << 12))
     path = tmp_path / "large.onnx"
@@ -32,56 +32,56 @@ OVERWRITES = {
 }
 
 
-@pytest.mark.parametrize("is_absolute", [True, False], ids=["whole path", "name"])
-@pytest.mark.parametrize("way", OVERWRITES)
-def test_a_loaded_model_is_unaffected_by_changes_to_its_file(way, is_absolute, large, monkeypatch):
-    if not is_absolute:
-        monkeypatch.chdir(large.parent)
-    code = SWITCH + (
+def changed_while_loaded(change, before="", after=""):
+    """Return code that loads a model, changes its file, and compares the weights; with code before load and after."""
+    return SWITCH + (
         "import onnx, os, sys, hashlib\n"
         "path = sys.argv[1]\n"
+        f"{before}\n"
         "model = onnx.load(path)\n"
-        "onnx.load(path)\n"  # which is released at once
-        "whole = hashlib.sha256(model.graph.initializer[0].raw_data).digest()\n"
-        "os.chmod(path, 0o640)\n"
-        f"{OVERWRITES[way]}\n"
-        "assert hashlib.sha256(model.graph.initializer[0].raw_data).digest() == whole\n"
-        "assert os.stat(path).st_mode & 0o777 == 0o640\n"
-        "print(os.path.getsize(path), len(os.listdir(os.path.dirname(os.path.abspath(path)))))"
+        "onnx.load(path)\n"  # released at once
+        "array = onnx.numpy_helper.to_array(model.graph.initializer[0])\n"
+        "digest = hashlib.sha256(model.graph.initializer[0].raw_data).digest()\n"
+        f"{change}\n"
+        "assert hashlib.sha256(model.graph.initializer[0].raw_data).digest() == digest\n"
+        "assert hashlib.sha256(array).digest() == digest\n"
+        f"{after}"
+    )
+
+
+@pytest.mark.parametrize("is_absolute", [True, False], ids=["absolute path", "name"])
+@pytest.mark.parametrize("change", OVERWRITES)
+def test_a_loaded_model_is_unaffected_by_changes_to_its_file(change, is_absolute, large, monkeypatch):
+    if not is_absolute:
+        monkeypatch.chdir(large.parent)
+    code = changed_while_loaded(
+        OVERWRITES[change],
+        before="os.chmod(path, 0o640)",
+        after="assert os.stat(path).st_mode & 0o777 == 0o640\n"
+        "print(os.path.getsize(path), len(os.listdir(os.path.dirname(os.path.abspath(path)))))",
     )
     size = large.stat().st_size
-    left = {"truncated": 10, "opened": 0, "by another name": 0}.get(way, size)
+    left = {"truncated": 10, "opened": 0, "by another name": 0}.get(change, size)
     path = large if is_absolute else large.name
-    assert python("-c", code, path).split() == [str(left), "2" if "name" in way else "1"]
+    assert python("-c", code, path).split() == [str(left), "2" if "name" in change else "1"]
 
 
-# What else may take a mapped file's bytes away: each is done after the model was loaded.
-CUTS = {
+# Changes through a file that was opened before the model was loaded.
+CHANGES_BY_OPEN_FILE = {
     "a file that was open": "writer.truncate(0)",
     "a descriptor that was open": "os.ftruncate(writer.fileno(), 0)",
     "a file that was open, written over": "writer.write(bytes(1 << 22)); writer.flush()",
 }
 
 
-@pytest.mark.parametrize("way", CUTS)
-def test_a_loaded_model_is_unaffected_by_files_opened_before(way, large):
-    code = SWITCH + (
-        "import onnx, os, sys, hashlib\n"
-        "path = sys.argv[1]\n"
-        "writer = open(path, 'r+b')\n"
-        "model = onnx.load(path)\n"
-        "whole = hashlib.sha256(model.graph.initializer[0].raw_data).digest()\n"
-        "array = onnx.numpy_helper.to_array(model.graph.initializer[0])\n"
-        f"{CUTS[way]}\n"
-        "assert hashlib.sha256(model.graph.initializer[0].raw_data).digest() == whole\n"
-        "assert hashlib.sha256(array).digest() == whole"
-    )
-    python("-c", code, large)
+@pytest.mark.parametrize("change", CHANGES_BY_OPEN_FILE)
+def test_a_loaded_model_is_unaffected_by_files_opened_before(change, large):
+    python("-c", changed_while_loaded(CHANGES_BY_OPEN_FILE[change], before="writer = open(path, 'r+b')"), large)
 
 
 @pytest.fixture
 def structured(tmp_path):
-    """A model of 40 MB whose structure lies before, between and after its weights."""
+    """Write a model of 40 MB whose structure is stored before, between and after its weights."""
     model = onnx.ModelProto(ir_version=8, producer_name="before", opset_import=[onnx.helper.make_opsetid("", 17)])
     for number in range(20):
         node = model.graph.node.add(op_type="Identity", name=f"node {number}", doc_string="d" * 5000)
