@@ -84,11 +84,8 @@ cdef class Document:
     cdef uint8_t n_texts                # strings made before `texts` is allocated
     cdef uint64_t wide                  # bits (`bit_of`) of the tables with entries in the cache SLOTS
     cdef dict kept                      # (address, Cache) as one int -> cached object; or None
-    # The edits: first byte of a message -> its Overlay or CompactOverlay. The first byte identifies a message: no two
-    # share one. The first byte of a further part of a message maps to the address at which the part ends.
-    cdef dict overlays                  # None until there is one
-    cdef object overlay_index          # the overlays by ascending address; None if it is out of date
-    cdef object latest                 # the overlays that are not in the index yet; None until there is one
+    cdef object overlays                # OverlayIndex: the edits, by the first byte of each message; None without
+    cdef object recent_overlays         # RecentOverlays; None without edits
     cdef object last_trail              # the levels down to the byte of the last call of `field_path`; or None
 
     cdef void attach(self, Backing backing)

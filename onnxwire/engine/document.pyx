@@ -369,7 +369,7 @@ cdef class Document:
             except BaseException:
                 self.epoch = epoch
                 raise
-        self.kept = self.latest = self.overlay_index = self.overlays = None
+        self.kept = self.recent_overlays = self.overlays = None
         self.release()
         self.start = self.end = NULL
         if backing.documents == 0:

@@ -63,12 +63,7 @@ cdef Overlay start_edit(View self):
         fill(self)
         if self.overlay == NULL:
             document = <Document>self.document
-            if document.overlays is not None:
-                return make_overlay(self, document)
-            overlays = {}
-            if document.epoch == self.epoch and document.overlays is None:
-                document.overlays = overlays
-            continue
+            return make_overlay(self, document)
         overlay = <Overlay>self.overlay
         if overlay.parent == NULL:
             return overlay

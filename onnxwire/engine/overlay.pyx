@@ -229,7 +229,8 @@ cdef class Elements:
         cdef Py_ssize_t capacity = self.n + n
         cdef Element* items
         if capacity > self.capacity:
-            capacity = max(capacity, self.capacity + (self.capacity >> 1), 4)
+            # Exact at first: many sequences never grow.
+            capacity = max(capacity, self.capacity + (self.capacity >> 1), 4 if self.n else 1)
             items = <Element*>realloc(self.items, <size_t>capacity * sizeof(Element))
             if items == NULL:
                 raise MemoryError

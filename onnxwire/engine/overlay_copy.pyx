@@ -7,7 +7,7 @@ from libc.string cimport memcpy
 from onnxwire.engine.compact_overlay cimport compact, is_in_place
 from onnxwire.engine.document cimport Spans
 from onnxwire.engine.overlay cimport MAX_OVERLAY_DEPTH, Element, Elements, Numbers, new_overlay, owned
-from onnxwire.engine.overlay_index cimport OverlayIndex, Pair, index_of, overlay_of
+from onnxwire.engine.overlay_index cimport OverlayIndex, Pair, index_of, make_index, overlay_of
 from onnxwire.engine.table cimport Field, Slot
 
 from onnxwire.errors import FieldValueError
@@ -20,13 +20,10 @@ cdef int copy_edits(Document document, const uint8_t* start, const uint8_t* end,
     cdef Overlay copy
     cdef Pair pair
     while index is not None and index.find(start, &pair) and pair.address <= <size_t>end:
-        if fork.overlays is None:
-            fork.overlays = {}
-        fork.overlay_index = None
         start = <const uint8_t*>pair.address + 1
         overlay = overlay_of(&pair, document)
         if overlay is None:
-            fork.overlays[pair.address] = pair.end
+            make_index(fork).put(pair.address, pair.end, NULL)
             continue
         if is_in_place(overlay):
             # Nested messages in its bytes have overlays of their own in this document; the loop copies them too.
@@ -43,7 +40,7 @@ cdef int copy_edits(Document document, const uint8_t* start, const uint8_t* end,
         copy.address = <const uint8_t*>pair.address
         copy.address_end = <const uint8_t*>pair.end
         compacted = compact(copy, fork)
-        fork.overlays[pair.address] = copy if compacted is None else compacted
+        make_index(fork).put(pair.address, pair.end, <PyObject*>copy if compacted is None else <PyObject*>compacted)
     return 0
 
 

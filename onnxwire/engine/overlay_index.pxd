@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""The overlays of a document: a dict by the first byte of each message, and a sorted array for range queries."""
+"""The overlays of a document, sorted by the address of their messages."""
 from cython cimport final
 from cpython.object cimport PyObject
 from libc.stdint cimport uint8_t
@@ -12,22 +12,30 @@ from onnxwire.engine.overlay cimport Overlay
 cdef struct Pair:
     size_t address
     size_t end                   # end of the bytes that were registered
-    PyObject* edits              # Overlay or CompactOverlay; NULL for a further piece of a message; borrowed
+    PyObject* edits              # Overlay or CompactOverlay, owned; NULL for a further piece of a message
+
+
+cdef struct Leaf:
+    Pair* pairs                  # sorted by address; at least one
+    Py_ssize_t n
+    Py_ssize_t capacity
 
 
 @final
 cdef class OverlayIndex:
-    """The overlays of a document, sorted by address."""
-    cdef Pair* pairs
-    cdef Py_ssize_t n
+    """A sorted map of two levels, so that an insertion moves the pairs of one leaf only."""
+    cdef Leaf* leaves            # sorted
+    cdef Py_ssize_t n_leaves
     cdef Py_ssize_t capacity
-    # Recent additions, at most MERGE_BATCH, sorted too and merged together: one addition does not move all pairs.
-    cdef Pair* late
-    cdef Py_ssize_t n_late
+    # The position found last: programs, encoders and comparisons mostly go through messages in order.
+    cdef Py_ssize_t leaf
+    cdef Py_ssize_t i
 
+    cdef bint seek(self, size_t address) noexcept
     cdef bint find(self, const uint8_t* p, Pair* found) noexcept
-    cdef int put(self, const Pair* pair) except -1
-    cdef int merge_late(self) except -1
+    cdef int put(self, size_t address, size_t end, PyObject* edits) except -1
+    cdef int reserve_pair(self) except -1
+    cdef int add_leaf(self) except -1
 
 
 @final
@@ -40,7 +48,8 @@ cdef class RecentOverlays:
 
 
 cdef OverlayIndex index_of(Document document)
+cdef OverlayIndex make_index(Document document)
 cdef int register_overlay(Document document, Overlay overlay) except -1
-cdef bint has_edits(Document document, const uint8_t* start, const uint8_t* end) except -1
+cdef bint has_edits(Document document, const uint8_t* start, const uint8_t* end) noexcept
 cdef Overlay overlay_at(Document document, const uint8_t* start)
 cdef Overlay overlay_of(Pair* pair, Document document)

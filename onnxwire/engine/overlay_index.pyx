@@ -1,12 +1,11 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""The overlays of a document: a dict by the first byte of each message, and a sorted array for range queries."""
-from cython cimport final
+"""The overlays of a document, sorted by the address of their messages."""
+from cython cimport critical_section, final
 
 cimport cython
-from cpython.dict cimport PyDict_GetItemWithError, PyDict_Next
 from cpython.object cimport PyTypeObject
-from libc.stdlib cimport qsort
-from libc.string cimport memmove
+from cpython.ref cimport Py_XDECREF, Py_XINCREF
+from libc.string cimport memcpy, memmove
 
 from onnxwire.engine.compact_overlay cimport compact, expand
 from onnxwire.engine.document cimport Spans
@@ -19,189 +18,211 @@ cdef extern from "Python.h":
 
 cdef extern from "thresholds.h":
     enum:
-        MERGE_BATCH "OW_OVERLAY_MERGE_BATCH"
+        MAX_LEAF_PAIRS "OW_MAX_LEAF_PAIRS"
         MAX_FULL_OVERLAYS "OW_MAX_FULL_OVERLAYS"
+        MAX_FULL_PART_OVERLAYS "OW_MAX_FULL_PART_OVERLAYS"
 
 
-# --- the sorted array
-
-cdef int compare_pairs(const void* a, const void* b) noexcept nogil:
-    cdef size_t ours = (<const Pair*>a).address
-    cdef size_t theirs = (<const Pair*>b).address
-    return (ours > theirs) - (ours < theirs)
-
+# --- the map
 
 @final
 @cython.no_gc
 cdef class OverlayIndex:
 
+    @critical_section
     def __dealloc__(self):
-        free(self.pairs)
-        free(self.late)
+        cdef Py_ssize_t i
+        cdef Py_ssize_t k
+        for k in range(self.n_leaves):
+            for i in range(self.leaves[k].n):
+                Py_XDECREF(self.leaves[k].pairs[i].edits)
+            free(self.leaves[k].pairs)
+        free(self.leaves)
+
+    @critical_section
+    def __len__(self):
+        cdef Py_ssize_t n = 0
+        cdef Py_ssize_t k
+        for k in range(self.n_leaves):
+            n += self.leaves[k].n
+        return n
+
+    cdef bint seek(self, size_t address) noexcept:
+        """Move `leaf` and `i` to the first pair at or after an address, or to the end; returns False at the end."""
+        cdef Leaf* leaf
+        cdef Py_ssize_t low = 0
+        cdef Py_ssize_t high = self.n_leaves - 1
+        cdef Py_ssize_t middle
+        if high < 0:
+            return False
+        leaf = &self.leaves[self.leaf]
+        if self.i < leaf.n and leaf.pairs[self.i].address < address:
+            self.i += 1
+        if self.i < leaf.n and address <= leaf.pairs[self.i].address and (
+            self.i and leaf.pairs[self.i - 1].address < address
+        ):
+            return True
+        # The last leaf that begins at or before the address.
+        while low < high:
+            middle = (low + high + 1) // 2
+            if self.leaves[middle].pairs[0].address <= address:
+                low = middle
+            else:
+                high = middle - 1
+        self.leaf = low
+        leaf = &self.leaves[low]
+        low = 0
+        high = leaf.n
+        while low < high:
+            middle = (low + high) // 2
+            if leaf.pairs[middle].address < address:
+                low = middle + 1
+            else:
+                high = middle
+        self.i = low
+        if low == leaf.n and self.leaf + 1 < self.n_leaves:
+            self.leaf += 1
+            self.i = 0
+        return self.i < self.leaves[self.leaf].n
 
     cdef bint find(self, const uint8_t* p, Pair* found) noexcept:
         """Find the first overlay, or further piece, at or after p; returns False if there is none."""
-        cdef Py_ssize_t i = first_at(self.pairs, self.n, p)
-        cdef Py_ssize_t k = first_at(self.late, self.n_late, p)
-        if k < self.n_late and (i == self.n or self.late[k].address < self.pairs[i].address):
-            found[0] = self.late[k]
-        elif i < self.n:
-            found[0] = self.pairs[i]
-        else:
+        if not self.seek(<size_t>p):
             return False
+        found[0] = self.leaves[self.leaf].pairs[self.i]
         return True
 
-    cdef int put(self, const Pair* pair) except -1:
-        """Add a pair, or replace the pair at its address."""
-        cdef const uint8_t* p = <const uint8_t*>pair.address
-        cdef Py_ssize_t i = first_at(self.pairs, self.n, p)
-        if i < self.n and self.pairs[i].address == pair.address:
-            self.pairs[i] = pair[0]
+    cdef int put(self, size_t address, size_t end, PyObject* edits) except -1:
+        """Add a pair, or replace the pair at its address; releasing the old edits may run other code."""
+        cdef Leaf* leaf
+        cdef Pair* pair
+        cdef PyObject* old
+        if self.seek(address) and self.leaves[self.leaf].pairs[self.i].address == address:
+            pair = &self.leaves[self.leaf].pairs[self.i]
+            old = pair.edits
+            Py_XINCREF(edits)
+            pair.end = end
+            pair.edits = edits
+            Py_XDECREF(old)
             return 0
-        i = first_at(self.late, self.n_late, p)
-        if i < self.n_late and self.late[i].address == pair.address:
-            self.late[i] = pair[0]
-            return 0
-        if self.n_late == MERGE_BATCH:
-            self.merge_late()
-            i = 0
-        if self.late == NULL:
-            self.late = <Pair*>malloc(MERGE_BATCH * sizeof(Pair))
-            if self.late == NULL:
-                raise MemoryError
-        memmove(&self.late[i + 1], &self.late[i], <size_t>(self.n_late - i) * sizeof(Pair))
-        self.late[i] = pair[0]
-        self.n_late += 1
+        self.reserve_pair()
+        leaf = &self.leaves[self.leaf]
+        pair = &leaf.pairs[self.i]
+        memmove(pair + 1, pair, <size_t>(leaf.n - self.i) * sizeof(Pair))
+        Py_XINCREF(edits)
+        pair.address = address
+        pair.end = end
+        pair.edits = edits
+        leaf.n += 1
         return 0
 
-    cdef int merge_late(self) except -1:
-        """Merge the recent additions into the sorted array, from the back."""
-        cdef Py_ssize_t i = self.n - 1
-        cdef Py_ssize_t k = self.n_late - 1
-        cdef Py_ssize_t to = self.n + self.n_late - 1
+    cdef int reserve_pair(self) except -1:
+        """Make room for a pair at `leaf` and `i`, which move if the leaf is split."""
+        cdef Leaf* leaf
         cdef Pair* pairs
-        if self.n + self.n_late > self.capacity:
-            pairs = <Pair*>realloc(self.pairs, 2 * <size_t>(self.n + self.n_late) * sizeof(Pair))
-            if pairs == NULL:
-                raise MemoryError
-            self.pairs = pairs
-            self.capacity = 2 * (self.n + self.n_late)
-        self.n += self.n_late
-        self.n_late = 0
-        while k >= 0:
-            if i >= 0 and self.pairs[i].address > self.late[k].address:
-                self.pairs[to] = self.pairs[i]
-                i -= 1
-            else:
-                self.pairs[to] = self.late[k]
-                k -= 1
-            to -= 1
+        cdef Py_ssize_t capacity
+        if self.n_leaves and self.leaves[self.leaf].n < MAX_LEAF_PAIRS:
+            leaf = &self.leaves[self.leaf]
+            if leaf.n == leaf.capacity:
+                capacity = min(2 * leaf.capacity, <Py_ssize_t>MAX_LEAF_PAIRS)
+                pairs = <Pair*>realloc(leaf.pairs, <size_t>capacity * sizeof(Pair))
+                if pairs == NULL:
+                    raise MemoryError
+                leaf.pairs = pairs
+                leaf.capacity = capacity
+            return 0
+        self.add_leaf()
+        leaf = &self.leaves[self.leaf]
+        if self.i == leaf.n and self.n_leaves > 1:
+            # In ascending order leaves stay full.
+            self.leaf += 1
+            self.i = 0
+        elif self.n_leaves > 1:
+            leaf[1].n = leaf.n // 2
+            leaf.n -= leaf[1].n
+            memcpy(leaf[1].pairs, leaf.pairs + leaf.n, <size_t>leaf[1].n * sizeof(Pair))
+            if self.i > leaf.n:
+                self.i -= leaf.n
+                self.leaf += 1
         return 0
 
-
-cdef Py_ssize_t first_at(const Pair* pairs, Py_ssize_t n, const uint8_t* p) noexcept:
-    """Return the index of the first of n sorted pairs at or after p."""
-    cdef Py_ssize_t low = 0
-    cdef Py_ssize_t high = n
-    cdef Py_ssize_t middle
-    while low < high:
-        middle = (low + high) // 2
-        if pairs[middle].address < <size_t>p:
-            low = middle + 1
-        else:
-            high = middle
-    return low
+    cdef int add_leaf(self) except -1:
+        """Add an empty leaf after the current one."""
+        cdef Py_ssize_t after = self.leaf + 1 if self.n_leaves else 0
+        cdef Py_ssize_t room = MAX_LEAF_PAIRS if self.n_leaves else 1
+        cdef Py_ssize_t capacity
+        cdef Leaf* leaves
+        cdef Pair* pairs
+        if self.n_leaves == self.capacity:
+            capacity = 2 * self.capacity or 1
+            leaves = <Leaf*>realloc(self.leaves, <size_t>capacity * sizeof(Leaf))
+            if leaves == NULL:
+                raise MemoryError
+            self.leaves = leaves
+            self.capacity = capacity
+        pairs = <Pair*>malloc(<size_t>room * sizeof(Pair))
+        if pairs == NULL:
+            raise MemoryError
+        memmove(
+            &self.leaves[after + 1], &self.leaves[after], <size_t>(self.n_leaves - after) * sizeof(Leaf)
+        )
+        self.leaves[after] = Leaf(pairs, 0, room)
+        self.n_leaves += 1
+        return 0
 
 
 cdef OverlayIndex index_of(Document document):
-    """Return the document's sorted overlays, or None if it has none."""
-    cdef OverlayIndex index
-    cdef PyObject* address
-    cdef PyObject* overlay
-    cdef Py_ssize_t position = 0
-    cdef Py_ssize_t i = 0
-    cdef bint ascending = True
-    if document.overlay_index is not None or document.overlays is None:
-        return document.overlay_index
-    index = OverlayIndex.__new__(OverlayIndex)
-    index.pairs = <Pair*>malloc(<size_t>len(document.overlays) * sizeof(Pair))
-    if index.pairs == NULL:
-        raise MemoryError
-    # The loop allocates no tracked object, so the garbage collector can't run other code in it.
-    while PyDict_Next(document.overlays, &position, &address, &overlay):
-        index.pairs[i] = pair_of(<object>address, <object>overlay)
-        ascending = ascending and (i == 0 or index.pairs[i - 1].address < index.pairs[i].address)
-        i += 1
-    index.n = index.capacity = i
-    if not ascending:
-        qsort(index.pairs, <size_t>i, sizeof(Pair), compare_pairs)
-    document.overlay_index = index
-    return index
+    """Return the overlays of a document, or None."""
+    return <OverlayIndex>document.overlays
 
 
-cdef Pair pair_of(size_t address, object registered):
-    cdef Pair pair
-    pair.address = address
-    pair.edits = <PyObject*>registered
-    if isinstance(registered, Overlay):
-        pair.end = <size_t>(<Overlay>registered).address_end
-    elif isinstance(registered, CompactOverlay):
-        pair.end = <size_t>(<CompactOverlay>registered).end
-    else:
-        pair.edits = NULL
-        pair.end = registered
-    return pair
+cdef OverlayIndex make_index(Document document):
+    """Return the overlays of a document, to be added to."""
+    if document.overlays is None:
+        document.overlays = OverlayIndex.__new__(OverlayIndex)
+    return <OverlayIndex>document.overlays
 
 
-cdef bint has_edits(Document document, const uint8_t* start, const uint8_t* end) except -1:
+cdef bint has_edits(Document document, const uint8_t* start, const uint8_t* end) noexcept:
     """Return whether any message whose first byte is in [start, end] was edited."""
     cdef Pair pair
-    return document.overlays is not None and index_of(document).find(start, &pair) and pair.address <= <size_t>end
+    return document.overlays is not None and (<OverlayIndex>document.overlays).find(start, &pair) and (
+        pair.address <= <size_t>end
+    )
 
 
-# --- the dict
+# --- registration
 
 cdef int register_overlay(Document document, Overlay overlay) except -1:
-    """Add the overlay of a message of the document's bytes to `document.overlays`, which exists."""
-    cdef OverlayIndex index = document.overlay_index
+    """Add the overlay of a message of the document's bytes."""
+    cdef OverlayIndex index = make_index(document)
     cdef Spans parts
-    cdef Pair pair
     cdef Py_ssize_t i
     overlay.address = overlay.start
     overlay.address_end = overlay.end
-    try:
-        if overlay.parts != NULL:
-            # There may be many pieces: rebuild the sorted array when it is needed.
-            document.overlay_index = None
-            parts = <Spans>overlay.parts
-            for i in range(1, parts.n):
-                document.overlays[<size_t>parts.items[i].p] = <size_t>(parts.items[i].p + parts.items[i].n)
-        elif index is not None:
-            pair = pair_of(<size_t>overlay.start, overlay)
-            index.put(&pair)
-        # Last, because releasing a replaced overlay can run other code.
-        document.overlays[<size_t>overlay.start] = overlay
-    except MemoryError:
-        document.overlay_index = None  # it borrows the overlays, and may contain this one
-        raise
+    if overlay.parts != NULL:
+        parts = <Spans>overlay.parts
+        for i in range(1, parts.n):
+            index.put(<size_t>parts.items[i].p, <size_t>(parts.items[i].p + parts.items[i].n), NULL)
+    # Last, because releasing a replaced overlay can run other code.
+    index.put(<size_t>overlay.start, <size_t>overlay.end, <PyObject*>overlay)
     note_use(document, <size_t>overlay.address)
     return 0
 
 
 cdef Overlay overlay_at(Document document, const uint8_t* start):
     """Return the overlay of the message whose first byte is at `start`, or None."""
-    cdef PyObject* registered
+    cdef OverlayIndex index = index_of(document)
     cdef Overlay overlay
-    if document.overlays is None:
+    cdef Pair pair
+    if index is None or not index.find(start, &pair) or pair.address != <size_t>start or pair.edits == NULL:
         return None
-    registered = PyDict_GetItemWithError(document.overlays, <size_t>start)
-    if registered == NULL or Py_TYPE(registered) == <PyTypeObject*>int:
-        return None
-    if Py_TYPE(registered) == <PyTypeObject*>Overlay:
-        return <Overlay>registered
-    overlay = expand(<CompactOverlay>registered, document)
-    replace_overlay(document, <size_t>start, overlay)
-    note_use(document, <size_t>start)
+    if Py_TYPE(pair.edits) == <PyTypeObject*>Overlay:
+        return <Overlay>pair.edits
+    overlay = expand(<CompactOverlay>pair.edits, document)
+    # Both forms share their values: releasing the old one runs no other code.
+    index.put(pair.address, pair.end, <PyObject*>overlay)
+    note_use(document, pair.address)
     return overlay
 
 
@@ -237,57 +258,44 @@ cdef int note_use(Document document, size_t address) except -1:
 
 
 cdef int compact_oldest(Document document, size_t address) except -1:
-    cdef RecentOverlays latest = document.latest
+    cdef RecentOverlays recent = document.recent_overlays
+    cdef size_t limit = MAX_FULL_PART_OVERLAYS if document.is_part else MAX_FULL_OVERLAYS
     cdef size_t* addresses
     cdef size_t oldest
-    if latest is None:
-        document.latest = latest = RecentOverlays.__new__(RecentOverlays)
-    if latest.n < MAX_FULL_OVERLAYS:
-        if latest.n == latest.capacity:
-            addresses = <size_t*>realloc(latest.addresses, (2 * latest.capacity or 4) * sizeof(size_t))
+    if recent is None:
+        document.recent_overlays = recent = RecentOverlays.__new__(RecentOverlays)
+    if recent.n < limit:
+        if recent.n == recent.capacity:
+            addresses = <size_t*>realloc(recent.addresses, (2 * recent.capacity or 4) * sizeof(size_t))
             if addresses == NULL:
                 raise MemoryError
-            latest.addresses = addresses
-            latest.capacity = 2 * latest.capacity or 4
-        latest.addresses[latest.n] = address
-        latest.n += 1
+            recent.addresses = addresses
+            recent.capacity = 2 * recent.capacity or 4
+        recent.addresses[recent.n] = address
+        recent.n += 1
         return 0
-    oldest = latest.addresses[latest.next]
-    latest.addresses[latest.next] = address
-    latest.next = (latest.next + 1) % MAX_FULL_OVERLAYS
+    oldest = recent.addresses[recent.next]
+    recent.addresses[recent.next] = address
+    recent.next = (recent.next + 1) % recent.n
     return compact_at(document, oldest)
 
 
 cdef int compact_at(Document document, size_t address) except -1:
     """Replace the overlay at an address by a CompactOverlay, unless a view owns it or it has more than plain values."""
-    cdef PyObject* registered = PyDict_GetItemWithError(document.overlays, address)
+    cdef OverlayIndex index = index_of(document)
     cdef Overlay overlay
-    if registered == NULL or Py_TYPE(registered) != <PyTypeObject*>Overlay or Py_REFCNT(registered) != 1:
+    cdef Pair pair
+    if not index.find(<const uint8_t*>address, &pair) or pair.address != address or pair.edits == NULL:
         return 0
-    overlay = <Overlay>registered
+    if Py_TYPE(pair.edits) != <PyTypeObject*>Overlay or Py_REFCNT(pair.edits) != 1:
+        return 0
+    overlay = <Overlay>pair.edits
     if overlay.depth != document.depth + 1:
         return 0
     compacted = compact(overlay, document)
     if compacted is not None:
-        replace_overlay(document, address, compacted)
-    return 0
-
-
-cdef int replace_overlay(Document document, size_t address, registered) except -1:
-    """Register another form of the same edits at an address.
-
-    Both forms share their values, so that releasing the old form runs no other code.
-    """
-    cdef OverlayIndex index = document.overlay_index
-    cdef Pair pair
-    if index is not None:
-        pair = pair_of(address, registered)
-        index.put(&pair)
-    try:
-        document.overlays[address] = registered
-    except MemoryError:
-        document.overlay_index = None  # it borrows the overlays
-        raise
+        # Both forms share their values: releasing the old one runs no other code.
+        index.put(address, pair.end, <PyObject*>compacted)
     return 0
 
 

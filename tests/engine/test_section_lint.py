@@ -40,7 +40,7 @@ APART = {
     "engine.mapping": {"__dealloc__": OWN_MEMORY, "map_file": STATELESS},
     "engine.numbers": {"__next__": ENTERS},
     "engine.overlay": {"__dealloc__": "of Numbers: " + OWN_MEMORY},
-    "engine.overlay_index": {"__dealloc__": OWN_MEMORY},
+    "engine.overlay_index": {"__dealloc__": "of RecentOverlays: " + OWN_MEMORY},
     "engine.repeated": {"__cinit__": NEW, "__next__": ENTERS},
     "engine.scan": {"of": STATELESS, "mentioning": GENERATOR, "strings_of": GENERATOR},
     "engine.section": {"after_fork": "a new process has one thread"},
