@@ -3,10 +3,11 @@
 from cpython.object cimport PyObject
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
+from onnxwire.engine.compact_overlay cimport CompactOverlay
 from onnxwire.engine.document cimport Document, Spans
 from onnxwire.engine.file_writer cimport FileWriter
 from onnxwire.engine.payload cimport Payload
-from onnxwire.engine.table cimport Field, Table
+from onnxwire.engine.table cimport Field, Slot, Table
 from onnxwire.engine.view cimport Cursor, View
 
 cdef enum:
@@ -24,9 +25,22 @@ cdef struct Content:
     Table* table
     PyObject* document           # of the bytes
     PyObject* overlay            # or NULL
+    PyObject* compact            # CompactOverlay, instead of an overlay; or NULL
     PyObject* parts              # or NULL
     const uint8_t* start
     const uint8_t* end
+
+
+cdef struct Edits:
+    # The fields of an Overlay or CompactOverlay.
+    const Slot* slots
+    PyObject** held
+    const uint8_t* touched
+
+
+cdef struct Scratch:
+    uint8_t* p
+    size_t size
 
 
 cdef struct NumberReader:
@@ -54,6 +68,8 @@ cdef class Encoder:
     cdef Py_ssize_t n
     cdef Py_ssize_t capacity
     cdef Py_ssize_t next
+    cdef Scratch* scratch        # of the message at each depth: states of its fields, and Edits of a CompactOverlay
+    cdef int n_scratch
     # The output buffer; p: the next byte. If there are `pieces`, a full buffer is flushed to them or to `target`.
     cdef uint8_t* start
     cdef uint8_t* p
@@ -79,6 +95,7 @@ cdef bytes encode_small(View message, Encoder encoder)
 cdef bytes unknown_fields(View message)
 cdef bytes unknown_of(Content* content, uint32_t flags)
 cdef int require_records(Encoder self, Content* content) except -1
+cdef int expand_edits(CompactOverlay compacted, Edits* edits, uint8_t* memory) except -1
 cdef int put_missing(Encoder self, const uint8_t* p, uint64_t n) except -1
 cdef int fetch_for(Encoder self, error) except -1
 cdef uint64_t raw_at(const Field* field, const uint8_t* items, Py_ssize_t i) noexcept nogil

@@ -12,14 +12,15 @@ from libc.stdint cimport int32_t, int64_t, uint32_t
 from libc.string cimport memcpy, memmove, memset
 
 from onnxwire._varint cimport (
-    WIRE_FIXED32, WIRE_LEN, WIRE_VARINT, load32, load64, read_varint, varint_size, write_varint,
+    MAX_DEPTH, WIRE_FIXED32, WIRE_LEN, WIRE_VARINT, load32, load64, read_record, read_varint, varint_size, write_varint,
 )
 from onnxwire.engine.canonical cimport canonical, is_plain
 from onnxwire.engine.damage cimport decode_error, packed_error
 from onnxwire.engine.document cimport EMPTY, FarReads, Span
 from onnxwire.engine.memory cimport free, malloc, realloc
+from onnxwire.engine.compact_overlay cimport CompactOverlay, Entry
 from onnxwire.engine.overlay cimport MAX_OVERLAY_DEPTH, Element, Elements, Numbers, Overlay
-from onnxwire.engine.overlay_index cimport OverlayIndex, Pair, has_edits, index_of, overlay_of
+from onnxwire.engine.overlay_index cimport OverlayIndex, Pair, has_edits, index_of, is_plain_compact, overlay_of
 from onnxwire.engine.partial cimport N_MEMORIES, PartialMemory, fetch, is_resident, memory_of
 from onnxwire.engine.payload cimport new_payload
 from onnxwire.engine.fetch_structure cimport fetch_span
@@ -62,6 +63,10 @@ cdef class Encoder:
         self.deterministic = deterministic
 
     def __dealloc__(self):
+        cdef int i
+        for i in range(self.n_scratch):
+            free(self.scratch[i].p)
+        free(self.scratch)
         free(self.sizes)
         if self.growing:
             free(self.start)
@@ -194,6 +199,7 @@ cdef Content content_of_view(View message) noexcept:
     content.table = message.table
     content.document = message.document
     content.overlay = message.overlay
+    content.compact = NULL
     if content.overlay != NULL and (<Overlay>content.overlay).base != NULL:
         content.document = (<Overlay>content.overlay).base
     content.parts = message.parts
@@ -402,9 +408,49 @@ cdef int emit_at_once(Encoder self, Content* content, uint32_t number) except -1
     return 0
 
 
+cdef uint8_t* scratch_of(Encoder self, size_t size) except NULL:
+    """Return zeroed memory for the message at the current depth; size: at least 1."""
+    cdef Scratch* scratch
+    cdef uint8_t* p
+    if self.depth >= self.n_scratch:
+        scratch = <Scratch*>realloc(self.scratch, <size_t>(self.depth + 1) * sizeof(Scratch))
+        if scratch == NULL:
+            raise MemoryError
+        self.scratch = scratch
+        memset(&scratch[self.n_scratch], 0, <size_t>(self.depth + 1 - self.n_scratch) * sizeof(Scratch))
+        self.n_scratch = self.depth + 1
+    scratch = &self.scratch[self.depth]
+    if scratch.size < size:
+        p = <uint8_t*>realloc(scratch.p, size)
+        if p == NULL:
+            raise MemoryError
+        scratch.p = p
+        scratch.size = size
+    memset(scratch.p, 0, size)
+    return scratch.p
+
+
+cdef int expand_edits(CompactOverlay compacted, Edits* edits, uint8_t* memory) except -1:
+    """Set the fields of a compact overlay; memory: zeroed."""
+    cdef Slot* slots = <Slot*>memory
+    cdef PyObject** held = <PyObject**>(slots + compacted.table.n_fields)
+    cdef uint8_t* touched = <uint8_t*>(held + compacted.table.n_fields)
+    cdef const Entry* entry
+    cdef uint32_t i
+    for i in range(compacted.n):
+        entry = &compacted.entries[i]
+        slots[entry.index] = entry.slot
+        held[entry.index] = entry.held
+        touched[entry.index] = entry.touched
+    edits[0] = Edits(slots, held, touched)
+    return 0
+
+
 cdef int emit(Encoder self, Content* content, bint* is_canonical) except -1:
     """Put the content of a message; while measuring, set `is_canonical` if its span can be copied unchanged."""
     cdef Overlay overlay
+    cdef CompactOverlay compacted
+    cdef Edits edits
     cdef Document document = <Document>content.document
     if content.document != NULL and content.document != self.checked:
         check_source(self, content.document)
@@ -417,13 +463,26 @@ cdef int emit(Encoder self, Content* content, bint* is_canonical) except -1:
             content.document = overlay.base
         if N_MEMORIES and overlay.start != NULL:
             require_records(self, content)
+        edits = Edits(overlay.slots, overlay.held, overlay.touched)
         if self.deterministic or overlay.start == NULL:
-            return emit_fields(self, content, overlay.slots, overlay.flags)
-        return emit_records(self, content)
+            return emit_fields(self, content, &edits, overlay.slots, overlay.flags)
+        return emit_records(self, content, &edits, overlay.flags)
+    if content.compact != NULL:
+        compacted = <CompactOverlay>content.compact
+        content.end = compacted.end
+        if N_MEMORIES:
+            require_records(self, content)
+        expand_edits(
+            compacted, &edits,
+            scratch_of(self, content.table.n_fields * (sizeof(Slot) + sizeof(PyObject*) + 2) + 1),
+        )
+        if self.deterministic:
+            return emit_fields(self, content, &edits, edits.slots, compacted.flags)
+        return emit_records(self, content, &edits, compacted.flags)
     if N_MEMORIES and (self.deterministic or content.parts != NULL or has_edits(document, content.start, content.end)):
         require_records(self, content)
     if content.parts != NULL or has_edits(document, content.start, content.end):
-        return emit_scanned(self, content) if self.deterministic else emit_records(self, content)
+        return emit_scanned(self, content) if self.deterministic else emit_records(self, content, NULL, 0)
     if not self.deterministic:
         is_canonical[0] = True
         return put_bytes(self, content.start, <uint64_t>(content.end - content.start), content.document, NULL)
@@ -438,21 +497,25 @@ cdef int emit_span(
     """Put a message of a document's bytes, with its edits."""
     cdef Content content
     cdef OverlayIndex index = index_of(document)
-    cdef Overlay overlay
+    cdef Overlay overlay = None
     cdef Pair pair
     content.table = field.sub
     content.document = <PyObject*>document
-    content.overlay = NULL
+    content.overlay = content.compact = NULL
     content.parts = <PyObject*>parts if parts is not None else NULL
     content.start = p
     content.end = p + n
     if index is not None and index.find(p, &pair) and pair.address == <size_t>p:
-        overlay = overlay_of(&pair, document)
-        if overlay is None:
+        if pair.edits == NULL:
             return 0  # a further piece of a message that was already put
-        # If the file was written to, another message may be at this address now.
-        if overlay.table == field.sub:
-            content.overlay = <PyObject*>overlay
+        if is_plain_compact(&pair):
+            if (<CompactOverlay>pair.edits).table == field.sub:
+                content.compact = pair.edits
+        else:
+            overlay = overlay_of(&pair, document)
+            # If the file was written to, another message may be at this address now.
+            if overlay.table == field.sub:
+                content.overlay = <PyObject*>overlay
     return emit_sized(self, &content, field.number)
 
 
@@ -468,6 +531,7 @@ cdef int emit_held(
     content.table = field.sub
     content.document = <PyObject*>EMPTY
     content.overlay = held
+    content.compact = NULL
     content.parts = NULL
     content.start = content.end = NULL
     return emit_sized(self, &content, field.number)
@@ -480,38 +544,57 @@ cdef enum:
     DONE = 2
 
 
-cdef int emit_records(Encoder self, Content* content) except -1:
-    """Put the records of a message, each touched field in place of its first record.
+cdef inline int next_of(Cursor* cursor, Record* record) noexcept nogil:
+    """Read the next record of any field, as next_record; inline for a message in one piece."""
+    cdef const uint8_t* p
+    if cursor.part != NULL:
+        return next_record(cursor, 0, record)
+    if cursor.p >= cursor.end:
+        return 0
+    p = read_record(cursor.p, cursor.end, MAX_DEPTH, record)
+    if p == NULL:
+        return -1
+    cursor.p = p
+    return 1
+
+
+cdef int emit_records(Encoder self, Content* content, const Edits* edits, uint32_t flags) except -1:
+    """Put the records of a message, each touched field in place of its first record; edits: NULL without an overlay.
 
     A touched field without records is put where ascending field numbers place it.
     """
     cdef Document document = <Document>content.document
-    cdef Overlay overlay = <Overlay>content.overlay if content.overlay != NULL else None
-    cdef bint drops = overlay is not None and overlay.flags & DROPS_UNKNOWN
+    cdef const Table* table = content.table
+    cdef bint drops = flags & DROPS_UNKNOWN
     cdef const uint8_t* run = NULL       # start of a run of records to be copied
     cdef const uint8_t* run_end = NULL
-    # IN_BYTES and DONE per field. A bytes object: allocating a tracked object could start the garbage collector.
-    cdef bytes state = PyBytes_FromStringAndSize(NULL, content.table.n_fields)
-    cdef uint8_t* states = <uint8_t*>PyBytes_AS_STRING(state)
+    cdef uint8_t* states = NULL          # IN_BYTES and DONE per field
     cdef Py_ssize_t known = 0
-    cdef uint32_t first = 0              # touched fields before it have been put
+    cdef uint32_t first = table.n_fields     # touched fields before it have been put
     cdef Cursor cursor
     cdef Record record
     cdef Field* field
     cdef int found
-    memset(states, 0, content.table.n_fields)
-    if overlay is not None:
+    if edits != NULL:
+        if content.compact != NULL:
+            states = <uint8_t*>edits.touched + table.n_fields  # in the same memory
+        else:
+            states = scratch_of(self, table.n_fields + 1)
         known = find_known(content, states)
+        for i in range(table.n_fields):
+            if edits.touched[i] and not states[i] & IN_BYTES:
+                first = 0
+                break
         if known == 0:
-            first = emit_new(self, content, overlay, states, first, 0xFFFFFFFF)
+            first = emit_new(self, content, edits, states, first, 0xFFFFFFFF)
     start_records(&cursor, content.start, content.end, content.parts, NULL)
     while True:
-        found = next_record(&cursor, 0, &record)
+        found = next_of(&cursor, &record)
         if found < 0:
             raise decode_error(document, cursor.p, cursor.end)
         if found == 0:
             break
-        field = find_field(content.table, record.tag >> 3)
+        field = find_field(table, record.tag >> 3)
         if is_unknown(field, &record):
             field = NULL
         if record.start != run_end:
@@ -524,31 +607,30 @@ cdef int emit_records(Encoder self, Content* content) except -1:
             else:
                 run_end = cursor.p
             continue
-        if overlay is not None:
-            if first < content.table.n_fields and content.table.fields[first].number < field.number:
-                flush_run(self, content, &run, run_end)
-                first = emit_new(self, content, overlay, states, first, field.number)
-                run = run_end = record.start
-            known -= 1
-        if overlay is not None and overlay.touched[field.slot]:
+        if first < table.n_fields and table.fields[first].number < field.number:
+            flush_run(self, content, &run, run_end)
+            first = emit_new(self, content, edits, states, first, field.number)
+            run = run_end = record.start
+        known -= 1
+        if edits != NULL and edits.touched[field.slot]:
             flush_run(self, content, &run, run_end)
             if field.closed and record.tag & 7 == WIRE_LEN and not drops:
                 emit_hidden(self, field, &record)
             if not states[field.slot] & DONE:
                 states[field.slot] |= DONE
-                emit_touched(self, content, overlay, field)
+                emit_touched(self, content, edits, field)
         elif field.type == MESSAGE and has_edits(document, record.value, record.value + record.n):
             flush_run(self, content, &run, run_end)
             emit_span(self, field, document, record.value, record.n, None)
         else:
             run_end = cursor.p
-        if overlay is not None and known == 0:
+        if known == 0 and first < table.n_fields:
             flush_run(self, content, &run, run_end)
-            first = emit_new(self, content, overlay, states, first, 0xFFFFFFFF)
+            first = emit_new(self, content, edits, states, first, 0xFFFFFFFF)
             run = run_end = cursor.p
     flush_run(self, content, &run, run_end)
-    if overlay is not None:
-        put_unknown(self, overlay)
+    if content.overlay != NULL:
+        put_unknown(self, <Overlay>content.overlay)
     return 0
 
 
@@ -566,7 +648,7 @@ cdef Py_ssize_t find_known(Content* content, uint8_t* states) except -1:
     cdef Record record
     cdef Field* field
     start_records(&cursor, content.start, content.end, content.parts, NULL)
-    while next_record(&cursor, 0, &record) > 0:
+    while next_of(&cursor, &record) > 0:
         field = find_field(content.table, record.tag >> 3)
         if not is_unknown(field, &record):
             states[field.slot] |= IN_BYTES
@@ -575,12 +657,12 @@ cdef Py_ssize_t find_known(Content* content, uint8_t* states) except -1:
 
 
 cdef int64_t emit_new(
-    Encoder self, Content* content, Overlay overlay, uint8_t* states, uint32_t first, uint32_t number
+    Encoder self, Content* content, const Edits* edits, uint8_t* states, uint32_t first, uint32_t number
 ) except -1:
     """Put the touched fields below a number that have no records; returns the index of the next field."""
     while first < content.table.n_fields and content.table.fields[first].number < number:
-        if overlay.touched[first] and not states[first] & IN_BYTES:
-            emit_touched(self, content, overlay, &content.table.fields[first])
+        if edits.touched[first] and not states[first] & IN_BYTES:
+            emit_touched(self, content, edits, &content.table.fields[first])
         first += 1
     return first
 
@@ -596,10 +678,10 @@ cdef int put_unknown(Encoder self, Overlay overlay) except -1:
     )
 
 
-cdef int emit_touched(Encoder self, Content* content, Overlay overlay, const Field* field) except -1:
+cdef int emit_touched(Encoder self, Content* content, const Edits* edits, const Field* field) except -1:
     """Put a field whose value differs from the bytes."""
-    cdef Slot* slot = &overlay.slots[field.slot]
-    cdef PyObject* held = overlay.held[field.slot]
+    cdef const Slot* slot = &edits.slots[field.slot]
+    cdef PyObject* held = edits.held[field.slot]
     cdef Elements elements
     cdef Element* element
     cdef Py_ssize_t i
@@ -707,14 +789,15 @@ cdef int emit_scanned(Encoder self, Content* content) except -1:
                     break
         if fault != NULL:
             raise decode_error(<Document>content.document, fault, end)
-        return emit_fields(self, content, slots, flags)
+        return emit_fields(self, content, NULL, slots, flags)
     finally:
         free(slots)
 
 
-cdef int emit_fields(Encoder self, Content* content, const Slot* slots, uint32_t flags) except -1:
-    """Put the fields by their numbers, then the unknown ones."""
-    cdef Overlay overlay = <Overlay>content.overlay if content.overlay != NULL else None
+cdef int emit_fields(
+    Encoder self, Content* content, const Edits* edits, const Slot* slots, uint32_t flags
+) except -1:
+    """Put the fields by their numbers, then the unknown ones; edits: NULL without an overlay."""
     cdef const Table* table = content.table
     cdef const Field* field
     cdef uint32_t i
@@ -722,8 +805,8 @@ cdef int emit_fields(Encoder self, Content* content, const Slot* slots, uint32_t
         field = &table.fields[i]
         if slots[i].p == NULL:
             continue
-        if overlay is not None and overlay.touched[i]:
-            emit_touched(self, content, overlay, field)
+        if edits != NULL and edits.touched[i]:
+            emit_touched(self, content, edits, field)
         else:
             emit_read(self, content, field, &slots[i], flags)
     return emit_all_unknown(self, content, flags)

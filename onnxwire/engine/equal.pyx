@@ -18,12 +18,12 @@ from onnxwire.engine.compact_overlay cimport CompactOverlay
 from onnxwire.engine.damage cimport decode_error, packed_error
 from onnxwire.engine.document cimport EMPTY, Document, FarReads, Span, Spans
 from onnxwire.engine.encode cimport (
-    Content, Encoder, NumberReader, fetch_for, next_number, number_error, put_missing, raw_at, require_records,
-    unknown_of,
+    Content, Edits, Encoder, NumberReader, expand_edits, fetch_for, next_number, number_error, put_missing, raw_at,
+    require_records, unknown_of,
 )
 from onnxwire.engine.memory cimport free, malloc
 from onnxwire.engine.overlay cimport Element, Elements, Numbers, Overlay
-from onnxwire.engine.overlay_index cimport OverlayIndex, Pair, has_edits, index_of, overlay_of
+from onnxwire.engine.overlay_index cimport OverlayIndex, Pair, has_edits, index_of, is_plain_compact, overlay_of
 from onnxwire.engine.partial cimport LONG_BYTES, N_MEMORIES, is_resident
 from onnxwire.engine.table cimport MESSAGE, Field, Slot, Table
 from onnxwire.engine.verify cimport is_sound
@@ -53,7 +53,6 @@ cdef enum:
 cdef struct Side:
     # One of two messages that are compared. All references are borrowed.
     Content content
-    PyObject* compact            # CompactOverlay, instead of content.overlay; or NULL
     bint is_plain                # a span without edits
     Slot* slots
     PyObject** held              # as in Overlay; NULL if no field has an object
@@ -133,7 +132,7 @@ cdef Side side_of_view(View view) noexcept:
     side.content.parts = view.parts
     side.content.start = view.start
     side.content.end = view.end
-    side.compact = NULL
+    side.content.compact = NULL
     side.is_plain = view.overlay == NULL and view.parts == NULL
     side.slots = view.slots
     side.held = NULL if view.overlay == NULL else (<Overlay>view.overlay).held
@@ -188,11 +187,10 @@ cdef Overlay locate(
     cdef Pair pair
     side.content.table = table
     side.content.document = document
-    side.content.overlay = NULL
+    side.content.overlay = side.content.compact = NULL
     side.content.parts = NULL if parts is None else <PyObject*>parts
     side.content.start = value.p
     side.content.end = value.p + value.n
-    side.compact = NULL
     side.is_plain = False
     if held != NULL:
         if Py_TYPE(held) == <PyTypeObject*>Overlay:
@@ -207,26 +205,23 @@ cdef Overlay locate(
     if pair.address != <size_t>value.p or pair.edits == NULL:
         return None
     # If the file was written to, another message may be at this address now.
-    if Py_TYPE(pair.edits) == <PyTypeObject*>Overlay:
-        if (<Overlay>pair.edits).table == table:
-            side.content.overlay = pair.edits
-    elif (<CompactOverlay>pair.edits).table == table:
-        if (<CompactOverlay>pair.edits).data != NULL:
-            overlay = overlay_of(&pair, <Document>side.content.document)
-            side.content.overlay = <PyObject*>overlay
-            return overlay
-        side.compact = pair.edits
-    return None
+    if is_plain_compact(&pair):
+        if (<CompactOverlay>pair.edits).table == table:
+            side.content.compact = pair.edits
+        return None
+    overlay = overlay_of(&pair, <Document>side.content.document)
+    if overlay.table == table:
+        side.content.overlay = <PyObject*>overlay
+    return overlay
 
 
 cdef int load(Comparison* c, Side* side, int index) except -1:
     """Set the slots and the flags of a message that `locate` found; index: of the buffer for them."""
     cdef Content* content = &side.content
     cdef const Table* table = content.table
-    cdef size_t size = table.n_fields * (sizeof(Slot) + sizeof(PyObject*))
+    cdef size_t size = table.n_fields * (sizeof(Slot) + sizeof(PyObject*) + 1) + 1
     cdef Overlay overlay
-    cdef CompactOverlay compacted
-    cdef uint32_t i
+    cdef Edits edits
     if content.overlay != NULL:
         overlay = <Overlay>content.overlay
         if overlay.base != NULL:
@@ -255,16 +250,13 @@ cdef int load(Comparison* c, Side* side, int index) except -1:
     memset(c.buffers[index], 0, size)
     side.slots = c.buffers[index]
     side.flags = 0
-    if side.compact == NULL:
+    if content.compact == NULL:
         side.held = NULL
         return scan(content, side.slots, &side.flags)
-    compacted = <CompactOverlay>side.compact
-    side.held = <PyObject**>(side.slots + table.n_fields)
-    side.flags = compacted.flags
-    content.end = compacted.end
-    for i in range(compacted.n):
-        side.slots[compacted.entries[i].index] = compacted.entries[i].slot
-        side.held[compacted.entries[i].index] = compacted.entries[i].held
+    expand_edits(<CompactOverlay>content.compact, &edits, <uint8_t*>side.slots)
+    side.held = edits.held
+    side.flags = (<CompactOverlay>content.compact).flags
+    content.end = (<CompactOverlay>content.compact).end
     return 0
 
 

@@ -52,4 +52,5 @@ cdef OverlayIndex make_index(Document document)
 cdef int register_overlay(Document document, Overlay overlay) except -1
 cdef bint has_edits(Document document, const uint8_t* start, const uint8_t* end) noexcept
 cdef Overlay overlay_at(Document document, const uint8_t* start)
+cdef bint is_plain_compact(const Pair* pair) noexcept
 cdef Overlay overlay_of(Pair* pair, Document document)

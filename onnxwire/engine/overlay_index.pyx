@@ -226,6 +226,11 @@ cdef Overlay overlay_at(Document document, const uint8_t* start):
     return overlay
 
 
+cdef bint is_plain_compact(const Pair* pair) noexcept:
+    """Return whether edits are a CompactOverlay whose bytes are those that were registered."""
+    return Py_TYPE(pair.edits) == <PyTypeObject*>CompactOverlay and (<CompactOverlay>pair.edits).data == NULL
+
+
 cdef Overlay overlay_of(Pair* pair, Document document):
     """Return the overlay of a pair; of a CompactOverlay a temporary one, and None for a further piece of a message."""
     if pair.edits == NULL:
