@@ -1,12 +1,12 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Turns a document into columns of numbers, without a Python object a message and without a look at payloads.
+"""Turns a document into columns of numbers, without a Python object for each message and without reading payloads.
 
-Every message becomes a row of its type's sheet, level by level: the messages in one message stand together, before
-those in its children. So there is no recursion, and a row's number tells what was earlier. Every string becomes the id
-of what it says: equal names have equal ids. Knows tables, not what they are tables of.
+Every message becomes a row of its type's sheet, level by level: the messages in one message are consecutive, before
+those in its children. So there is no recursion, and rows are in the order of the document. Every string becomes an id;
+equal strings have equal ids.
 
 The rules of presence are those of `scan_slots`: the last value wins, the last member of a oneof wins, a singular
-message that stands twice is one row.
+message in two pieces is one row.
 """
 from cython cimport critical_section, final
 from libc.string cimport memset
@@ -36,7 +36,7 @@ cdef enum Outcome:
 cdef enum:
     BATCH = 256          # rows that are made ready at a time
 
-# Packed numbers and bytes are payload; only those that rules compare become a list.
+# Packed numbers and bytes are payload; the numbers of these fields, which rules compare, become lists.
 _LISTED = frozenset({"TensorProto.dims", "SparseTensorProto.dims", "ShardingSpecProto.device",
                      "IntIntListEntryProto.value", "MapProto.keys", "MapProto.string_keys"})
 
@@ -85,7 +85,7 @@ cdef inline void empty_column(Sheet* sheet, uint32_t slot, int32_t first, int32_
 
 
 cdef int make_column(Sheet* sheet, uint32_t slot) noexcept nogil:
-    """Make the column of a field that is met for the first time; most fields of most types are in no message."""
+    """Allocate the column of a field at its first value; most fields of most types are in no message."""
     sheet.columns[slot] = malloc(<size_t>sheet.capacity * width(sheet.kinds[slot]))
     if sheet.columns[slot] == NULL:
         return -1
@@ -94,7 +94,7 @@ cdef int make_column(Sheet* sheet, uint32_t slot) noexcept nogil:
 
 
 cdef int make_other_columns(Sheet* sheet) noexcept nogil:
-    """Make the columns of fields that no message has; what `calloc` gives is not touched before it is read."""
+    """Allocate the columns of fields that no message has; `calloc` does not touch the memory."""
     cdef uint32_t i
     for i in range(sheet.table.n_fields):
         if sheet.columns[i] == NULL and sheet.n:
@@ -107,7 +107,7 @@ cdef int make_other_columns(Sheet* sheet) noexcept nogil:
 
 
 cdef void make_ready(Sheet* sheet) noexcept nogil:
-    """Empty the columns of the next rows; few at a time, so that memory that is not needed is not touched."""
+    """Initialize the columns of the next rows; few at a time, so that unused memory is not touched."""
     cdef int32_t first = sheet.ready
     cdef int32_t last = first + BATCH if sheet.capacity - first > BATCH else sheet.capacity
     cdef uint32_t i
@@ -122,7 +122,7 @@ cdef void make_ready(Sheet* sheet) noexcept nogil:
 cdef int32_t add_row(
     Sheet* sheet, const uint8_t* p, uint64_t n, int32_t parent, int16_t edge, int32_t index, uint8_t depth
 ) noexcept nogil:
-    """Add an empty row; returns its number, or -1 where there is no room."""
+    """Add an empty row. Return its number, or -1 if memory or row numbers are exhausted."""
     cdef int32_t row = sheet.n
     if row == sheet.capacity and widen_sheet(sheet):
         return -1
@@ -213,7 +213,7 @@ cdef int add_unknown(Facts self, Sheet* sheet, int32_t row, const Record* record
 cdef Outcome add_numbers(
     Facts self, Sheet* sheet, int32_t row, const Field* field, const uint8_t* p, const uint8_t* end
 ) noexcept nogil:
-    """Add the numbers of a packed run to the field's list; those of varints only, as the listed ones are."""
+    """Add the numbers of a packed run of varints to the field's list."""
     cdef Run* run = &(<Run*>sheet.columns[field.slot])[row]
     cdef const uint8_t* start
     cdef uint64_t value = 0
@@ -231,7 +231,7 @@ cdef Outcome add_numbers(
 
 
 cdef Outcome queue_string(Facts self, Sheet* sheet, uint32_t slot, int32_t at, const Record* record) noexcept nogil:
-    """Put a string's id into its column a few strings later, when its place in the table has come from memory."""
+    """Queue a string whose id is stored a few strings later, when its bucket has been prefetched."""
     cdef Waiting* waiting = &self.waiting[self.n_taken % WAITING]
     if self.n_taken - self.n_settled == WAITING and intern_queued(self):
         return TOO_MUCH
@@ -246,7 +246,7 @@ cdef Outcome queue_string(Facts self, Sheet* sheet, uint32_t slot, int32_t at, c
 
 
 cdef int intern_queued(Facts self) noexcept nogil:
-    """Put the id of the string that waits longest into its column; -1 where there is no room."""
+    """Store the id of the oldest queued string in its column; -1 if memory is exhausted."""
     cdef Waiting* waiting = &self.waiting[self.n_settled % WAITING]
     cdef int32_t id = intern(&self.texts, waiting.p, waiting.n, waiting.hash)
     if waiting.sheet.kinds[waiting.slot] == TEXT:
@@ -258,7 +258,7 @@ cdef int intern_queued(Facts self) noexcept nogil:
 
 
 cdef int settle_texts(Facts self) noexcept nogil:
-    """Put the ids of all strings so far into their columns."""
+    """Store the ids of all queued strings."""
     while self.n_settled != self.n_taken:
         if intern_queued(self):
             return -1
@@ -293,7 +293,7 @@ cdef Outcome add_child(Facts self, Sheet* sheet, int32_t row, uint32_t slot, con
     child = add_row(sub, record.value, record.n, row, sheet.edges[slot], index, sheet.depth[row] + 1)
     if child < 0:
         return TOO_MUCH
-    # The row that was added may have moved this sheet's own columns, so they are looked up again.
+    # The new row may have moved the columns of this sheet; reload the pointers.
     if is_repeated:
         run = &(<Run*>sheet.columns[slot])[row]
         if run.n == 0:
@@ -307,7 +307,7 @@ cdef Outcome add_child(Facts self, Sheet* sheet, int32_t row, uint32_t slot, con
 cdef void count_record(
     Facts self, Sheet* sheet, int32_t row, const Field* field, const Record* record, const uint8_t* after
 ) noexcept nogil:
-    """Count a record of a field whose values are measured, not read; after: the end of the record."""
+    """Count a record of a payload field; after: the end of the record."""
     cdef Records* records = &(<Records*>sheet.columns[field.slot])[row]
     if records.records == 0:
         records.first = record.start - self.document.start
@@ -396,7 +396,7 @@ cdef void forget(Sheet* sheet, int32_t row, uint32_t slot) noexcept nogil:
     elif kind == TEXT:
         (<int32_t*>sheet.columns[slot])[row] = 0
     elif kind == CHILD:
-        # Each member of a oneof has a sheet of its own in ONNX, so the row is the last of it and can go.
+        # Each member of a oneof has its own sheet in ONNX, so the row is the last one there and can be removed.
         sub = sheet.subs[slot]
         if (<int32_t*>sheet.columns[slot])[row] == sub.n - 1:
             sub.n -= 1
@@ -407,7 +407,7 @@ cdef void forget(Sheet* sheet, int32_t row, uint32_t slot) noexcept nogil:
 
 
 cdef Outcome scan_all(Facts self) noexcept nogil:
-    """Fill all rows, and those that come up on the way."""
+    """Scan all rows, including those that are added meanwhile."""
     cdef Sheet* sheet
     cdef Py_ssize_t i
     cdef int32_t row, part
@@ -550,7 +550,7 @@ cdef class Facts:
         free(self.unknown)
         free_texts(&self.texts)
 
-    # What passes over the columns ask for, by name.
+    # Access for Cython passes over the columns, by name.
 
     cdef Sheet* sheet(self, str name) except NULL:
         return &self.sheets[<Py_ssize_t>self.sheet_numbers[name]]
@@ -573,7 +573,7 @@ cdef class Facts:
         found = self.sheet(sheet)
         return found.edges[self.slot(found, field)]
 
-    # What Python asks for. Buffers are (payload, dtype); `onnxwire.checker.facts` makes arrays of them.
+    # Access for Python. Buffers are (payload, dtype); `onnxwire.checker.facts` makes arrays of them.
 
     @property
     @critical_section

@@ -1,8 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Looks into the payloads of a document's messages, as far as is cheap: counts, extremes, last values, strings.
+"""Scans the payloads of a document's messages within limits: counts, extremes, last values, strings.
 
-All functions take a column of bool that says which rows are wanted, and look at no others. What they look at is
-bounded, a message's and all together, whatever the document holds.
+All functions take a bool column of the rows to scan. The bytes scanned are limited, for each message and in all.
 """
 from cython cimport critical_section
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
@@ -21,7 +20,7 @@ cdef int64_t MAX_COUNTED = limits.MAX_COUNTED_BYTES
 cdef int64_t MAX_TOTAL = limits.MAX_TOTAL_SCANNED_BYTES
 
 cdef struct Walk:
-    # Stands between two records of a message.
+    # A position between two records of a message.
     const uint8_t* p
     const uint8_t* end
     const Part* part     # the next piece of the message, NULL for none
@@ -36,7 +35,7 @@ cdef struct Value:
 
 
 cdef void start_walk(Facts facts, Sheet* sheet, int32_t row, uint32_t slot, Walk* walk) noexcept nogil:
-    """Stand before the first record of a payload field."""
+    """Move before the first record of a payload field."""
     cdef Records* records = &(<Records*>sheet.columns[slot])[row]
     cdef const uint8_t* first = facts.document.start + records.first
     walk.p = sheet.p[row]
@@ -52,7 +51,7 @@ cdef void start_walk(Facts facts, Sheet* sheet, int32_t row, uint32_t slot, Walk
 
 
 cdef bint next_value(Walk* walk, uint32_t wire, Value* value) noexcept nogil:
-    """Step to the field's next record, packed or of the wire type; False after the last one."""
+    """Move to the field's next record, packed or of the wire type; return False after the last one."""
     cdef const uint8_t* p
     cdef Record record
     while walk.left > 0:

@@ -14,7 +14,7 @@ from onnxwire.engine.memory cimport calloc, free
 from onnxwire.index.names cimport INITIALIZER, INPUT, NODE, Definition, Kind, Names
 
 cdef enum:
-    UNSEEN = 0           # what a use stands for; `check/scopes.py` has the same numbers
+    UNSEEN = 0           # meanings of a use; `checker/scopes.py` has the same numbers
     OMITTED = 1          # the empty name
     # INPUT, INITIALIZER and NODE are those of `index/names`: 2, 3, 4
     OUTER = 5            # a value of a graph around this one, of whatever kind
@@ -22,9 +22,9 @@ cdef enum:
     NOT_YET = 7          # only the owner of this graph, or a node after it, makes it
     NOWHERE = 8
 
-    SEEN = 128           # the definition was come by
+    SEEN = 128           # the definition was visited
 
-cdef struct Frame:
+cdef struct OpenScope:
     int32_t graph        # row of GraphProto, -1 of a function
     int32_t function
     int32_t level        # as of `Names.levels`
@@ -67,7 +67,7 @@ cdef class Scopes:
     cdef int32_t first_value, first_tensor, n_graphs
     cdef int32_t* owners
     cdef Names names
-    cdef Frame* frames
+    cdef OpenScope* frames
     cdef int32_t n_frames, frames_capacity
     cdef NamedField given, initial, sparse_initial, results, infos  # looked up once: there may be a million graphs
     cdef const Run* graph_nodes
@@ -164,9 +164,9 @@ cdef class Scopes:
 
     @critical_section
     def walk(self, int32_t main, list algorithms, list graphs, list functions):
-        """Go through the scopes of a document, all given as rows, main as -1 where there is none.
+        """Walk over the scopes of a document, given as rows; main: -1 if there is none.
 
-        algorithms: graphs that see what the main graph defines; graphs, functions: what sees nothing but itself.
+        algorithms: graphs in which the main graph's values are visible; graphs, functions: those with own values only.
         """
         if main >= 0:
             self.enter(main, -1)
@@ -183,14 +183,14 @@ cdef class Scopes:
             self.run(False)
 
     cdef int enter(self, int32_t graph, int32_t function) except -1:
-        """Open a scope: define its inputs, its initializers and what its nodes make, and note what is wrong there."""
-        cdef Frame* frame
+        """Open a scope: define its inputs, initializers and node outputs, and record names that are defined already."""
+        cdef OpenScope* frame
         cdef Run nodes
         cdef int32_t i, k
         cdef const Run* run
         cdef uint8_t* defined = self.defined
         if self.n_frames == self.frames_capacity:
-            if widen(<void**>&self.frames, self.frames_capacity * 2 or 16, sizeof(Frame)):
+            if widen(<void**>&self.frames, self.frames_capacity * 2 or 16, sizeof(OpenScope)):
                 raise MemoryError
             self.frames_capacity = self.frames_capacity * 2 or 16
         frame = &self.frames[self.n_frames]
@@ -226,7 +226,7 @@ cdef class Scopes:
     cdef int define_field(
         self, int32_t graph, const NamedField* field, uint8_t* faults, Kind kind, int32_t definition
     ) except -1:
-        """Define the names of a field's elements, and note what is wrong with them.
+        """Define the names of a field's elements, and record those that are defined already.
 
         definition: the number of the sheet's first row among definitions, or -1 where its rows are none.
         """
@@ -244,9 +244,9 @@ cdef class Scopes:
         return 0
 
     cdef int run(self, bint stays) except -1:
-        """Go through the nodes of the innermost scope and of those that open in it, until it is closed.
+        """Walk over the nodes of the innermost scope and of the scopes in it, until it is closed.
 
-        stays: what the scope defines remains visible.
+        stays: its definitions remain visible.
         """
         cdef Facts facts = self.facts
         cdef Sheet* graphs = facts.sheet("GraphProto")
@@ -258,7 +258,7 @@ cdef class Scopes:
         cdef int several_edge = facts.edge("AttributeProto.graphs")
         cdef uint8_t* uses = self.uses
         cdef int32_t depth = self.n_frames
-        cdef Frame* frame
+        cdef OpenScope* frame
         cdef int32_t i
         while self.n_frames >= depth:
             frame = &self.frames[self.n_frames - 1]
@@ -280,7 +280,7 @@ cdef class Scopes:
                     self.enter(single[i], -1)
                 continue
             if frame.attribute >= 0:
-                # All graphs of the node are done: from here on it is what it makes.
+                # All graphs of the node are done: its outputs are visible from here on.
                 frame.node += 1
                 self.names.levels[frame.level].position = frame.node
                 frame.attribute = -1
@@ -301,7 +301,7 @@ cdef class Scopes:
         return 0
 
     cdef int resolve(self, int32_t text, int32_t* maker, int32_t* definition, int32_t* scope) noexcept:
-        """The meaning of a name in the innermost scope."""
+        """Return the meaning of a name in the innermost scope."""
         cdef Definition* found
         cdef bint is_own
         maker[0] = definition[0] = scope[0] = -1
@@ -318,8 +318,8 @@ cdef class Scopes:
             return found.kind if is_own else OUTER
         return LATER if is_own else NOT_YET
 
-    cdef int leave(self, Frame* frame) except -1:
-        """Look at what a scope gives away, and at what it describes, once all is defined."""
+    cdef int leave(self, OpenScope* frame) except -1:
+        """Resolve the outputs and value_info of a scope whose names are all defined."""
         cdef Facts facts = self.facts
         cdef const int32_t* names = self.infos.names
         cdef List* given
@@ -343,8 +343,8 @@ cdef class Scopes:
                 self.targets[row] = definition
         return 0
 
-    cdef void resolve_field(self, const Frame* frame, const NamedField* field, uint8_t* meanings) noexcept:
-        """Note what the names of a field's elements stand for."""
+    cdef void resolve_field(self, const OpenScope* frame, const NamedField* field, uint8_t* meanings) noexcept:
+        """Record the meanings of the names of a field's elements."""
         cdef int32_t row = field.runs[frame.graph].first
         cdef int32_t left = field.runs[frame.graph].n
         cdef int32_t maker, definition, scope

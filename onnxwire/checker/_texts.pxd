@@ -23,18 +23,18 @@ cdef struct Texts:
     Bucket* buckets
     uint32_t n_buckets
 
-# The hash of a string, with the table's place for it on its way from memory, for which `intern` would wait.
+# Return the hash of a string and prefetch its bucket, for `intern`.
 cdef uint32_t expect_text(const Texts* texts, const uint8_t* p, uint64_t n) noexcept nogil
-# The id of a string, put in if it is new; -1 where there is no room.
+# Return the id of a string, added if it is new; -1 if memory is exhausted.
 cdef int32_t intern(Texts* texts, const uint8_t* p, uint64_t n, uint32_t hash) noexcept nogil
-# The id of a string that is there, or -1.
+# Return the id of a known string, or -1.
 cdef int32_t find_text(const Texts* texts, const uint8_t* p, uint64_t n) noexcept nogil
 cdef void free_texts(Texts* texts) noexcept nogil
 cdef bint is_utf8(const uint8_t* p, const uint8_t* end) noexcept nogil
 
 
 cdef inline int widen(void** data, int32_t capacity, size_t size) noexcept nogil:
-    """Give an array room for more elements; -1, and it is as before, where there is no memory."""
+    """Grow an array; return -1 and leave it unchanged if memory is exhausted."""
     cdef void* p = realloc(data[0], <size_t>capacity * size)
     if p == NULL:
         return -1

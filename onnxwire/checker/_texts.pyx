@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""The strings of a document, each once: equal text has equal numbers, by which columns name it.
+"""The strings of a document, interned: equal strings have equal ids.
 
-A table of open addressing leads from the hash of a string to its number; what each string is made of is noted when it
-comes in.
+A hash table with open addressing maps strings to ids. The kinds of characters of a string are recorded when it is
+added.
 """
 from libc.string cimport memcmp, memcpy, memset
 
@@ -42,7 +42,7 @@ cdef inline uint32_t hash_text(const uint8_t* p, uint64_t n, uint64_t seed) noex
         while p < last:
             h = mix(h ^ load64(p))
             p += 8
-        tail = load64(last)  # what the loop had of it already does no harm
+        tail = load64(last)  # bytes that the loop has hashed already do no harm
     elif n >= 4:
         tail = load32(p) | <uint64_t>load32(p + n - 4) << 32
     elif n:
@@ -72,7 +72,7 @@ fill_classes()
 
 
 cdef bint is_utf8(const uint8_t* p, const uint8_t* end) noexcept nogil:
-    """Whether bytes are UTF-8 as Unicode defines it: shortest forms, no surrogates, up to 10FFFF."""
+    """Return whether bytes are valid UTF-8: shortest forms, no surrogates, up to U+10FFFF."""
     cdef int more
     cdef uint32_t code, least
     while p < end:
@@ -114,7 +114,7 @@ cdef uint8_t traits_of(const uint8_t* p, uint64_t n) noexcept nogil:
 
 
 cdef int32_t find_bucket(const Texts* texts, const uint8_t* p, uint64_t n, uint32_t h) noexcept nogil:
-    """The id of a string, -1 - its bucket where it has none."""
+    """Return the id of a string, or -1 - its bucket if it has none."""
     cdef uint32_t i = h & (texts.n_buckets - 1)
     cdef int32_t id = texts.buckets[i].id
     while id >= 0:
@@ -134,7 +134,7 @@ cdef int32_t find_text(const Texts* texts, const uint8_t* p, uint64_t n) noexcep
 
 
 cdef int widen_buckets(Texts* texts) noexcept nogil:
-    """Make the table twice as large and put all strings into it again."""
+    """Double the table and rehash all strings."""
     cdef uint32_t i, k
     cdef int32_t capacity
     if texts.n_buckets >= 1u << 30:

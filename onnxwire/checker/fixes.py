@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _BATCH = 4096  # numbers of a column that are ints at a time
 
-# What tells the elements of a repeated field apart, by their type.
+# The field that identifies an element of a repeated field, by type.
 _KEYS = {
     "AttributeProto": "name",
     "OperatorSetIdProto": "domain",
@@ -39,10 +39,10 @@ _KEYS = {
 
 @dataclass(frozen=True, slots=True)
 class Fix:
-    """One repair that can be made.
+    """One possible repair.
 
-    rule: the id of the rule that is broken. path: the element that is taken out, or the message that is changed.
-    message: the change, for people.
+    rule: the id of the broken rule. path: the element to remove, or the message to change. message: a description of
+    the change.
     """
 
     rule: str
@@ -55,10 +55,10 @@ Chooser = Callable[[Any, "FieldRows", "Table"], Iterator[int]]
 
 @dataclass(frozen=True, slots=True)
 class _Remover:
-    """What takes elements out of a repeated field.
+    """A removal of elements from a repeated field.
 
-    template: what is said of each, of what `detail` tells of it. choose: of the elements, and the rows that break the
-    rule in their table, the indices of those that can go.
+    template: the description of each, filled with its `detail`. choose: a function of the elements and of the rows that
+    break the rule in their table; it returns the indices of removable elements.
     """
 
     template: str
@@ -66,8 +66,8 @@ class _Remover:
     choose: Chooser
 
 
-# Of a message that breaks a rule: what is said, a detail of it, and what changes the message; None where there is no
-# one answer.
+# A function of a message that breaks a rule: description, its detail, and the change; None if there is no single
+# answer.
 Editor = Callable[[Any], tuple[str, str, Callable[[Any], object]] | None]
 
 _removers: dict[str, _Remover] = {}
@@ -75,7 +75,7 @@ _editors: dict[str, Editor] = {}
 
 
 def removes(template: str, detail: Callable[[Any], str], *rules: str) -> Callable[[Chooser], Chooser]:
-    """Register a function that chooses elements to take out of repeated fields, as of `_Remover`."""
+    """Register a function that chooses elements to remove from repeated fields, as of `_Remover`."""
 
     def register(choose: Chooser) -> Chooser:
         _removers.update(dict.fromkeys(rules, _Remover(template, detail, choose)))
@@ -85,7 +85,7 @@ def removes(template: str, detail: Callable[[Any], str], *rules: str) -> Callabl
 
 
 def edits(*rules: str) -> Callable[[Editor], Editor]:
-    """Register a function that finds a change of a message."""
+    """Register a function that returns a change of a message."""
 
     def register(editor: Editor) -> Editor:
         _editors.update(dict.fromkeys(rules, editor))
@@ -95,7 +95,7 @@ def edits(*rules: str) -> Callable[[Editor], Editor]:
 
 
 def fixable() -> set[str]:
-    """The ids of rules of which some breaches can be repaired."""
+    """Return the ids of rules of which some breaches can be repaired."""
     return _removers.keys() | _editors.keys()
 
 
@@ -122,7 +122,7 @@ def _key_of(element: Any) -> str:
     "quant-annotation-tensor-unique",
 )
 def repeated_entry(siblings: Any, field: FieldRows, table: Table) -> Iterator[int]:
-    """An entry that repeats another goes, if all with its key are equal: where they differ, the last may count."""
+    """Choose repeated entries, if all with the same key are equal: otherwise readers may use the last one."""
     firsts = dict.fromkeys((_key_of(siblings[index]) for index in _numbers(field.indices)), -1)
     ambiguous: set[str] = set()
     for index, element in enumerate(siblings):
@@ -136,7 +136,7 @@ def repeated_entry(siblings: Any, field: FieldRows, table: Table) -> Iterator[in
 
 
 def _value_names(facts: Facts) -> NDArray[np.bool_]:
-    """Whether each string, by id, is the name of a value in any graph or function."""
+    """Return whether each string, by id, is the name of a value in any graph or function."""
     infos = facts.ValueInfoProto
     is_name = np.zeros(facts.columns.text_count(), bool)
     is_name[infos.name[infos.under("GraphProto.input", "GraphProto.output")]] = True
@@ -153,14 +153,14 @@ def _value_names(facts: Facts) -> NDArray[np.bool_]:
     "function-value-info-known-name",
 )
 def stale_value_info(siblings: Any, field: FieldRows, table: Table) -> Iterator[int]:
-    """An entry goes if no value of any graph has its name: shape inference takes types from one graph to another."""
+    """Choose entries whose name is no value of any graph: shape inference copies types from one graph to another."""
     is_name = table.facts.derive(_value_names)
     return _numbers(field.indices[~is_name[table.facts.ValueInfoProto.name[field.rows]]])
 
 
 @removes("remove the local directory {0!r}", lambda entry: entry.value, "external-key-basepath")
 def base_path(siblings: Any, field: FieldRows, table: Table) -> Iterator[int]:
-    """The folder that a loader worked in goes; no reader looks at it."""
+    """Choose the folder of a loader, which no reader uses."""
     return _numbers(field.indices)
 
 
@@ -174,7 +174,7 @@ _SET_TYPE = {number: functools.partial(_set_type, number) for number in NAMES}
 
 @edits("attribute-type-present")
 def missing_type(attribute: Any) -> tuple[str, str, Callable[[Any], object]] | None:
-    """An attribute without type gets that of its value, if it has one value and does not refer to another."""
+    """Set a missing type to that of the value, if the attribute has one value and no reference."""
     present = [VALUES[name] for name in attribute._present() if name in VALUES]
     if attribute.ref_attr_name or len(present) != 1:
         return None
@@ -183,19 +183,19 @@ def missing_type(attribute: Any) -> tuple[str, str, Callable[[Any], object]] | N
 
 @edits("attribute-type-valid")
 def undefined_type(attribute: Any) -> tuple[str, str, Callable[[Any], object]] | None:
-    """The same where the type is UNDEFINED; a number that no type has is another matter."""
+    """Set the type UNDEFINED in the same way; an unknown number is not changed."""
     return missing_type(attribute) if attribute.HasField("type") and attribute.type == 0 else None
 
 
 @edits("shape-dim-param-empty")
 def empty_dim_param(dimension: Any) -> tuple[str, str, Callable[[Any], object]] | None:
-    """An empty variable, once the spelling of an unknown size, is left out."""
+    """Clear an empty variable, an old spelling of an unknown size."""
     return "clear the empty dim_param: an unknown size is an unset one", "", _clear_dim_param
 
 
 @edits("shape-dim-value-nonnegative")
 def unknown_size(dimension: Any) -> tuple[str, str, Callable[[Any], object]] | None:
-    """A size of -1, by which old exporters say that they do not know it, is left out; other numbers do not say that."""
+    """Clear a size of -1, which old exporters write for an unknown size; other negative numbers are not changed."""
     if dimension.dim_value != -1:
         return None
     return "clear the dim_value -1: an unknown size is an unset one", "", _clear_dim_value
@@ -211,7 +211,7 @@ def _clear_dim_value(dimension: Any) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """The rows of a table of which a rule is broken, and repaired by a change or by taking them out."""
+    """Rows of a table that break a rule, and that a change or a removal repairs."""
 
     rule: str
     table: Table
@@ -219,11 +219,11 @@ class _Rows:
 
 
 class Fixes(Collection[Fix]):
-    """Repairs that can be made of a message; each Fix is made when it is read, which is before they are made.
+    """The possible repairs of a message; iterate before they are applied.
 
-    They are kept as numbers of rows of what `check` found, since a damaged file may need a million.
-    omitted: breaches that were not looked at, since `limits.MAX_CHANGES` messages are to be changed already. When the
-    repairs are made, `check` and `find_fixes` find the next.
+    They are stored as row numbers of the findings, since a damaged file may need a million.
+    omitted: breaches that were not examined because of `limits.MAX_CHANGES`. After these repairs, `check` and
+    `find_fixes` find the next ones.
     """
 
     __slots__ = ("_edits", "_is_applied", "_message", "_removals", "omitted")
@@ -267,7 +267,7 @@ class Fixes(Collection[Fix]):
         return np.frombuffer(found, np.int32)
 
     def _fields(self, table: Table, rows: NDArray[np.int32]) -> Iterator[tuple[FieldRows, Any]]:
-        """The fields that rows stand in, with their elements."""
+        """Yield the fields of rows, with their elements."""
         views = _Views(self._message, table)
         for field in table.by_field(rows):
             yield field, views.elements(field)
@@ -279,7 +279,7 @@ class Fixes(Collection[Fix]):
         return any(fix == other for other in self)
 
     def __iter__(self) -> Iterator[Fix]:
-        """Tell of each repair; raises ChangedError when they have been made."""
+        """Yield each repair. Raises ChangedError after `apply`."""
         for some in (*self._edits, *self._removals):
             if self._is_applied:
                 raise ChangedError("these repairs have been made; read them before that")
@@ -297,7 +297,7 @@ class Fixes(Collection[Fix]):
         return "" if found is None else found[0].format(found[1])
 
     def apply(self) -> None:
-        """Make the repairs; each repeated field is gone through once."""
+        """Apply the repairs; each repeated field is rebuilt once."""
         if self._is_applied:
             raise ChangedError("these repairs have been made already")
         self._is_applied = True
@@ -315,7 +315,7 @@ class Fixes(Collection[Fix]):
                 siblings._arrange(np.flatnonzero(stays).tolist(), len(siblings))
 
     def _by_depth(self) -> Iterator[tuple[Table, NDArray[np.int32]]]:
-        """What is taken out, by table and from the inside out, so that the way to what is left stays the same."""
+        """Yield rows to remove, by table, innermost first, so that the paths of the others do not change."""
         tables = {id(some.table): some.table for some in self._removals}
         rows = {
             number: np.sort(np.concatenate([some.rows for some in self._removals if id(some.table) == number]))
@@ -328,14 +328,14 @@ class Fixes(Collection[Fix]):
 
 
 def _numbers(column: NDArray[Any]) -> Iterator[int]:
-    """The numbers of a column, without a list of as many ints."""
+    """Return the numbers of a column, without a list of all of them."""
     if len(column) <= _BATCH:
         return iter(column.tolist())
     return (number for start in range(0, len(column), _BATCH) for number in column[start : start + _BATCH].tolist())
 
 
 class _Views:
-    """The messages of rows; the last one of each type is kept, since many have the same above them."""
+    """The messages of rows; the last one of each type is cached, since many rows have the same parent."""
 
     def __init__(self, message: Message, table: Table) -> None:
         self._message = message
@@ -343,7 +343,7 @@ class _Views:
         self._last: dict[str, tuple[int, Any]] = {}
 
     def elements(self, field: FieldRows) -> Any:
-        """The elements of a field by index; a list of the root for what stands in none."""
+        """Return the elements of a field; a list of the root for the root itself."""
         if not field.field:
             return [self._message]
         return getattr(self._view(field.type_name, field.owner), field.field)
@@ -365,13 +365,13 @@ class _Views:
 
 
 def find_fixes(message: Message, problems: Problems) -> Fixes:
-    """The repairs that can be made of problems, which `check` found in a message.
+    """Return the possible repairs of problems, which `check` found in a message.
 
-    Nothing is changed: `apply_fixes` does that. To make some of them, have `check` select the rules.
+    Nothing is changed; `apply_fixes` does that. For some of them, let `check` select the rules.
     """
     return Fixes(message, problems)
 
 
 def apply_fixes(fixes: Fixes) -> None:
-    """Make repairs that `find_fixes` found, once; raises ChangedError for those that have been made."""
+    """Apply repairs that `find_fixes` returned. Raises ChangedError if they have been applied."""
     fixes.apply()
