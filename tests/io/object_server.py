@@ -1,4 +1,4 @@
-"""A server of files on the loopback that counts requests and bytes, waits before answers, and fails as it is told."""
+"""A server of files on the loopback that counts requests and bytes, waits before answers, and fails on demand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reading the files beside a model: what is opened, mapped, read and closed, and when."""
+"""Reading external data files: when they are opened, mapped, read and closed."""
 
 import hashlib
 import os

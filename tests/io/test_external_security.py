@@ -1,4 +1,4 @@
-"""Models that try to read, or have written, what is not theirs by way of external data."""
+"""Models that try to read or overwrite other files through external data."""
 
 import contextlib
 import io
@@ -62,7 +62,7 @@ class Case:
         return contents(self.model, **options)
 
     def refuses(self, *entries: object, match: str | None = None, **options: Any) -> None:
-        """Assert that nothing is read, and that the error says which model and tensor is meant."""
+        """Assert that nothing is read, and that the error names the model and tensor."""
         for mmap in (True, False):
             with pytest.raises(ExternalDataError, match=match) as caught:
                 self.read(*entries, mmap=mmap, **options)
@@ -97,7 +97,7 @@ def windows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(external_data, "_WINDOWS", True)
 
 
-# --- locations that are refused whatever is there
+# --- locations that are never allowed
 
 
 @pytest.mark.parametrize("location", ["/etc/passwd", "//server/share", "///w.bin", "/"])
@@ -368,7 +368,7 @@ def test_the_look_for_names_is_bounded(case: Case, monkeypatch: pytest.MonkeyPat
     case.refuses("w.bin", match="hard links")
 
 
-# --- what is not a file
+# --- anything but regular files
 
 
 def test_folders_pipes_sockets_and_devices_are_refused(case: Case, way: str) -> None:
@@ -485,7 +485,7 @@ def test_another_folder_may_be_named(case: Case, way: str, monkeypatch: pytest.M
     assert case.read("link", external_root=str(case.outside)) == SECRET
     os.link(case.secret, case.outside / "hard")
     os.link(case.secret, case.folder / "hard2")
-    assert case.read("hard", external_root=case.outside) == SECRET  # what is in it is trusted
+    assert case.read("hard", external_root=case.outside) == SECRET  # its contents are trusted
     monkeypatch.chdir(case.folder.parent)
     assert case.read("secret", external_root="outside") == SECRET
 
@@ -510,7 +510,7 @@ def test_a_function_is_given_sound_locations_only(case: Case) -> None:
     for location in ("../outside/secret", "/etc/passwd", "C:x", "a\\b", "a\0", "#x"):
         case.refuses(location, external_data=asked.append)
     assert not asked
-    # What somebody has listed himself is meant as it stands.
+    # A location that the caller lists in external_data is trusted.
     assert case.read("../outside/secret", external_data={"../outside/secret": DATA}) == DATA
 
 
@@ -713,7 +713,7 @@ def test_every_place_of_a_tensor_is_guarded(case: Case) -> None:
                 call()
 
 
-# --- and what they had written
+# --- models that try to overwrite files
 
 
 def saved(case: Case, *tensors: onnx.TensorProto, **options: Any) -> None:

@@ -1,4 +1,4 @@
-"""`load` and `verify`: what they open, and what they say of what they can't."""
+"""`load` and `verify`: the sources that they open, and the errors for all others."""
 
 import bz2
 import gc

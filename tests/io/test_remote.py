@@ -1,4 +1,4 @@
-"""Models on a server: what is asked for, how often, and what comes of it."""
+"""Models on a server: which ranges are requested, how often, and the results."""
 
 from __future__ import annotations
 

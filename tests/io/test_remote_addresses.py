@@ -1,4 +1,4 @@
-"""Users, passwords and queries of addresses: what is sent, and that nothing of them is ever shown."""
+"""Users, passwords and queries of addresses: they are sent correctly, and never shown."""
 
 from __future__ import annotations
 

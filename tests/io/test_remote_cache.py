@@ -1,4 +1,4 @@
-"""The cache of ranges on the disk: what it touches, whom it trusts, and what may be wrong with its entries."""
+"""The cache of ranges on disk: the files it touches, the owners it trusts, and damaged entries."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def pieces() -> Pieces:
 
 
 def check_all(address: str, pieces: Pieces, cache: object = None, **options) -> None:
-    """Read all weights of a model, and compare them with what the server has."""
+    """Read all weights of a model, and compare them with the server's bytes."""
     with ow.load(address, cache=cache, **options) as message:
         for tensor, info in zip(message.graph.initializer, ow.tensors(message), strict=True):
             assert tensor.raw_data == pieces.read(info.offset, info.offset + info.nbytes)

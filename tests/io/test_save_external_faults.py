@@ -1,4 +1,4 @@
-"""onnxwire.save with external= when something goes wrong: whose files are touched, and which model is there then."""
+"""onnxwire.save with external= after failures: which files are touched, and which model remains."""
 
 import errno
 import itertools

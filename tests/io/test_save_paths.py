@@ -1,4 +1,4 @@
-"""Where saving writes: whose files are replaced, links, folders that somebody swaps, file objects."""
+"""Where saving writes: which files are replaced, links, folders that an attacker swaps, file objects."""
 
 import contextlib
 import errno
@@ -24,7 +24,7 @@ from onnxwire.io.atomic_file import AtomicFile
 
 
 def claim(folder, dims, **external):
-    """Write a model that says of a file in its folder that its data is there."""
+    """Write a model that refers to a file in its folder as external data."""
     model = onnxwire.ModelProto(ir_version=10)
     model.graph.initializer.add(name="w", dims=dims, data_type=2, data_location=1)
     for key, value in external.items():
@@ -171,7 +171,7 @@ def test_in_a_sticky_folder_of_all_links_of_others_are_not_followed(public, owne
     assert target.read_bytes() == b"old"
 
 
-# --- somebody who swaps what is on the way
+# --- an attacker who swaps parts of the path
 
 
 @linux

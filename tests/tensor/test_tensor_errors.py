@@ -1,4 +1,4 @@
-"""Tensors whose parts do not fit together, and hostile ones: the error says what is wrong, at once."""
+"""Tensors whose parts do not fit together, and hostile ones: the error names the fault immediately."""
 
 from __future__ import annotations
 
