@@ -1,4 +1,4 @@
-"""Files that change on the server while they are read: an error or one version's values, whatever the server reports."""
+"""Files that change on the server while they are read: they yield an error, or one version's values."""
 
 from __future__ import annotations
 
