@@ -3,7 +3,7 @@
 import { ask, countText, familyOf, html, link, nameParts, nounText, replace, svg } from "./api.js";
 import { bytesCard } from "./bytes.js";
 import { actionButton, adder, change, editable, markButton, metadataAdder, openDialog, problemsCard, session } from "./edit_mode.js";
-import { fieldsButton } from "./fields.js";
+import { fieldsButton } from "./field_rows.js";
 
 let hops = 2;
 const PLAIN = ["FLOAT", "INT", "STRING", "FLOATS", "INTS", "STRINGS"]; // types of attributes that can be typed as text

@@ -3,7 +3,7 @@
 import { ask, countText, familyOf, html, link, nounText, replace, shapeText, sizeText } from "./api.js";
 import { bytesCard } from "./bytes.js";
 import { adder, editable, metadataAdder, problemsCard, session } from "./edit_mode.js";
-import { fieldsButton } from "./fields.js";
+import { fieldsButton } from "./field_rows.js";
 
 export async function showOverview(details, isCurrent) {
   const summary = await ask("summary");

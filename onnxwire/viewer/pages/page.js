@@ -3,7 +3,7 @@
 import { ask, begin, countText, decodePart, familyOf, html, nounText, shapeText, sizeText } from "./api.js";
 import { addBar, paintBar, showChanges, showDifference } from "./change_list.js";
 import { beginEdits, problemMark, session } from "./edit_mode.js";
-import { showFields } from "./fields.js";
+import { showFields } from "./field_rows.js";
 import { VirtualList } from "./list.js";
 import { MapView } from "./map.js";
 import { showNode } from "./node_card.js";

@@ -4,7 +4,7 @@ import { ask, countText, html, link, nounText, numberText, replace, shapeText, s
 import { bytesCard } from "./bytes.js";
 import { dropCard } from "./change_list.js";
 import { editable, problemsCard, session } from "./edit_mode.js";
-import { fieldsButton } from "./fields.js";
+import { fieldsButton } from "./field_rows.js";
 
 const BINS = 64;
 const CELLS = 96;
