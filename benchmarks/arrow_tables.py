@@ -104,7 +104,7 @@ def count(result: Any) -> list[int]:
 
 ROWS = [
     Row(
-        "nodes, attributes, values of 100,000 nodes and value_infos to pyarrow",
+        "export nodes, attributes, values of 100,000 nodes and value_infos to pyarrow",
         prepare=prepare,
         ours=lambda: ours(THREE),
         official=lambda: official([list_nodes, list_attributes, list_values]),
@@ -114,7 +114,7 @@ ROWS = [
         repeats=5,
     ),
     Row(
-        "the nodes alone to polars",
+        "export only the nodes to polars",
         prepare=prepare_polars,
         ours=ours_to_polars,
         official=lambda: official([list_nodes]),

@@ -58,7 +58,7 @@ def build_apart(onnx: Any) -> Any:
 
 
 def build_in_place(onnx: Any) -> Any:
-    """Make the same model from messages that are made where they belong."""
+    """Make the same model from messages that are created inside it."""
     model = onnx.ModelProto(ir_version=10, producer_name="build_nodes")
     model.opset_import.add(domain="", version=21)
     model.graph.name = "convolutions"
@@ -110,7 +110,7 @@ def make_row(
 
 ROWS = [
     make_row("build 30,000 Conv nodes with `extend`, serialize", build_and_serialize, build_apart),
-    make_row("the same, serializing alone", serialize, build_apart),
+    make_row("the same, serialization only", serialize, build_apart),
     make_row("build 30,000 Conv nodes with `add`, serialize", build_and_serialize, build_in_place),
-    make_row("the same, serializing alone", serialize, build_in_place),
+    make_row("the same, serialization only", serialize, build_in_place),
 ]

@@ -88,7 +88,7 @@ ROWS = [
         memory_goal=5e6,
     ),
     Row(
-        "names and dims of the same, beside safetensors on its own file of them",
+        "list names and dims of these initializers, beside safetensors on a .safetensors file of the same tensors",
         prepare=prepare_safetensors,
         inputs=(PATH,),
         ours=ours_when_used_before,

@@ -101,10 +101,10 @@ def make_row(work: str, numbers: str, other: Callable[[str], Callable[[], object
 ROWS = [
     make_row("10 million packed int64 to numpy, to_array", "mixed", official, 5),
     make_row("10 million packed int64 to numpy, np.asarray", "mixed", official_quickest, 5),
-    make_row("the same, all of one byte, np.asarray", "small", official_quickest),
-    make_row("the same, all negative (10 bytes), np.asarray", "negative", official_quickest),
+    make_row("the same, all values of one byte, np.asarray", "small", official_quickest),
+    make_row("the same, all values negative (10 bytes), np.asarray", "negative", official_quickest),
     Row(
-        "10 million packed int64 of 1 to 9 bytes, evenly by bits, to their sum",
+        "sum of 10 million packed int64 of 1 to 9 bytes, bit lengths uniformly distributed",
         prepare=lambda: prepare("even"),
         ours=lambda: total(ours),
         official=lambda: total(official_quickest),

@@ -1,4 +1,4 @@
-"""Parse 20 MB of structure and write them anew, every field by its number and every number in its shortest form."""
+"""Parse a model of 20 MB without weights and encode it again, fields in order and numbers in their shortest form."""
 
 import hashlib
 from collections.abc import Callable, Iterator
@@ -112,6 +112,6 @@ def make_row(work: str, path: Path) -> Row:
 
 
 ROWS = [
-    make_row("re-encode 20 MB of structure deterministically", structure.PATH),
-    make_row("the same, the fields in reverse order before", REVERSED),
+    make_row("re-encode a model of 20 MB without weights deterministically", structure.PATH),
+    make_row("the same, from input with the fields in reverse order", REVERSED),
 ]

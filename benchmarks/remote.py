@@ -140,7 +140,7 @@ def get_ranges() -> Callable[[], object]:
 
 ROWS = [
     Row(
-        "list the 103 initializers of a 1 GiB file on a server, 30 ms a trip (official: after downloading it)",
+        "list the 103 initializers of a 1 GiB file on a server, 30 ms per round trip (official: after downloading it)",
         prepare=prepare,
         inputs=(PATH,),
         ours=ours,
@@ -150,7 +150,7 @@ ROWS = [
         repeats=3,
     ),
     Row(
-        "fetch all weights of it into arrays, beside obstore's get_ranges of the same bytes",
+        "fetch all weights of this file into arrays, beside obstore's get_ranges of the same bytes",
         prepare=prepare,
         inputs=(PATH,),
         ours=fetch_all,

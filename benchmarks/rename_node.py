@@ -15,7 +15,7 @@ NAME = "renamed"
 
 
 def prepare() -> None:
-    """Make the source, of random bytes, so that neither side can step over holes."""
+    """Make the source, of random bytes, so that neither side can skip the holes of a sparse file."""
     require_room()
     list_initializers.prepare()
 
@@ -42,7 +42,7 @@ def official() -> Callable[[], object]:
 
 
 def take_output(is_same: bool) -> tuple[int, int] | None:
-    """Delete the output; returns its size and checksum where both sides shall write the same bytes."""
+    """Delete the output; returns its size and checksum if both sides must write the same bytes."""
     try:
         return (OUTPUT.stat().st_size, checksum(OUTPUT)) if is_same else None
     finally:

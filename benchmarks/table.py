@@ -8,7 +8,17 @@ from importlib.metadata import PackageNotFoundError, version
 from benchmarks.measure import Result, Samples
 
 BESIDE = ("onnx-ir", "safetensors", "torch")  # packages that some rows are compared with, if installed
-HEADER = ["work", "onnxwire", "official", "ratio", "goal", "met", "our memory", "of it anonymous", "official memory"]
+HEADER = [
+    "work",
+    "onnxwire",
+    "official",
+    "ratio",
+    "goal",
+    "goal met",
+    "our memory",
+    "our anonymous memory",
+    "official memory",
+]
 
 
 def show_time(seconds: float | None) -> str:

@@ -1,4 +1,4 @@
-"""From a tensor of 100 million 4-bit integers, two a byte, to an array of one a byte."""
+"""Convert a tensor of 100 million 4-bit integers, two per byte, to an array with one per byte."""
 
 import hashlib
 from collections.abc import Callable
@@ -52,7 +52,7 @@ def digest(array: Any) -> str:
 
 ROWS = [
     Row(
-        "100 million INT4 to numpy, one a byte",
+        "100 million INT4 to numpy, one element per byte",
         prepare=prepare,
         ours=ours,
         official=official,

@@ -114,7 +114,7 @@ ROWS = [
         goal=3,
     ),
     Row(
-        "the same, only fields that are there, dims by HasField",
+        "the same, only fields that are usually set, with HasField for dims",
         prepare=prepare,
         ours=lambda: ours(walk_present),
         official=lambda: official(walk_present),
@@ -122,7 +122,7 @@ ROWS = [
         goal=3.5,
     ),
     Row(
-        "the same, generically by ListFields",
+        "the same, with ListFields",
         prepare=prepare,
         ours=lambda: ours(walk_listed),
         official=lambda: official(walk_listed),

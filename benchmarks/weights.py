@@ -23,7 +23,7 @@ def touch(array: Any) -> Any:
 
 
 def touch_all(arrays: Iterable[tuple[str, Any]]) -> tuple[list[Any], list[tuple[str, Any]]]:
-    """Touch named arrays; returns them, for all are wanted at the same time, and the named values."""
+    """Read one value per page of arrays; returns the arrays, to keep all of them alive, and the values by name."""
     kept, values = [], []
     for name, array in arrays:
         kept.append(array)

@@ -114,7 +114,7 @@ def make_safetensors_row(work: str, prepare: Callable[[], object], framework: st
 
 
 ROWS = [
-    make_row("all weights of 1 GiB of external data, a value a page", prepare, official, DATA),
+    make_row("all weights of 1 GiB of external data, reading one value per memory page", prepare, official, DATA),
     make_row("the same, beside onnx-ir", prepare_onnx_ir, onnx_ir, DATA, "onnx-ir"),
     make_safetensors_row("the same, beside safetensors to numpy", prepare_safetensors, "numpy"),
     make_safetensors_row("the same, beside safetensors to PyTorch", prepare_torch, "pt"),

@@ -46,7 +46,7 @@ def raw_mmap() -> Callable[[], object]:
 
 ROWS = [
     Row(
-        "all weights of a 1 GiB file as arrays, a value a page",
+        "all weights of a 1 GiB file as arrays, reading one value per memory page",
         prepare=list_initializers.prepare,
         inputs=(PATH,),
         ours=lambda: weights.ours(str(PATH)),

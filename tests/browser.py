@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
-IS_COMPLETE = bool(CHROMIUM and DRIVER and os.name == "posix" and importlib.util.find_spec("selenium"))
+HAS_BROWSER = bool(CHROMIUM and DRIVER and os.name == "posix" and importlib.util.find_spec("selenium"))
 # In CI a missing browser is an error: skipped tests would go unnoticed.
 needs_browser = pytest.mark.skipif(
-    not IS_COMPLETE and "CI" not in os.environ, reason="needs Chromium, its driver and selenium"
+    not HAS_BROWSER and "CI" not in os.environ, reason="needs Chromium, its driver and selenium"
 )
 FLAGS = [
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
@@ -53,10 +53,10 @@ class Page:
             driver.execute_script("location.hash = 'model'")
             self.one("#details .card")
 
-    def wait(self, condition, seconds=30, is_calm=True):
+    def wait(self, condition, seconds=30, fail_on_error=True):
         """Wait until a condition returns a true value, and return it.
 
-        Fails after `seconds`, and, if `is_calm`, as soon as the page shows an error.
+        Fails after `seconds`, and, if `fail_on_error`, as soon as the page shows an error.
         """
         from selenium.common.exceptions import WebDriverException
 
@@ -68,7 +68,7 @@ class Page:
                 if found:
                     return found
                 trouble = [element.text for element in self.all("#trouble:not([hidden])")]
-                assert not (is_calm and trouble)
+                assert not (fail_on_error and trouble)
             time.sleep(0.05)
         raise AssertionError(f"still false after {seconds} seconds: {self.one('body').text}")
 
@@ -114,7 +114,7 @@ class Page:
         return [int(values[name].split()[0]) // 1024 for name in ("VmRSS", "RssAnon")]
 
 
-def from_keys(name):
+def key_code(name):
     from selenium.webdriver.common.keys import Keys
 
     return getattr(Keys, name)

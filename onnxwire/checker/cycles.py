@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from onnxwire.checker.scopes import LATER, NOT_YET, Scopes
+from onnxwire.checker.scopes import MADE_AFTER_OWNER, MADE_LATER, Scopes
 
 if TYPE_CHECKING:
     from onnxwire.checker.facts import Facts, Rows
@@ -19,27 +19,27 @@ def cycles(facts: Facts) -> list[list[int]]:
     The inputs of nodes in a nested graph count as inputs of the node that owns it. Sorted graphs have no cycles.
     """
     scopes = facts.derive(Scopes)
-    if not ((scopes.uses == LATER) | (scopes.uses == NOT_YET)).any():
+    if not ((scopes.uses == MADE_LATER) | (scopes.uses == MADE_AFTER_OWNER)).any():
         return []
-    return circles(*_edges(facts, scopes))
+    return cyclic_components(*_edges(facts, scopes))
 
 
-def circles(leading: Rows, led_to: Rows) -> list[list[int]]:
+def cyclic_components(edge_starts: Rows, edge_ends: Rows) -> list[list[int]]:
     """Return the strongly connected components of a graph, and single vertices with an edge to themselves, in order.
 
-    leading, led_to: start and end of each edge. Tarjan's algorithm with an explicit stack and arrays of integers.
+    edge_starts, edge_ends: the vertices of each edge. Tarjan's algorithm with an explicit stack, on arrays of integers.
     """
-    n = int(max(leading.max(initial=-1), led_to.max(initial=-1))) + 1
-    order = np.argsort(leading, kind="stable")
-    others = _integers(led_to[order])
-    starts = _integers(np.searchsorted(leading[order], np.arange(n + 1)))
+    n = int(max(edge_starts.max(initial=-1), edge_ends.max(initial=-1))) + 1
+    order = np.argsort(edge_starts, kind="stable")
+    others = _integers(edge_ends[order])
+    starts = _integers(np.searchsorted(edge_starts[order], np.arange(n + 1)))
     rest = starts[:]  # the next edge of each vertex
     number, low = (array("q", [-1]) * n for _ in range(2))
     is_pending = bytearray(n)
     pending: list[int] = []
     n_seen = 0
     found = []
-    for root in np.unique(leading).tolist():
+    for root in np.unique(edge_starts).tolist():
         levels = [] if number[root] >= 0 else [root]
         while levels:
             node = levels[-1]

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from onnxwire.checker.facts import Facts
 
 # Meanings of a name where it is used.
-UNSEEN, OMITTED, INPUT, INITIALIZER, NODE, OUTER, LATER, NOT_YET, NOWHERE = range(9)
+UNSEEN, OMITTED, INPUT, INITIALIZER, NODE, OUTER, MADE_LATER, MADE_AFTER_OWNER, NOWHERE = range(9)
 # What a name is already where it is defined, as flags.
 IS_INPUT, IS_INITIALIZER, IS_NODE, SHADOWS = 2, 4, 8, 16
 

@@ -49,7 +49,7 @@ cdef object lookup_view(const ViewKey* key):
 cdef void register_view(const ViewKey* key, PyObject* view) noexcept:
     """Register a view under a key without an entry.
 
-    Without memory it is not registered, so that the message may get a second view later.
+    If memory can't be allocated, the view is not registered; the message may then get a second view.
     """
     global N
     if 2 * (N + 1) > CAPACITY and not resize(2 * CAPACITY if CAPACITY else MIN_CAPACITY):

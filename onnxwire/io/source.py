@@ -32,7 +32,8 @@ def open_document(
 
     store, storage_options, cache, allow_hosts: for a file on a server, as for `load`.
 
-    Raises SourceError for a file that can't be opened, DecodeError for an empty file, TypeError for any other type.
+    Raises SourceError for a file that can't be opened, DecodeError for an empty file, TypeError if the source
+    has an unsupported type.
     """
     if store is not None or (isinstance(source, str) and "://" in source):
         from onnxwire.io.remote.address import is_address
@@ -83,7 +84,7 @@ def _map_path(path: str, mmap: bool) -> Document:
 
 def _advice(path: str) -> str:
     if os.path.isdir(path):
-        return "name the .onnx file in it"
+        return "pass the path of the .onnx file in it"
     if not os.path.exists(path):
         folder = os.path.dirname(path) or "."
         return "check the name" if os.path.isdir(folder) else f"there is no directory {folder}"
@@ -103,7 +104,7 @@ def _map_descriptor(descriptor: int, name: str, may_map: bool) -> Document:
     if status.st_size == 0:
         return Document(b"", name)
     mapping = map_file(descriptor, status.st_size)
-    # The descriptor stays open: saving copies from file to file, and reading checks whether the file has changed.
+    # The descriptor stays open: `save` copies data directly between files, and each read checks for changed files.
     return Document(mapping, name, mapping, os.dup(descriptor))
 
 
@@ -111,7 +112,7 @@ def _map_file(file: IO[bytes], may_map: bool) -> Document:
     """Map the rest of a file object from its position on, or read it if it can't be mapped."""
     name = getattr(file, "name", None)
     name = name if isinstance(name, str) else f"<{type(file).__name__}>"
-    # Only for a plain file do the descriptor's bytes equal those that `read` returns: a GzipFile has a descriptor too.
+    # Only for a plain file: the descriptor of a GzipFile has the compressed bytes instead of those that `read` returns.
     if type(getattr(file, "raw", file)) is io.FileIO:
         try:
             mode = os.fstat(file.fileno()).st_mode

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 def bypass(model: ModelProto, path: str, input: int = 0) -> str:
     """Remove a node and connect the consumers of its first output to one of its inputs; returns the node's path.
 
-    model: is changed. path: of a node in any graph or function, as for `resolve`. input: the index of the input.
+    model: the model, which is modified in place. path: the path of a node in any graph or function, as for `resolve`.
+    input: the index of the input.
     If the first output is an output of the graph, it keeps its name: the producer of the input is renamed to it. If the
     first output is not used, the node is only removed.
     Raises PathError if there is no such node; EditError if another output of the node is used, if the node lacks the
@@ -35,8 +36,8 @@ def bypass(model: ModelProto, path: str, input: int = 0) -> str:
         return EditError(reason, f"{source}: {found.path}")
 
     outputs, inputs = list(node.output), list(node.input)
-    ends = set(_output_names(scope))
-    used = _used_names(scope, found.element_index) | ends
+    output_names = set(_output_names(scope))
+    used = _used_names(scope, found.element_index) | output_names
     for name in outputs[1:]:
         if name and name in used:
             raise refuse(f"its output {name!r} is also used, and only the first output can be connected to an input")
@@ -49,15 +50,16 @@ def bypass(model: ModelProto, path: str, input: int = 0) -> str:
         raise refuse(f"the node has no input {input} to connect the consumers of {old!r} to; remove it without bypass")
     if new == old:
         raise refuse("its input is its own output")
-    if old in ends:
+    if old in output_names:
         is_made = any(new in other.output for index, other in enumerate(scope.node) if index != found.element_index)
-        if not is_made or new in ends:
+        if not is_made or new in output_names:
             obstacle = "another output of the graph" if is_made else "not produced by a node of this graph"
             raise refuse(
                 f"{old!r} is an output of the graph, and {new!r} is {obstacle}, so it can't be renamed to {old!r}; "
                 "set op_type to Identity instead"
             )
-        # The two values swap names, so that the removed one is not the output. All remaining errors are raised here.
+        # The two values swap names, so that the removed value does not have the output's name. All remaining
+        # errors are raised here.
         rename_values(model, {new: old, old: new}, scope=scope_path)
         if isinstance(scope, GraphProto):
             # Both had a type; the type of the output remains.

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import onnx
 import pytest
-from browser import Page, from_keys, needs_browser
+from browser import Page, key_code, needs_browser
 from onnx import helper
 from view_process import end, serving
 
@@ -98,7 +98,7 @@ def test_absent_values_are_not_shown_as_null_or_undefined(page, address):
 def test_another_tab_has_no_key(page):
     page.driver.switch_to.new_window("tab")
     page.driver.get(page.address)
-    page.wait(lambda: "start `onnxwire view` again" in page.all("#trouble")[0].text, is_calm=False)
+    page.wait(lambda: "start `onnxwire view` again" in page.all("#trouble")[0].text, fail_on_error=False)
     page.driver.get_log("browser")
     page.driver.close()
     page.driver.switch_to.window(page.driver.window_handles[0])
@@ -116,26 +116,26 @@ def test_clicking_a_neighbour_goes_there_and_back_comes_back(page):
 
 def test_the_keyboard_is_sufficient(page):
     page.search("gemm")
-    page.press(from_keys("ENTER"))
+    page.press(key_code("ENTER"))
     page.title("node_linear")
     assert page.focused.get_attribute("id") == "list"
-    page.press(from_keys("ARROW_DOWN"))
+    page.press(key_code("ARROW_DOWN"))
     page.title("node_linear_1")
-    page.press(from_keys("HOME"))
+    page.press(key_code("HOME"))
     page.title("node_linear")
     # From box to box, and to another node.
     page.driver.execute_script("document.querySelector('.box.focus').focus()")
-    page.press(from_keys("ARROW_DOWN"))
+    page.press(key_code("ARROW_DOWN"))
     assert "Relu" in page.focused.get_attribute("aria-label")
-    page.press(from_keys("ENTER"))
+    page.press(key_code("ENTER"))
     page.title("node_relu_2")
     page.wait(lambda: "this node" in page.focused.get_attribute("aria-label"))
     # Back to the list, to the search, and out of it.
-    page.press(from_keys("ESCAPE"))
+    page.press(key_code("ESCAPE"))
     assert page.focused.get_attribute("id") == "list"
-    page.press("/", "x", from_keys("ESCAPE"))
+    page.press("/", "x", key_code("ESCAPE"))
     page.one("#found", "17 nodes")
-    page.press(from_keys("ESCAPE"))
+    page.press(key_code("ESCAPE"))
     assert page.focused.get_attribute("id") == "list"
 
 
@@ -143,11 +143,11 @@ def test_the_heat_map_zooms_by_keys(page):
     page.driver.execute_script("location.hash = 'tensor=graph.initializer[8]'")
     page.one("#cell", "row 0, column 0\u20134: mean")
     page.driver.execute_script("document.getElementById('heat').focus()")
-    page.press(from_keys("ENTER"))
+    page.press(key_code("ENTER"))
     page.one("#heat-map", "16 by 96 cells of 2,048 elements")
-    page.press(from_keys("ARROW_RIGHT"))
+    page.press(key_code("ARROW_RIGHT"))
     page.one("#cell", "row 0, column 1")
-    page.press(from_keys("ESCAPE"))
+    page.press(key_code("ESCAPE"))
     page.one("#heat-map", "64 by 96 cells")
 
 
@@ -247,7 +247,7 @@ def test_no_address_is_an_uncaught_error(open_page):
         )
         # The next address is shown after each, so the page still works.
         page.driver.execute_script("location.hash = 'node=graph.node[3]'")
-        page.wait(lambda: "BatchNormalization" in page.one("#details").text, is_calm=False)
+        page.wait(lambda: "BatchNormalization" in page.one("#details").text, fail_on_error=False)
         assert page.driver.execute_script("return window.faults") == [], code
     assert [entry["message"] for entry in page.driver.get_log("browser") if "Uncaught" in entry["message"]] == []
 
@@ -255,7 +255,9 @@ def test_no_address_is_an_uncaught_error(open_page):
 def test_an_address_that_cannot_be_decoded_is_reported(open_page):
     page = open_page(DIGITS)
     page.driver.execute_script("location.hash = 'node=%E0%A4%A'")
-    page.wait(lambda: "%E0%A4%A" in " ".join(one.text for one in page.all("#trouble:not([hidden])")), is_calm=False)
+    page.wait(
+        lambda: "%E0%A4%A" in " ".join(one.text for one in page.all("#trouble:not([hidden])")), fail_on_error=False
+    )
 
 
 def test_the_list_of_tensors_has_those_of_nodes_and_subgraphs(open_page, tmp_path):

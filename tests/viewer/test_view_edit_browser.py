@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from browser import Page, from_keys, needs_browser
+from browser import Page, key_code, needs_browser
 from onnx import numpy_helper
 from view_process import end, serving
 
@@ -59,10 +59,10 @@ class EditPage(Page):
 
         chain = ActionChains(self.driver)
         for one in held:
-            chain.key_down(from_keys(one))
+            chain.key_down(key_code(one))
         chain.send_keys(key)
         for one in held:
-            chain.key_up(from_keys(one))
+            chain.key_up(key_code(one))
         chain.perform()
 
     @property
@@ -130,12 +130,12 @@ def test_an_edit_is_made_undone_redone_checked_saved_and_read_by_the_official_pa
 
 def test_the_keyboard_is_sufficient_for_an_edit(page):
     page.search("node_relu")
-    page.press(from_keys("ENTER"))
+    page.press(key_code("ENTER"))
     page.title("node_relu")
     page.driver.execute_script("document.querySelector('[data-key^=\"name \"]').focus()")
-    page.press(from_keys("ENTER"))
+    page.press(key_code("ENTER"))
     page.wait(lambda: page.focused.get_attribute("name") == "value")
-    page.press("act", from_keys("ENTER"))
+    page.press("act", key_code("ENTER"))
     page.title("act")
     # The focus is where it was, and the keys undo, redo and compare.
     page.wait(lambda: page.focused.get_attribute("data-key") == "name graph.node[4]")
@@ -150,7 +150,7 @@ def test_the_keyboard_is_sufficient_for_an_edit(page):
     page.go("node=graph.node[4]", "act")
     page.driver.execute_script("document.querySelector('[data-key^=\"name \"]').click()")
     page.wait(lambda: page.focused.get_attribute("name") == "value")
-    page.press("other", from_keys("ESCAPE"))
+    page.press("other", key_code("ESCAPE"))
     page.wait(lambda: not page.all("form.editing"))
     assert page.done == 1
 
@@ -283,15 +283,15 @@ def test_two_tabs_see_each_other_or_are_refused(page):
     element.clear()
     element.send_keys("mine")
     page.one("form.editing [type=submit]").click()
-    page.wait(lambda: "another tab" in page.one("form.editing .problem").text, is_calm=False)
+    page.wait(lambda: "another tab" in page.one("form.editing .problem").text, fail_on_error=False)
     assert page.ask("edits")["done"] == 1
     # Once it is closed, this tab shows what the other one did, and can go on from there.
-    page.press(from_keys("ESCAPE"))
-    page.wait(lambda: "16 nodes" in page.one("#found").text and page.done == 1, is_calm=False)
+    page.press(key_code("ESCAPE"))
+    page.wait(lambda: "16 nodes" in page.one("#found").text and page.done == 1, fail_on_error=False)
     page.driver.execute_script("location.hash = 'changes'")
-    page.wait(lambda: "delete graph.node[2]" in page.one("ol.changes").text, is_calm=False)
+    page.wait(lambda: "delete graph.node[2]" in page.one("ol.changes").text, fail_on_error=False)
     page.click("#undo")
-    page.wait(lambda: page.done == 0, is_calm=False)
+    page.wait(lambda: page.done == 0, fail_on_error=False)
     page.driver.close()
     page.driver.switch_to.window(first)
 
@@ -448,9 +448,9 @@ def test_any_message_is_a_tree_that_can_be_edited(open_page, tmp_path):
     assert not page.one("nav").is_displayed()
     # By the keys: down to node, into it, to its third element.
     page.driver.execute_script("document.querySelector('[role=treeitem]').focus()")
-    page.press(from_keys("ARROW_RIGHT"))
+    page.press(key_code("ARROW_RIGHT"))
     page.one("[data-path='node[0]']", "NodeProto")
-    page.press(from_keys("ARROW_DOWN"), from_keys("ARROW_DOWN"), from_keys("ARROW_RIGHT"))
+    page.press(key_code("ARROW_DOWN"), key_code("ARROW_DOWN"), key_code("ARROW_RIGHT"))
     page.one("[data-path='node[1].op_type']", "Squeeze")
     page.edit("op_type node[1].op_type", value="Identity")
     # The tree is open where it was.
@@ -495,5 +495,5 @@ def test_every_control_has_a_name_and_a_form_has_labels(page):
             """)
             assert nameless == []
             if opener:
-                page.press(from_keys("ESCAPE"))
+                page.press(key_code("ESCAPE"))
                 page.wait(lambda: not page.all("form.editing"))

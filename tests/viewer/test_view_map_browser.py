@@ -11,7 +11,7 @@ from pathlib import Path
 
 import onnx
 import pytest
-from browser import Page, from_keys, needs_browser
+from browser import Page, key_code, needs_browser
 from graphs import layered_model
 from onnx import helper
 from view_process import end, serving
@@ -37,7 +37,7 @@ class Map(Page):
     def choose(self, *keys):
         """Press keys on the map."""
         self.driver.execute_script("document.getElementById('map-canvas').focus()")
-        self.press(*(from_keys(key) if len(key) > 1 else key for key in keys))
+        self.press(*(key_code(key) if len(key) > 1 else key for key in keys))
 
     def announces(self, text):
         """Wait until the map announces this about the selection."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from onnxwire.checker.cycles import circles
+from onnxwire.checker.cycles import cyclic_components
 from onnxwire.checker.facts import EMPTY, Facts, Finding, List, Sheet, repeats
 from onnxwire.checker.operators import operators
 from onnxwire.checker.registry import rule
@@ -15,7 +15,7 @@ from onnxwire.checker.rules.attribute import MESSAGE_FIELDS, is_untyped
 from onnxwire.checker.rules.graph import maker_paths
 from onnxwire.checker.rules.node import Calls, imported
 from onnxwire.checker.rules.opset_import import plain_domains
-from onnxwire.checker.scopes import IS_INPUT, IS_NODE, LATER, NOWHERE, Scopes
+from onnxwire.checker.scopes import IS_INPUT, IS_NODE, MADE_LATER, NOWHERE, Scopes
 
 RULES = {
     "FunctionProto": {
@@ -126,7 +126,7 @@ RULES = {
     },
     ("NodeProto.input", "FunctionProto"): {
         "function-topological-order": (
-            lambda input: (input.derive(Scopes).uses == LATER) & _is_direct(input),
+            lambda input: (input.derive(Scopes).uses == MADE_LATER) & _is_direct(input),
             "{value!r} is made by {maker}, which does not come before this node; sort the nodes of the function",
             {"maker": lambda input: maker_paths(input)},
         ),
@@ -280,7 +280,7 @@ def no_recursion(facts: Facts) -> Iterator[Finding]:
     rows = np.flatnonzero((called >= 0) & (callers >= 0))
     edges = np.unique(callers[rows].astype(np.int64) * functions.n + called[rows])
     found = {}
-    for members in circles(edges // functions.n, edges % functions.n):
+    for members in cyclic_components(edges // functions.n, edges % functions.n):
         names = [repr(facts.text(functions.name[row])) for row in members[:4]]
         more = f" and {len(members) - 4:,} more" if len(members) > 4 else ""
         found[members[0]] = f"the functions {', '.join(names)}{more} call each other in a circle; break it"

@@ -26,19 +26,20 @@ if TYPE_CHECKING:
 
 # Sizes in bytes.
 _CHUNK_BYTES = 1 << 23  # one request: smaller, and round trips dominate; larger, and a retry is expensive
-_MAX_GAP = 1 << 15  # between two ranges that are read together, since a gap takes no longer than another request
+_MAX_GAP = 1 << 15  # largest gap between two ranges of one request; a second request takes as long as reading it
 _OPEN_BYTES = 1 << 16  # read to open a file
 _SMALL_FILE = 1 << 22  # a file up to this size is read completely once its first bytes do not suffice
 _MAX_WITHOUT_RANGES = 1 << 28  # the largest file that is read completely because its server does not support ranges
-_MIN_WINDOW = 1 << 12
+_MIN_WINDOW = 1 << 12  # fewest bytes that a walk reads from an offset
 _MAX_CONCURRENT = 16  # requests
 
 
 class RemoteFile:
     """A file on a server; the `source` of a PartialMemory.
 
-    reader: reads ranges of the file; address: of the file; origin: the store and the model's address, to find external
-    data. name: the file in errors. size, version: those of the first response, which all later ones must match.
+    reader: reads ranges of the file; address: the address of the file; origin: the store and the model's address,
+    to find external data. name: the file's name in error messages. size, version: the size and version in the first
+    response, which all later ones must match.
     requests, received: the number of requests sent, and of bytes received, so far.
     Raises SourceError if the file can't be read.
     """

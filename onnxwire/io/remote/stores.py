@@ -276,7 +276,7 @@ def source_error(error: BaseException, name: str, start: int | None = None, end:
         return SourceError.from_os_error(missing, name)
     if isinstance(error, IsADirectoryError):
         return SourceError.from_os_error(
-            IsADirectoryError(errno.EISDIR, "the path is a folder; name the .onnx file in it"), name
+            IsADirectoryError(errno.EISDIR, "the path is a folder; pass the path of the .onnx file in it"), name
         )
     if isinstance(error, PermissionError) or kind == "forbidden":
         reason = f"{where}the server denies access; check the credentials (storage_options=, or the environment)"

@@ -14,24 +14,24 @@ const find = (id) => document.getElementById(id);
 const details = find("details");
 const search = find("search");
 const state = { scope: "graph", kind: "nodes", outline: [], view: "details", node: "" };
-let turn = 0; // of what is shown; late answers to earlier turns are dropped
+let viewNumber = 0; // the number of the current view; answers to requests of earlier views are ignored
 let wait = 0;
 
-function trouble(error) {
+function showError(error) {
   find("trouble").textContent = error.message;
   find("trouble").hidden = false;
 }
 
 const map = new MapView(find("map"), {
-  go: (hash, isSame = false) => {
+  go: (hash, replaceHistory = false) => {
     // A selection on the map changes the address, but adds nothing to the history.
-    if (isSame) {
+    if (replaceHistory) {
       history.replaceState(null, "", `#${hash}`);
       state.node = nodeOf(hash);
       if (state.node) markRow(state.node);
     } else location.hash = hash;
   },
-  trouble,
+  trouble: showError,
 });
 
 const nodeOf = (hash) => /^(?:map|node)=(.+\.node\[\d+\])$/.exec(decodePart(hash.replace(/^#/, "")))?.[1] ?? "";
@@ -60,7 +60,7 @@ const list = new VirtualList(find("list"), find("rows"), {
     const noun = state.kind === "nodes" ? "node" : "tensor";
     find("found").textContent = search.value.trim() ? `${nounText(total, noun)} found` : nounText(total, noun);
   },
-  trouble,
+  trouble: showError,
 });
 
 function setList(kind, scope) {
@@ -124,9 +124,9 @@ function markRow(path) {
 
 /** Show the element that the address names. */
 async function show() {
-  turn += 1;
-  const mine = turn;
-  const isCurrent = () => mine === turn;
+  viewNumber += 1;
+  const mine = viewNumber;
+  const isCurrent = () => mine === viewNumber;
   const [, kind, code] = /^#(node|tensor|graph|fields|map)=(.*)$/.exec(location.hash) ?? [null, "", ""];
   const path = decodePart(code);
   setView(kind === "map" && session.is_model ? "map" : "details");
@@ -166,7 +166,7 @@ async function show() {
     }
     details.scrollTop = 0;
   } catch (error) {
-    if (isCurrent()) trouble(error);
+    if (isCurrent()) showError(error);
   }
 }
 
@@ -240,8 +240,8 @@ find("skip").addEventListener("click", (event) => {
   details.focus();
 });
 addEventListener("hashchange", show);
-addEventListener("unhandledrejection", (event) => trouble(event.reason));
-document.addEventListener("trouble", (event) => trouble(event.detail));
+addEventListener("unhandledrejection", (event) => showError(event.reason));
+document.addEventListener("trouble", (event) => showError(event.detail));
 document.addEventListener("problems", () => list.paint());
 
 /** Show the name of the file in the header, and list the model's graphs. */
@@ -292,5 +292,5 @@ try {
   if (session.is_model && !list.total) await list.reset();
   document.body.dataset.ready = "yes";
 } catch (error) {
-  trouble(error);
+  showError(error);
 }
