@@ -128,9 +128,10 @@ def save(
     file = AtomicFile(path) if isinstance(path, str | os.PathLike) else None
     if file is None and not hasattr(path, "write"):
         raise FieldTypeError(f"expected a path or a binary file object, not {type(path).__name__}")
+    if file is not None:
+        message._document.check_unchanged()  # before the search, which would read missing pages of a truncated file
     named = references_of(message) if file is not None and isinstance(external, EllipsisType) else None
     if file is not None and not overwrite:
-        message._document.check_unchanged()
         refuse_weights(message, file.path, named)
     if isinstance(external, EllipsisType):
         advice = "" if file is None or named is None else check_references(named, file.path, refuse=not overwrite)
