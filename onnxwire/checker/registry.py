@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -109,8 +110,21 @@ def rule(id: str, *tables: str) -> Callable[[Find], Find]:
     return register
 
 
-@cache
+_loaded: set[str] = set()
+_loading = Lock()
+
+
 def _load(name: str) -> None:
+    """Import a module of `rules/` and register its table, once; other threads wait until that is done."""
+    if name in _loaded:
+        return
+    with _loading:
+        if name not in _loaded:
+            _register(name)
+            _loaded.add(name)
+
+
+def _register(name: str) -> None:
     """Import a module of `rules/` and register its table; its functions register themselves."""
     module = import_module(f"onnxwire.checker.rules.{name}")
     added: dict[str, list[Check]] = {}

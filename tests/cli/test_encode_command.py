@@ -62,7 +62,9 @@ def test_unknown_fields_are_ignored_on_request():
 def test_a_retired_field_is_skipped_with_a_warning():
     done = encode(stdin=TEXT.replace("graph {", "graph { producer_tag: 'x' ").encode())
     assert (done.returncode, done.stdout) == (0, BYTES)
-    assert done.stderr.startswith(b"onnxwire: warning: <stdin>: graph: line 3, column 9: GraphProto has no field 'prod")
+    assert done.stderr.startswith(
+        b"onnxwire: warning: <stdin>: graph: line 3, column 9: GraphProto no longer has the field 'prod"
+    )
 
 
 def test_any_message_is_encoded():

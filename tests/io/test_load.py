@@ -129,7 +129,7 @@ def test_missing_file_is_file_not_found_and_says_so(tmp_path: Path) -> None:
 
 
 def test_directory_is_named_as_one(tmp_path: Path) -> None:
-    with pytest.raises(onnxwire.SourceError, match=r"name the \.onnx file in it") as caught:
+    with pytest.raises(onnxwire.SourceError, match=r"pass the path of the \.onnx file in it") as caught:
         onnxwire.load(tmp_path)
     assert isinstance(caught.value, IsADirectoryError)
 
