@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 UNMATCHED = -1
 _RADII = (4, 2, 1)
 _MAX_REPAIRS = 10  # passes
-_MAX_VOTES = 64  # consumers of a value that are looked at
+_MAX_VOTES = 64  # consumers of a value that take part in a repair
 
 
 class Matching:
-    """The vertices of `new` that those of `old` match, and the other way round; UNMATCHED without one."""
+    """The matching vertices of two graphs: for each vertex, the index of its match in the other one, or UNMATCHED."""
 
     def __init__(self, old: FlatGraph, new: FlatGraph, *, by_name: bool) -> None:
         """by_name: match nodes of one name and operator first, where the name is unique in both models."""

@@ -64,7 +64,7 @@ class Task(namedtuple("Task", ("models", "hashes", "checks", "options"), default
 
 
 class Result(namedtuple("Result", ("tables", "found"))):
-    """The result of reading models: the non-empty tables, and by source what was found.
+    """The result of reading models: the non-empty tables, and the outcome for each source.
 
     found: the states of the external files by location (see `file_states`) before the model was read; or its failure.
     """

@@ -1,4 +1,4 @@
-"""Rules of graphs: names and what they refer to, node order, initializers, quantization annotations."""
+"""Rules of graphs: names and their definitions, node order, initializers, quantization annotations."""
 
 from __future__ import annotations
 
