@@ -1,5 +1,6 @@
 """Modules that commands do not import: the libraries of other commands, and numpy where no element is read."""
 
+import os
 import subprocess
 import sys
 from importlib.util import find_spec
@@ -7,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import onnxwire
 from onnxwire.cli.commands import SUMMARIES
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits_cnn.onnx"
@@ -20,9 +22,11 @@ print(*sys.modules)
 
 
 def modules(*arguments: object) -> set[str]:
-    """The modules that are imported after a command."""
-    command = [sys.executable, "-c", CODE, *map(str, arguments)]
-    return set(subprocess.run(command, capture_output=True, text=True, check=True).stdout.split())
+    """The modules that are imported after a command, in a Python that ran no .pth file of an editable install."""
+    command = [sys.executable, "-S", "-c", CODE, *map(str, arguments)]
+    paths = [str(Path(onnxwire.__file__).parents[1]), *sys.path]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+    return set(subprocess.run(command, capture_output=True, text=True, check=True, env=environment).stdout.split())
 
 
 def lacks(imported: set[str], names: set[str]) -> bool:
