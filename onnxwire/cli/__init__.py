@@ -8,6 +8,7 @@ import sys
 import warnings
 
 from onnxwire._version import __version__
+from onnxwire.cli.advice import shell_advice
 from onnxwire.cli.commands import SUMMARIES
 from onnxwire.cli.terminal import CleanTerminal, clean_terminals, given_streams, safe_text
 from onnxwire.errors import Error, FileError, did_you_mean
@@ -15,16 +16,6 @@ from onnxwire.errors import Error, FileError, did_you_mean
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import IO
-
-# Parameters in errors and warnings of the library, and the options of the commands for them.
-_ADVICE = {
-    "overwrite=True": "--overwrite",
-    " or external_data=": "",
-    "allow_hosts=": "--allow-host",
-    "cache= or ONNXWIRE_CACHE": "--cache or ONNXWIRE_CACHE",
-    "external_root=": "--external-root",
-    "(external data)": "(onnxwire unpack)",
-}
 
 OK, TROUBLE = 0, 2
 _STDOUT = "<stdout>"
@@ -65,17 +56,26 @@ def _run(arguments: list[str] | None) -> int:
         return OK
     # Here, since argparse and re take 10 ms to import.
     from onnxwire.cli.options import server_settings
-    from onnxwire.cli.parser import make_parser
+    from onnxwire.cli.parser import make_parser, options_of
+    from onnxwire.io.remote.address import shown_source
 
     name = next((word for word in words if not word.startswith("-")), None)
     parser = make_parser([name] if name in SUMMARIES else [])
     if name is not None and name not in SUMMARIES:
         parser.parse_known_args(words[: words.index(name)])
+        if _is_file(name):
+            parser.error(
+                f"the first word is a command, not a file; to see what is in it: onnxwire info {shown_source(name)}"
+            )
         parser.error(f"there is no command {name!r}{did_you_mean(name, SUMMARIES)}")
     options, unknown = parser.parse_known_args(words)
     if unknown:
-        parser.prog += f" {name}" if name is not None else ""
-        parser.error(f"unrecognized arguments: {' '.join(unknown)}")
+        hint = ""
+        if name is not None:
+            parser.prog += f" {name}"
+            flag = unknown[0].partition("=")[0]
+            hint = did_you_mean(flag, options_of(parser, name)) if flag.startswith("--") else ""
+        parser.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
     if options.command is None:
         parser.print_help()
         return TROUBLE
@@ -90,6 +90,11 @@ def _run(arguments: list[str] | None) -> int:
     return status
 
 
+def _is_file(word: str) -> bool:
+    """Return whether a word that names no command is probably a model."""
+    return "://" in word or word.endswith(".onnx") or os.path.isfile(word)
+
+
 def _abandon(stream: IO[str]) -> None:
     """Discard the buffer of a stream that can't be written, which would fail again when the interpreter exits."""
     with open(os.devnull, "wb") as nothing:
@@ -98,8 +103,7 @@ def _abandon(stream: IO[str]) -> None:
 
 def _complain(text: str) -> None:
     """Print one line on stderr, with control characters escaped and without passwords in addresses."""
-    for ours, shell in _ADVICE.items():
-        text = text.replace(ours, shell)
+    text = shell_advice(text)
     from onnxwire.io.remote.address import without_credentials
 
     text = without_credentials(text)

@@ -11,6 +11,7 @@ import time
 import warnings
 from typing import TYPE_CHECKING, Any
 
+from onnxwire.cli.advice import shell_advice
 from onnxwire.cli.options import add_command, add_progress, add_type, refuse_terminal
 from onnxwire.cli.progress import progress_bar
 from onnxwire.cli.terminal import add_color
@@ -121,7 +122,7 @@ def run(options: argparse.Namespace) -> int:
             status = max(status, _check(path, options, limits, reporter))
         except (DecodeError, FileError) as error:
             # Continue with the other files.
-            line = without_credentials(str(error))
+            line = without_credentials(shell_advice(str(error)))
             reporter.fault(shown_source(path), line)
             sys.stdout.flush()
             print("onnxwire:", line.replace("\n", "\\n"), file=sys.stderr)

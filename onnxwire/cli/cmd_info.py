@@ -7,7 +7,7 @@ import sys
 from onnxwire.analysis.sizes import size_text
 from onnxwire.analysis.summary import summarize
 from onnxwire.cli.options import add_command, add_type
-from onnxwire.cli.terminal import safe_text
+from onnxwire.cli.terminal import add_color, painter, safe_text
 from onnxwire.errors import count_text
 from onnxwire.io.load import load
 
@@ -15,6 +15,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
     from typing import Any
+
+    from onnxwire.cli.terminal import Paint
 
 _DESCRIPTION = """\
 Print the summary of a model: version, operator sets, inputs and outputs, operators, tensors. Weights are not read, so
@@ -28,6 +30,9 @@ examples:
   onnxwire info https://host/model.onnx -v
   onnxwire info tensor.pb --raw --type TensorProto
 """
+
+
+_MAX_TEXT_CHARS = 200  # of a value of metadata or a doc string
 
 
 def add_parser(commands: Any) -> None:
@@ -50,6 +55,7 @@ def add_parser(commands: Any) -> None:
         action="store_true",
         help="for a file on a server: print the number of fetched bytes on stderr",
     )
+    add_color(parser)
     parser.set_defaults(run=run, parser=parser)
 
 
@@ -73,11 +79,11 @@ def run(options: argparse.Namespace) -> int:
 
         print(json.dumps(summary, indent=2))
     else:
-        print("\n".join(_lines(summary)))
+        print("\n".join(_lines(summary, painter(options.color))))
     return 0
 
 
-def _lines(summary: dict[str, Any]) -> list[str]:
+def _lines(summary: dict[str, Any], paint: Paint) -> list[str]:
     """Format the summary as text."""
     nodes, tensors = summary["nodes"], summary["tensors"]
     producer = f"{summary['producer_name']} {summary['producer_version']}".strip() or "-"
@@ -90,35 +96,45 @@ def _lines(summary: dict[str, Any]) -> list[str]:
     ]
     rows += [(key, str(summary[key])) for key in ("domain", "model_version") if summary[key]]
     rows.append(("graph", summary["graph"]["name"] or "-"))
-    rows += [("doc", summary["doc_string"])] if summary["doc_string"] else []
-    lines = [f"{key:<16}{safe_text(value)}" for key, value in rows]
-    lines += [f"  {safe_text(entry['key'])} = {safe_text(entry['value'])}" for entry in summary["metadata_props"]]
+    rows += [("doc", _bounded(summary["doc_string"]))] if summary["doc_string"] else []
+    lines = [f"{paint(f'{key:<16}', 'cyan')}{safe_text(value)}" for key, value in rows]
+    lines += [
+        f"  {paint(safe_text(_bounded(entry['key'])), 'cyan')} = {safe_text(_bounded(entry['value']))}"
+        for entry in summary["metadata_props"]
+    ]
+    if any(len(entry["value"]) > _MAX_TEXT_CHARS for entry in summary["metadata_props"]):
+        lines.append("  (`onnxwire meta FILE KEY` prints a whole value)")
     for heading in ("inputs", "outputs"):
         values = summary["graph"][heading]
         width = min(40, max([0, *(len(value["name"]) for value in values)]))
-        lines += ["", f"{heading} ({len(values)})"]
+        lines += ["", paint(f"{heading} ({len(values)})", "bold")]
         lines += [f"  {safe_text(value['name']):<{width}}  {safe_text(value['type'])}" for value in values]
-    lines += ["", f"nodes ({nodes['count']:,})"]
+    lines += ["", paint(f"nodes ({nodes['count']:,})", "bold")]
     lines += [
         f"  {row['count']:>9,}  {safe_text(row['op_type'])}{safe_text(domain and f' ({domain})')}"
         for row in nodes["by_operator"]
         for domain in (row["domain"],)
     ]
     if summary["functions"]:
-        lines += ["", f"functions ({len(summary['functions'])})"]
+        lines += ["", paint(f"functions ({len(summary['functions'])})", "bold")]
     for row in summary["functions"]:
         lines.append(f"  {safe_text(row['domain'])}.{safe_text(row['name'])}  ({row['nodes']:,} nodes)")
-    lines += ["", f"tensors ({tensors['count']:,}, {size_text(tensors['bytes'])})"]
+    lines += ["", paint(f"tensors ({tensors['count']:,}, {size_text(tensors['bytes'])})", "bold")]
     lines += [
         f"  {row['count']:>9,}  {row['data_type']:<14}{size_text(row['bytes']):>12}" for row in tensors["by_data_type"]
     ]
     if tensors["external"]:
         lines += [f"  {tensors['external']:>9,}  in other files"]
     if tensors["largest"]:
-        lines += ["", "largest tensors"]
+        lines += ["", paint("largest tensors", "bold")]
         width = min(60, max(len(row["name"]) for row in tensors["largest"]))
         lines += [
             f"  {size_text(row['bytes']):>11}  {safe_text(row['name']):<{width}}  {row['data_type']} {row['shape']}"
             for row in tensors["largest"]
         ]
     return lines
+
+
+def _bounded(text: str) -> str:
+    """Cut a long text, and append its length."""
+    return text if len(text) <= _MAX_TEXT_CHARS else f"{text[:_MAX_TEXT_CHARS]}… ({len(text):,} characters)"

@@ -20,8 +20,8 @@ from onnxwire.analysis.listing import (
 )
 from onnxwire.analysis.sizes import size_text
 from onnxwire.cli.options import add_command, add_type, whole_number
-from onnxwire.cli.rows import add_selection, arrange, location_of, row_test
-from onnxwire.cli.terminal import Paint, add_color, painter, safe_rows, safe_text, table_lines
+from onnxwire.cli.rows import add_selection, arrange, location_of, report_none, row_test
+from onnxwire.cli.terminal import Paint, add_color, painter, safe_rows, safe_text, table_lines, terminal_width
 from onnxwire.engine.message import Message
 from onnxwire.errors import count_text
 from onnxwire.io.load import load
@@ -81,7 +81,7 @@ def run(options: argparse.Namespace) -> int:
             count = _print_json(rows)
         else:
             count = _print_rows(rows, options, painter(options.color))
-    return 1 if not count and (options.pattern is not None or options.filter) else 0
+    return report_none(options, _noun_of(options)) if not count else 0
 
 
 def _chosen(rows: Iterator[Row], options: argparse.Namespace) -> Iterable[Row]:
@@ -113,36 +113,43 @@ def _print_json(rows: Iterable[Row]) -> int:
 
 def _print_rows(rows: Iterable[Row], options: argparse.Namespace, paint: Paint) -> int:
     """Print rows as a table; returns their number."""
+    noun = _noun_of(options)
     right: list[int] = []
     cells_of: Callable[[Row], list[str]]
+    styles = ["bold", "cyan"]
     if options.nodes:
-        headings, styles, noun, cells_of = (
-            ["name", "operator", "inputs -> outputs", "path"],
-            ["bold", "cyan"],
-            "node",
-            _node_cells,
-        )
-    elif options.inputs or options.outputs or options.values:
-        headings, styles, noun, cells_of = ["name", "type", "path"], ["bold", "cyan"], "value", _value_cells
+        headings, cells_of = ["name", "operator", "inputs -> outputs", "path"], _node_cells
+    elif noun == "value":
+        headings, cells_of = ["name", "type", "path"], _value_cells
     else:
-        headings, styles, noun = ["name", "type", "shape", "bytes", "stored"], ["bold", "cyan", "", "green"], "tensor"
+        headings, styles = ["name", "type", "shape", "bytes", "stored"], [*styles, "", "green"]
         right, cells_of = [3], partial(_tensor_cells, options.file)
     is_terminal = sys.stdout.isatty()
     count = size = 0
     waiting = iter(rows)
     first = headings if is_terminal else None
     widths: list[int] = []
+    fit = terminal_width()
     # In batches, so that a long list starts to print at once; columns only become wider.
     while batch := list(islice(waiting, _BATCH_ROWS)):
         count += len(batch)
         if noun == "tensor":
             size += sum(row["bytes"] for row in batch)
-        lines = table_lines(safe_rows([cells_of(row) for row in batch]), first, right, styles, paint, widths=widths)
+        lines = table_lines(
+            safe_rows([cells_of(row) for row in batch]), first, right, styles, paint, widths=widths, fit=fit
+        )
         sys.stdout.write("\n".join(lines) + "\n")
         first = None
     if is_terminal:
         print(count_text(count, noun) + (f", {size_text(size)}" if noun == "tensor" else ""))
     return count
+
+
+def _noun_of(options: argparse.Namespace) -> str:
+    """Return what the rows are: nodes, values or tensors."""
+    if options.nodes:
+        return "node"
+    return "value" if options.inputs or options.outputs or options.values else "tensor"
 
 
 def _node_cells(row: Row) -> list[str]:

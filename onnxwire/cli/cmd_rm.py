@@ -8,8 +8,9 @@ from typing import Any
 
 from onnxwire.cli.options import add_command
 from onnxwire.cli.result import add_result, load_to_change, save_result
-from onnxwire.cli.terminal import safe_text
+from onnxwire.cli.terminal import some_names
 from onnxwire.transforms.assign import dangling_values, remove, values_of
+from onnxwire.transforms.bypass import bypass_all
 
 _DESCRIPTION = """\
 Remove nodes, tensors, entries of metadata or any other fields of a model by their paths, and save the rest. All paths
@@ -18,11 +19,11 @@ are resolved before anything is removed. A warning lists removed values that are
 _EXAMPLES = """\
 examples:
   onnxwire rm m.onnx node:dropout_1 -o out.onnx
+  onnxwire rm m.onnx --bypass node:dropout_1 -o out.onnx
   onnxwire rm m.onnx 'graph.node[3:6]' tensor:unused.weight -o out.onnx
   onnxwire rm m.onnx 'metadata_props[author]' graph.doc_string -i
   onnxwire rm m.onnx graph.value_info -i
 """
-_MAX_NAMES = 5
 
 
 def add_parser(commands: Any) -> None:
@@ -30,6 +31,11 @@ def add_parser(commands: Any) -> None:
     parser = add_command(commands, "rm", _DESCRIPTION, _EXAMPLES)
     parser.add_argument("file", metavar="FILE")
     parser.add_argument("paths", metavar="PATH", nargs="+", help="the element or field to remove")
+    parser.add_argument(
+        "--bypass",
+        action="store_true",
+        help="each PATH is a node: connect the consumers of its first output to its first input",
+    )
     add_result(parser)
     parser.set_defaults(run=run)
 
@@ -37,12 +43,14 @@ def add_parser(commands: Any) -> None:
 def run(options: argparse.Namespace) -> int:
     """Remove the fields; returns the exit status."""
     with load_to_change(options) as model:
+        if options.bypass:
+            bypass_all(model, options.paths)
+            save_result(model, options)
+            return 0
         gone = values_of(model, options.paths)
         remove(model, options.paths)
         left = dangling_values(model, gone)
         if left:
-            shown = ", ".join(safe_text(name) for name in left[:_MAX_NAMES])
-            more = f" and {len(left) - _MAX_NAMES:,} more" if len(left) > _MAX_NAMES else ""
-            print(f"onnxwire: warning: removed, but still used: {shown}{more}", file=sys.stderr)
+            print(f"onnxwire: warning: removed, but still used: {some_names(left)}", file=sys.stderr)
         save_result(model, options)
     return 0

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import sys
+from itertools import islice
 from typing import Any
 
 from onnxwire.cli.options import add_command
 from onnxwire.cli.result import add_result, load_to_change, save_result
-from onnxwire.transforms.assign import assign
+from onnxwire.cli.terminal import some_names
+from onnxwire.errors import EditError
+from onnxwire.io.remote.address import shown_source
+from onnxwire.messages import ModelProto
+from onnxwire.transforms.assign import assign, check_type
 
 _DESCRIPTION = """\
 Set fields of a model by their paths, and save it. All other bytes stay unchanged, and weights are copied from file to
@@ -17,7 +23,7 @@ _EXAMPLES = """\
 values:
   a number, true or false, the name of an enum's value, or plain text
   [1, 2, 3]            for a repeated field; texts with commas in them as ["a, b", "c"]
-  @FILE                for a field of bytes; @FILE.npy for a tensor
+  @FILE                for a field of bytes; @FILE.npy for a tensor, of the same data type and shape without --force
   {op_type: "Relu"}    for a message: protobuf's text format in braces
   For an attribute, a metadata entry, an operator set or a dimension, its value is set.
 
@@ -27,6 +33,7 @@ examples:
   onnxwire set m.onnx 'node:conv1.attribute[pads]=[1, 1, 1, 1]' -o out.onnx
   onnxwire set m.onnx 'input:x.type.tensor_type.shape.dim[0]=batch' -i
   onnxwire set m.onnx tensor:fc.bias=@bias.npy 'tensor:scale[0]=0.5' -o out.onnx
+  onnxwire set m.onnx --from finetuned.safetensors -o out.onnx
   onnxwire set m.onnx 'opset_import[0]=21' -o - | onnxwire info /dev/stdin
 """
 
@@ -35,15 +42,57 @@ def add_parser(commands: Any) -> None:
     """Add the command to the parser's `commands`."""
     parser = add_command(commands, "set", _DESCRIPTION, _EXAMPLES)
     parser.add_argument("file", metavar="FILE")
-    parser.add_argument("assignments", metavar="PATH=VALUE", nargs="+", help="a field and its new value")
+    parser.add_argument("assignments", metavar="PATH=VALUE", nargs="*", help="a field and its new value")
+    parser.add_argument(
+        "--from",
+        metavar="WEIGHTS",
+        dest="weights",
+        help="assign the tensors of a .safetensors file by name",
+    )
+    parser.add_argument("--force", action="store_true", help="let a new tensor have another data type or shape")
     add_result(parser)
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run, parser=parser)
 
 
 def run(options: argparse.Namespace) -> int:
     """Set the fields; returns the exit status."""
+    if not options.assignments and options.weights is None:
+        options.parser.error("the following arguments are required: PATH=VALUE, or --from WEIGHTS")
     with load_to_change(options) as model:
+        if options.weights is not None:
+            _assign_weights(model, options.weights, options.force)
         for assignment in options.assignments:
-            assign(model, assignment)
+            assign(model, assignment, keep_type=not options.force)
         save_result(model, options)
     return 0
+
+
+def _assign_weights(model: ModelProto, path: str, force: bool) -> None:
+    """Assign the tensors of a .safetensors file to the initializers of the same names; report on stderr what differs.
+
+    The payloads become raw_data of the model. Raises EditError if no name is in both, or, without `force`, if a tensor
+    of the file has another type or shape; the model is then unchanged.
+    """
+    from onnxwire.bridges.safetensors import from_safetensors, list_tensors
+
+    found, known = list_tensors(path), {tensor.name: tensor for tensor in model.graph.initializer}
+    names = [name for name in known if name in found]
+    where = f"{shown_source(path)}: tensor "
+    if not names:
+        example = ", ".join(repr(name) for name in islice(found, 1)) or "none"
+        raise EditError(f"no initializer has the name of a tensor in this file ({example}, ...)", shown_source(path))
+    if not force:
+        for name in names:
+            data_type, shape = found[name]
+            try:
+                check_type(known[name], data_type.number, shape)
+            except EditError as error:
+                raise EditError(error.reason, f"{where}{name!r}") from None
+    from_safetensors(model, path, names=names, refer_to_file=False)
+    for missing, place in (
+        ([name for name in known if name not in found], "file"),
+        ([name for name in found if name not in known], "model"),
+    ):
+        if missing:
+            line = f"{shown_source(path)}: not in the {place}: {some_names(missing)}"
+            print(f"onnxwire: warning: {line}", file=sys.stderr)

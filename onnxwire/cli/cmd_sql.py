@@ -12,7 +12,16 @@ from typing import TYPE_CHECKING, Any
 from onnxwire.analysis.csv_writer import write_csv
 from onnxwire.cli.options import add_command, add_type
 from onnxwire.cli.output import open_output, open_text_output, refuse_same
-from onnxwire.cli.terminal import Paint, add_color, json_numbers, number_text, painter, safe_text, table_lines
+from onnxwire.cli.terminal import (
+    Paint,
+    add_color,
+    json_numbers,
+    number_text,
+    painter,
+    safe_text,
+    table_lines,
+    terminal_width,
+)
 from onnxwire.errors import Error, QueryError, SaveError
 from onnxwire.io.load import load
 from onnxwire.io.references import refuse_weights
@@ -171,7 +180,7 @@ def _print(found: duckdb.DuckDBPyRelation, options: argparse.Namespace, form: st
         write_csv(([_cell(value) for value in row] for row in rows), out)
     else:
         paint = painter(options.color)
-        for line in _table(columns, rows, paint):
+        for line in _table(columns, rows, paint, options.output == "-"):
             out.write(line + "\n")
     if options.output == "-":
         is_raw = form == ".csv" and sys.stdout.isatty()
@@ -187,11 +196,13 @@ def _cell(value: Any) -> Any:
     return json.dumps(json_numbers(value), default=str) if isinstance(value, list | dict) else value
 
 
-def _table(columns: list[str], rows: list[Any], paint: Paint) -> list[str]:
+def _table(columns: list[str], rows: list[Any], paint: Paint, is_shown: bool) -> list[str]:
     is_number = [all(isinstance(row[i], int | float | None) for row in rows) for i in range(len(columns))]
     cells = [[_shown(value) for value in row] for row in rows]
+    # A single column wraps: it is often a text to read, such as a query plan.
+    fit = terminal_width() if is_shown and len(columns) > 1 else None
     right = [i for i, number in enumerate(is_number) if number and rows]
-    return table_lines(cells, [safe_text(name) for name in columns], right, ["bold", "cyan"], paint)
+    return table_lines(cells, [safe_text(name) for name in columns], right, ["bold", "cyan"], paint, fit=fit)
 
 
 def _shown(value: Any) -> str:

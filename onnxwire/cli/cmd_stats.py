@@ -16,8 +16,17 @@ from onnxwire.analysis.statistics_table import statistics_rows, to_csv, write_ar
 from onnxwire.cli.options import add_command, add_external_root, add_output, add_progress, add_type, number_from
 from onnxwire.cli.output import open_output, refuse_same
 from onnxwire.cli.progress import progress_bar
-from onnxwire.cli.rows import add_selection, arrange, row_test
-from onnxwire.cli.terminal import Paint, add_color, json_numbers, number_text, painter, safe_text, table_lines
+from onnxwire.cli.rows import add_selection, arrange, report_none, row_test
+from onnxwire.cli.terminal import (
+    Paint,
+    add_color,
+    json_numbers,
+    number_text,
+    painter,
+    safe_text,
+    table_lines,
+    terminal_width,
+)
 from onnxwire.engine.message import Message
 from onnxwire.io.load import load
 from onnxwire.io.references import refuse_weights
@@ -106,7 +115,7 @@ def run(options: argparse.Namespace) -> int:
         _plot(options.plot, found, os.path.basename(shown_source(options.file)))
     if not files or options.json or options.csv or options.output != "-":
         _print(rows, found, options)
-    return 1 if not rows and (options.pattern is not None or options.filter) else 0
+    return report_none(options, "tensor") if not rows else 0
 
 
 def _measure(message: Message, options: argparse.Namespace) -> tuple[list[Row], list[TensorStatistics]]:
@@ -143,7 +152,7 @@ def _print(rows: list[Row], found: list[TensorStatistics], options: argparse.Nam
         to_csv(rows, out)
     else:
         paint = painter(options.color if options.output == "-" or options.color == "always" else "never")
-        for line in _table(rows, paint):
+        for line in _table(rows, paint, terminal_width() if options.output == "-" else None):
             out.write(line + "\n")
     if options.output == "-":
         sys.stdout.write(out.getvalue())
@@ -151,7 +160,7 @@ def _print(rows: list[Row], found: list[TensorStatistics], options: argparse.Nam
         _save(options.output, out.getvalue().encode("utf-8", "backslashreplace"))
 
 
-def _table(rows: list[Row], paint: Paint) -> list[str]:
+def _table(rows: list[Row], paint: Paint, fit: int | None) -> list[str]:
     headings = ["name", "type", "shape", "min", "max", "mean", "std", "zeros", "NaN", "Inf"]
     if not rows:
         return []
@@ -163,7 +172,7 @@ def _table(rows: list[Row], paint: Paint) -> list[str]:
         cells.append(
             [safe_text(row["name"] or row["path"] or "-"), row["type"], str(row["shape"]), *numbers, share, *counts]
         )
-    lines = table_lines(cells, headings, range(3, 10), ["bold", "cyan"], paint)
+    lines = table_lines(cells, headings, range(3, 10), ["bold", "cyan"], paint, fit=fit)
     bad = [bool(row["nan"] or row["inf"]) for row in rows]
     return lines[:1] + [paint(line, "red") if is_bad else line for line, is_bad in zip(lines[1:], bad, strict=True)]
 

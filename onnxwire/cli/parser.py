@@ -94,6 +94,12 @@ class ProgramParser(Parser):
         return "\n".join(lines)
 
 
+def options_of(parser: argparse.ArgumentParser, command: str) -> list[str]:
+    """Return the options of a command of the parser, such as --json."""
+    choices = next(action.choices for action in parser._actions if action.dest == "command")
+    return [text for action in choices[command]._actions for text in action.option_strings]  # type: ignore[index]
+
+
 def make_parser(names: Iterable[str]) -> Parser:
     """Make a parser of some commands, importing their modules."""
     parser = ProgramParser(prog="onnxwire", formatter_class=Formatter)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 from collections.abc import Callable, Iterable
 
 from onnxwire.analysis.listing import Row, name_matcher, row_filter, sort_rows
@@ -43,6 +44,17 @@ def arrange(rows: list[Row], options: argparse.Namespace) -> list[Row]:
     if options.reverse:
         rows = rows[::-1]
     return rows[: options.limit]
+
+
+def report_none(options: argparse.Namespace, noun: str) -> int:
+    """Report on stderr that no row was selected; returns the exit status: 1 if a PATTERN or --filter was given."""
+    if options.pattern is None and not options.filter:
+        return 0
+    of = "" if options.pattern is None else f" matches {options.pattern!r}"
+    conditions = " and ".join(options.filter)
+    and_ = f"{' and' if of else ' that fulfils'} {conditions}" if conditions else ""
+    print(f"onnxwire: {shown_source(options.file)}: no {noun}{of}{and_}", file=sys.stderr)
+    return 1
 
 
 def location_of(row: Row, model: str) -> str:

@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     import argparse
     from typing import IO, Any
 
+_MAX_NAMES = 5
+_MAX_NAME_CHARS = 100
+_MIN_WIDTH = 8  # of a column that is cut
+
 Paint = Callable[[str, str], str]
 """A function from a text and a style, such as "bold" or "bold red", to the styled text."""
 
@@ -118,6 +122,12 @@ def safe_text(text: str) -> str:
     return text if text.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
+def some_names(names: Sequence[str]) -> str:
+    """Join the first names of a list with commas, and append the number of the others."""
+    more = f" and {len(names) - _MAX_NAMES:,} more" if len(names) > _MAX_NAMES else ""
+    return ", ".join(safe_text(cut_middle(name, _MAX_NAME_CHARS)) for name in names[:_MAX_NAMES]) + more
+
+
 def safe_rows(rows: list[list[str]]) -> list[list[str]]:
     """Escape the cells of rows; test all of them at once first, since nearly all are printable."""
     if "".join(map("".join, rows)).isprintable():
@@ -147,6 +157,42 @@ def json_numbers(value: Any) -> Any:
     return value
 
 
+def terminal_width(out: IO[str] | None = None) -> int | None:
+    """Return the number of columns of the terminal that a stream is, by default stdout; None if it is none."""
+    stream = out or sys.stdout
+    if not stream.isatty():
+        return None
+    try:
+        return int(os.environ["COLUMNS"])
+    except (KeyError, ValueError):
+        try:
+            return os.get_terminal_size(stream.fileno()).columns or None
+        except (OSError, ValueError):
+            return None
+
+
+def cut_middle(text: str, width: int) -> str:
+    """Shorten a text to a number of characters: names often differ at their ends, so the middle is left out."""
+    if len(text) <= width:
+        return text
+    end = (width - 1) // 2
+    return f"{text[: width - 1 - end]}…{text[len(text) - end :]}" if width > 1 else "…"[:width]
+
+
+def _fit_widths(widths: list[int], fixed: set[int], fit: int) -> None:
+    """Narrow the widest columns, except for `fixed` ones, until a line of them fits; none below 8 characters."""
+    left = sum(widths) + 2 * (len(widths) - 1) - fit
+    while left > 0:
+        order = sorted((width, i) for i, width in enumerate(widths) if i not in fixed and width > _MIN_WIDTH)
+        if not order:
+            return
+        widest, i = order[-1]
+        second = order[-2][0] if len(order) > 1 else _MIN_WIDTH
+        step = min(left, max(1, widest - second))
+        widths[i] -= step
+        left -= step
+
+
 def table_lines(
     rows: Sequence[Sequence[str]],
     headings: Sequence[str] | None = None,
@@ -155,12 +201,14 @@ def table_lines(
     paint: Paint | None = None,
     widest: int = 60,
     widths: list[int] | None = None,
+    fit: int | None = None,
 ) -> list[str]:
     """Format rows as lines with aligned columns.
 
     headings: of the columns, underlined in color. right: indices of the columns to align to the right. styles: of the
     columns, "" for none. widest: the maximum width of a column; a longer text sticks out. widths: the widths of the
-    previous batch, updated in place.
+    previous batch, updated in place. fit: the width of the terminal, to which the widest columns of texts are cut, in
+    their middle; None for no limit.
     """
     paint = paint or (lambda text, style: text)
     every = [*([headings] if headings else []), *rows]
@@ -168,8 +216,15 @@ def table_lines(
         return []
     to_right = set(right)
     widths = [] if widths is None else widths
+    if fit is not None:
+        widest = max(widest, fit)
     found = [min(max(map(len, column)), widest) for column in zip(*every, strict=False)]
     widths[:] = [max(pair) for pair in zip_longest(widths, found, fillvalue=0)]
+    if fit is not None:
+        _fit_widths(widths, to_right, fit)
+        every = [
+            [cell if i in to_right else cut_middle(cell, widths[i]) for i, cell in enumerate(row)] for row in every
+        ]
     if paint("x", "bold") == "x":
         last = len(widths) - 1
         form = "  ".join(

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from itertools import islice
+
 from onnxwire.engine.descriptor import WIRE_FIXED32, WIRE_FIXED64, WIRE_LEN
 from onnxwire.engine.record_reader import bytes_at, read_record
 from onnxwire.messages import SCHEMA
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from onnxwire.engine.descriptor import Descriptor
     from onnxwire.engine.document import Document
     from onnxwire.engine.message import Message
@@ -28,7 +32,10 @@ _MAGIC = [
     (0, b"ggml", "a GGML model"),
     (4, b"TFL3", "a TensorFlow Lite model"),
     (4, b"ORTM", "an onnxruntime .ort model; convert the .onnx it was made from"),
-    (0, b"\x80\x02}", "a pickle, perhaps a PyTorch checkpoint; export the model to ONNX"),
+    *(
+        (0, b"\x80" + start, "a pickle, perhaps a PyTorch checkpoint; export the model to ONNX")
+        for start in (b"\x02}", b"\x03", b"\x04", b"\x05")
+    ),
     (0, b"\x80\x02\x8a\nl\xfc\x9c", "a PyTorch checkpoint; export the model to ONNX"),
     (0, b"%PDF", "a PDF"),
     (0, b"\x7fELF", "an executable"),
@@ -40,6 +47,8 @@ _MAX_RECORDS = 1024  # records examined for each candidate type
 _MAX_NESTED_BYTES = 1 << 16
 _MAX_DEPTH = 2
 _MAX_TEXT_BYTES = 256
+_MAX_NODE_DEF_FIELDS = 64
+_ATTR_OF_NODE_DEF = 5
 _CONTROL_BYTES = frozenset(range(32)) - frozenset(b"\t\n\r")
 
 
@@ -56,13 +65,48 @@ def foreign_format(document: Document) -> str | None:
         return "this is not an ONNX file but a safetensors file"
     if text.startswith((b"{", b"[")) and not head.strip(b"\t\r\n" + bytes(range(32, 127))):
         return "this is not an ONNX file but JSON text"
-    if text.startswith((b"ir_version:", b"ir_version ", b"<\n", b"graph {")) or text.startswith(b"<ir_version"):
-        return "this is not a binary ONNX file but its text form"
+    if text.startswith((b"ir_version:", b"ir_version ", b"graph {", b"node {", b"producer_name:")):
+        return "this is not a binary ONNX file but its text form; convert it with onnxwire.from_text"
+    if text.startswith((b"<\n", b"<ir_version")):
+        return (
+            "this is not a binary ONNX file but its text form for onnx.parser; convert it with onnx.parser.parse_model"
+        )
+    if _is_graph_def(document):
+        return "this is not an ONNX file but a TensorFlow graph (GraphDef); convert it with tf2onnx"
     if head and not head.strip(b"\0"):
         return "the file starts with zero bytes; it may not have been written completely"
     if len(head) > 16 and not head.strip(b"\t\r\n" + bytes(range(32, 127))):
         return "this is not an ONNX file but plain text"
     return None
+
+
+def _is_graph_def(document: Document) -> bool:
+    """Return whether a document begins with a TensorFlow NodeDef: name, op, input, and an entry of the map `attr`.
+
+    In ONNX's GraphProto the same bytes would be a node whose first attribute has the float field `f` as a message.
+    """
+    if not len(document):
+        return False
+    number, wire, start, end, _ = read_record(document, 0, len(document))
+    if (number, wire) != (1, WIRE_LEN) or end is None:
+        return False
+    fields = list(islice(_records(document, start, end), _MAX_NODE_DEF_FIELDS))
+    if any(wire != WIRE_LEN for _, wire, _, _ in fields) or [entry[0] for entry in fields[:2]] != [1, 2]:
+        return False
+    attribute = next((entry for entry in fields if entry[0] == _ATTR_OF_NODE_DEF), None)
+    if attribute is None:
+        return False
+    return [entry[:2] for entry in islice(_records(document, *attribute[2:]), 3)] == [(1, WIRE_LEN), (2, WIRE_LEN)]
+
+
+def _records(document: Document, start: int, end: int) -> Iterator[tuple[int, int, int, int]]:
+    """Yield number, wire type, and the bounds of the value of the records of a range, up to a damaged one."""
+    while start < end:
+        number, wire, value, after, _ = read_record(document, start, end)
+        if after is None:
+            return
+        yield number, wire, value, after
+        start = after
 
 
 def type_mismatch(message: Message) -> str | None:

@@ -27,6 +27,7 @@ from onnxwire.messages import (
     TensorShapeProto,
     ValueInfoProto,
 )
+from onnxwire.tensor.dtypes import name_of
 from onnxwire.transforms.extract import keep_at
 
 TYPE_CHECKING = False
@@ -42,7 +43,7 @@ VALUES = {
 _MAX_QUOTED_CHARS = 60
 
 
-def assign(message: Message, assignment: str) -> str:
+def assign(message: Message, assignment: str, *, keep_type: bool = False) -> str:
     """Apply one assignment PATH=VALUE; returns the path in fields and indexes.
 
     message: the root, usually a model; it is changed. PATH: as for `resolve`. VALUE depends on the target: a number,
@@ -50,11 +51,12 @@ def assign(message: Message, assignment: str) -> str:
     field a list such as [1, 2, 3]; for a bytes field text, or @FILE for the content of a file; for an attribute, an
     entry of metadata, an operator set or a dimension its value; for a tensor @FILE.npy; for elements of a tensor one
     number; for any message protobuf's text format in braces, {op_type: "Relu" input: "x"}.
+    keep_type: reject an @FILE.npy of another data type or shape than the tensor's.
     Raises PathError if the path names nothing, EditError for a value of the wrong type, SourceError for a file that
     can't be read; the message is then unchanged.
     """
     path, found, text = _split(message, assignment)
-    return _assign(message, path, found, text, True)
+    return _assign(message, path, found, text, True, keep_type)
 
 
 def set_value(message: Message, path: str, text: str, *, files: bool = False) -> str:
@@ -103,12 +105,12 @@ def add_element(message: Message, path: str, text: str | None = None) -> str:
     return added
 
 
-def _assign(message: Message, path: str, found: Resolved, text: str, files: bool) -> str:
+def _assign(message: Message, path: str, found: Resolved, text: str, files: bool, keep_type: bool = False) -> str:
     if found.parent is None or found.field is None:
         reason = f"the path names the root message; set one of its fields, such as {_likely_field(message)}=..."
         raise EditError(reason, f"{message._document.name}: {_short(f'{path}={text}')}")
     try:
-        _set(found, text, files)
+        _set(found, text, files, keep_type)
     except EditError as error:
         raise EditError(error.reason, f"{message._document.name}: {path}={_short(text)}") from None
     return found.path
@@ -145,15 +147,15 @@ def _short(text: str) -> str:
     return text if len(text) <= _MAX_QUOTED_CHARS else f"{text[:_MAX_QUOTED_CHARS]}..."
 
 
-def _set(found: Resolved, text: str, files: bool) -> None:
-    """Set the target of a path. files: read @FILE from a file."""
+def _set(found: Resolved, text: str, files: bool, keep_type: bool) -> None:
+    """Set the target of a path. files: read @FILE from a file. keep_type: as for `assign`."""
     field, parent = found.field, found.parent
     assert field is not None and parent is not None
     if _is_within_value(found):
         raise EditError("a part of a string or of bytes can't be set; set the whole field")
     is_file = files and text.startswith("@")
     if isinstance(found.value, TensorProto) and (found.index is not None or is_file):
-        _set_tensor(found, text)
+        _set_tensor(found, text, keep_type)
     elif isinstance(found.value, Message):
         _set_message(found.value, text)
     elif field.message_type is not None:
@@ -273,7 +275,7 @@ def _map_file(path: str) -> memoryview:
         raise SourceError.from_os_error(error, path) from None
 
 
-def _set_tensor(found: Resolved, text: str) -> None:
+def _set_tensor(found: Resolved, text: str, keep_type: bool) -> None:
     """Set a tensor to the array in an .npy file, or some of its elements to a number."""
     import numpy as np
 
@@ -295,10 +297,21 @@ def _set_tensor(found: Resolved, text: str) -> None:
         except (OverflowError, FloatingPointError, TypeError, ValueError) as error:
             raise EditError(f"{array.dtype} can't hold it: {error}") from None
     made = from_array(array)
+    if keep_type:
+        check_type(tensor, made.data_type, list(made.dims))
     clear_elements(tensor)
     tensor.ClearField("dims")
     # Name, doc_string and metadata_props do not change.
     tensor.MergeFrom(made)
+
+
+def check_type(tensor: TensorProto, data_type: int, dims: Sequence[int]) -> None:
+    """Raise EditError if a new value of a tensor has another data type or shape; an undefined tensor may get any."""
+    if tensor.data_type and (tensor.data_type, list(tensor.dims)) != (data_type, list(dims)):
+        old, new = (
+            f"{name_of(kind)} {list(shape)}" for kind, shape in ((tensor.data_type, tensor.dims), (data_type, dims))
+        )
+        raise EditError(f"the tensor is {old}, and the new value {new}; to change type or shape, pass keep_type=False")
 
 
 def _element_of(array: Any) -> Callable[[str], Any]:

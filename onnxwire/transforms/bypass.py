@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from onnxwire.analysis.live_scopes import captured_names
 from onnxwire.analysis.paths import resolve
 from onnxwire.errors import EditError, PathError
@@ -11,6 +13,8 @@ from onnxwire.transforms.rename import rename_values, replace_uses
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from onnxwire.analysis.live_scopes import Scope
 
 
@@ -69,6 +73,19 @@ def bypass(model: ModelProto, path: str, input: int = 0) -> str:
     replace_uses(model, old, new, scope=scope_path)
     del scope.node[found.element_index]
     return found.path
+
+
+def bypass_all(model: ModelProto, paths: Iterable[str]) -> list[str]:
+    """Bypass several nodes by their first inputs; returns their paths, in the given order.
+
+    All paths are resolved first, so indexes do not shift. Raises the errors of `bypass`; the nodes before the fault are
+    then removed already.
+    """
+    found = list(dict.fromkeys(resolve(model, path).path for path in paths))
+    # Later nodes, and those in subgraphs of nodes, come first.
+    for path in sorted(found, key=lambda path: [int(index) for index in re.findall(r"\[(\d+)\]", path)], reverse=True):
+        bypass(model, path)
+    return found
 
 
 def _output_names(scope: Scope) -> list[str]:

@@ -430,3 +430,21 @@ def test_ctrl_c_ends_quietly_with_status_130(monkeypatch, capsys) -> None:
     monkeypatch.setattr("onnxwire.cli.cmd_info.run", interrupted)
     assert main(["info", str(DIGITS)]) == 130
     assert capsys.readouterr() == ("", "")
+
+
+def test_long_values_of_metadata_are_cut_in_the_summary(tmp_path: Path, capsys) -> None:
+    model = onnxwire.ModelProto(ir_version=8, doc_string="d" * 1000)
+    model.metadata_props.add(key="names", value="v" * 32_888)
+    (tmp_path / "m.onnx").write_bytes(model.SerializeToString())
+    assert main(["info", str(tmp_path / "m.onnx")]) == 0
+    out = capsys.readouterr().out
+    assert f"  names = {'v' * 200}… (32,888 characters)\n  (`onnxwire meta FILE KEY` prints a whole value)\n" in out
+    assert f"{'d' * 200}… (1,000 characters)\n" in out
+    assert main(["info", str(tmp_path / "m.onnx"), "--json"]) == 0
+    assert "v" * 32_888 in capsys.readouterr().out
+
+
+def test_the_summary_has_colors_on_request(capsys) -> None:
+    pytest.importorskip("rich")
+    assert main(["info", str(DIGITS), "--color", "always"]) == 0
+    assert "\x1b[1mnodes (17)\x1b[0m" in capsys.readouterr().out

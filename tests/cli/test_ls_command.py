@@ -89,7 +89,10 @@ def test_a_pattern_may_come_after_an_option(capsys) -> None:
 
 @pytest.mark.parametrize("arguments", [["nope"], ["--filter", "bytes>1G"], ["--nodes", "nope"]])
 def test_nothing_found_is_status_1(arguments, capsys) -> None:
-    assert run(capsys, DIGITS, *arguments) == (1, "", "")
+    status, out, err = run(capsys, DIGITS, *arguments)
+    noun = "node" if "--nodes" in arguments else "tensor"
+    reason = f" matches {arguments[-1]!r}" if "nope" in arguments else " that fulfils bytes>1G"
+    assert (status, out, err) == (1, "", f"onnxwire: {DIGITS}: no {noun}{reason}\n")
 
 
 def test_conditions_must_all_be_fulfilled(capsys) -> None:

@@ -101,3 +101,22 @@ def test_an_impossible_removal_is_one_line(tmp_path, capsys, path, text):
     assert text in err
     assert err.count("\n") == 1
     assert not out.exists()
+
+
+def test_bypassed_nodes_connect_their_consumers(tmp_path):
+    out = tmp_path / "out.onnx"
+    assert main(["rm", str(DIGITS), "--bypass", "node:node_relu", "graph.node[7]", "-o", str(out)]) == 0
+    before, after = onnx.load(DIGITS), onnx.load(out)
+    assert [node.name for node in after.graph.node] == [
+        node.name for index, node in enumerate(before.graph.node) if index not in (4, 7)
+    ]
+    readers = {node.name: node.input[0] for node in after.graph.node if node.input}
+    assert readers["node_conv2d_1"] == before.graph.node[4].input[0]
+    onnx.checker.check_model(after)
+
+
+def test_a_bypass_of_what_is_no_node_is_an_error(tmp_path, capsys):
+    out = tmp_path / "out.onnx"
+    assert main(["rm", str(DIGITS), "--bypass", "graph.node[1:3]", "-o", str(out)]) == 2
+    assert "does not name a node" in capsys.readouterr().err
+    assert not out.exists()

@@ -117,7 +117,7 @@ def test_a_name_may_have_an_equals_sign_in_it():
 def test_a_tensor_is_set_to_an_npy_file(changed, tmp_path):
     array = np.arange(6, dtype=np.int64).reshape(2, 3)
     np.save(tmp_path / "x.npy", array)
-    tensor = changed(f"tensor:features.0.bias=@{tmp_path / 'x.npy'}").graph.initializer[1]
+    tensor = changed(f"tensor:features.0.bias=@{tmp_path / 'x.npy'}", "--force").graph.initializer[1]
     assert tensor.name == "features.0.bias"
     np.testing.assert_array_equal(numpy_helper.to_array(tensor), array)
 
@@ -237,3 +237,51 @@ def test_a_model_of_gigabytes_takes_little_memory(tmp_path):
     with onnxwire.load(path) as model:
         assert (model.graph.node[0].op_type, model.graph.node[0].input[0]) == ("Gelu", "image")
         assert model.graph.initializer[0].nbytes == size
+
+
+def test_another_type_or_shape_of_a_tensor_needs_force(tmp_path, capsys):
+    for array in (np.zeros(16, np.float64), np.zeros((4, 4), np.float32)):
+        np.save(tmp_path / "x.npy", array)
+        words = ["set", str(DIGITS), f"tensor:features.0.bias=@{tmp_path / 'x.npy'}", "-o", str(tmp_path / "out.onnx")]
+        assert main(words) == 2
+        assert "the tensor is FLOAT [16], and the new value" in (err := capsys.readouterr().err)
+        assert err.endswith("; to change type or shape, add --force\n")
+        assert main([*words, "--force"]) == 0
+
+
+def test_weights_are_taken_from_safetensors_by_name(tmp_path, capsys):
+    out, part = tmp_path / "out.onnx", tmp_path / "w.safetensors"
+    new = np.arange(16, dtype=np.float32)
+    weights = onnxwire.ModelProto()
+    weights.graph.initializer.extend([onnxwire.from_array(new, "features.0.bias"), onnxwire.from_array(new, "more")])
+    onnxwire.to_safetensors(weights, part)
+    assert main(["set", str(DIGITS), "--from", str(part), "producer_name=me", "-o", str(out)]) == 0
+    err = capsys.readouterr().err
+    assert "w.safetensors: not in the file: features.0.weight, " in err
+    assert "w.safetensors: not in the model: more" in err
+    made = onnx.load(out)
+    assert made.producer_name == "me"
+    np.testing.assert_array_equal(numpy_helper.to_array(made.graph.initializer[1]), new)
+
+
+@pytest.mark.parametrize(
+    ("name", "array", "text"),
+    [
+        ("features.0.bias", np.zeros(3, np.float32), "tensor 'features.0.bias': the tensor is FLOAT [16], and the new"),
+        ("other", np.zeros(3, np.float32), "no initializer has the name of a tensor in this file ('other', ...)"),
+    ],
+)
+def test_weights_that_do_not_fit_are_refused(tmp_path, capsys, name, array, text):
+    weights = onnxwire.ModelProto()
+    weights.graph.initializer.append(onnxwire.from_array(array, name))
+    onnxwire.to_safetensors(weights, tmp_path / "w.safetensors")
+    words = ["set", str(DIGITS), "--from", str(tmp_path / "w.safetensors"), "-o", str(tmp_path / "out.onnx")]
+    assert main(words) == 2
+    assert text in capsys.readouterr().err
+    assert not (tmp_path / "out.onnx").exists()
+
+
+def test_nothing_to_set_is_an_error(capsys):
+    with pytest.raises(SystemExit):
+        main(["set", str(DIGITS), "-o", "x"])
+    assert "required: PATH=VALUE, or --from WEIGHTS" in capsys.readouterr().err

@@ -10,6 +10,7 @@ import pytest
 from terminal import shown_on_terminal
 
 import onnxwire
+from onnxwire.cli.terminal import cut_middle, table_lines
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
 # An escape sequence, its one-character form, DEL, a reversal of the direction, a title, and what hides what follows.
@@ -53,7 +54,7 @@ COMMANDS = [
 @pytest.mark.parametrize("color", ["", "--color=always"])
 def test_control_characters_do_not_reach_the_terminal(command, color, evil):
     name, *options = command.split()
-    if color and name in ("info", "view", "dump", "meta"):
+    if color and name in ("view", "dump", "meta"):
         pytest.skip("it has no colors")
     (evil / "other.onnx").write_bytes(onnxwire.ModelProto(ir_version=7).SerializeToString())
     words = [name, "m.onnx", *("k" if word == "KEY" else word for word in options), *filter(None, [color])]
@@ -93,3 +94,36 @@ def test_file_names_are_escaped_in_warnings_and_progress_bars(evil):
     assert b"RetiredField" not in shown
     assert "; it is skipped" in shown.decode()
     assert "[red].onnx" in shown.decode()
+
+
+@pytest.mark.parametrize("command", [["ls"], ["ls", "--nodes"], ["stats", "--no-progress"], ["sql", "from tensors"]])
+def test_tables_fit_the_terminal(command, tmp_path):
+    if command[0] == "sql":
+        pytest.importorskip("duckdb")
+    model = onnxwire.ModelProto(ir_version=8)
+    for i in range(3):
+        model.graph.initializer.add(name=f"first{'x' * 300}last{i}", data_type=1, dims=[1], raw_data=bytes(4))
+        model.graph.node.add(op_type="Relu", name=f"{'y' * 300}{i}", input=["a" * 300], output=[f"b{i}"])
+    (tmp_path / "m.onnx").write_bytes(model.SerializeToString())
+    name, *options = command
+    words = [name, "m.onnx", *options, "--color", "never"]
+    _, shown = shown_on_terminal(*words, stream="stdout", cwd=tmp_path, environment={"COLUMNS": "110"})
+    lines = shown.decode().splitlines()
+    assert len(lines) >= 4
+    if name != "sql":  # which has too many columns
+        assert max(map(len, lines)) <= 110
+    assert "…" in shown.decode()
+
+
+def test_the_middle_of_a_long_text_is_cut():
+    assert [cut_middle("abcdefgh", width) for width in (9, 8, 7, 4, 2, 1, 0)] == [
+        "abcdefgh", "abcdefgh", "abc…fgh", "ab…h", "a…", "…", "",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("fit", "widths"), [(100, [50, 20, 4]), (60, [32, 20, 4]), (30, [11, 11, 4]), (5, [8, 8, 4])])
+def test_the_widest_columns_are_narrowed_first(fit, widths):
+    found = []
+    lines = table_lines([["a" * 50, "b" * 20, "1234"]], right=[2], widths=found, fit=fit)
+    assert found == widths
+    assert len(lines[0]) == sum(widths) + 4

@@ -180,7 +180,11 @@ FOREIGN = {
     "GGUF": b"GGUF" + bytes(20),
     "zero bytes": bytes(64),
     "plain text": b"hello, this is a text file\n" * 3,
-    "text form": b'<ir_version: 8, opset_import: ["" : 17]>\nagraph (float[N] x) => (float[N] y) { y = Relu(x) }',
+    "TensorFlow graph": b"\x0a\x1b\x0a\x01x\x12\x0bPlaceholder\x2a\x09\x0a\x05dtype\x12\x00",
+    "pickle": b"\x80\x04\x95\x0b\0\0\0\0\0\0\0}\x94\x8c\x01a\x94K\x01s.",
+    "perhaps a PyTorch checkpoint": b"\x80\x05]\x94.",
+    "text form; convert it with onnxwire.from_text": b'ir_version: 8\nproducer_name: "me"\n',
+    "text form for onnx.parser": b'<ir_version: 8, opset_import: ["" : 17]>\na (float[N] x) => (float[N] y) {}',
 }
 
 

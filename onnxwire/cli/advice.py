@@ -1,0 +1,29 @@
+"""Advice in errors and warnings of the library, in terms of the command line."""
+
+from __future__ import annotations
+
+# Parameters in errors and warnings of the library, and the options of the commands for them.
+_ADVICE = {
+    "overwrite=True": "--overwrite",
+    " or external_data=": "",
+    "allow_hosts=": "--allow-host",
+    "cache= or ONNXWIRE_CACHE": "--cache or ONNXWIRE_CACHE",
+    "external_root=": "--external-root",
+    "(external data)": "(onnxwire unpack)",
+    "onnxwire.from_text": "`onnxwire encode`",
+    "give external= to write the data anew": "write the data anew by `onnxwire unpack` or `onnxwire pack`",
+    "use numpy(strings='bytes')": "use the Python API: numpy(strings='bytes')",
+    "use strings='bytes'": "use the Python API: numpy(strings='bytes')",
+    "pass keep_type=False": "add --force",
+    "choose the others with names=": "choose the others by their names",
+}
+
+_LOAD_TYPE = "load it with type=onnxwire."
+
+
+def shell_advice(text: str) -> str:
+    """Replace the parameters of Python functions in an error by the options of commands."""
+    for ours, shell in _ADVICE.items():
+        text = text.replace(ours, shell)
+    start, found, name = text.partition(_LOAD_TYPE)
+    return f"{start}use --type {name}, with a command that has it, such as `onnxwire show`" if found else text

@@ -1,0 +1,46 @@
+"""Errors of the command line name options and commands, not parameters of Python functions."""
+
+from __future__ import annotations
+
+import pytest
+
+import onnxwire
+from onnxwire.cli import main
+
+TENSOR = onnxwire.TensorProto(dims=[2], data_type=1, float_data=[1, 2], name="t")
+
+
+@pytest.mark.parametrize("command", [["info"], ["check"], ["ls"], ["diff", "m.onnx"], ["set", "a=b", "-i"]])
+def test_another_message_is_named_with_the_option(command, tmp_path, monkeypatch, capsys) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "m.onnx").write_bytes(TENSOR.SerializeToString())
+    assert main([command[0], "m.onnx", *command[1:]]) == 2
+    text = "this looks like TensorProto, not ModelProto; use --type TensorProto, with a command that has it, such as"
+    assert text in capsys.readouterr().err
+
+
+def test_the_text_form_names_the_command_that_reads_it(tmp_path, capsys) -> None:
+    path = tmp_path / "m.txt"
+    path.write_text("ir_version: 8\ngraph {\n}\n")
+    assert main(["info", str(path)]) == 2
+    assert "but its text form; convert it with `onnxwire encode`" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (["m.onnx"], "the first word is a command, not a file; to see what is in it: onnxwire info m.onnx"),
+        (
+            ["https://u:p@h/x"],
+            "the first word is a command, not a file; to see what is in it: onnxwire info https://h/x",
+        ),
+        (["ls", "m.onnx", "--jsn"], "unrecognized arguments: --jsn; did you mean '--json'?"),
+        (["ls", "m.onnx", "--sart=name"], "unrecognized arguments: --sart=name; did you mean '--sort'?"),
+        (["ls", "m.onnx", "--qqqq"], "unrecognized arguments: --qqqq"),
+    ],
+)
+def test_a_wrong_word_is_answered_with_the_right_one(words, reason, capsys) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(words)
+    assert caught.value.code == 2
+    assert capsys.readouterr().err.startswith(f"onnxwire: {reason}; see `onnxwire ")
