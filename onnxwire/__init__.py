@@ -46,6 +46,7 @@ _LAZY_BY_MODULE = {
     "onnxwire.text.text_reader": ("RetiredFieldWarning", "from_text"),
     "onnxwire.text.text_writer": ("to_text",),
     "onnxwire.transforms.extract": ("UntypedValueWarning", "extract"),
+    "onnxwire.transforms.merge": ("Conflict", "merge_changes"),
     "onnxwire.transforms.rename": ("rename_nodes", "rename_values"),
 }
 _LAZY = {name: module for module, names in _LAZY_BY_MODULE.items() for name in names}
@@ -53,6 +54,7 @@ _LAZY = {name: module for module, names in _LAZY_BY_MODULE.items() for name in n
 __all__ = [
     "ArrowTable",
     "ClosedError",
+    "Conflict",
     "DecodeError",
     "Difference",
     "EditError",
@@ -95,6 +97,7 @@ __all__ = [
     "load_schema",
     "measure",
     "measure_all",
+    "merge_changes",
     "optimize",
     "prefetch",
     "rename_nodes",
@@ -140,6 +143,7 @@ if TYPE_CHECKING:
     from onnxwire.text.text_reader import RetiredFieldWarning, from_text
     from onnxwire.text.text_writer import to_text
     from onnxwire.transforms.extract import UntypedValueWarning, extract
+    from onnxwire.transforms.merge import Conflict, merge_changes
     from onnxwire.transforms.rename import rename_nodes, rename_values
 else:
 

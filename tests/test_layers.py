@@ -28,7 +28,7 @@ MAY_IMPORT = {
     "index": INDEX,
     "text": ENGINE | {"messages", "text"},
     "analysis": INDEX | {"analysis", "arrow"},
-    "transforms": MESSAGES | {"analysis", "bridges", "text", "transforms"},
+    "transforms": MESSAGES | {"analysis", "bridges", "checker", "text", "transforms"},
     "checker": INDEX | {"checker"},
     "arrow": INDEX | {"arrow"},
     "catalog": IO | {"arrow", "catalog", "checker"},

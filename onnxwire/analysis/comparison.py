@@ -64,7 +64,7 @@ class Difference:
 
 
 # By repeated field: the kind of its elements, and a function that returns their key.
-_KEYS: dict[str, tuple[str, Callable[[Any], Hashable]]] = {
+KEYS: dict[str, tuple[str, Callable[[Any], Hashable]]] = {
     "initializer": ("tensor", lambda tensor: tensor.name),
     "sparse_initializer": ("sparse tensor", lambda sparse: sparse.values.name),
     "input": ("input", lambda value: value.name),
@@ -194,7 +194,7 @@ class Comparison:
     ) -> Iterator[Difference]:
         """Compare a repeated field. Elements are paired by name, or by index if they have no names."""
         ours, theirs = getattr(old, field.name), getattr(new, field.name)
-        kind, key = _KEYS.get(field.name, (field.name, None))
+        kind, key = KEYS.get(field.name, (field.name, None))
         is_own = field.name in _ELEMENTS and type(old).DESCRIPTOR.name in _HOLDERS
 
         def label(one: Any, index: int) -> _Element:
@@ -207,7 +207,7 @@ class Comparison:
             if not self._are_same(first, second, path, start):
                 break
             start += 1
-        matches = _match(ours, theirs, start, key)
+        matches = match_elements(ours, theirs, start, key)
         left = bytearray(b"\1") * (len(theirs) - start)
         for index, other in enumerate(matches, start):
             one, here = ours[index], f"{path}[{index}]"
@@ -252,7 +252,7 @@ class Comparison:
             start += 1
         while start < min(ends) and self._are_same(ours[ends[0] - 1], theirs[ends[1] - 1], path, ends[0] - 1):
             ends = [ends[0] - 1, ends[1] - 1]
-        pairs = _pair_nodes(ours, theirs, range(start, ends[0]), range(start, ends[1]))
+        pairs = pair_nodes(ours, theirs, range(start, ends[0]), range(start, ends[1]))
         for index in range(start, ends[0]):
             node, here = ours[index], f"{path}[{index}]"
             if index in pairs:
@@ -329,7 +329,7 @@ def _join(outer: str, inner: str) -> str:
     return f"{outer} {inner}" if outer else inner
 
 
-def _match(
+def match_elements(
     ours: Sequence[Any], theirs: Sequence[Any], start: int, key: Callable[[Any], Hashable] | None
 ) -> Sequence[int]:
     """Return the index in `theirs` of the partner of each element of `ours` from `start` on, or -1.
@@ -362,7 +362,7 @@ def _match(
     return matches
 
 
-def _pair_nodes(
+def pair_nodes(
     ours: Sequence[NodeProto], theirs: Sequence[NodeProto], old_indexes: range, new_indexes: range
 ) -> dict[int, int]:
     """Pair nodes of one name, then nodes with the same outputs, then nodes with the same first output."""

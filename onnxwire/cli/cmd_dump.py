@@ -23,6 +23,7 @@ have any size: it is read in pieces.
 _EXAMPLES = """\
 examples:
   onnxwire dump model.onnx --max-bytes 64        everything except the weights
+  onnxwire dump model.onnx --digests             the same, and weights that differ are seen
   onnxwire dump model.onnx -o model.txt
   onnxwire dump model.onnx --json | jq '.graph.node[].opType'
   onnxwire dump tensor.pb --type TensorProto
@@ -41,12 +42,19 @@ def add_parser(commands: Any) -> None:
         type=whole_number,
         help="omit strings and bytes of more than N bytes and repeated numbers of more than N elements",
     )
+    parser.add_argument(
+        "--digests",
+        action="store_true",
+        help="print type, shape, size and XXH3 digest of each tensor in place of its elements, wherever they are",
+    )
     add_output(parser)
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run, parser=parser)
 
 
 def run(options: argparse.Namespace) -> int:
     """Print the file; returns the exit status."""
+    if options.json and options.digests:
+        options.parser.error("--digests is for text; `onnxwire ls --json` lists tensors as JSON")
     with load(options.file, type=SCHEMA.messages[f"onnx.{options.type}"]) as message:
         # Refuse a damaged file before anything is printed.
         verify_document(message._document, type(message))
@@ -65,4 +73,7 @@ def _print(message: Message, options: argparse.Namespace, out: IO[str]) -> None:
         to_json(message, out, max_bytes=options.max_bytes)
         out.write("\n")
     else:
-        to_text(message, out, max_bytes=options.max_bytes, as_protoc=True)
+        from onnxwire.analysis.payload_summary import payload_summary
+
+        summary = payload_summary if options.digests else None
+        to_text(message, out, max_bytes=options.max_bytes, as_protoc=True, summary=summary)

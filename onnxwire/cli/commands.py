@@ -33,6 +33,7 @@ GROUPS = {
     },
     "set up": {
         "completion": "the completion script for a shell",
+        "git": "diff and merge drivers for models in git",
     },
 }
 """The summary of each command, by group."""

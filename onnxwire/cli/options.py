@@ -17,7 +17,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-_LOCAL_COMMANDS = ("completion", "encode")  # commands that read no remote files
+_LOCAL_COMMANDS = ("completion", "encode", "git")  # commands that read no remote files
 
 
 class Formatter(argparse.RawDescriptionHelpFormatter):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from itertools import islice
 from struct import Struct
 from typing import IO, Any, overload
@@ -41,12 +41,35 @@ _MIN_NORMAL_FLOAT = 2.0**-126
 _UNKNOWN_DEPTH = 10  # to which protoc prints unknown bytes as messages
 
 
+Summary = Callable[[Message], tuple[Container[str], str] | None]
+"""A function that returns the fields to omit of a message, and the comment to print in their place; None for most."""
+
+
 @overload
-def to_text(message: Message, out: None = None, *, max_bytes: int | None = None, as_protoc: bool = False) -> str: ...
-@overload
-def to_text(message: Message, out: IO[str], *, max_bytes: int | None = None, as_protoc: bool = False) -> None: ...
 def to_text(
-    message: Message, out: IO[str] | None = None, *, max_bytes: int | None = None, as_protoc: bool = False
+    message: Message,
+    out: None = None,
+    *,
+    max_bytes: int | None = None,
+    as_protoc: bool = False,
+    summary: Summary | None = None,
+) -> str: ...
+@overload
+def to_text(
+    message: Message,
+    out: IO[str],
+    *,
+    max_bytes: int | None = None,
+    as_protoc: bool = False,
+    summary: Summary | None = None,
+) -> None: ...
+def to_text(
+    message: Message,
+    out: IO[str] | None = None,
+    *,
+    max_bytes: int | None = None,
+    as_protoc: bool = False,
+    summary: Summary | None = None,
 ) -> str | None:
     """Write a message in protobuf's text format, as google.protobuf.text_format.MessageToString does.
 
@@ -54,15 +77,16 @@ def to_text(
     text is returned. max_bytes: strings and bytes of more bytes, and repeated numbers of more elements, are replaced
     by a note (`raw_data: ... # 4,096 bytes`), which parsers reject. as_protoc: write as `protoc --decode` does, which
     also prints unknown fields, by number, escapes characters that are not ASCII, and writes 1 and 1e+06 instead of 1.0
-    and 1000000.0.
+    and 1000000.0. summary: called with each message; its result replaces fields of the message by a comment, such as
+    the elements of a tensor by a digest (`analysis/payload_summary.py`).
     Raises DecodeError if the message is damaged or nested more than 100 deep; the output up to that point is written.
     """
     check_arguments(message, max_bytes)
     if out is not None:
-        _TextPrinter(out, max_bytes, as_protoc).print_message(message, "", 0)
+        _TextPrinter(out, max_bytes, as_protoc, summary).print_message(message, "", 0)
         return None
     text = io.StringIO()
-    _TextPrinter(text, max_bytes, as_protoc).print_message(message, "", 0)
+    _TextPrinter(text, max_bytes, as_protoc, summary).print_message(message, "", 0)
     return text.getvalue()
 
 
@@ -119,8 +143,9 @@ def _format_doubles_as_protoc(values: Sequence[float]) -> list[str]:
 
 
 class _TextPrinter:
-    def __init__(self, out: IO[str], max_bytes: int | None, as_protoc: bool) -> None:
+    def __init__(self, out: IO[str], max_bytes: int | None, as_protoc: bool, summary: Summary | None) -> None:
         self.write = out.write
+        self.summary = summary
         self.max_bytes = max_bytes
         self.as_protoc = as_protoc
         self.unknown: dict[Descriptor, _UnknownFields] = {}
@@ -136,7 +161,10 @@ class _TextPrinter:
         if depth > MAX_DEPTH:
             raise too_deep(message)
         write = self.write
+        omitted, comment = (self.summary and self.summary(message)) or ((), "")
         for field, values in present_fields(message):
+            if omitted and field.name in omitted:
+                continue
             kind = field.type
             if kind == FieldDescriptor.TYPE_MESSAGE:
                 for value in values:
@@ -148,6 +176,8 @@ class _TextPrinter:
                     self._print_payload(f"{indent}{field.name}", kind, value)
             else:
                 self._print_numbers(f"{indent}{field.name}: ", field, values)
+        if comment:
+            write(f"{indent}# {comment}\n")
         if self.as_protoc:
             self._print_unknown_fields(message, indent)
 

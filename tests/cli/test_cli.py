@@ -330,6 +330,7 @@ ABSENT = {
     "catalog": ["absent.onnx", "-o", "catalog"],
     "convert-version": ["absent.onnx", "21", "-i"],
     "diff": ["absent.onnx", "absent.onnx"],
+    "git": ["textconv", "absent.onnx"],
     "infer": ["absent.onnx", "-i"],
     "set": ["absent.onnx", "doc_string=x", "-i"],
     "sql": ["absent.onnx", "from nodes"],

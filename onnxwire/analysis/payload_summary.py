@@ -1,0 +1,43 @@
+"""Summarizes the payloads of tensors by digests, for texts of models that are compared line by line."""
+
+from __future__ import annotations
+
+from onnxwire.errors import ExternalDataError, MissingPackageError, SourceError, TensorError
+from onnxwire.messages import TensorProto
+from onnxwire.tensor.dtypes import FIELDS, name_of
+from onnxwire.tensor.payload_digest import add_payload
+from onnxwire.tensor.payload_layout import layout_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from onnxwire.engine.message import Message
+
+_INLINE = frozenset({"raw_data", *FIELDS})
+_STORAGE = _INLINE | {"external_data", "data_location"}
+
+
+def payload_summary(message: Message) -> tuple[frozenset[str], str] | None:
+    """Return the fields of a tensor that store its elements, and a line with their type, shape, size and XXH3 digest.
+
+    The line does not depend on where and in which field the elements are stored. For external data that cannot be read,
+    its location remains; for a payload that does not fit the tensor's type and dims, the digest is of the full tensor.
+    Returns None for any other message, as `summary` of `to_text`. Raises MissingPackageError without xxhash.
+    """
+    if not isinstance(message, TensorProto):
+        return None
+    try:
+        from xxhash import xxh3_128
+    except ImportError:
+        raise MissingPackageError(
+            "digests need xxhash, which is not installed; `pip install 'onnxwire[git]'`"
+        ) from None
+    head = f"{name_of(message.data_type)} {'x'.join(map(str, message.dims)) or 'scalar'}"
+    digest = xxh3_128()
+    try:
+        add_payload(digest, message)
+    except (ExternalDataError, SourceError):
+        return _INLINE, f"{head}, external data that is not available here"
+    except TensorError:
+        digest = xxh3_128(message.SerializeToString())
+        return _STORAGE, f"{head}, a payload that does not fit, xxh3 {digest.hexdigest()}"
+    return _STORAGE, f"{head}, {layout_of(message).nbytes:,} bytes, xxh3 {digest.hexdigest()}"

@@ -1,0 +1,151 @@
+"""`onnxwire git`: diff and merge drivers for models in git."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from onnxwire.cli import git_repository
+from onnxwire.cli.git_repository import run_git
+from onnxwire.cli.options import add_command
+from onnxwire.cli.terminal import safe_text
+from onnxwire.errors import DecodeError, SourceError
+from onnxwire.io.save import save
+
+_DESCRIPTION = """\
+Make git compare and merge models. `install` sets up three drivers for *.onnx: `git diff` and `git log -p` print models
+as text, with a digest of each tensor in place of its elements; `git difftool -t onnxwire` opens both versions in the
+browser; `git merge` merges changes to different nodes, tensors and metadata. Versions in Git LFS are read from its
+local store.
+"""
+_EXAMPLES = """\
+`textconv`, `difftool` and `merge` are the drivers, which git calls. `merge` writes the merged model over OURS; its exit
+status is 1 after conflicts, which it lists, and OURS is then unchanged.
+
+examples:
+  onnxwire git install                  for this clone: .git/config and .git/info/attributes
+  onnxwire git install --global         for all repositories: ~/.gitconfig and git's file of attributes
+  onnxwire git uninstall
+  onnxwire git merge base.onnx ours.onnx theirs.onnx
+"""
+_ACTIONS = {"install": 0, "uninstall": 0, "textconv": 1, "difftool": 2, "merge": 3}
+"""The number of files by action; `merge` also takes the path in the repository, for messages."""
+_ATTRIBUTES = "*.onnx diff=onnxwire merge=onnxwire"
+_SETTINGS = {
+    "diff.onnxwire.textconv": "{program} git textconv --",
+    "difftool.onnxwire.cmd": '{program} git difftool -- "$LOCAL" "$REMOTE"',
+    "merge.onnxwire.name": "merge of ONNX models",
+    "merge.onnxwire.driver": "{program} git merge -- %O %A %B %P",
+}
+_MERGED, _CONFLICTS = 0, 1
+
+
+def add_parser(commands: Any) -> None:
+    """Add the command to the parser's `commands`."""
+    parser = add_command(commands, "git", _DESCRIPTION, _EXAMPLES)
+    parser.add_argument("action", metavar="ACTION", choices=list(_ACTIONS), help=", ".join(_ACTIONS))
+    parser.add_argument("files", metavar="FILE", nargs="*", help="textconv FILE; difftool A B; merge BASE OURS THEIRS")
+    where = parser.add_mutually_exclusive_group()
+    where.add_argument("--local", action="store_true", help="install for this clone (default)")
+    where.add_argument(
+        "--global", dest="is_global", action="store_true", help="install for all repositories of the user"
+    )
+    parser.set_defaults(run=run, parser=parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Install, uninstall, or run a driver; returns the exit status."""
+    action, files = options.action, options.files
+    count = _ACTIONS[action]
+    if not (len(files) == count or (action == "merge" and len(files) == count + 1)):
+        options.parser.error(f"{action} takes {count or 'no'} file{'' if count == 1 else 's'}, not {len(files)}")
+    if count and (options.local or options.is_global):
+        options.parser.error("--local and --global are for install and uninstall")
+    if action == "textconv":
+        return _print_text(files[0])
+    if action == "difftool":
+        from onnxwire.cli import main
+
+        return main(["diff", *map(git_repository.resolve, files)])
+    if action == "merge":
+        return _merge(*files)
+    return _set_up(action == "install", options.is_global)
+
+
+def _set_up(is_installed: bool, is_global: bool) -> int:
+    """Write or remove the settings and the attributes."""
+    if not is_global:
+        git_repository.refuse_outside(os.getcwd())
+    scope = "--global" if is_global else "--local"
+    program = _program()
+    for name, value in _SETTINGS.items():
+        if is_installed:
+            run_git("config", scope, name, value.replace("{program}", program))
+        else:
+            run_git("config", scope, "--unset-all", name, may_fail=True)
+    path = git_repository.attributes_file(is_global)
+    git_repository.edit_lines(path, [_ATTRIBUTES] if is_installed else [], [_ATTRIBUTES])
+    verb = "compares and merges" if is_installed else "no longer compares and merges"
+    print(f"git {verb} *.onnx with onnxwire in {'all repositories' if is_global else 'this clone'} ({path})")
+    return 0
+
+
+def _program() -> str:
+    """Return the command that runs onnxwire, for a shell.
+
+    It is the script beside this Python: `python -m` would import modules from the repository in which git runs it.
+    """
+    script = Path(sys.executable).with_name("onnxwire.exe" if os.name == "nt" else "onnxwire")
+    if script.is_file():
+        return shlex.quote(script.as_posix())
+    found = shutil.which("onnxwire")
+    return shlex.quote(found) if found else f"{shlex.quote(Path(sys.executable).as_posix())} -I -m onnxwire"
+
+
+def _print_text(path: str) -> int:
+    """Print a version of a model as text with digests; a version that cannot be read is one line that says why."""
+    from onnxwire.analysis.payload_summary import payload_summary
+    from onnxwire.engine.verify import verify_document
+    from onnxwire.text.text_writer import to_text
+
+    git_repository.read_pointer(path)  # an absent file is an error
+    try:
+        with git_repository.load_version(path) as model:
+            verify_document(model._document, type(model))
+            to_text(model, sys.stdout, as_protoc=True, summary=payload_summary)
+    except (DecodeError, SourceError) as error:
+        # An exit status of 2 would end `git log -p` at this version.
+        print(safe_text(f"onnxwire: {str(error).replace(path, 'this version')}"))
+    return 0
+
+
+def _merge(base: str, ours: str, theirs: str, name: str | None = None) -> int:
+    """Merge three versions of a model and write the result over ours, unless there are conflicts."""
+    from onnxwire.transforms.merge import merge_changes
+
+    shown = safe_text(name or ours)
+    models = [git_repository.load_version(path) for path in (base, ours, theirs)]
+    merged, conflicts = merge_changes(*models)
+    for conflict in conflicts:
+        print(f"{shown}: {safe_text(str(conflict))}", file=sys.stderr)
+    if conflicts:
+        count = f"{len(conflicts):,} conflict{'' if len(conflicts) == 1 else 's'}"
+        print(f"{shown}: {count}; the file has our side, compare it with `onnxwire diff`", file=sys.stderr)
+        return _CONFLICTS
+    if git_repository.read_pointer(ours) is None:
+        save(merged, ours)
+        return _MERGED
+    # Git LFS writes the model to its store, and the pointer to it is what git commits.
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "merged.onnx"
+        save(merged, path)
+        with open(path, "rb") as model:
+            pointer = run_git("lfs", "clean", "--", name or ours, file=model)
+    Path(ours).write_text(pointer + "\n")
+    return _MERGED

@@ -1,0 +1,320 @@
+"""Merges the changes of two models that were made from one, as `git merge` does for lines of text."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from onnxwire.analysis.comparison import KEYS, match_elements, node_name, pair_nodes
+from onnxwire.analysis.live_scopes import graphs_of
+from onnxwire.checker.run import check
+from onnxwire.errors import FieldTypeError
+from onnxwire.messages import FunctionProto, GraphProto, ModelProto, NodeProto
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from onnxwire.engine.descriptor import FieldDescriptor
+
+    _Id = tuple[str, int]  # an element of a merged list: "base", "ours" or "theirs", and its index there
+
+_ORDERED = ("input", "output")
+"""The fields whose order is part of the interface of a graph."""
+
+
+@dataclass(frozen=True, slots=True)
+class Conflict:
+    """An element that both sides changed, each in another way.
+
+    kind, name: of the element: "node", "tensor", "input", "opset", "metadata", ...; "field" for a single field; the
+    severity and id of a rule for a fault that only the merged model has. path: of the graph or function that contains
+    the element, "" for the model. ours, theirs: what each side did, such as "changed" or "removed"; the text and "" for
+    a fault.
+    """
+
+    __module__ = "onnxwire"
+
+    kind: str
+    name: str
+    path: str
+    ours: str
+    theirs: str
+
+    def __str__(self) -> str:
+        """Return the conflict as one line."""
+        head = f"{self.kind} {self.name}{f' in {self.path}' if self.path else ''}"
+        if not self.theirs:
+            return f"{head}: {self.ours}"
+        if self.ours == self.theirs:
+            return f"{head}: {self.ours} by both sides, in different ways"
+        return f"{head}: our side {self.ours}, their side {self.theirs}"
+
+
+def merge_changes(base: ModelProto, ours: ModelProto, theirs: ModelProto) -> tuple[ModelProto, list[Conflict]]:
+    """Apply the changes from `base` to `theirs` to a copy of `ours`.
+
+    Nodes, tensors, inputs, outputs, metadata entries, functions and other elements with names are merged as wholes: an
+    element that one side added, changed or removed is taken from that side. Nodes are paired by name, else by the
+    values that they produce. Changes inside functions, and inside the graphs of If, Loop and Scan, are merged likewise.
+    Where both sides changed one element in different ways there is a conflict, and the merged model has ours. These are
+    conflicts too: an error of `check` that neither side has and the merged model would have, such as a node of one
+    side that reads a value removed by the other; and a new version of an operator set on one side with new or changed
+    nodes of its domain on the other.
+    Returns the merged model, which shares the bytes of all three, and the conflicts. Raises DecodeError for damage and
+    FieldTypeError for another message than a model.
+    """
+    for model in (base, ours, theirs):
+        if not isinstance(model, ModelProto):
+            raise FieldTypeError(f"expected a ModelProto of onnxwire, not {type(model).__name__}")
+    merged = ModelProto()
+    merged.CopyFrom(ours)
+    merge = _Merge()
+    merge.merge_fields(base, ours, theirs, merged, "")
+    merge.conflicts += _mixed_operators(base, ours, theirs)
+    if not merge.conflicts:
+        merge.conflicts += _new_errors(merged, ours, theirs)
+    return merged, merge.conflicts
+
+
+class _Merge:
+    """Merges messages and collects their conflicts."""
+
+    def __init__(self) -> None:
+        self.conflicts: list[Conflict] = []
+
+    def merge_fields(self, base: Any, ours: Any, theirs: Any, merged: Any, path: str) -> None:
+        """Merge three messages of one class, field by field, into `merged`, which is a copy of `ours`."""
+        for field in type(ours).DESCRIPTOR.fields:
+            if _are_equal(field, ours, theirs) or _are_equal(field, base, theirs):
+                continue
+            if _are_equal(field, base, ours):
+                _copy_field(field, theirs, merged)
+            elif field.is_repeated and field.message_type is not None and (field.name == "node" or field.name in KEYS):
+                self._merge_elements(base, ours, theirs, merged, field, path)
+            elif field.name == "graph" and all(model.HasField("graph") for model in (base, ours, theirs)):
+                self.merge_fields(base.graph, ours.graph, theirs.graph, merged.graph, "graph")
+            else:
+                self.conflicts.append(Conflict("field", field.name, path, "changed", "changed"))
+        unknown = [message._unknown_fields() for message in (base, ours, theirs)]
+        if unknown[2] not in unknown[:2]:
+            self.conflicts.append(Conflict("field", "unknown fields", path, "changed or kept", "changed"))
+
+    def _merge_elements(
+        self, base: Any, ours: Any, theirs: Any, merged: Any, field: FieldDescriptor, path: str
+    ) -> None:
+        """Merge a repeated field whose elements have names."""
+        old, mine, other = (getattr(message, field.name) for message in (base, ours, theirs))
+        ours_of, theirs_of = _pairs(field, old, mine), _pairs(field, old, other)
+        my_ids: dict[int, _Id] = {index: ("base", at) for at, index in ours_of.items()}
+        their_ids: dict[int, _Id] = {index: ("base", at) for at, index in theirs_of.items()}
+        my_new = [index for index in range(len(mine)) if index not in my_ids]
+        their_new = [index for index in range(len(other)) if index not in their_ids]
+        # Elements of one name that both sides added.
+        both = _pairs(field, [mine[index] for index in my_new], [other[index] for index in their_new])
+        twins = {my_new[one]: their_new[two] for one, two in both.items()}
+
+        versions: list[tuple[_Id, Any, Any, Any]] = [
+            (("base", at), element, _at(mine, ours_of.get(at)), _at(other, theirs_of.get(at)))
+            for at, element in enumerate(old)
+        ]
+        for index in my_new:
+            my_ids[index] = ("ours", index)
+            if index in twins:
+                their_ids[twins[index]] = ("ours", index)
+            versions.append((("ours", index), None, mine[index], _at(other, twins.get(index))))
+        for index in their_new:
+            if index not in their_ids:
+                their_ids[index] = ("theirs", index)
+                versions.append((("theirs", index), None, None, other[index]))
+        content = {key: self._merge_element(field, path, *three) for key, *three in versions}
+
+        my_order = [my_ids[index] for index in range(len(mine))]
+        order = self._merge_orders(
+            [("base", at) for at in range(len(old))],
+            my_order,
+            [their_ids[index] for index in range(len(other))],
+            field,
+            path,
+        )
+        order = [key for key in order if content[key] is not None]
+        result = getattr(merged, field.name)
+        if order != my_order:
+            del result[:]
+            result.extend([content[key] for key in order])
+            return
+        for index, key in enumerate(order):
+            if content[key] is not mine[index]:
+                result[index].CopyFrom(content[key])
+
+    def _merge_element(self, field: FieldDescriptor, path: str, base: Any, ours: Any, theirs: Any) -> Any:
+        """Return the merged element, or None if it is removed. Each version is None where there is none."""
+        if _are_same(base, theirs) or _are_same(ours, theirs):
+            return ours
+        if _are_same(base, ours):
+            return theirs
+        if base is not None and ours is not None and theirs is not None:
+            if isinstance(ours, FunctionProto):
+                merged = FunctionProto()
+                merged.CopyFrom(ours)
+                self.merge_fields(base, ours, theirs, merged, f"functions[{ours.name}]")
+                return merged
+            if isinstance(ours, NodeProto) and (node := self._merge_graphs(base, ours, theirs, path)) is not None:
+                return node
+        kind, key = KEYS.get(field.name, ("node", node_name))
+        name = str(key(ours or theirs or base))
+        self.conflicts.append(Conflict(kind, name, path, _action(base, ours), _action(base, theirs)))
+        return ours
+
+    def _merge_graphs(self, base: NodeProto, ours: NodeProto, theirs: NodeProto, path: str) -> NodeProto | None:
+        """Merge a node of which at most one side changed more than its graphs; returns None for any other node."""
+        (old, old_graphs), (mine, my_graphs), (other, their_graphs) = map(_split, (base, ours, theirs))
+        if not old_graphs or not old_graphs.keys() == my_graphs.keys() == their_graphs.keys():
+            return None
+        if not (_are_same(old, mine) or _are_same(old, other) or _are_same(mine, other)):
+            return None
+        merged = NodeProto()
+        merged.CopyFrom(theirs if _are_same(old, mine) else ours)
+        for attribute in merged.attribute:
+            if (name := attribute.name) in my_graphs:
+                attribute.g.CopyFrom(my_graphs[name])
+                here = f"{path}.node[{node_name(ours)}].{name}"
+                self.merge_fields(old_graphs[name], my_graphs[name], their_graphs[name], attribute.g, here)
+        return merged
+
+    def _merge_orders(
+        self, base: list[_Id], ours: list[_Id], theirs: list[_Id], field: FieldDescriptor, path: str
+    ) -> list[_Id]:
+        """Return the order of the side that moved elements, with the additions of the other after what they followed.
+
+        Where both sides moved elements, our order wins, with a conflict if the order matters.
+        """
+        common = {*base} & {*ours} & {*theirs}
+        old, mine, other = ([key for key in keys if key in common] for keys in (base, ours, theirs))
+        is_ordered = field.name in _ORDERED
+        first, second = (theirs, ours) if mine == old else (ours, theirs)
+        is_ambiguous = is_ordered and mine != other and old not in (mine, other)
+        kept = {*first}
+        anchor: _Id | None = None
+        additions: dict[_Id | None, list[_Id]] = {}
+        for key in second:
+            if key in kept:
+                anchor = key
+            elif key[0] != "base":
+                additions.setdefault(anchor, []).append(key)
+        order: list[_Id] = []
+        both = {*second}
+        for before, following in zip([None, *first], [*first, None], strict=True):
+            order += [] if before is None else [before]
+            order += (added := additions.get(before, []))
+            # Each side expects its own addition at this position.
+            is_ambiguous |= is_ordered and bool(added) and following is not None and following not in {*base, *both}
+        if is_ambiguous:
+            self.conflicts.append(Conflict("order", f"of {field.name}s", path, "changed", "changed"))
+        return order
+
+
+def _at(elements: Sequence[Any], index: int | None) -> Any:
+    return None if index is None else elements[index]
+
+
+def _pairs(field: FieldDescriptor, old: Sequence[Any], new: Sequence[Any]) -> dict[int, int]:
+    """Return the index in `new` of the partner of each element of `old` that has one."""
+    if field.name == "node":
+        return pair_nodes(old, new, range(len(old)), range(len(new)))
+    matches = match_elements(old, new, 0, KEYS[field.name][1])
+    return {index: other for index, other in enumerate(matches) if other >= 0}
+
+
+def _are_same(one: Any, two: Any) -> bool:
+    """Whether two messages are equal, or both None. NaN equals NaN of the same bits."""
+    if one is None or two is None:
+        return one is two
+    return bool(one == two) or (
+        one.ByteSize() == two.ByteSize() and bool(one.SerializeToString() == two.SerializeToString())
+    )
+
+
+def _are_equal(field: FieldDescriptor, one: Any, two: Any) -> bool:
+    """Whether a field is equal in two messages."""
+    if not field.is_repeated and one.HasField(field.name) != two.HasField(field.name):
+        return False
+    first, second = getattr(one, field.name), getattr(two, field.name)
+    if field.message_type is None:
+        # NaN equals NaN.
+        return bool(first == second) or (repr(first) == repr(second) if not field.is_repeated else False)
+    if field.is_repeated:
+        return len(first) == len(second) and all(map(_are_same, first, second))
+    return _are_same(first, second)
+
+
+def _copy_field(field: FieldDescriptor, source: Any, target: Any) -> None:
+    """Make a field equal to that of another message."""
+    target.ClearField(field.name)
+    value = getattr(source, field.name)
+    if field.is_repeated:
+        getattr(target, field.name).extend(value)
+    elif not source.HasField(field.name):
+        return
+    elif field.message_type is not None:
+        getattr(target, field.name).CopyFrom(value)
+    else:
+        setattr(target, field.name, value)
+
+
+def _action(base: Any, side: Any) -> str:
+    if _are_same(base, side):
+        return "kept"
+    return "added" if base is None else "removed" if side is None else "changed"
+
+
+def _split(node: NodeProto) -> tuple[NodeProto, dict[str, GraphProto]]:
+    """Return a node without the graphs in its attributes, and these by the attribute's name."""
+    own = NodeProto()
+    own.CopyFrom(node)
+    for attribute in own.attribute:
+        attribute.ClearField("g")
+    return own, {attribute.name: attribute.g for attribute in node.attribute if attribute.HasField("g")}
+
+
+def _mixed_operators(base: ModelProto, *sides: ModelProto) -> Iterator[Conflict]:
+    """Yield a conflict for each operator set that one side changed while the other changed or added its nodes."""
+    old, *versions = ({_domain(opset): opset.version for opset in model.opset_import} for model in (base, *sides))
+    for side, other in ((0, 1), (1, 0)):
+        changed = {domain for domain, version in versions[side].items() if old.get(domain, version) != version}
+        if changed and (mixed := changed & _changed_domains(base, sides[other])):
+            texts = ["changed the version", "changed or added nodes"]
+            for domain in sorted(mixed):
+                yield Conflict("opset", domain, "", texts[side], texts[other])
+
+
+def _domain(element: Any) -> str:
+    return element.domain or "ai.onnx"
+
+
+def _changed_domains(base: ModelProto, side: ModelProto) -> set[str]:
+    """Return the domains of the nodes that a side changed or added."""
+    before = {node.SerializeToString() for node in _nodes(base)}
+    return {_domain(node) for node in _nodes(side) if node.SerializeToString() not in before}
+
+
+def _nodes(model: ModelProto) -> Iterator[NodeProto]:
+    """Yield all nodes of a model, those of functions and of graphs in attributes too."""
+    waiting: list[Any] = [model.graph, *model.functions]
+    while waiting:
+        for node in waiting.pop().node:
+            yield node
+            waiting += graphs_of(node)
+
+
+def _new_errors(merged: ModelProto, *sides: ModelProto) -> list[Conflict]:
+    """Return a conflict for each error of `check` that the merged model has and no side has."""
+    found = check(merged, select="error")
+    if not found:
+        return []
+    known = {(problem.rule, problem.message) for side in sides for problem in check(side, select="error", limit=None)}
+    return [
+        Conflict("error", problem.rule, problem.path, problem.message, "")
+        for problem in found
+        if (problem.rule, problem.message) not in known
+    ]

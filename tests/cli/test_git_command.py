@@ -1,0 +1,252 @@
+"""`onnxwire git` sets up drivers that git calls; every test uses a repository of its own."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import numpy_helper
+
+import onnxwire
+from onnxwire.cli import main
+
+DIGITS = Path(__file__).parents[2] / "examples" / "digits_cnn.onnx"
+pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
+
+
+@pytest.fixture
+def git(tmp_path, monkeypatch):
+    """A function that runs git in a new repository, which is the working directory and has the drivers."""
+    for name in [name for name in os.environ if name.startswith("GIT_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+    monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")
+    (tmp_path / "home").mkdir()
+    folder = tmp_path / "a repository's folder"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+
+    def run(*arguments, status=0):
+        done = subprocess.run(["git", *arguments], capture_output=True, text=True)
+        assert done.returncode == status, done.stderr
+        return done.stdout + done.stderr
+
+    run("init", "-q", "-b", "main")
+    run("config", "user.name", "a")
+    run("config", "user.email", "a@example.org")
+    assert main(["git", "install"]) == 0
+    # The script may belong to another installation than the modules under test.
+    program = f"'{sys.executable}' -P -m onnxwire git"
+    for name in ("diff.onnxwire.textconv", "difftool.onnxwire.cmd", "merge.onnxwire.driver"):
+        action = run("config", name).strip().partition(" git ")[2]
+        run("config", name, f"{program} {action}")
+    return run
+
+
+def commit(git, model, text="model", path="m.onnx"):
+    Path(path).write_bytes(model.SerializeToString())
+    git("add", ".")
+    git("commit", "-qm", text)
+
+
+def two_branches(git, ours, theirs):
+    """Commit the digits on main, then one change of them on each of two branches; main has ours."""
+    base = onnx.load(DIGITS)
+    commit(git, base)
+    for name, change in (("theirs", theirs), ("ours", ours)):
+        git("checkout", "-qb", name, "main")
+        model = onnx.load(DIGITS)
+        change(model)
+        commit(git, model, name)
+
+
+def test_a_diff_is_text_with_a_digest_of_each_tensor(git):
+    model = onnx.load(DIGITS)
+    commit(git, model)
+    model.graph.initializer[0].raw_data = bytes(len(model.graph.initializer[0].raw_data))
+    model.graph.node[1].doc_string = "new"
+    Path("m.onnx").write_bytes(model.SerializeToString())
+    lines = [line for line in git("diff").splitlines() if line[:1] in "+-" and line[:3] not in ("+++", "---")]
+    assert [line.split(",")[0] for line in lines] == [
+        '+    doc_string: "new"',
+        "-    # FLOAT 16x1x3x3",
+        "+    # FLOAT 16x1x3x3",
+    ]
+    assert "576 bytes, xxh3 " in lines[1]
+
+
+def test_moving_weights_to_a_file_is_no_difference(git):
+    commit(git, onnx.load(DIGITS))
+    assert main(["unpack", "m.onnx", "-o", "m.onnx", "--threshold", "0", "--no-progress"]) == 0
+    assert onnx.load("m.onnx", load_external_data=False).graph.initializer[0].data_location == 1
+    assert git("diff") == ""
+
+
+def test_the_text_with_digests_is_that_of_dump(git, capsys):
+    assert main(["dump", str(DIGITS), "--digests"]) == 0
+    text = capsys.readouterr().out
+    assert main(["git", "textconv", str(DIGITS)]) == 0
+    assert capsys.readouterr().out == text
+    assert "# FLOAT 16x1x3x3, 576 bytes, xxh3 " in text
+    with pytest.raises(SystemExit):
+        main(["dump", str(DIGITS), "--digests", "--json"])
+    assert "--digests is for text" in capsys.readouterr().err
+
+
+def test_changes_of_different_elements_are_merged(git):
+    two_branches(
+        git,
+        lambda model: model.metadata_props.add(key="author", value="me"),
+        lambda model: model.graph.initializer[1].CopyFrom(
+            numpy_helper.from_array(np.ones(8, np.float32), model.graph.initializer[1].name)
+        ),
+    )
+    git("merge", "-q", "-m", "both", "theirs")
+    model = onnx.load("m.onnx")
+    assert model.metadata_props[-1].value == "me"
+    assert numpy_helper.to_array(model.graph.initializer[1]).tolist() == [1] * 8
+    assert git("status", "--short") == ""
+
+
+def test_changes_of_one_element_are_a_conflict_that_keeps_our_side(git):
+    def change(text):
+        return lambda model: setattr(model.graph.node[2], "doc_string", text)
+
+    two_branches(git, change("one"), change("two"))
+    before = Path("m.onnx").read_bytes()
+    report = git("merge", "theirs", status=1)
+    assert "m.onnx: node node_conv2d in graph: changed by both sides, in different ways" in report
+    assert git("status", "--short") == "UU m.onnx\n"
+    assert Path("m.onnx").read_bytes() == before
+
+
+def test_models_that_both_sides_added_are_a_conflict_unless_they_are_equal(git):
+    Path("readme").write_text("x")
+    git("add", ".")
+    git("commit", "-qm", "base")
+    for name in ("theirs", "ours"):
+        git("checkout", "-qb", name, "main")
+        model = onnx.load(DIGITS)
+        model.producer_name = name
+        commit(git, model)
+    git("merge", "theirs", status=1)
+    assert git("status", "--short") == "AA m.onnx\n"
+
+
+def pointer_to(data):
+    return (
+        f"version https://git-lfs.github.com/spec/v1\noid sha256:{hashlib.sha256(data).hexdigest()}\nsize {len(data)}\n"
+    )
+
+
+def test_a_pointer_of_git_lfs_is_read_from_the_local_store(git):
+    data = DIGITS.read_bytes()
+    digest = hashlib.sha256(data).hexdigest()
+    Path("m.onnx").write_text(pointer_to(data))
+    git("add", ".")
+    assert "+onnxwire: this version: a Git LFS pointer to" in git("diff", "--cached")
+    stored = Path(".git/lfs/objects", digest[:2], digest[2:4], digest)
+    stored.parent.mkdir(parents=True)
+    stored.write_bytes(data)
+    assert "+    # FLOAT 16x1x3x3, 576 bytes, xxh3 " in git("diff", "--cached")
+    stored.write_bytes(data[:-1])
+    assert "are not in the local store" in git("diff", "--cached")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["oid sha256:../../../../etc/passwd\nsize 5\n", "oid sha256:" + "A" * 64 + "\nsize 5\n", "oid sha256:\nsize -1\n"],
+)
+def test_a_pointer_that_names_no_digest_is_a_damaged_model(git, text):
+    Path("m.onnx").write_text("version https://git-lfs.github.com/spec/v1\n" + text)
+    git("add", ".")
+    assert "+onnxwire: " in git("diff", "--cached")
+    assert "passwd" not in git("diff", "--cached").replace("oid sha256:../../../../etc/passwd", "")
+
+
+def test_a_damaged_model_is_one_line_and_a_conflict(git):
+    commit(git, onnx.load(DIGITS))
+    git("checkout", "-qb", "theirs", "main")
+    Path("m.onnx").write_bytes(b"\x0a\xff\xff\x1b[31m")
+    git("commit", "-qam", "damaged")
+    assert "+onnxwire: " in git("show")
+    assert "\x1b" not in git("show")
+    git("checkout", "-qb", "ours", "main")
+    model = onnx.load(DIGITS)
+    model.producer_name = "x"
+    commit(git, model)
+    before = Path("m.onnx").read_bytes()
+    git("merge", "theirs", status=1)
+    assert Path("m.onnx").read_bytes() == before
+
+
+@pytest.mark.parametrize("name", ["-o.onnx", "a b'$(touch x)\".onnx", "--help.onnx", "\u202e.onnx"])
+def test_no_name_of_a_file_is_an_option_or_a_command(git, name):
+    model = onnx.load(DIGITS)
+    commit(git, model, path=name)
+    for branch, field in (("theirs", "producer_name"), ("ours", "producer_version")):
+        git("checkout", "-qb", branch, "main")
+        changed = onnx.load(DIGITS)
+        setattr(changed, field, "new")
+        commit(git, changed, path=name)
+    assert '+producer_version: "new"' in git("show")
+    git("merge", "-q", "-m", "both", "theirs")
+    assert onnxwire.load(name).producer_name == onnxwire.load(name).producer_version == "new"
+    assert sorted(os.listdir()) == sorted([".git", name])
+
+
+def test_install_and_uninstall_change_only_their_own_settings(git, capsys):
+    path = Path(".git/info/attributes")
+    path.write_text("*.txt text\n" + path.read_text())
+    assert main(["git", "install", "--local"]) == 0
+    assert path.read_text() == "*.txt text\n*.onnx diff=onnxwire merge=onnxwire\n"
+    assert main(["git", "uninstall"]) == 0
+    assert path.read_text() == "*.txt text\n"
+    assert "onnxwire" not in git("config", "--local", "--list")
+    assert main(["git", "uninstall"]) == 0
+    assert "git no longer compares" in capsys.readouterr().out
+
+
+def test_drivers_for_all_repositories(git, tmp_path):
+    assert main(["git", "uninstall"]) == 0
+    assert main(["git", "install", "--global"]) == 0
+    attributes = tmp_path / "home" / ".config" / "git" / "attributes"
+    assert attributes.read_text() == "*.onnx diff=onnxwire merge=onnxwire\n"
+    assert "onnxwire git textconv" in git("config", "--global", "diff.onnxwire.textconv")
+    git("config", "--global", "core.attributesFile", str(tmp_path / "other"))
+    assert main(["git", "install", "--global"]) == 0
+    assert (tmp_path / "other").read_text() == attributes.read_text()
+
+
+def test_outside_a_repository_install_is_refused(git, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
+    assert main(["git", "install"]) == 2
+    assert "not in a git repository; change into one, or use --global" in capsys.readouterr().err
+
+
+def test_the_drivers_import_no_module_of_the_repository(git):
+    Path("onnxwire.py").write_text("open('imported', 'w')")
+    Path("xxhash.py").write_text("open('imported', 'w')")
+    assert main(["git", "install"]) == 0
+    commit(git, onnx.load(DIGITS))
+    git("show")
+    assert not Path("imported").exists()
+
+
+@pytest.mark.parametrize(
+    "arguments", [["textconv"], ["merge", "a", "b"], ["install", "x"], ["textconv", "x", "--global"]]
+)
+def test_a_wrong_number_of_files_is_an_error(arguments, capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(["git", *arguments])
+    assert ended.value.code == 2
+    assert "onnxwire git --help" in capsys.readouterr().err

@@ -1,0 +1,238 @@
+"""`merge_changes` keeps the changes of both sides, and reports elements that both changed."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from budget import IS_LONG
+from graphs import nested_model
+from onnx import helper, numpy_helper
+from renamed_models import edit_randomly
+from test_bundled_files import FILES, HOME
+
+import onnxwire
+
+DIGITS = Path(__file__).parents[2] / "examples" / "digits_cnn.onnx"
+
+
+def merge(base, ours, theirs):
+    """The merged model, as one of the official runtime, and the conflicts as lines."""
+    models = [onnxwire.ModelProto.FromString(model.SerializeToString()) for model in (base, ours, theirs)]
+    merged, conflicts = onnxwire.merge_changes(*models)
+    return onnx.ModelProto.FromString(merged.SerializeToString()), list(map(str, conflicts))
+
+
+def copy(model):
+    return onnx.ModelProto.FromString(model.SerializeToString())
+
+
+def edited(base, rng):
+    """A copy of a model with one random edit."""
+    model = copy(base)
+    while not edit_randomly(model, rng):
+        pass
+    return model
+
+
+def elements(model):
+    """The nodes and initializers of the main graph by key, encoded."""
+    nodes = {("node", node.name or tuple(node.output)): node.SerializeToString() for node in model.graph.node}
+    tensors = {("tensor", tensor.name): tensor.SerializeToString() for tensor in model.graph.initializer}
+    assert len(nodes) == len(model.graph.node)
+    return nodes | tensors
+
+
+def reads_undefined_values(model):
+    """Whether a node reads a value that no node before it, input or initializer defines."""
+    defined = {value.name for value in model.graph.input} | {tensor.name for tensor in model.graph.initializer} | {""}
+    for node in model.graph.node:
+        if not defined.issuperset(node.input):
+            return True
+        defined.update(node.output)
+    return not defined.issuperset(value.name for value in model.graph.output)
+
+
+@pytest.fixture(scope="module")
+def bases():
+    """Models of some nodes with different names, without graphs inside."""
+    models = [onnx.load(DIGITS)]
+    for file in [file for file in FILES if file.endswith(".onnx")][:: 1 if IS_LONG else 40]:
+        model = onnx.load(Path(HOME, file), load_external_data=False)
+        keys = Counter(node.name or tuple(node.output) for node in model.graph.node)
+        if len(keys) > 3 and max(keys.values()) == 1 and not reads_undefined_values(model):
+            models.append(model)
+    return models
+
+
+def test_random_edits_of_two_sides_are_both_kept_or_conflict(bases):
+    rng = random.Random(7)
+    kept = conflicting = 0
+    for trial in range(2000 if IS_LONG else 100):
+        base = bases[trial % len(bases)] if trial % 2 else bases[0]
+        ours, theirs = edited(base, rng), edited(base, rng)
+        old, mine, other = map(elements, (base, ours, theirs))
+        keys = old.keys() | mine.keys() | other.keys()
+        changed = [{key for key in keys if old.get(key) != side.get(key)} for side in (mine, other)]
+        merged, conflicts = merge(base, ours, theirs)
+        if any(mine.get(key) != other.get(key) for key in changed[0] & changed[1]):
+            assert conflicts, trial
+            conflicting += 1
+            continue
+        expected = {key: (mine if key in changed[0] else other).get(key) for key in keys}
+        assert elements(merged) == {key: data for key, data in expected.items() if data is not None}, trial
+        assert bool(conflicts) == reads_undefined_values(merged), (trial, conflicts)
+        kept += not conflicts
+    assert kept > 40
+    assert conflicting > 2
+
+
+def test_equal_changes_of_both_sides_are_no_conflict(bases):
+    rng = random.Random(3)
+    for _ in range(10):
+        side = edited(bases[0], rng)
+        assert merge(bases[0], side, side) == (side, [])
+        assert merge(bases[0], bases[0], side) == (side, [])
+        assert merge(bases[0], side, bases[0]) == (side, [])
+
+
+def chain(names):
+    """A model of Relu nodes with these names, in a row."""
+    nodes = [helper.make_node("Relu", [f"v{i}"], [f"v{i + 1}"], name=name) for i, name in enumerate(names)]
+    ends = [helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [2]) for name in ("v0", f"v{len(names)}")]
+    return helper.make_model(helper.make_graph(nodes, "chain", ends[:1], ends[1:]))
+
+
+def test_a_removed_node_that_the_other_side_changed_is_a_conflict():
+    base = chain("abc")
+    ours, theirs = copy(base), copy(base)
+    del ours.graph.node[1]
+    ours.graph.node[1].input[0] = "v1"
+    theirs.graph.node[1].op_type = "Abs"
+    merged, conflicts = merge(base, ours, theirs)
+    assert conflicts == ["node b in graph: our side removed, their side changed"]
+    assert merged == ours
+
+
+def test_a_node_that_reads_a_value_removed_by_the_other_side_is_a_conflict():
+    base = chain("abc")
+    ours, theirs = copy(base), copy(base)
+    del ours.graph.node[1]
+    ours.graph.node[1].input[0] = "v1"
+    theirs.graph.node.append(helper.make_node("Abs", ["v2"], ["extra"], name="new"))
+    _, conflicts = merge(base, ours, theirs)
+    assert len(conflicts) == 1
+    assert "graph-node-input-defined" in conflicts[0]
+
+
+def test_two_different_elements_of_one_name_that_were_added_are_a_conflict():
+    base = chain("a")
+    ours, theirs = copy(base), copy(base)
+    ours.metadata_props.add(key="author", value="one")
+    theirs.metadata_props.add(key="author", value="two")
+    assert merge(base, ours, theirs)[1] == ["metadata author: added by both sides, in different ways"]
+    theirs.metadata_props[0].value = "one"
+    assert merge(base, ours, theirs) == (ours, [])
+
+
+def test_fields_elements_and_graphs_of_all_kinds_are_merged():
+    base = chain("abc")
+    ours, theirs = copy(base), copy(base)
+    ours.producer_name, theirs.producer_version = "me", "2"
+    ours.graph.doc_string = "text"
+    theirs.graph.name = "other"
+    ours.graph.value_info.append(helper.make_tensor_value_info("v1", 1, [2]))
+    theirs.graph.initializer.append(numpy_helper.from_array(np.ones(3, np.float32), "w"))
+    ours.graph.initializer.append(numpy_helper.from_array(np.ones(4, np.float32), "x"))
+    theirs.functions.append(helper.make_function("d", "f", ["i"], ["o"], [helper.make_node("Abs", ["i"], ["o"])], []))
+    merged, conflicts = merge(base, ours, theirs)
+    assert conflicts == []
+    assert (merged.producer_name, merged.producer_version) == ("me", "2")
+    assert (merged.graph.doc_string, merged.graph.name) == ("text", "other")
+    assert [tensor.name for tensor in merged.graph.initializer] == ["x", "w"]
+    assert [value.name for value in merged.graph.value_info] == ["v1"]
+    assert merged.functions[0].name == "f"
+    theirs.producer_name = "you"
+    assert merge(base, ours, theirs)[1] == ["field producer_name: changed by both sides, in different ways"]
+
+
+def test_changes_inside_graphs_of_nodes_and_inside_functions_are_merged():
+    base = nested_model()
+    holders = [node for node in base.graph.node if any(a.HasField("g") and a.g.node for a in node.attribute)]
+    assert holders
+    index = list(base.graph.node).index(holders[0])
+    number = next(i for i, attribute in enumerate(holders[0].attribute) if attribute.g.node)
+    ours, theirs = copy(base), copy(base)
+    ours.graph.node[index].attribute[number].g.node[0].doc_string = "inside"
+    theirs.graph.node[index].doc_string = "outside"
+    theirs.graph.node[index].attribute[number].g.doc_string = "graph"
+    merged, conflicts = merge(base, ours, theirs)
+    assert conflicts == []
+    node = merged.graph.node[index]
+    assert (node.doc_string, node.attribute[number].g.doc_string) == ("outside", "graph")
+    assert node.attribute[number].g.node[0].doc_string == "inside"
+    theirs.graph.node[index].attribute[number].g.node[0].doc_string = "another"
+    assert merge(base, ours, theirs)[1] != []
+
+
+def test_inputs_that_both_sides_added_in_one_place_are_a_conflict():
+    base = chain("a")
+    ours, theirs = copy(base), copy(base)
+    ours.graph.input.append(helper.make_tensor_value_info("x", 1, [2]))
+    theirs.graph.input.append(helper.make_tensor_value_info("y", 1, [2]))
+    _, conflicts = merge(base, ours, theirs)
+    assert conflicts == ["order of inputs in graph: changed by both sides, in different ways"]
+    theirs.graph.input.insert(0, theirs.graph.input.pop())
+    merged, conflicts = merge(base, ours, theirs)
+    assert conflicts == []
+    assert [value.name for value in merged.graph.input] == ["y", "v0", "x"]
+
+
+def test_a_new_operator_set_beside_changed_nodes_of_its_domain_is_a_conflict():
+    base = chain("ab")
+    base.opset_import[0].version = 17
+    ours, theirs = copy(base), copy(base)
+    ours.opset_import[0].version = 18
+    theirs.graph.doc_string = "no node"
+    assert merge(base, ours, theirs)[1] == []
+    theirs.graph.node[0].op_type = "Abs"
+    expected = "opset ai.onnx: our side changed the version, their side changed or added nodes"
+    assert merge(base, ours, theirs)[1] == [expected]
+
+
+def test_a_side_that_reordered_nodes_keeps_its_order():
+    base = chain("ab")
+    base.graph.node.append(helper.make_node("Abs", ["v0"], ["z"], name="c"))
+    ours, theirs = copy(base), copy(base)
+    nodes = [copy_node(node) for node in base.graph.node]
+    del theirs.graph.node[:]
+    theirs.graph.node.extend([nodes[2], nodes[0], nodes[1]])
+    ours.graph.node.insert(1, helper.make_node("Neg", ["v1"], ["y"], name="d"))
+    merged, conflicts = merge(base, ours, theirs)
+    assert conflicts == []
+    assert [node.name for node in merged.graph.node] == ["c", "a", "d", "b"]
+
+
+def copy_node(node):
+    return onnx.NodeProto.FromString(node.SerializeToString())
+
+
+def test_nan_in_both_models_is_no_change():
+    base = chain("ab")
+    base.graph.node[0].attribute.append(helper.make_attribute("alpha", float("nan")))
+    ours, theirs = copy(base), copy(base)
+    ours.graph.node[0].doc_string = "x"
+    theirs.graph.doc_string = "y"
+    merged, conflicts = merge(base, ours, theirs)
+    assert conflicts == []
+    assert (merged.graph.node[0].doc_string, merged.graph.doc_string) == ("x", "y")
+
+
+def test_only_models_are_merged():
+    model = onnxwire.load(DIGITS)
+    with pytest.raises(TypeError, match="expected a ModelProto"):
+        onnxwire.merge_changes(model, model, model.graph)
