@@ -85,7 +85,9 @@ def test_random_edits_of_two_sides_are_both_kept_or_conflict(bases):
             continue
         expected = {key: (mine if key in changed[0] else other).get(key) for key in keys}
         assert elements(merged) == {key: data for key, data in expected.items() if data is not None}, trial
-        assert bool(conflicts) == reads_undefined_values(merged), (trial, conflicts)
+        assert conflicts or not reads_undefined_values(merged), trial
+        # Edits of different elements can contradict each other, as a removed Cast and a new reader of its output do.
+        assert all(line.startswith("error ") for line in conflicts), (trial, conflicts)
         kept += not conflicts
     assert kept > 40
     assert conflicting > 2
