@@ -37,6 +37,10 @@ cdef extern from "thresholds.h":
     enum:
         MAX_WALKED_ELEMENTS "OW_MAX_WALKED_ELEMENTS"
 
+cdef enum:
+    MAX_REPR_ELEMENTS = 1000
+    MAX_REPR_CHARS = 10_000
+
 
 cdef Py_ssize_t index_in(const Field* field, index, uint64_t n) except -1:
     """Convert a Python index into a sequence of n to one that is counted from the front; raise IndexError.
@@ -152,7 +156,20 @@ cdef class Repeated:
 
     @critical_section
     def __repr__(self):
-        return repr(list(self))
+        """Return the form of a list; of many or long elements only the first, and the number of the others."""
+        cdef Py_ssize_t n_chars = 0
+        parts = []
+        for element in self:
+            if len(parts) == MAX_REPR_ELEMENTS or n_chars > MAX_REPR_CHARS:
+                parts.append(f"... {len(self) - len(parts):,} more")
+                break
+            if isinstance(element, (str, bytes)) and len(element) > MAX_REPR_CHARS:
+                part = f"{element[:MAX_REPR_CHARS]!r}..."
+            else:
+                part = repr(element)
+            n_chars += len(part)
+            parts.append(part)
+        return f"[{', '.join(parts)}]"
 
     @critical_section
     def __deepcopy__(self, memo):

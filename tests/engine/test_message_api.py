@@ -366,6 +366,22 @@ def test_the_repr_of_many_messages_is_short():
     assert "10,000" in text
 
 
+def test_the_repr_of_a_long_sequence_is_short():
+    graph = onnxwire.GraphProto(
+        node=[onnxwire.NodeProto(name=f"node{i}", op_type="Relu") for i in range(5000)],
+        initializer=[onnxwire.TensorProto(int64_data=range(5000), string_data=[b"x" * 100_000, b"y"] * 3000)],
+    )
+    for message in (graph, onnxwire.GraphProto.FromString(graph.SerializeToString())):
+        text = repr(message.node)
+        assert text.startswith("[NodeProto(name='node0', op_type='Relu'), NodeProto(name='node1'")
+        assert text.endswith(" more]")
+        assert len(text) < 20_000
+        assert repr(message.initializer[0].int64_data) == f"{str(list(range(1000)))[:-1]}, ... 4,000 more]"
+        text = repr(message.initializer[0].string_data)
+        assert text.endswith("x'..., ... 5,999 more]")
+        assert len(text) < 20_000
+
+
 def test_the_repr_of_a_message_names_its_class_and_values(model):
     text = repr(model.graph.node[0])
     assert all(part in text for part in ("NodeProto", "Conv", "node0", "w0"))
