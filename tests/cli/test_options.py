@@ -85,6 +85,7 @@ DRAWING = {
     "set": ["producer_name=me", "-o", "OUT"],
     "rename": ["image", "pixels", "-o", "OUT"],
     "rm": ["graph.value_info", "-o", "OUT"],
+    "dims": ["--set", "batch=4", "--no-infer", "-o", "OUT"],
     "meta": ["author=me", "-o", "OUT"],
     "infer": ["-o", "OUT"],
     "convert-version": ["21", "-o", "OUT"],

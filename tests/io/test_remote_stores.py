@@ -217,6 +217,7 @@ COMMANDS = {
     "view": ["view", "URL", "-o", "report.html"],
     "meta": ["meta", "URL"],
     "rename": ["rename", "URL", "x3", "another", "-o", "OUT"],
+    "dims": ["dims", "URL"],
     "rm": ["rm", "URL", "graph.name", "-o", "OUT"],
     "dump": ["dump", "URL"],
     "infer": ["infer", "URL", "-o", "OUT"],

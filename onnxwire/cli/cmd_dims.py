@@ -1,0 +1,112 @@
+"""`onnxwire dims`: list and change the dimensions of a model's inputs and outputs."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import Any
+
+from onnxwire.analysis.describe import describe_type
+from onnxwire.cli.options import add_command
+from onnxwire.cli.result import add_result, load_to_change, save_result
+from onnxwire.cli.terminal import safe_text, some_names, table_lines, terminal_width
+from onnxwire.errors import EditError, count_text
+from onnxwire.io.load import load
+from onnxwire.messages import ModelProto
+from onnxwire.transforms.dimensions import DimensionChanges, change_dimensions
+
+_DESCRIPTION = """\
+List the inputs and outputs with their shapes, or change dimensions and infer all shapes anew. A dimension variable
+changes everywhere in the graph and its subgraphs. If an input has a number for a dimension, shapes of all other values
+are inferred anew, by the onnx package. Warnings list what can't follow: constant shapes of Reshape and others that
+contain the old size, and values whose shape is unknown now. No weight is read.
+"""
+_EXAMPLES = """\
+examples:
+  onnxwire dims m.onnx                                     inputs and outputs with their shapes
+  onnxwire dims m.onnx --set batch=4 -o out.onnx           a size for a variable
+  onnxwire dims m.onnx --set 'input:image[0]=N' -i         a variable for a dimension of an input
+  onnxwire dims m.onnx --rename batch_size=batch -i
+  onnxwire dims m.onnx --dynamic batch -o out.onnx         a variable for the first dimension of all inputs
+"""
+
+
+def add_parser(commands: Any) -> None:
+    """Add the command to the parser's `commands`."""
+    parser = add_command(commands, "dims", _DESCRIPTION, _EXAMPLES)
+    parser.add_argument("file", metavar="FILE")
+    parser.add_argument(
+        "--set",
+        metavar="DIM=SIZE",
+        action="append",
+        default=[],
+        help="DIM: a variable, or input:NAME[INDEX]; repeatable",
+    )
+    parser.add_argument(
+        "--rename", metavar="OLD=NEW", action="append", default=[], help="a new name for a variable; repeatable"
+    )
+    parser.add_argument("--dynamic", metavar="NAME", help="a variable for the first dimension of every input")
+    parser.add_argument("--no-infer", action="store_true", help="do not infer shapes")
+    parser.add_argument("-v", "--verbose", action="store_true", help="print the number of changes on stderr")
+    add_result(parser, is_required=False)
+    parser.set_defaults(run=run, parser=parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """List or change dimensions; returns the exit status."""
+    is_change = bool(options.set or options.rename or options.dynamic is not None)
+    if not is_change:
+        if options.output is not None or options.in_place or options.no_infer:
+            options.parser.error("-o, -i and --no-infer require a change: --set, --rename or --dynamic")
+        with load(options.file) as model:
+            print("\n".join(_rows(model)))
+        return 0
+    if options.output is None and not options.in_place:
+        options.parser.error("one of the arguments -o/--output -i/--in-place is required")
+    sizes, renames = _pairs(options.set), _pairs(options.rename)
+    with load_to_change(options) as model:
+        made, done = change_dimensions(
+            model, sizes, renames=renames, dynamic=options.dynamic, infer=not options.no_infer
+        )
+        _report(done, options.verbose)
+        save_result(made, options)
+    return 0
+
+
+def _pairs(texts: list[str]) -> dict[str, str]:
+    """Split NAME=VALUE at the last =, since names may contain one."""
+    made: dict[str, str] = {}
+    for text in texts:
+        name, equals, value = text.rpartition("=")
+        if not equals or not name or not value:
+            raise EditError("write NAME=VALUE, such as batch=4", text[:200])
+        if made.setdefault(name, value) != value:
+            raise EditError(f"it can't become both {made[name]} and {value}", name[:200])
+    return made
+
+
+def _rows(model: ModelProto) -> list[str]:
+    initialized = {tensor.name for tensor in model.graph.initializer}
+    rows = [
+        [word, safe_text(value.name), safe_text(describe_type(value.type))]
+        for word, values in (("input", model.graph.input), ("output", model.graph.output))
+        for value in values
+        if word == "output" or value.name not in initialized
+    ]
+    return table_lines(rows, fit=terminal_width()) if rows else ["the graph has no inputs or outputs"]
+
+
+def _report(done: DimensionChanges, is_verbose: bool) -> None:
+    lines = [f"changed {count_text(done.count, 'dimension')}"] if is_verbose else []
+    for names, text in (
+        (done.constants, "constant shapes contain the old size"),
+        (done.scopes, "subgraphs use the name for another dimension; unchanged"),
+        (done.cleared, "dimensions were expressions of a changed one; unknown now"),
+        (done.unknown, "values whose shape could not be inferred; unknown now"),
+    ):
+        if names:
+            lines.append(f"warning: {text}: {some_names(names)}")
+    if done.reason:
+        lines.append(f"warning: shapes were not inferred: {safe_text(done.reason)}")
+    for line in lines:
+        print(f"onnxwire: {line}", file=sys.stderr)

@@ -1,0 +1,358 @@
+"""Changes dimensions of a model's inputs, wherever they mean the same, and infers the shapes that depend on them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+from onnxwire.analysis.paths import resolve
+from onnxwire.engine.search import Search
+from onnxwire.errors import EditError, Error, MissingPackageError, PathError, did_you_mean
+from onnxwire.messages import (
+    GraphProto,
+    ModelProto,
+    NodeProto,
+    TensorProto,
+    TensorShapeProto,
+    TypeProto,
+    ValueInfoProto,
+)
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    Dim = TensorShapeProto.Dimension
+
+_POSITION = re.compile(r"(?:input:)?(.*)\[(-?\d{1,9})\]", re.DOTALL)
+_WORD = re.compile(r"[^\W\d]\w*")
+_NUMBER = re.compile(r"-?\d+")
+_MAX_DIM = (1 << 63) - 1
+_MAX_SHAPE_ELEMENTS = 64  # of a constant that is a shape
+_SHAPE_READERS = {"Reshape": 1, "Expand": 1, "ConstantOfShape": 0}  # the input that is a shape
+_INVENTED = "unk__"  # the prefix of variables that onnx makes up
+_MAX_NESTED_GRAPHS = 33
+
+
+@dataclass
+class DimensionChanges:
+    """What `change_dimensions` changed, and what did not follow.
+
+    count: the number of changed dimensions in types. cleared: names of values whose dimension was an expression of a
+    changed one, such as `2*batch`, which is now unknown. constants: "node: shape" for constant shapes that contain the
+    old size at the position of a changed dimension. unknown: names of values that had a shape, which could not be
+    inferred anew. scopes: subgraphs in which a changed name means another dimension; they are unchanged. reason: why
+    shapes were not inferred, or "".
+    """
+
+    count: int = 0
+    cleared: list[str] = field(default_factory=list)
+    constants: list[str] = field(default_factory=list)
+    unknown: list[str] = field(default_factory=list)
+    scopes: list[str] = field(default_factory=list)
+    reason: str = ""
+
+
+def change_dimensions(
+    model: ModelProto,
+    sizes: Mapping[str, str | int],
+    *,
+    renames: Mapping[str, str] | None = None,
+    dynamic: str | None = None,
+    infer: bool = True,
+) -> tuple[ModelProto, DimensionChanges]:
+    """Change dimensions of the inputs of a model, and of all values that have the same dimension variable.
+
+    model: is changed, and after an error may be changed in part. sizes: a size, or the name of a variable, for a
+    variable (`batch`) or for one dimension of an input (`input:image[0]`, `image[-1]`). renames: new names of
+    variables. dynamic: the name of a variable for the first dimension of every input that is no initializer.
+    If the dimension of an input is a variable, the variable changes in the main graph and its subgraphs. If it is a
+    number, shapes of all values that are no inputs are removed, since each may depend on it. infer: infer shapes with
+    the onnx package.
+    Functions are unchanged: their variables are their own. Returns the model, a new one after inference, and the
+    changes. Raises PathError for a variable or input that does not exist, EditError for changes that contradict each
+    other or sizes that no dimension can have.
+    """
+    change = _Change(model)
+    for old, new in (renames or {}).items():
+        change.rename(old, _variable(new))
+    for name, size in sizes.items():
+        change.set(name, _value(size))
+    if dynamic is not None:
+        change.make_dynamic(_variable(dynamic))
+    return change.apply(infer)
+
+
+def _variable(text: str) -> str:
+    if not _WORD.fullmatch(text):
+        raise EditError("the name of a dimension variable is made of letters, digits and _", repr(text))
+    return text
+
+
+def _value(size: str | int) -> str | int:
+    """Return the new value of a dimension: a size, or the name of a variable."""
+    if isinstance(size, str) and not _NUMBER.fullmatch(size):
+        return _variable(size)
+    number = int(size) if len(str(size)) < 30 else -1
+    if not 0 <= number <= _MAX_DIM:
+        raise EditError(f"a dimension is a number from 0 to {_MAX_DIM:,}, or the name of a variable", str(size)[:40])
+    return number
+
+
+class _Change:
+    """The changes to one model: collected first, then applied together."""
+
+    def __init__(self, model: ModelProto) -> None:
+        self.model = model
+        self.symbols: dict[str, str | int] = {}
+        self.places: dict[tuple[str, int], tuple[Dim, str | int]] = {}
+        initialized = {tensor.name for tensor in model.graph.initializer}
+        self.inputs = {value.name: value for value in model.graph.input if value.name not in initialized}
+        self.known = {
+            dim.dim_param: None for _, dim in Search(model.graph, [TensorShapeProto.Dimension]) if dim.dim_param
+        }
+
+    def refuse(self, name: str, reason: str) -> EditError:
+        return EditError(reason, f"{self.model._document.name}: {name[:200]!r}")
+
+    def rename(self, old: str, new: str) -> None:
+        self._set_symbol(old, new)
+        if new in self.known and new != old:
+            raise self.refuse(old, f"there is a dimension variable {new!r} already; to make both equal, set it instead")
+
+    def _set_symbol(self, old: str, new: str | int) -> None:
+        if old not in self.known:
+            known = ", ".join(list(self.known)[:20]) or "none"
+            hint = did_you_mean(old, self.known) or f"; there are: {known}"
+            reason = f"there is no dimension variable of this name{hint}; a dimension of an input is input:NAME[INDEX]"
+            raise PathError(reason, old[:200], self.model._document.name)
+        if self.symbols.setdefault(old, new) != new:
+            raise self.refuse(old, f"it can't become both {self.symbols[old]} and {new}")
+
+    def set(self, name: str, value: str | int) -> None:
+        found = _POSITION.fullmatch(name)
+        if name in self.known or found is None:
+            self._set_symbol(name, value)
+            return
+        dims = self._dims_of(found[1])
+        index = int(found[2])
+        if not -len(dims) <= index < len(dims):
+            raise PathError(f"the input has {len(dims)} dimensions", name[:200], self.model._document.name)
+        self._set_place(found[1], index % len(dims), dims[index], value)
+
+    def make_dynamic(self, name: str) -> None:
+        if not self.inputs:
+            raise self.refuse(name, "the model has no inputs")
+        for value in self.inputs.values():
+            dims = self._dims_of(value.name)
+            if len(dims):
+                self._set_place(value.name, 0, dims[0], name)
+
+    def _dims_of(self, name: str) -> list[Dim]:
+        if name not in self.inputs:
+            hint = did_you_mean(name, self.inputs) or "; initializers have fixed shapes"
+            raise PathError(f"the graph has no input of this name{hint}", name[:200], self.model._document.name)
+        shape = _shape_of(self.inputs[name].type)
+        if shape is None:
+            raise PathError("the input has no shape", name[:200], self.model._document.name)
+        return list(shape.dim)
+
+    def _set_place(self, name: str, index: int, dim: Dim, value: str | int) -> None:
+        if dim.dim_param:
+            self._set_symbol(dim.dim_param, value)
+        elif self.places.setdefault((name, index), (dim, value))[1] != value:
+            raise self.refuse(name, f"dimension {index} can't become both {self.places[name, index][1]} and {value}")
+
+    def apply(self, infer: bool) -> tuple[ModelProto, DimensionChanges]:
+        """Make all changes."""
+        done = DimensionChanges()
+        fixed = {
+            index: dim.dim_value for (_, index), (dim, value) in self.places.items() if _read(dim) not in (None, value)
+        }
+        is_stale = any(_read(dim) != value for dim, value in self.places.values())
+        graph = self.model.graph
+        excluded = _scopes_of_other_meaning(graph, self.symbols)
+        done.scopes += excluded
+        self._change_symbols(excluded, done)
+        for dim, value in self.places.values():
+            done.count += _read(dim) != value
+            _write(dim, value)
+        if is_stale:
+            done.constants += _constant_shapes(graph, fixed)
+        shaped = _shaped_values(self.model, clear=is_stale)
+        made = self.model
+        if infer:
+            made = _inferred(self.model, done)
+        after = _shaped_values(made) if is_stale else shaped
+        lost = shaped - after
+        done.unknown += [value.name for value in (*made.graph.output, *made.graph.value_info) if value.name in lost]
+        return made, done
+
+    def _change_symbols(self, excluded: list[str], done: DimensionChanges) -> None:
+        if not self.symbols:
+            return
+        cleared: dict[str, None] = {}
+        for path, dim in Search(self.model.graph, [TensorShapeProto.Dimension]):
+            text = dim.dim_param
+            if not text or any(_is_in(path, scope) for scope in excluded):
+                continue
+            if text in self.symbols:
+                done.count += 1
+                _write(dim, self.symbols[text])
+            elif not self.symbols.keys().isdisjoint(_WORD.findall(text)):
+                dim.Clear()
+                cleared[path.partition(".type.")[0]] = None
+        for path in cleared:
+            value = resolve(self.model.graph, path).value
+            done.cleared.append(value.name if isinstance(value, ValueInfoProto) else path)
+
+
+def _is_in(path: str, scope: str) -> bool:
+    return path.startswith(scope) and path[len(scope) : len(scope) + 1] in ("", ".", "[")
+
+
+def _read(dim: Dim) -> str | int | None:
+    """Return a dimension: a variable, a size, or None if it is unknown; -1, which some exporters write, is unknown."""
+    if dim.dim_param:
+        return dim.dim_param
+    return dim.dim_value if dim.HasField("dim_value") and dim.dim_value >= 0 else None
+
+
+def _write(dim: Dim, value: str | int) -> None:
+    if isinstance(value, int):
+        dim.dim_value = value
+    else:
+        dim.dim_param = value
+
+
+def _shape_of(kind: TypeProto) -> TensorShapeProto | None:
+    """Return the shape of a type of a tensor, or of what an optional contains; None for other types and no shape."""
+    for _ in range(_MAX_NESTED_GRAPHS):
+        which = kind.WhichOneof("value")
+        if which != "optional_type":
+            break
+        kind = kind.optional_type.elem_type
+    if which not in ("tensor_type", "sparse_tensor_type"):
+        return None
+    tensor = getattr(kind, which)
+    return tensor.shape if tensor.HasField("shape") else None
+
+
+def _graph_values(graph: GraphProto) -> dict[str, ValueInfoProto]:
+    return {value.name: value for field in (graph.output, graph.value_info, graph.input) for value in field}
+
+
+def _scopes_of_other_meaning(graph: GraphProto, symbols: Mapping[str, object]) -> list[str]:
+    """Return the paths of bodies of Loop and Scan whose inputs use a variable for another dimension than outside."""
+    if not symbols:
+        return []
+    found: list[str] = []
+    values: dict[str, dict[str, ValueInfoProto]] = {"": _graph_values(graph)}
+    for path, node in Search(graph, [NodeProto]):
+        if node.op_type not in ("Loop", "Scan") or node.domain not in ("", "ai.onnx"):
+            continue
+        bodies = [number for number, attribute in enumerate(node.attribute) if attribute.name == "body"]
+        if not bodies or any(_is_in(path, scope) for scope in found):
+            continue
+        around = path.rpartition("node[")[0].rstrip(".")
+        if around not in values:
+            # Only the graphs around this one, which the search will return to.
+            values = {key: known for key, known in values.items() if around.startswith(key)}
+            values[around] = _graph_values(resolve(graph, around).value)
+        outer, body = values[around], node.attribute[bodies[0]].g
+        pairs = ((outer[name].type, given.type) for name, given in _pairs(node, body) if name in outer)
+        if any(_differs(here, there, symbols) for here, there in pairs):
+            found.append(f"{path}.attribute[{bodies[0]}].g")
+    return found
+
+
+def _pairs(node: NodeProto, body: GraphProto) -> Iterator[tuple[str, ValueInfoProto]]:
+    """Yield the inputs of a body of Loop or Scan that have the shape of an input of the node, and that one's name."""
+    if node.op_type == "Loop":
+        yield from zip(node.input[2:], body.input[2:], strict=False)
+        return
+    scanned = next((attribute.i for attribute in node.attribute if attribute.name == "num_scan_inputs"), 0)
+    yield from list(zip(node.input, body.input, strict=False))[: max(len(node.input) - max(scanned, 0), 0)]
+
+
+def _differs(outer: TypeProto, inner: TypeProto, symbols: Mapping[str, object]) -> bool:
+    """Return whether a dimension is one of the variables inside, and a size or another variable outside."""
+    shapes = _shape_of(outer), _shape_of(inner)
+    if shapes[0] is None or shapes[1] is None or len(shapes[0].dim) != len(shapes[1].dim):
+        return False
+    pairs = zip(shapes[0].dim, shapes[1].dim, strict=True)
+    return any(there.dim_param in symbols and _read(here) not in (None, there.dim_param) for here, there in pairs)
+
+
+def _shaped_values(model: ModelProto, clear: bool = False) -> set[str]:
+    """Return the names of the values of the main graph that have a shape, except for its inputs and initializers.
+
+    clear: remove the shapes, of the values of subgraphs too.
+    """
+    graph = model.graph
+    fixed = {tensor.name for tensor in graph.initializer}
+    found = {
+        value.name
+        for values in (graph.output, graph.value_info)
+        for value in values
+        if value.name not in fixed and _is_inferred(value.type)
+    }
+    if clear:
+        for path, value in Search(graph, [ValueInfoProto]):
+            if not path.startswith("input[") and value.name not in fixed:
+                for _, kind in Search(value.type, [TypeProto.Tensor, TypeProto.SparseTensor]):
+                    kind.ClearField("shape")
+    return found
+
+
+def _is_inferred(kind: TypeProto) -> bool:
+    """Return whether a type has a shape, and no dimension of it is unknown or made up by onnx."""
+    shape = _shape_of(kind)
+    return shape is not None and not any(dim.dim_param.startswith(_INVENTED) for dim in shape.dim)
+
+
+def _constant_shapes(graph: GraphProto, fixed: Mapping[int, int]) -> list[str]:
+    """Return "node: shape" for nodes with a constant shape that has an old size at its position."""
+    constants: dict[str, TensorProto] = {tensor.name: tensor for tensor in graph.initializer}
+    readers: list[NodeProto] = []
+    for _, node in Search(graph, [NodeProto]):
+        if node.op_type == "Constant" and len(node.output):
+            tensor = next((attribute.t for attribute in node.attribute if attribute.HasField("t")), None)
+            if tensor is not None:
+                constants.setdefault(node.output[0], tensor)
+        elif node.op_type in _SHAPE_READERS:
+            readers.append(node)
+    found = []
+    for node in readers:
+        at = _SHAPE_READERS[node.op_type]
+        name = node.input[at] if at < len(node.input) else ""
+        shape = _small_shape(constants[name]) if name in constants else []
+        if any(index < len(shape) and shape[index] == size for index, size in fixed.items()):
+            label = node.name or (node.output[0] if len(node.output) else "")
+            found.append(f"{node.op_type} {label}: {name} = {shape}")
+    return found
+
+
+def _small_shape(tensor: TensorProto) -> list[int]:
+    """Return the elements of a small tensor of integers; [] for any other or damaged tensor."""
+    if tensor.data_type != TensorProto.INT64 or len(tensor.dims) != 1 or not 0 < tensor.dims[0] <= _MAX_SHAPE_ELEMENTS:
+        return []
+    try:
+        return [int(number) for number in tensor.numpy()]
+    except Error:
+        return []
+
+
+def _inferred(model: ModelProto, done: DimensionChanges) -> ModelProto:
+    """Return the model with inferred shapes, or the model itself and the reason in `done`."""
+    from onnxwire.bridges.onnx_tools import infer_shapes
+
+    try:
+        return infer_shapes(model, data_prop=True)
+    except MissingPackageError as error:
+        done.reason = str(error)
+    except Error:
+        raise
+    except Exception as error:  # the official package's have no common base class
+        done.reason = f"the onnx package rejects the model: {' '.join(str(error).split())}"
+    return model

@@ -1,0 +1,184 @@
+"""Dimensions are changed wherever they mean the same, and what can't follow is reported."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper, numpy_helper
+
+import onnxwire
+from onnxwire.errors import PathError
+from onnxwire.transforms.dimensions import change_dimensions
+
+FLOAT = onnx.TensorProto.FLOAT
+
+
+def value(name, shape):
+    return helper.make_tensor_value_info(name, FLOAT, shape)
+
+
+def model_of(nodes, inputs, outputs, initializers=(), value_info=()):
+    graph = helper.make_graph(nodes, "g", inputs, outputs, initializers, value_info=value_info)
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
+    return onnxwire.ModelProto.FromString(made.SerializeToString())
+
+
+def dims_of(made):
+    graph = made.graph
+    return {
+        value.name: [
+            dim.dim_param or (dim.dim_value if dim.HasField("dim_value") else None)
+            for dim in value.type.tensor_type.shape.dim
+        ]
+        for value in (*graph.input, *graph.value_info, *graph.output)
+    }
+
+
+@pytest.fixture
+def model():
+    return model_of(
+        [helper.make_node("Relu", ["x"], ["h"]), helper.make_node("Concat", ["h", "h"], ["y"], axis=0)],
+        [value("x", ["batch", 3]), value("mask", ["batch"])],
+        [value("y", ["2*batch", 3])],
+        value_info=[value("h", ["batch", 3])],
+    )
+
+
+def test_a_size_of_a_variable_reaches_every_value(model):
+    made, done = change_dimensions(model, {"batch": 4})
+    assert dims_of(made) == {"x": [4, 3], "mask": [4], "h": [4, 3], "y": [8, 3]}
+    assert (done.count, done.cleared) == (3, ["y"])
+
+
+def test_a_dimension_of_an_input_is_its_variable(model):
+    made, _ = change_dimensions(model, {"input:mask[-1]": "N"})
+    assert [dims_of(made)[name] for name in ("x", "mask", "h")] == [["N", 3], ["N"], ["N", 3]]
+
+
+def test_variables_swap_names():
+    made, done = change_dimensions(model_of([], [value("x", ["a", "b"])], []), {"a": "b", "b": "a"}, infer=False)
+    assert dims_of(made) == {"x": ["b", "a"]}
+    assert done.count == 2
+
+
+def test_a_fixed_batch_becomes_dynamic_and_shapes_follow():
+    model = model_of(
+        [helper.make_node("Relu", ["x"], ["h"]), helper.make_node("MatMul", ["h", "w"], ["y"])],
+        [value("x", [1, 3]), value("w", [3, 2])],
+        [value("y", [1, 2])],
+        [numpy_helper.from_array(np.zeros((3, 2), np.float32), "w")],
+        [value("h", [1, 3])],
+    )
+    made, done = change_dimensions(model, {}, dynamic="batch")
+    assert dims_of(made) == {"x": ["batch", 3], "w": [3, 2], "h": ["batch", 3], "y": ["batch", 2]}
+    assert (done.constants, done.unknown) == ([], [])
+
+
+@pytest.mark.parametrize("as_node", [False, True])
+def test_constant_shapes_with_the_old_size_are_reported_not_changed(as_node):
+    shape = numpy_helper.from_array(np.array([1, 3]), "shape")
+    nodes = [helper.make_node("Constant", [], ["shape"], value=shape)] if as_node else []
+    nodes.append(helper.make_node("Reshape", ["x", "shape"], ["y"], name="flat"))
+    model = model_of(nodes, [value("x", [1, 3])], [value("y", [1, 3])], [] if as_node else [shape])
+    made, done = change_dimensions(model, {"x[0]": 4})
+    assert done.constants == ["Reshape flat: shape = [1, 3]"]
+    assert dims_of(made)["x"] == [4, 3]
+
+
+def test_values_that_no_rule_infers_are_reported():
+    model = model_of([helper.make_node("Own", ["x"], ["y"], domain="d")], [value("x", [1])], [value("y", [1])])
+    made, done = change_dimensions(model, {}, dynamic="n")
+    assert (dims_of(made)["y"], done.unknown) == ([], ["y"])
+    assert onnx.ModelProto.FromString(made.SerializeToString()).graph.output[0].type.tensor_type.elem_type == FLOAT
+
+
+def loop(body_dims):
+    body = helper.make_graph(
+        [helper.make_node("Identity", ["c"], ["co"]), helper.make_node("Relu", ["s"], ["so"])],
+        "body",
+        [
+            helper.make_tensor_value_info("i", onnx.TensorProto.INT64, []),
+            helper.make_tensor_value_info("c", onnx.TensorProto.BOOL, []),
+            value("s", body_dims),
+        ],
+        [helper.make_tensor_value_info("co", onnx.TensorProto.BOOL, []), value("so", body_dims)],
+    )
+    return model_of([helper.make_node("Loop", ["", "", "x"], ["y"], body=body)], [value("x", ["n", 3])], [])
+
+
+def test_a_variable_of_a_body_is_that_of_the_model():
+    made, done = change_dimensions(loop(["n", 3]), {"n": 4}, infer=False)
+    body = made.graph.node[0].attribute[0].g
+    assert [value.type.tensor_type.shape.dim[0].dim_value for value in (body.input[2], body.output[1])] == [4, 4]
+    assert (done.count, done.scopes) == (3, [])
+
+
+def test_a_variable_that_means_another_dimension_in_a_body_stays():
+    made, done = change_dimensions(loop(["m", "n"]), {"n": 4}, infer=False)
+    body = made.graph.node[0].attribute[0].g
+    assert [dim.dim_param for dim in body.input[2].type.tensor_type.shape.dim] == ["m", "n"]
+    assert (done.count, done.scopes) == (1, ["node[0].attribute[0].g"])
+
+
+def test_variables_of_functions_are_their_own(model):
+    function = model.functions.add(name="f", domain="d")
+    function.value_info.add(name="h").type.tensor_type.shape.dim.add(dim_param="batch")
+    made, _ = change_dimensions(model, {"batch": 4}, infer=False)
+    assert made.functions[0].value_info[0].type.tensor_type.shape.dim[0].dim_param == "batch"
+
+
+@pytest.mark.parametrize(
+    ("sizes", "renames", "dynamic", "reason"),
+    [
+        ({"batc": 4}, {}, None, "no dimension variable of this name; did you mean 'batch'?"),
+        ({"": 4}, {}, None, "no dimension variable of this name"),
+        ({"x[2]": 4}, {}, None, "the input has 2 dimensions"),
+        ({"x[99999999999]": 4}, {}, None, "no dimension variable of this name"),
+        ({"z[0]": 4}, {}, None, "the graph has no input of this name"),
+        ({"batch": -1}, {}, None, "a dimension is a number from 0 to"),
+        ({"batch": "9223372036854775808"}, {}, None, "a dimension is a number from 0 to"),
+        ({"batch": "9" * 9999}, {}, None, "a dimension is a number from 0 to"),
+        ({"batch": "a b"}, {}, None, "the name of a dimension variable is made of"),
+        ({"batch": ""}, {}, None, "the name of a dimension variable is made of"),
+        ({}, {}, "2*n", "the name of a dimension variable is made of"),
+        ({"batch": 4, "x[0]": 5}, {}, None, "it can't become both 4 and 5"),
+        ({}, {"batch": "2*batch"}, None, "the name of a dimension variable is made of"),
+    ],
+)
+def test_what_can_not_be_changed_is_an_error(model, sizes, renames, dynamic, reason):
+    before = model.SerializeToString()
+    with pytest.raises(onnxwire.Error) as caught:
+        change_dimensions(model, sizes, renames=renames, dynamic=dynamic)
+    assert reason in str(caught.value)
+    assert len(str(caught.value)) < 500
+    assert model.SerializeToString() == before
+
+
+def test_a_rename_to_a_known_variable_is_refused():
+    with pytest.raises(onnxwire.EditError, match="there is a dimension variable 'b' already"):
+        change_dimensions(model_of([], [value("x", ["a", "b"])], []), {}, renames={"a": "b"})
+
+
+@pytest.mark.parametrize("size", [-1, -(1 << 63), (1 << 63) - 1, 0])
+def test_hostile_sizes_are_replaced(size):
+    model = model_of([helper.make_node("Relu", ["x"], ["y"])], [value("x", [1])], [value("y", [1])])
+    model.graph.input[0].type.tensor_type.shape.dim[0].dim_value = size
+    made, _ = change_dimensions(model, {}, dynamic="n")
+    assert dims_of(made) == {"x": ["n"], "y": ["n"]}
+
+
+def test_inputs_without_shape_or_name_are_errors():
+    model = model_of([], [], [])
+    with pytest.raises(onnxwire.EditError, match="no inputs"):
+        change_dimensions(model, {}, dynamic="n")
+    model.graph.input.add()
+    with pytest.raises(PathError, match="the input has no shape"):
+        change_dimensions(model, {}, dynamic="n")
+    # A type that is nested deeper than a type can be read.
+    kind = model.graph.input[0].type
+    for _ in range(20):
+        kind = kind.optional_type.elem_type
+    kind.tensor_type.shape.dim.add(dim_value=1)
+    made, _ = change_dimensions(model, {"[0]": 7}, infer=False)
+    assert "dim_value: 7" in str(made)
