@@ -11,6 +11,7 @@ from contextlib import contextmanager
 
 from onnxwire.cli.commands import SUMMARIES
 from onnxwire.errors import SaveError
+from onnxwire.io.remote.settings import HEADERS_VARIABLE, parse_header
 from onnxwire.messages import SCHEMA
 
 TYPE_CHECKING = False
@@ -49,14 +50,23 @@ def add_command(commands: Any, name: str, description: str, examples: str) -> ar
             "--allow-host", metavar="HOST[:PORT]", action="append", help="allow redirects to this server"
         )
         group.add_argument("--cache", metavar="DIR", help="a folder that caches fetched bytes")
+        group.add_argument(
+            "--header",
+            metavar="'NAME: VALUE'",
+            action="append",
+            type=_header,
+            help="send this header to HTTP servers; prefer ONNXWIRE_HTTP_HEADERS for secrets",
+        )
     return parser
 
 
 @contextmanager
 def server_settings(options: argparse.Namespace) -> Iterator[None]:
-    """Apply --allow-host and --cache during a command, including its child processes."""
-    hosts, cache = getattr(options, "allow_host", None), getattr(options, "cache", None)
+    """Apply --allow-host, --cache and --header during a command, including its child processes."""
+    hosts, cache, headers = (getattr(options, name, None) for name in ("allow_host", "cache", "header"))
     values = {"ONNXWIRE_ALLOW_HOSTS": hosts and ",".join(hosts), "ONNXWIRE_CACHE": cache}
+    if headers:
+        values[HEADERS_VARIABLE] = "\n".join([*os.environ.get(HEADERS_VARIABLE, "").split("\n"), *headers])
     before = {name: os.environ.get(name) for name in values}
     os.environ.update({name: value for name, value in values.items() if value is not None})
     try:
@@ -67,6 +77,15 @@ def server_settings(options: argparse.Namespace) -> Iterator[None]:
                 os.environ.pop(name, None)
             else:
                 os.environ[name] = value
+
+
+def _header(text: str) -> str:
+    """Parse --header. The error does not contain the text, which may be a password."""
+    try:
+        parse_header(text.strip())
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    return text.strip()
 
 
 def whole_number(text: str) -> int:

@@ -91,6 +91,12 @@ class AtomicFile:
         self._direct = False
         self.path = os.fsdecode(path)
         self.name = os.path.basename(self.path)  # in the folder
+        if folder is None and "://" in self.path:
+            from onnxwire.io.remote.address import is_address, shown_address
+
+            if is_address(self.path):
+                reason = "only models are written to addresses; name a local path, and upload the file"
+                raise SaveError(errno.EINVAL, reason, shown_address(self.path))
 
     def __enter__(self) -> FileWriter:
         return self.open()

@@ -85,6 +85,8 @@ class State:
     requests: list[Request] = field(default_factory=list)
     fault: dict[int, str] = field(default_factory=dict)  # number of a request -> what goes wrong with it
     always: str | None = None  # what goes wrong with each
+    retry_after: str | None = None  # with 429 and 503
+    hides_size: bool = False  # whether Content-Range ends with /*
     stalled: int = 0  # requests that got no answer, and whose time is over
     lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -151,7 +153,7 @@ class _Handler(BaseHTTPRequestHandler):
         started = time.monotonic()
         state: State = self.server.state  # type: ignore[attr-defined]
         path = unquote(urlsplit(self.path).path)
-        found = re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers.get("Range", ""))
+        found = re.fullmatch(r"bytes=(\d*)-(\d*)", self.headers.get("Range", ""))
         request = Request(
             self.command,
             self.path,
@@ -173,7 +175,8 @@ class _Handler(BaseHTTPRequestHandler):
             self.connection.shutdown(socket.SHUT_RDWR)
             return
         if fault in ("500", "503", "429", "404", "403", "401"):
-            self.reply(int(fault), b"no, not this time", has_body)
+            wait = {} if state.retry_after is None else {"Retry-After": state.retry_after}
+            self.reply(int(fault), b"no, not this time", has_body, wait)
             return
         if fault == "timeout":
             time.sleep(self.server.stall)  # type: ignore[attr-defined]
@@ -206,14 +209,14 @@ class _Handler(BaseHTTPRequestHandler):
             headers["ETag"] = etag
         start, end, status = 0, pieces.size, 200
         if found and state.has_ranges and pieces.size:
-            start = int(found[1])
-            end = min(int(found[2]) + 1, pieces.size) if found[2] else pieces.size
+            start = int(found[1]) if found[1] else max(pieces.size - int(found[2]), 0)
+            end = min(int(found[2]) + 1, pieces.size) if found[1] and found[2] else pieces.size
             if start >= pieces.size:
                 self.reply(416, b"", has_body, {"Content-Range": f"bytes */{pieces.size}"})
                 return
             status = 206
             request.range = (start, end)
-            headers["Content-Range"] = f"bytes {start}-{end - 1}/{pieces.size}"
+            headers["Content-Range"] = f"bytes {start}-{end - 1}/{'*' if state.hides_size else pieces.size}"
             if fault == "wrong range":
                 headers["Content-Range"] = f"bytes {start + 1}-{end}/{pieces.size}"
             if fault == "other size":

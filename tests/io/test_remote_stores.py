@@ -234,12 +234,13 @@ def test_a_command_takes_an_address(words, tmp_path) -> None:
 
     def run(url: str, out: str) -> subprocess.CompletedProcess[str]:
         line = [{"URL": url, "OUT": out}.get(word, word) for word in words]
-        options = ["--allow-host", "127.0.0.1", "--cache", str(tmp_path / "cache")]
+        options = ["--allow-host", "127.0.0.1", "--cache", str(tmp_path / "cache"), "--header", "A: b"]
         return forked_commands.run(*line, *options, text=True, cwd=tmp_path)
 
     with ObjectServer({"m.onnx": pieces}) as server:
         url = f"{server.url}/m.onnx"
         ours, theirs = run(url, "ours.onnx"), run("m.onnx", "theirs.onnx")
+        assert all(request.headers["a"] == "b" for request in server.state.requests)
     assert ours.returncode == theirs.returncode, ours.stderr
     assert ours.stdout.replace(url, "m.onnx") == theirs.stdout
     assert list((tmp_path / "cache").iterdir())

@@ -8,6 +8,10 @@ from collections import namedtuple
 
 from onnxwire.errors import SourceError
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
 BUCKET_HOSTS = (
     ".amazonaws.com", ".r2.cloudflarestorage.com", ".core.windows.net", ".fabric.microsoft.com",
 )  # fmt: skip
@@ -231,11 +235,11 @@ def quote_query(query: str) -> str:
     return quote(re.sub(r"%(?![0-9A-Fa-f]{2})", "%25", query), safe=_PATH_SAFE + "?")
 
 
-def address_below(folder: str, path: str) -> str:
-    """Return the address of a file by its path from the address of a folder."""
+def address_below(folder: str, names: Sequence[str]) -> str:
+    """Return the address of a file by the address of a folder and the names from there on."""
     from urllib.parse import quote
 
     if folder.partition("://")[0].lower() not in WEB_SCHEMES:
-        return f"{folder.rstrip('/')}/{path}"
+        return f"{folder.rstrip('/')}/{'/'.join(names)}"
     start, mark, query = folder.partition("#")[0].partition("?")
-    return f"{start.rstrip('/')}/{quote(path)}{mark}{query}"
+    return f"{start.rstrip('/')}/{'/'.join(quote(name, safe='') for name in names)}{mark}{query}"

@@ -6,6 +6,7 @@ import asyncio
 import errno
 import itertools
 import re
+import warnings
 from contextlib import suppress
 from fnmatch import fnmatchcase
 
@@ -30,6 +31,10 @@ if TYPE_CHECKING:
 
 _MAX_CONCURRENT = 32  # requests
 _PAGE_SIZE = 1000  # files in one response
+_CANT_LIST_EMPTY = (
+    "a key in this folder contains //, /./ or /../, which obstore can't list; in S3, boto3 can: "
+    "pip install 'onnxwire[s3]'"
+)
 _CANT_LIST = "the server does not list folders; name each model"
 
 
@@ -115,27 +120,58 @@ async def _look(address: Address, options: Options, hosts: Hosts | None, *, is_m
         return (await reader.read_all(0))[1]
 
 
-async def _listed(address: Address, options: Options) -> AsyncIterator[tuple[str, Version]]:
-    """Iterate over the files in and below the folder of an address: their relative paths, and versions."""
+async def _listed(address: Address, options: Options) -> AsyncIterator[tuple[tuple[str, ...], Version]]:
+    """Iterate over the files in and below the folder of an address: the names on their paths, and versions."""
     store = open_store(address, options)
     if address.site is not None:
         async for file in store.list_folder(address):
             yield file
         return
     prefix = address.key.rpartition("/")[0]
-    async for metas in store.list(prefix or None, chunk_size=_PAGE_SIZE):
-        for meta in metas:
-            yield meta["path"].removeprefix(prefix).lstrip("/"), version_of(meta)
+    try:
+        async for metas in store.list(prefix or None, chunk_size=_PAGE_SIZE):
+            for meta in metas:
+                yield tuple(meta["path"].removeprefix(prefix).lstrip("/").split("/")), version_of(meta)
+        return
+    except Exception as error:
+        if type(error).__name__ != "InvalidPathError":
+            raise
+    for file in await asyncio.to_thread(_list_readable, address, options):
+        yield file
+
+
+def _list_readable(address: Address, options: Options) -> list[tuple[tuple[str, ...], Version]]:
+    """List a folder of a bucket that contains a key with an empty name, such as a//b, at which obstore fails.
+
+    Such a key can't be read either, so it is left out, with a warning if it ends with .onnx.
+    """
+    from onnxwire.io.remote.s3_client import key_in_bucket, list_keys, open_bucket
+
+    bucket = open_bucket(address, options)
+    if bucket is None:
+        raise SourceError(errno.EOPNOTSUPP, _CANT_LIST_EMPTY, address.shown_folder)
+    prefix = key_in_bucket(address).removesuffix("_")
+    found, left_out = [], 0
+    for key, version in list_keys(bucket, prefix):
+        names = tuple(key.removeprefix(prefix).split("/"))
+        if not {"", ".", ".."} & set(names):
+            found.append((names, version))
+        elif key.endswith(".onnx"):
+            left_out += 1
+    if left_out:
+        reason = f"{left_out:,} models whose keys contain //, /./ or /../ can't be read, and are not listed"
+        warnings.warn(f"{address.shown_folder}: {reason}", stacklevel=2)
+    return found
 
 
 async def _list(folder: str, pattern: list[str] | None, options: Options) -> list[tuple[str, Version]]:
     """Return the files below a folder that match a pattern of names; without a pattern, all .onnx files."""
-    address = parse_address(address_below(folder, "_"))
+    address = parse_address(address_below(folder, ["_"]))
     found: list[tuple[str, Version]] = []
     try:
-        async for path, version in _listed(address, options):
-            if path.endswith(".onnx") if pattern is None else _matches(path.split("/"), pattern):
-                found.append((address_below(folder, path), version))
+        async for names, version in _listed(address, options):
+            if names[-1].endswith(".onnx") if pattern is None else _matches(names, pattern):
+                found.append((address_below(folder, names), version))
     except SourceError:
         raise
     except Exception as error:
@@ -149,7 +185,7 @@ async def _list(folder: str, pattern: list[str] | None, options: Options) -> lis
     return found
 
 
-def _matches(names: list[str], pattern: list[str]) -> bool:
+def _matches(names: Sequence[str], pattern: list[str]) -> bool:
     """Return whether the names of a path match a pattern."""
     # The set of positions in the pattern that the names so far can reach: O(names * pattern) time.
     positions = _with_skipped({0}, pattern)

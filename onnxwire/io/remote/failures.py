@@ -11,13 +11,14 @@ class RequestError(Exception):
     """An HTTP request failed. The text contains no password, header or query.
 
     kind: "missing", "forbidden", "changed", "refused" (by this client), or "" for any other reason. is_transient:
-    whether to retry.
+    whether to retry. wait: the seconds to wait before, as the server requires (Retry-After).
     """
 
-    def __init__(self, reason: str, kind: str = "", *, is_transient: bool = False) -> None:
+    def __init__(self, reason: str, kind: str = "", *, is_transient: bool = False, wait: float = 0) -> None:
         super().__init__(reason)
         self.kind = kind
         self.is_transient = is_transient
+        self.wait = wait
 
 
 class RefusedError(RequestError):

@@ -28,12 +28,14 @@ from onnxwire._version import __version__
 from onnxwire.io.remote.address import Site
 from onnxwire.io.remote.failures import RefusedError, RequestError
 from onnxwire.io.remote.hosts import GLOBAL, MAX_REDIRECTS, THIS_HOST, reach_of, redirect_target
+from onnxwire.io.remote.settings import retry_limits, user_of_netrc
+from onnxwire.io.remote.version import time_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import ssl
     from collections.abc import Mapping
-    from http.client import HTTPConnection, HTTPResponse
+    from http.client import HTTPConnection, HTTPMessage, HTTPResponse
     from typing import Any
 
     from onnxwire.io.remote.address import Address
@@ -150,9 +152,15 @@ class _Connection:
 
 
 class HttpClient:
-    """Sends requests. options: those of obstore's HTTP stores (storage_options). Raises ValueError for invalid ones."""
+    """Sends requests.
 
-    def __init__(self, options: Mapping[str, Any] | None = None) -> None:
+    options: those of obstore's HTTP stores (storage_options). headers: more headers, which those of the options and the
+    user of an address override. Raises ValueError for invalid options.
+    """
+
+    def __init__(self, options: Mapping[str, Any] | None = None, headers: Mapping[str, str] | None = None) -> None:
+        self._more_headers = dict(headers or {})
+        max_retries, retry_seconds = retry_limits()
         given = dict(options or {})
         client = dict(given.pop("client_options", None) or {})
         retry = dict(given.pop("retry_config", None) or {})
@@ -162,8 +170,8 @@ class HttpClient:
         self._timeout = _seconds(client.pop("timeout", 30))
         self._connect_timeout = _seconds(client.pop("connect_timeout", 5))
         self._read_timeout = _seconds(client.pop("read_timeout", self._timeout))
-        self._max_retries = int(retry.pop("max_retries", 6))
-        self._retry_timeout = _seconds(retry.pop("retry_timeout", 60))
+        self._max_retries = int(retry.pop("max_retries", max_retries))
+        self._retry_timeout = _seconds(retry.pop("retry_timeout", retry_seconds))
         self._first_wait = _seconds(backoff.pop("init_backoff", 0.1))
         self._max_wait = _seconds(backoff.pop("max_backoff", 15))
         self._wait_base = float(backoff.pop("base", 2))
@@ -188,10 +196,14 @@ class HttpClient:
             except RefusedError:
                 raise
             except RequestError as error:
-                is_last = tries > self._max_retries or time.monotonic() + wait > until
+                pause = max(error.wait, wait * random.uniform(0.5, 1))
+                is_last = tries > self._max_retries or time.monotonic() + max(error.wait, wait) > until
                 if not error.is_transient or is_last:
-                    raise RequestError(f"{error}, {tries} times" if tries > 1 else str(error), error.kind) from None
-            await asyncio.sleep(wait * random.uniform(0.5, 1))
+                    reason = f"{error}, {tries} times" if tries > 1 else str(error)
+                    if error.wait:
+                        reason += f", and asks to wait {error.wait:,.0f} seconds"
+                    raise RequestError(reason, error.kind) from None
+            await asyncio.sleep(pause)
             wait = min(wait * self._wait_base, self._max_wait)
         raise AssertionError
 
@@ -305,15 +317,17 @@ class HttpClient:
         if request.content is not None:
             headers["Content-Length"] = str(len(request.content))
         if is_own:
-            if request.address.user:
-                headers["Authorization"] = f"Basic {b64encode(request.address.user.encode()).decode()}"
-            if self._user_agent is not None:
-                headers["User-Agent"] = self._user_agent
-            names = {name.lower(): name for name in headers}
-            for name, value in self._headers.items():
-                # The caller can't override headers of the request itself.
-                if name.lower() not in ("host", "content-length", *map(str.lower, request.headers)):
-                    headers[names.get(name.lower(), name)] = value
+            user = request.address.user
+            if not user and "authorization" not in map(str.lower, [*self._more_headers, *self._headers]):
+                user = user_of_netrc(site)
+            basic = {"Authorization": f"Basic {b64encode(user.encode()).decode()}"} if user else {}
+            agent = {"User-Agent": self._user_agent} if self._user_agent is not None else {}
+            # The caller can't override headers of the request itself.
+            fixed = ("host", "content-length", *map(str.lower, request.headers))
+            for name, value in [*self._more_headers.items(), *(basic | agent).items(), *self._headers.items()]:
+                if name.lower() not in fixed:
+                    same = next((known for known in headers if known.lower() == name.lower()), name)
+                    headers[same] = value
         return headers
 
     def _finish(
@@ -326,7 +340,7 @@ class HttpClient:
             job.watch(connection.socket)
             is_expected = 200 <= status < 300 if request.method == "PUT" else status in (200, 206, 207, 416)
             if not is_expected:
-                raise _status_error(status)
+                raise _status_error(status, response.headers)
             if response.getheader("Content-Encoding", "identity").strip().lower() not in ("identity", ""):
                 raise RequestError("the server sends the file compressed, although the request forbids it")
             body = _read_body(response, request.limits.get(status, 0))
@@ -501,7 +515,7 @@ def _read_body(response: HTTPResponse, limit: int) -> bytearray | None:
     return body
 
 
-def _status_error(status: int) -> RequestError:
+def _status_error(status: int, headers: HTTPMessage) -> RequestError:
     """Return the error for an unexpected status."""
     if status in (404, 410):
         return RequestError("there is no such file on the server", "missing")
@@ -513,7 +527,20 @@ def _status_error(status: int) -> RequestError:
         phrase = f" {HTTPStatus(status).phrase}"
     except ValueError:
         phrase = ""
-    return RequestError(f"the server answered {status}{phrase}", is_transient=status in _RETRIED_STATUSES)
+    wait = _seconds_to_wait(headers.get("Retry-After", ""))
+    return RequestError(f"the server answered {status}{phrase}", is_transient=status in _RETRIED_STATUSES, wait=wait)
+
+
+def _seconds_to_wait(text: str) -> float:
+    """Return the seconds of a Retry-After header (RFC 9110, section 10.2.3): a number of seconds, or a date."""
+    if re.fullmatch(r"[0-9]{1,9}", text.strip()):
+        return float(text)
+    date = time_of(text)
+    if date is None:
+        return 0
+    from datetime import UTC, datetime
+
+    return max((date - datetime.now(UTC)).total_seconds(), 0)
 
 
 def _connection_error(error: OSError) -> RequestError:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-from email.utils import parsedate_to_datetime
 from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
@@ -12,19 +11,19 @@ from onnxwire.io.remote.failures import RangeError, RequestError
 from onnxwire.io.remote.hosts import Hosts
 from onnxwire.io.remote.http_client import HttpClient, Request
 from onnxwire.io.remote.loop import run
-from onnxwire.io.remote.version import Version
+from onnxwire.io.remote.settings import headers_of_environment
+from onnxwire.io.remote.version import Version, time_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
-    from datetime import datetime
     from http.client import HTTPMessage
     from typing import Any
 
     from onnxwire.io.remote.address import Address
     from onnxwire.io.remote.http_client import Answer
 
-_CONTENT_RANGE = re.compile(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18})", re.I)
+_CONTENT_RANGE = re.compile(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18}|\*)", re.I)  # *: the size is unknown
 _NO_RANGE = re.compile(r"bytes \*/(\d{1,18})", re.I)
 _VERSION_HEADERS = ("x-amz-version-id", "x-goog-generation", "x-ms-version-id")
 _MAX_LIST = 1 << 26  # bytes of the list of a folder
@@ -39,7 +38,7 @@ class HttpStore:
     """A store that reads and writes files on HTTP servers. options: as for HttpClient."""
 
     def __init__(self, options: Mapping[str, Any] | None = None) -> None:
-        self._client = HttpClient(options)
+        self._client = HttpClient(options, headers_of_environment())
 
     def reader(self, address: Address, hosts: Hosts, *, is_model: bool = True) -> HttpReader:
         """Return a reader of a file. hosts: the servers that redirects may lead to."""
@@ -65,22 +64,27 @@ class HttpStore:
             root = fromstring(bytes(answer.body).decode())
         except (ParseError, ValueError):
             raise RequestError("the server does not list folders") from None
-        start = unquote(folder.key)
+        start = _segments(folder.key)[:-1]
         for entry in root.iterfind("{DAV:}response"):
-            path = unquote(urlsplit(entry.findtext("{DAV:}href", "").strip()).path)
-            name = path.removeprefix(start)
+            # Split before decoding: an escaped slash belongs to a name.
+            path = _segments(urlsplit(entry.findtext("{DAV:}href", "").strip()).path)
+            names = path[len(start) :]
             size = entry.findtext(".//{DAV:}getcontentlength", "")
             is_file = entry.find(".//{DAV:}collection") is None and re.fullmatch(r"\d{1,18}", size)
-            if is_file and path.startswith(start) and not {"", ".", ".."} & set(name.split("/")):
+            if is_file and names and path[: len(start)] == start and not {"", ".", ".."} & set(names):
                 etag = entry.findtext(".//{DAV:}getetag") or None
                 modified = entry.findtext(".//{DAV:}getlastmodified") or None
-                yield Listed(name, Version(int(size), etag, modified, None))
+                yield Listed(tuple(names), Version(int(size), etag, modified, None))
+
+
+def _segments(path: str) -> list[str]:
+    return [unquote(name) for name in path.split("/")]
 
 
 class Listed(NamedTuple):
-    """A file of a folder: its path from the folder, and its version."""
+    """A file of a folder: the names on its path from the folder, and its version."""
 
-    path: str
+    names: tuple[str, ...]
     version: Version
 
 
@@ -101,7 +105,13 @@ class HttpReader:
             if 0 < wait <= _MAX_WAIT:
                 await asyncio.sleep(wait)
                 answer = await self._read(start, end, None)
-        return _part_of(answer, start, end, is_first=version is None)
+        size = version.size if version is not None else None
+        if size is None and _has_unknown_size(answer):
+            last = await self._send({"Range": "bytes=-1"}, {206: 1})
+            size = _size_by_last_byte(last)
+            if _version_of(last.headers, size) != _version_of(answer.headers, size):
+                raise RequestError("the file was changed", "changed")
+        return _part_of(answer, start, end, size, is_first=version is None)
 
     async def _read(self, start: int, end: int, version: Version | None) -> Answer:
         headers = {"Range": f"bytes={start}-{end - 1}"}
@@ -132,8 +142,25 @@ def _hosts_of(address: Address) -> Hosts:
     return Hosts(address.site)
 
 
-def _part_of(answer: Answer, start: int, end: int, *, is_first: bool) -> tuple[bytearray, Version]:
-    """Return the bytes of the response to a range request, and their version."""
+def _has_unknown_size(answer: Answer) -> bool:
+    return answer.status == 206 and answer.headers.get("Content-Range", "").strip().endswith("/*")
+
+
+def _size_by_last_byte(answer: Answer) -> int:
+    """Return the size of a file from the response to a request for its last byte."""
+    found = _CONTENT_RANGE.fullmatch(answer.headers.get("Content-Range", "").strip())
+    if answer.status != 206 or found is None or found[1] != found[2]:
+        raise RangeError
+    return int(found[2]) + 1
+
+
+def _part_of(
+    answer: Answer, start: int, end: int, known_size: int | None, *, is_first: bool
+) -> tuple[bytearray, Version]:
+    """Return the bytes of the response to a range request, and their version.
+
+    known_size: the file's size for a response that does not contain it.
+    """
     text = answer.headers.get("Content-Range", "").strip()
     if answer.status == 416:
         found = _NO_RANGE.fullmatch(text)
@@ -143,7 +170,10 @@ def _part_of(answer: Answer, start: int, end: int, *, is_first: bool) -> tuple[b
     found = _CONTENT_RANGE.fullmatch(text)
     if answer.status != 206 or found is None:
         raise RangeError
-    first, last, size = map(int, found.groups())
+    first, last = int(found[1]), int(found[2])
+    if found[3] == "*" and known_size is None:
+        raise RangeError
+    size = known_size if found[3] == "*" and known_size is not None else int(found[3])
     if first != start or last + 1 != min(end, size) or last < first:
         raise RequestError("the response contains another range than the requested one")
     length = answer.headers.get("Content-Length", "")
@@ -173,22 +203,12 @@ def _time_to_wait(headers: HTTPMessage) -> float:
     version = _version_of(headers, 0)
     if version.is_strong or version.version is not None:
         return 0
-    modified = _time_of(version.modified)
+    modified = time_of(version.modified)
     if modified is None:
         return float("inf")
-    date = _time_of(headers.get("Date"))
+    date = time_of(headers.get("Date"))
     if date is None:
         from datetime import UTC, datetime
 
         return max(_CLOCK_TOLERANCE - (datetime.now(UTC) - modified).total_seconds(), 0)
     return max(_MODIFIED_RESOLUTION - (date - modified).total_seconds(), 0)
-
-
-def _time_of(text: str | None) -> datetime | None:
-    from datetime import UTC
-
-    try:
-        found = parsedate_to_datetime(text or "")
-    except (TypeError, ValueError, IndexError, OverflowError):
-        return None
-    return found if found.tzinfo is not None else found.replace(tzinfo=UTC)

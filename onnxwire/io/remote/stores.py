@@ -12,6 +12,7 @@ from operator import itemgetter
 
 from onnxwire.errors import SourceError
 from onnxwire.io.remote.failures import RangeError, RequestError
+from onnxwire.io.remote.settings import retry_limits
 from onnxwire.io.remote.version import Version, version_of
 
 TYPE_CHECKING = False
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 
 _INSTALL = "addresses need obstore: pip install 'onnxwire[remote]'"
 _MAX_STORES = 8
+_SECRET_HEADER = re.compile("auth|cookie|token|secret|key|password", re.I)
 _STORES: dict[Any, Any] = {}  # the least recently used first
 _SCHEMES = ("http", "https", "s3", "s3a", "gs", "az", "azure", "adl", "abfs", "abfss", "memory")
 
@@ -70,12 +72,15 @@ def open_store(address: Address, options: Mapping[str, Any] | None) -> Any:
 def identity_in_store(address: Address, options: Mapping[str, Any] | None) -> str:
     """Return a text that is unique to a file: its address with query and user, and the settings that select a store.
 
-    These are the options except timeouts and retries, and the libraries' environment variables except secrets and
-    tokens, which are renewed.
+    These are the options except timeouts and retries, and the libraries' environment variables. Passwords, secrets and
+    tokens are left out: they are renewed, and a hash of one could be guessed. Every load asks the server for the
+    beginning of the file with the current ones.
     """
     chosen = {name: value for name, value in (options or {}).items() if name not in ("client_options", "retry_config")}
     client = dict((options or {}).get("client_options") or {})
-    chosen["client"] = {name: client[name] for name in ("default_headers", "proxy_url") if name in client}
+    headers = client.get("default_headers") or {}
+    client["default_headers"] = {name: headers[name] for name in headers if not _SECRET_HEADER.search(str(name))}
+    chosen["client"] = {name: client[name] for name in ("default_headers", "proxy_url") if client.get(name)}
     environment = {
         name: value
         for name, value in os.environ.items()
@@ -83,7 +88,8 @@ def identity_in_store(address: Address, options: Mapping[str, Any] | None) -> st
     }
     if address.site is not None:
         environment = {}
-    return repr((tuple(address._replace(shown="")), _described(chosen), sorted(environment.items())))
+    name = address.user.partition(":")[0]
+    return repr((tuple(address._replace(shown="", user=name)), _described(chosen), sorted(environment.items())))
 
 
 def _described(value: Any) -> Any:
@@ -114,8 +120,9 @@ def _make_store(address: Address, options: Mapping[str, Any] | None) -> Any:
     except (AttributeError, TypeError, ValueError) as error:
         raise _wrong_options(error, address) from None
     chosen = dict(options or {})
+    max_retries, seconds = retry_limits()
     # The library's default is to retry for three minutes.
-    chosen.setdefault("retry_config", {"max_retries": 6, "retry_timeout": timedelta(seconds=60)})
+    chosen.setdefault("retry_config", {"max_retries": max_retries, "retry_timeout": timedelta(seconds=seconds)})
     try:
         return from_url(address.root, **chosen)
     except Exception as error:
@@ -236,8 +243,30 @@ class _Fsspec(_Threaded):
         return self._system.cat_file(self._path, start=start, end=end)  # type: ignore[no-any-return]
 
 
+_CERTIFICATE = (
+    "the server's certificate is not valid, or its issuer is unknown; add issuers with root_certificate of "
+    "client_options"
+)
 _STATUS = re.compile(r"status(?: code)?:? (\d\d\d[A-Za-z ]*)")
+# Signs in the texts of obstore's errors, the more specific ones first.
 _CAUSES = (
+    ("invalidcertificate", _CERTIFICATE),
+    ("invalid peer certificate", _CERTIFICATE),
+    ("unknownissuer", _CERTIFICATE),
+    (
+        "kind: redirect, source: reqwest::error { kind: builder",
+        "the server redirects from https to http, which is not followed",
+    ),
+    ("badscheme", "the endpoint begins with http://, which needs allow_http in client_options"),
+    ("toomanyredirects", "the server redirects in a loop"),
+    ("error following redirect", "the server redirects to an invalid address"),
+    ("bareredirect", "the server redirects without a Location header; check the region and endpoint"),
+    ("redirect without location", "the server redirects without a Location header; check the region and endpoint"),
+    ("missingcontentlength", "the response has no Content-Length"),
+    ("content-length header missing", "the response has no Content-Length"),
+    ("parsecontentrange", "the response has an invalid Content-Range"),
+    ("nocontentrange", "the response has no Content-Range"),
+    ("missingetag", "the response has no ETag"),
     ("timed out", "the server took too long to answer"),
     ("timedout", "the server took too long to answer"),
     ("dns error", "the host's name is not known"),
@@ -284,12 +313,12 @@ def source_error(error: BaseException, name: str, start: int | None = None, end:
     if isinstance(error, RequestError):
         return SourceError(errno.EPERM if kind == "refused" else errno.EIO, f"{where}{text}", name)
     status = _STATUS.search(text)
-    lower = text.lower()
+    lower = " ".join(text.lower().split())
     cause = next((words for sign, words in _CAUSES if sign in lower), "")
     if status:
         cause = f"the server answered {status[1].strip()}"
     if not cause:
-        cause = type(error).__name__
+        cause = f"the request failed ({type(error).__name__})"
     retries = re.search(r"after (\d+) retries", text)
     if retries:
         cause += f", {int(retries[1]) + 1} times"

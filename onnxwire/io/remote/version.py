@@ -7,6 +7,7 @@ from collections import namedtuple
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from datetime import datetime
     from typing import Any
 
 
@@ -36,6 +37,18 @@ class Version(namedtuple("Version", ("size", "etag", "modified", "version"))):
         if self.is_strong and other.is_strong:
             return self.etag == other.etag
         return self == other
+
+
+def time_of(text: str | None) -> datetime | None:
+    """Return the time of a date in a header; None if it is not one."""
+    from datetime import UTC
+    from email.utils import parsedate_to_datetime
+
+    try:
+        found = parsedate_to_datetime(text or "")
+    except (TypeError, ValueError, IndexError, OverflowError):
+        return None
+    return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
 
 
 def version_of(meta: Mapping[str, Any]) -> Version:

@@ -1,0 +1,88 @@
+"""Make boto3 clients for what obstore can't do in S3: list keys with empty folder names, and copy parts of objects."""
+
+from __future__ import annotations
+
+import os
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+from onnxwire.io.remote.version import Version
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from typing import Any
+
+    from onnxwire.io.remote.address import Address
+
+S3_SCHEMES = ("s3", "s3a")
+_CLIENT_OPTIONS = ("allow_http", "timeout", "connect_timeout", "user_agent")
+_NAMES = {"token": "session_token", "endpoint_url": "endpoint", "default_region": "region"}
+_OPTIONS = (
+    "access_key_id", "secret_access_key", "session_token", "region", "endpoint", "virtual_hosted_style_request",
+)  # fmt: skip
+
+
+class Bucket(NamedTuple):
+    """A bucket, and a client of boto3 with the settings that obstore would use for it."""
+
+    client: Any
+    name: str
+
+
+def open_bucket(address: Address, options: Mapping[str, Any] | None) -> Bucket | None:
+    """Return the bucket of an address; None if it is not in S3, boto3 is not installed, or does not know an option.
+
+    Keys, region and endpoint come from the options, then from the environment, both under obstore's names. Without
+    keys, boto3 searches for them as it always does.
+    """
+    if address.scheme not in S3_SCHEMES:
+        return None
+    try:
+        import boto3
+        from botocore.config import Config
+    except ImportError:
+        return None
+    chosen: dict[str, Any] = {}
+    given = dict(options or {})
+    client_options = given.pop("client_options", None) or {}
+    given.pop("retry_config", None)
+    if any(name not in _CLIENT_OPTIONS for name in client_options):
+        return None
+    for source in (os.environ, given):
+        for spelled, value in source.items():
+            name = spelled.lower().removeprefix("aws_") if source is given or spelled.startswith("AWS_") else ""
+            name = _NAMES.get(name, name)
+            if name in _OPTIONS and value:
+                chosen[name] = str(value)
+            elif source is given or name in ("skip_signature", "s3_express"):
+                return None
+    is_virtual = chosen.get("virtual_hosted_style_request", "").lower() in ("true", "1", "yes")
+    client = boto3.client(
+        "s3",
+        aws_access_key_id=chosen.get("access_key_id"),
+        aws_secret_access_key=chosen.get("secret_access_key"),
+        aws_session_token=chosen.get("session_token"),
+        region_name=chosen.get("region", "us-east-1"),
+        endpoint_url=chosen.get("endpoint"),
+        config=Config(
+            s3={"addressing_style": "virtual" if is_virtual else "path"},
+            # Other servers than Amazon's often lack newer checksums.
+            request_checksum_calculation="when_required",
+            response_checksum_validation="when_required",
+            retries={"mode": "standard", "max_attempts": 7},
+        ),
+    )
+    return Bucket(client, urlsplit(address.root).netloc)
+
+
+def key_in_bucket(address: Address) -> str:
+    """Return the key of an address in its bucket."""
+    return f"{urlsplit(address.root).path}/{address.key}".lstrip("/")
+
+
+def list_keys(bucket: Bucket, prefix: str) -> Iterator[tuple[str, Version]]:
+    """Iterate over the keys that begin with a prefix, and their versions. Raises the errors of boto3."""
+    for page in bucket.client.get_paginator("list_objects_v2").paginate(Bucket=bucket.name, Prefix=prefix):
+        for entry in page.get("Contents", ()):
+            yield entry["Key"], Version(entry["Size"], entry["ETag"], entry["LastModified"], None)

@@ -1,0 +1,269 @@
+"""Headers, users and waiting times of requests, which come from the environment, .netrc, options and servers."""
+
+from __future__ import annotations
+
+import base64
+import subprocess
+import sys
+import time
+from email.utils import formatdate
+
+import boto3
+import pytest
+from moto.server import ThreadedMotoServer
+from object_server import ObjectServer
+from served_models import model
+
+import onnxwire as ow
+from onnxwire.io.remote import stores
+from onnxwire.io.remote.address import parse_address
+from onnxwire.io.remote.address_listing import find
+from onnxwire.io.remote.http_client import _seconds_to_wait
+from onnxwire.io.remote.settings import headers_of_environment, parse_header, retry_limits
+from onnxwire.io.remote.stores import identity_in_store, source_error
+
+PIECES = model([100])
+SMALL = PIECES.read(0, PIECES.size)
+SECRET = "hunter2"
+
+
+@pytest.fixture(autouse=True)
+def no_netrc(monkeypatch, tmp_path):
+    monkeypatch.setenv("NETRC", str(tmp_path / "none"))
+
+
+@pytest.fixture
+def servers():
+    with ObjectServer({"d/m.onnx": SMALL}) as own, ObjectServer({"d/m.onnx": SMALL}) as other:
+        yield own, other
+
+
+def headers_sent(server: ObjectServer) -> list[dict[str, str]]:
+    return [request.headers for request in server.state.requests]
+
+
+def basic(user: str) -> str:
+    return f"Basic {base64.b64encode(user.encode()).decode()}"
+
+
+def netrc(tmp_path, monkeypatch, text: str) -> None:
+    (tmp_path / "netrc").write_text(text)
+    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
+
+
+def test_headers_of_the_environment_are_sent_to_the_own_server_only(servers, monkeypatch) -> None:
+    own, other = servers
+    own.state.redirects["/d/m.onnx"] = 302, f"{other.url}/d/m.onnx"
+    monkeypatch.setenv("ONNXWIRE_HTTP_HEADERS", f"Authorization: Bearer {SECRET}\n\nX-Other:  b: c \n")
+    ow.load(f"{own.url}/d/m.onnx")
+    for headers in headers_sent(own):
+        assert headers["authorization"] == f"Bearer {SECRET}" and headers["x-other"] == "b: c"
+    for headers in headers_sent(other):
+        assert SECRET not in str(headers) and "x-other" not in headers
+
+
+@pytest.mark.parametrize("text", [SECRET, f"a b: {SECRET}", f": {SECRET}", f"a: {SECRET}\x01", f"ä: {SECRET}"])
+def test_a_malformed_header_is_an_error_without_its_text(text, servers, monkeypatch) -> None:
+    with pytest.raises(ValueError, match="Name: value"):
+        parse_header(text)
+    monkeypatch.setenv("ONNXWIRE_HTTP_HEADERS", f"X: y\n{text}")
+    with pytest.raises(ow.SourceError, match=r"ONNXWIRE_HTTP_HEADERS: line 2") as caught:
+        ow.load(f"{servers[0].url}/d/m.onnx")
+    assert SECRET not in repr(caught.value)
+
+
+def test_headers_of_the_options_and_the_user_of_the_address_override(servers, monkeypatch) -> None:
+    own, _ = servers
+    monkeypatch.setenv("ONNXWIRE_HTTP_HEADERS", "authorization: Bearer a\nX-One: a\nRange: bytes=5-6\nHost: other")
+    options = {"client_options": {"default_headers": {"x-one": "b"}}}
+    ow.load(f"http://me:you@{own.host}/d/m.onnx", storage_options=options)
+    headers = headers_sent(own)[0]
+    assert headers["authorization"] == basic("me:you")
+    assert headers["x-one"] == "b" and headers["host"] == own.host and headers["range"] != "bytes=5-6"
+
+
+def test_the_command_line_sends_headers(servers) -> None:
+    own, _ = servers
+    command = [sys.executable, "-m", "onnxwire", "info", f"{own.url}/d/m.onnx"]
+    subprocess.run([*command, "--header", "X-One: a", "--header", "X-Two: b"], check=True, capture_output=True)
+    assert headers_sent(own)[0]["x-one"] == "a" and headers_sent(own)[0]["x-two"] == "b"
+    failed = subprocess.run([*command, "--header", SECRET], capture_output=True, text=True, check=False)
+    assert failed.returncode == 2 and "Name: value" in failed.stderr and SECRET not in failed.stderr
+
+
+def test_netrc_has_the_user_of_a_host(servers, monkeypatch, tmp_path) -> None:
+    own, other = servers
+    own.state.redirects["/d/m.onnx"] = 302, f"{other.url.replace('127.0.0.1', 'localhost')}/d/m.onnx"
+    netrc(tmp_path, monkeypatch, f"machine 127.0.0.1 login me password {SECRET}\ndefault login x password y\n")
+    ow.load(f"{own.url}/d/m.onnx")
+    assert headers_sent(own)[0]["authorization"] == basic(f"me:{SECRET}")
+    assert all("authorization" not in headers for headers in headers_sent(other))
+    netrc(tmp_path, monkeypatch, "machine 127.0.0.1 login me password other")
+    own.state.reset()
+    ow.load(f"{own.url}/d/m.onnx")
+    assert headers_sent(own)[0]["authorization"] == basic("me:other")
+    own.state.reset()
+    ow.load(f"{own.url}/d/m.onnx", storage_options={"client_options": {"default_headers": {"Authorization": "z"}}})
+    assert headers_sent(own)[0]["authorization"] == "z"
+
+
+def test_the_default_entry_of_netrc_and_a_redirect_get_nothing(servers, monkeypatch, tmp_path) -> None:
+    own, other = servers
+    own.state.redirects["/d/m.onnx"] = 302, f"{other.url}/d/m.onnx"
+    netrc(tmp_path, monkeypatch, f"machine example.com login a password b\ndefault login x password {SECRET}\n")
+    ow.load(f"{own.url}/d/m.onnx")
+    assert all("authorization" not in headers for headers in headers_sent(own) + headers_sent(other))
+
+
+def test_a_damaged_netrc_is_a_warning_without_its_text(servers, monkeypatch, tmp_path) -> None:
+    netrc(tmp_path, monkeypatch, f"machine 127.0.0.1 login me {SECRET}\n")
+    with pytest.warns(UserWarning, match="netrc is not used") as caught:
+        ow.load(f"{servers[0].url}/d/m.onnx")
+    assert SECRET not in str(caught[0].message)
+
+
+def test_no_credential_is_in_an_error_or_the_name_of_a_cached_file(servers, monkeypatch) -> None:
+    own, _ = servers
+    monkeypatch.setenv("ONNXWIRE_HTTP_HEADERS", f"X-Token: {SECRET}")
+    with pytest.raises(ow.SourceError) as caught:
+        ow.load(f"http://me:{SECRET}@{own.host}/d/none.onnx?token={SECRET}")
+    assert SECRET not in repr(caught.value) and SECRET not in str(caught.value)
+    one, two = parse_address("http://me:one@host/m.onnx"), parse_address("http://me:two@host/m.onnx")
+    headers = {"client_options": {"default_headers": {"Authorization": "one", "X-Region": "r"}}}
+    assert identity_in_store(one, None) == identity_in_store(two, None)
+    assert "one" not in identity_in_store(one, headers) and "X-Region" in identity_in_store(one, headers)
+
+
+def test_retry_after_is_waited_for(servers) -> None:
+    own, _ = servers
+    own.state.fault[0] = "429"
+    own.state.retry_after = "1"
+    started = time.monotonic()
+    ow.load(f"{own.url}/d/m.onnx")
+    requests = own.state.requests
+    assert requests[1].started - started >= 1
+
+
+def test_a_longer_wait_than_the_patience_is_an_error_at_once(servers, monkeypatch) -> None:
+    own, _ = servers
+    own.state.always, own.state.retry_after = "503", "3600"
+    with pytest.raises(ow.SourceError, match=r"503 Service Unavailable, and asks to wait 3,600 seconds"):
+        ow.load(f"{own.url}/d/m.onnx")
+    assert len(own.state.requests) == 1
+    monkeypatch.setenv("ONNXWIRE_RETRY_TIMEOUT", "0.1")
+    own.state.retry_after = "2"
+    with pytest.raises(ow.SourceError, match="asks to wait 2 seconds"):
+        ow.load(f"{own.url}/d/m.onnx")
+
+
+def test_the_patience_is_a_number_of_seconds(monkeypatch) -> None:
+    assert retry_limits()[1] == 60
+    monkeypatch.setenv("ONNXWIRE_RETRY_TIMEOUT", "600")
+    assert retry_limits()[1] == 600
+    for text in ("nan", "-1", "1e9", "10 s", "9" * 40):
+        monkeypatch.setenv("ONNXWIRE_RETRY_TIMEOUT", text)
+        with pytest.raises(ow.SourceError, match="number of seconds"):
+            retry_limits()
+
+
+def test_retry_after_is_a_number_or_a_date() -> None:
+    assert _seconds_to_wait(" 7 ") == 7
+    assert 50 < _seconds_to_wait(formatdate(time.time() + 60, usegmt=True)) <= 60
+    for text in ("", "-1", "nan", "soon", formatdate(0, usegmt=True), "9" * 30):
+        assert _seconds_to_wait(text) == 0
+
+
+def test_an_unknown_size_in_content_range_is_requested(servers) -> None:
+    pieces = model([300_000, 9_000_000, 300_000])
+    own, _ = servers
+    own.state.files["/d/m.onnx"] = pieces
+    own.state.hides_size = True
+    with ow.load(f"{own.url}/d/m.onnx") as message:
+        assert len(message.graph.initializer) == 3
+    assert own.state.sent < 4_000_000
+    assert headers_sent(own)[1]["range"] == "bytes=-1"
+
+
+def test_escapes_are_sent_as_they_were_given(servers) -> None:
+    own, _ = servers
+    for path in ("/g%2Fp/a%2Bb.onnx", "/g%2fp/m.onnx?x=%2F%2B+", "/refs%2Fpr%2F1/m.onnx"):
+        own.state.files = {"/g/p/a+b.onnx": model([1]), "/g/p/m.onnx": model([1]), "/refs/pr/1/m.onnx": model([1])}
+        own.state.reset()
+        ow.load(own.url + path)
+        assert own.state.requests[0].path == path
+    own.state.redirects["/d/m.onnx"] = 302, "/g%2Fp/a%2Bb.onnx?%2F"
+    own.state.reset()
+    ow.load(f"{own.url}/d/m.onnx")
+    assert own.state.requests[1].path == "/g%2Fp/a%2Bb.onnx?%2F"
+
+
+def test_names_with_escaped_slashes_are_listed_as_they_are(servers) -> None:
+    own, _ = servers
+    entry = (
+        "<D:response><D:href>{}</D:href><D:propstat><D:prop><D:getcontentlength>5</D:getcontentlength></D:prop>"
+        "</D:propstat></D:response>"
+    )
+    names = ("/d%2Fe/a%2Fb%2B.onnx", "/d%2Fe/f/g+h.onnx", "/d/e/other.onnx", "/d%2Fe/%2E%2E/x.onnx")
+    entries = "".join(map(entry.format, names))
+    own.state.folder_list = f'<D:multistatus xmlns:D="DAV:">{entries}</D:multistatus>'.encode()
+    (found,) = find([f"{own.url}/d%2Fe/"])
+    assert [name for name, _ in found] == [f"{own.url}/d%2Fe/a%2Fb%2B.onnx", f"{own.url}/d%2Fe/f/g%2Bh.onnx"]
+
+
+def test_a_key_with_an_empty_name_does_not_fail_the_listing(monkeypatch) -> None:
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    try:
+        url = "http://{}:{}".format(*server.get_host_and_port())
+        keys = {"aws_access_key_id": "key", "aws_secret_access_key": SECRET, "region_name": "us-east-1"}
+        client = boto3.client("s3", endpoint_url=url, **keys)
+        client.create_bucket(Bucket="bucket")
+        for key in ("a/m.onnx", "a//n.onnx", "a/f//"):
+            client.put_object(Bucket="bucket", Key=key, Body=SMALL)
+        options = {"endpoint": url, "region": "us-east-1", "client_options": {"allow_http": True}}
+        options |= {"access_key_id": "key", "secret_access_key": SECRET}
+        with pytest.warns(UserWarning, match="1 models whose keys contain //"):
+            (found,) = find(["s3://bucket/a/"], options)
+        assert [name for name, _ in found] == ["s3://bucket/a/m.onnx"]
+        monkeypatch.setitem(sys.modules, "boto3", None)
+        (error,) = find(["s3://bucket/a/"], options)
+        assert "boto3" in str(error) and SECRET not in repr(error)
+    finally:
+        server.stop()
+
+
+@pytest.mark.parametrize(
+    ("text", "cause"),
+    [
+        ("inner: InvalidCertificate( UnknownIssuer )", "certificate"),
+        ("kind: Redirect,\n  source: reqwest::Error {\n kind: Builder, source: BadScheme", "from https to http"),
+        ("HTTP error: builder error source: BadScheme", "allow_http"),
+        ("Content-Length Header missing from response", "no Content-Length"),
+        ("kind: Redirect, source: TooManyRedirects", "in a loop"),
+        ("inner: BareRedirect", "Location"),
+    ],
+)
+def test_errors_of_obstore_name_the_cause(text, cause) -> None:
+    class GenericError(Exception):
+        pass
+
+    error = source_error(GenericError(f"Generic S3 error: {text} https://u:{SECRET}@h/?{SECRET}"), "s3://b/m.onnx")
+    assert cause in str(error) and "Generic" not in str(error) and SECRET not in str(error)
+
+
+def test_only_models_are_written_to_addresses(tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "s3:").mkdir()
+    (tmp_path / "s3:" / "bucket").mkdir()
+    message = ow.ModelProto.FromString(SMALL)
+    with pytest.raises(ow.SaveError, match="only models are written to addresses"):
+        ow.to_safetensors(message, "s3://bucket/m.safetensors")
+    assert not list((tmp_path / "s3:" / "bucket").iterdir())
+
+
+def test_stores_of_other_headers_are_not_shared(servers, monkeypatch) -> None:
+    address = parse_address(f"{servers[0].url}/d/m.onnx")
+    one = stores.open_store(address, None)
+    monkeypatch.setenv("ONNXWIRE_HTTP_HEADERS", "a: b")
+    assert stores.open_store(address, None) is not one
+    assert headers_of_environment() == {"a": "b"}
