@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from onnxwire.errors import PathError
+from onnxwire.viewer.cycles import scattered_items
 from onnxwire.viewer.map_columns import MapColumns
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ _MIN_GROUPS = 3  # equal groups that become one box
 _MIN_NODES = 8  # equal nodes that become one box
 _MAX_PERIODS = 12  # distances at which repetitions are searched
 _MAX_STRETCHES = 1_000  # repetitions of one period that are considered, the longest first
+_MAX_DISSOLUTIONS = 20  # rounds in which scopes of cycles are dissolved
 _MAX_DEPTH = 200  # of nested groups
 _MAX_CACHED_NODES = 4_000_000  # in all cached groups together
 
@@ -171,6 +173,7 @@ class Groups:
                 break
             # All nodes are in one scope: skip that level.
             scope = columns.scopes.child(scope, int(scopes[0]))
+        item, first, scopes = self._without_cycles(rows, scope, item, first, scopes)
         order = np.argsort(item, kind="stable").astype(np.int32)
         bounds = np.searchsorted(item[order], np.arange(len(first) + 1, dtype=np.int32)).astype(np.int32)
         ordered = rows[order]
@@ -227,13 +230,42 @@ class Groups:
             return f"{self.columns.operators[int(self.columns.op[row])][1]} …"
         return f"{labels[first]} to {labels[last]}" if last >= 0 else f"{labels[first]} …"
 
-    def _items(self, rows: Array, scope: int) -> tuple[Array, Array, Array]:
-        """Return the item of each row, the first row of each item, and its scope, -1 for a node without inner scope."""
+    def _without_cycles(
+        self, rows: Array, scope: int, item: Array, first: Array, scopes: Array
+    ) -> tuple[Array, Array, Array]:
+        """Dissolve scopes whose boxes would form a cycle; the scopes and nodes in them become items."""
+        is_scope = scopes >= 0
+        if not is_scope.any():
+            return item, first, scopes
+        c = self.columns
+        local = np.full(c.count, -1, np.int32)
+        local[rows] = np.arange(len(rows), dtype=np.int32)
+        take = _ranges(c.takes_start[rows], c.takes_start[rows + 1])
+        maker = c.producer[c.takes_value[take]]
+        made = np.where(maker >= 0, local[maker], -1)
+        to = local[c.takes_row[take]][made >= 0]
+        made = made[made >= 0]
+        dissolved: set[int] = set()
+        for _ in range(_MAX_DISSOLUTIONS):
+            found = scattered_items(item, scopes >= 0, made, to)
+            if not found:
+                break
+            dissolved.update(scopes[found].tolist())
+            item, first, scopes = self._items(rows, scope, dissolved)
+        return item, first, scopes
+
+    def _items(self, rows: Array, scope: int, dissolved: Container[int] = ()) -> tuple[Array, Array, Array]:
+        """Return the item of each row, the first row of each item, and its scope, -1 for a node without inner scope.
+
+        dissolved: scopes that are no items, but whose inner scopes are.
+        """
         scopes = self.columns.scopes
         of_row = self.columns.scope[rows]
-        is_direct = (of_row <= scope) | (of_row >= scopes.end[scope])
         children, child = [], scope + 1
         while child < scopes.end[scope]:
+            if child in dissolved:
+                child += 1
+                continue
             children.append(child)
             child = int(scopes.end[child])
         if not children:
@@ -241,8 +273,9 @@ class Groups:
             return each, each, np.full(len(rows), -1, np.int32)
         starts = np.array(children, np.int64)
         key = -1 - np.arange(len(rows), dtype=np.int64)
-        inside = ~is_direct
-        key[inside] = starts[np.searchsorted(starts, of_row[inside], side="right") - 1]
+        at = np.maximum(np.searchsorted(starts, of_row, side="right") - 1, 0)
+        inside = (of_row >= starts[at]) & (of_row < scopes.end[starts[at]])
+        key[inside] = starts[at[inside]]
         values, first, inverse = np.unique(key, return_index=True, return_inverse=True)
         by_first = np.argsort(first, kind="stable")
         rank = np.empty(len(values), np.int64)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import random
 import threading
 from pathlib import Path
 
+import numpy as np
 import onnx
 import pytest
 from graphs import layered_model
@@ -12,6 +14,7 @@ from onnx import TensorProto, helper
 
 import onnxwire
 from onnxwire.errors import PathError
+from onnxwire.viewer.cycles import _cycles
 from onnxwire.viewer.graph_layout import lay_out
 from onnxwire.viewer.map_columns import MapColumns
 from onnxwire.viewer.map_groups import Groups
@@ -395,3 +398,45 @@ def test_chains_are_next_to_their_consumers_and_producers():
     assert joining.rows[9] - joining.rows[11] == joining.rows[11] - joining.rows[10] == 1
     leaving = lay_out([(10, 10)] * 12, [*chain, (0, 10), (10, 11)])
     assert leaving.rows[10] - leaving.rows[0] == leaving.rows[11] - leaving.rows[10] == 1
+
+
+# --- scopes that would form cycles
+
+
+def test_a_scope_that_makes_its_siblings_cyclic_is_no_group():
+    # A module that is called between the layers: layer.0 -> shared -> layer.0 would be a cycle of boxes.
+    names = ["m/a/x", "m/shared/x", "m/a/y", "m/shared/y", "m/a/z", "m/b/x", "m/b/y"]
+    queries = queries_of(chain(names))
+    assert [label for _, label, _ in drawn(queries)] == [*names[:5], "b"]
+    edges = {(edge["from"], edge["to"]) for edge in queries.map("graph")["edges"]}
+    assert not {(end, start) for start, end in edges} & edges
+
+
+def test_scopes_inside_a_dissolved_scope_remain():
+    # The operators' names are the outermost scopes, so every second box would lead back.
+    names = [f"{op}/layers.{i}/{j}/n" for i in range(4) for j in range(3) for op in ("conv", "relu")]
+    groups = drawn(queries_of(chain(names)))
+    assert [label for _, label, _ in groups if label in ("conv", "relu")] == []
+
+
+def test_scopes_of_one_direction_stay():
+    names = ["m/rotary/x", "m/l.0/x", "m/l.0/y", "m/rotary/y", "m/l.1/x", "m/l.1/y"]
+    nodes = [helper.make_node("Relu", ["x"], [name], name=name) for name in names]
+    nodes[2].input[0] = nodes[1].output[0]
+    nodes[5].input[0] = nodes[3].output[0]
+    assert [label for kind, label, _ in drawn(queries_of(nodes)) if kind == "scope"] == ["rotary", "l.0", "l.1"]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_components_are_those_of_paths_in_both_directions(seed):
+    rng = random.Random(seed)
+    count = 12
+    edges = sorted({(rng.randrange(count), rng.randrange(count)) for _ in range(rng.randrange(30))})
+    edges = [edge for edge in edges if edge[0] != edge[1]]
+    reach = [{a} for a in range(count)]
+    for _ in range(count):
+        for a, b in edges:
+            reach[a] |= reach[b]
+    expected = {frozenset(b for b in reach[a] if a in reach[b]) for a in range(count)}
+    tail, head = np.array(edges, np.int64).reshape(-1, 2).T
+    assert {frozenset(c) for c in _cycles(count, tail, head)} == {c for c in expected if len(c) > 1}
