@@ -101,6 +101,9 @@ cdef class Facts:
     cdef list names                     # of sheets
     cdef list edge_names                # "GraphProto.node"
     cdef list edge_owners               # (sheet, slot) of an edge
+    cdef readonly dict edge_numbers     # by name; not to be changed
+    cdef list field_names               # of each sheet by slot: "GraphProto.node"
+    cdef list short_names               # of each sheet by slot: "node"
     cdef Part* parts
     cdef int32_t n_parts
     cdef int32_t parts_capacity

@@ -5,6 +5,7 @@ from onnxwire.engine.document import Document
 class Facts:
     def __init__(self, document: Document, root: type, is_placed: bool = True) -> None: ...
     is_placed: bool
+    edge_numbers: dict[str, int]
     @property
     def sheet_names(self) -> list[str]: ...
     @property

@@ -21,7 +21,7 @@ from onnxwire.engine.memory cimport calloc, free, malloc
 from onnxwire.engine.partial cimport LONG_BYTES
 from onnxwire.engine.fetch_structure cimport NO_LIMIT, fetch_structure
 from onnxwire.engine.payload cimport new_payload
-from onnxwire.engine.table cimport BYTES, ENUM, INT32, MESSAGE, STRING, TableRef, find_field, has_value
+from onnxwire.engine.table cimport BYTES, ENUM, INT32, MESSAGE, STRING, Table, TableOwner, TableRef, find_field, has_value
 from onnxwire.engine.view cimport table_of
 
 import os
@@ -443,6 +443,35 @@ cdef bint is_listed(const Field* field, void* facts) noexcept:
     return (<Facts>facts).sheets[field.table - (<Facts>facts).sheets[0].table].kinds[field.slot] == LIST
 
 
+# The schema of the last document and its names, made once: TableOwner, names, sheet_numbers, edge_names, edge_owners,
+# edge_numbers, field_names and short_names of Facts.
+cdef tuple LAST_NAMES = ()
+
+
+cdef tuple names_of(TableOwner owner):
+    """Return the owner and the names of its tables and fields, as lists and dicts that callers must not change."""
+    global LAST_NAMES
+    cdef Table* table
+    cdef tuple last = LAST_NAMES
+    if last and last[0] is owner:
+        return last
+    names, edge_names, edge_owners, field_names, short_names = [], [], [], [], []
+    for i in range(<Py_ssize_t>owner.n_tables):
+        table = &owner.tables[i]
+        name = (<object>table.descriptor).full_name.partition(".")[2]
+        names.append(name)
+        short_names.append([(<object>table.fields[k].descriptor).name for k in range(table.n_fields)])
+        field_names.append([f"{name}.{field}" for field in short_names[i]])
+        for k in range(table.n_fields):
+            if table.fields[k].sub != NULL:
+                edge_names.append(field_names[i][k])
+                edge_owners.append((i, k))
+    numbers = {name: i for i, name in enumerate(names)}
+    edges = {name: i for i, name in enumerate(edge_names)}
+    LAST_NAMES = (owner, names, numbers, edge_names, edge_owners, edges, field_names, short_names)
+    return LAST_NAMES
+
+
 @final
 cdef class Facts:
     """The columns of a document.
@@ -459,6 +488,7 @@ cdef class Facts:
         cdef Sheet* sheet
         cdef Field* field
         cdef Outcome outcome
+        cdef int16_t n_edges = 0
         cdef Py_ssize_t i
         cdef uint32_t k
         document.check_open()
@@ -467,10 +497,10 @@ cdef class Facts:
         self.root = root
         self.is_placed = is_placed
         self.tables = ref.owner
-        self.names = []
-        self.sheet_numbers = {}
-        self.edge_names = []
-        self.edge_owners = []
+        (
+            _, self.names, self.sheet_numbers, self.edge_names, self.edge_owners, self.edge_numbers, self.field_names,
+            self.short_names,
+        ) = names_of(ref.owner)
         self.texts.seed = int.from_bytes(os.urandom(8), "little")
         self.n_sheets = ref.owner.n_tables
         self.sheets = <Sheet*>calloc(self.n_sheets, sizeof(Sheet))
@@ -479,9 +509,6 @@ cdef class Facts:
         for i in range(self.n_sheets):
             sheet = &self.sheets[i]
             sheet.table = &ref.owner.tables[i]
-            name = (<object>sheet.table.descriptor).full_name.partition(".")[2]
-            self.names.append(name)
-            self.sheet_numbers[name] = i
             sheet.kinds = <Column*>calloc(sheet.table.n_fields + 1, sizeof(Column))
             sheet.columns = <void**>calloc(sheet.table.n_fields + 1, sizeof(void*))
             sheet.lists = <List*>calloc(sheet.table.n_fields + 1, sizeof(List))
@@ -492,15 +519,14 @@ cdef class Facts:
                 or sheet.edges == NULL or sheet.table.n_fields > 32
             ):
                 raise MemoryError
+            full_names = self.field_names[i]
             for k in range(sheet.table.n_fields):
                 field = &sheet.table.fields[k]
-                full_name = f"{name}.{(<object>field.descriptor).name}"
-                sheet.kinds[k] = kind_of(field, full_name)
+                sheet.kinds[k] = kind_of(field, full_names[k])
                 if field.sub != NULL:
                     sheet.subs[k] = &self.sheets[field.sub - ref.owner.tables]
-                    sheet.edges[k] = <int16_t>len(self.edge_names)
-                    self.edge_names.append(full_name)
-                    self.edge_owners.append((i, k))
+                    sheet.edges[k] = n_edges
+                    n_edges += 1
         if add_row(&self.sheets[table - ref.owner.tables], document.start, document.end - document.start, -1, -1, 0, 0):
             raise MemoryError
         fetch_structure(document, table, NO_LIMIT, LONG_BYTES, is_listed, <void*>self)
@@ -589,9 +615,8 @@ cdef class Facts:
 
     @critical_section
     def fields_of(self, str name):
-        """The names of a type's fields by slot."""
-        cdef Sheet* sheet = self.sheet(name)
-        return [(<object>sheet.table.fields[k].descriptor).name for k in range(sheet.table.n_fields)]
+        """The names of a type's fields by slot; not to be changed."""
+        return self.short_names[<Py_ssize_t>self.sheet_numbers[name]]
 
     @critical_section
     def rows_of(self, str name):
@@ -611,16 +636,22 @@ cdef class Facts:
 
     @critical_section
     def present_tables(self):
-        """The names of all sheets, lists and "UnknownFields", as `count` takes them, that have rows."""
+        """The names of all sheets, lists and "UnknownFields" that have rows, and of fields that some message has."""
         cdef Sheet* sheet
+        cdef uint32_t present
+        cdef int32_t row
         found = ["UnknownFields"] if self.n_unknown else []
         for i in range(self.n_sheets):
             sheet = &self.sheets[i]
             if sheet.n:
                 found.append(self.names[i])
+                present = 0
+                for row in range(sheet.n):
+                    present |= sheet.present[row]
+                full_names = self.field_names[i]
                 for k in range(sheet.table.n_fields):
-                    if sheet.lists[k].n:
-                        found.append(f"{self.names[i]}.{(<object>sheet.table.fields[k].descriptor).name}")
+                    if sheet.lists[k].n if sheet.kinds[k] == LIST else present >> k & 1:
+                        found.append(full_names[k])
         return frozenset(found)
 
     @critical_section

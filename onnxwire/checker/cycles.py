@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from onnxwire.checker.facts import true_rows, unique
 from onnxwire.checker.scopes import MADE_AFTER_OWNER, MADE_LATER, Scopes
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ def cyclic_components(edge_starts: Rows, edge_ends: Rows) -> list[list[int]]:
     pending: list[int] = []
     n_seen = 0
     found = []
-    for root in np.unique(edge_starts).tolist():
+    for root in unique(edge_starts).tolist():
         levels = [] if number[root] >= 0 else [root]
         while levels:
             node = levels[-1]
@@ -79,10 +80,10 @@ def _integers(rows: Rows) -> array[int]:
 
 def _edges(facts: Facts, scopes: Scopes) -> tuple[Rows, Rows]:
     """Return edges between nodes of one graph: the node that reads a value, and the node that makes it."""
-    makers = np.flatnonzero(scopes.makers >= 0)
+    makers = true_rows(scopes.makers >= 0)
     readers, makers = facts.lists("NodeProto.input").parent[makers].copy(), scopes.makers[makers]
     owners = scopes.node_graph[makers]
-    inner = np.flatnonzero(scopes.node_graph[readers] != owners)
+    inner = true_rows(scopes.node_graph[readers] != owners)
     while inner.size:
         graphs = scopes.node_graph[readers[inner]]
         readers[inner] = np.where(graphs >= 0, scopes.owner[graphs], -1)

@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from onnxwire.checker.facts import EMPTY
+from onnxwire.checker.facts import EMPTY, true_rows
 
 if TYPE_CHECKING:
     from onnxwire.checker.facts import Facts
+
+_TENSOR_TYPES = {"tensor_type": "TypeProto.Tensor", "sparse_tensor_type": "TypeProto.SparseTensor"}
 
 # A dimension: a size, the id of a variable, or neither.
 Dim = tuple[int | None, int]
@@ -34,13 +36,14 @@ class DeclaredTypes:
         shape = np.full(types.n + 1, -1, np.int64)
         kind = np.full(types.n + 1, -1, np.int64)
         for i, field in enumerate(types.fields):
-            if field != "denotation":
-                kind[:-1][types.has(field)] = i
-        for field, name in (("tensor_type", "TypeProto.Tensor"), ("sparse_tensor_type", "TypeProto.SparseTensor")):
-            tensors = facts[name]
-            rows = np.flatnonzero(types.has(field))
-            elem_type[rows] = tensors.elem_type[getattr(types, field)[rows]]
-            shape[rows] = tensors.shape[getattr(types, field)[rows]]
+            if field == "denotation" or f"TypeProto.{field}" not in facts.present:
+                continue
+            rows = true_rows(types.has(field))
+            kind[rows] = i
+            if field in _TENSOR_TYPES:
+                tensors, of_rows = facts[_TENSOR_TYPES[field]], getattr(types, field)[rows]
+                elem_type[rows] = tensors.elem_type[of_rows]
+                shape[rows] = tensors.shape[of_rows]
         # The last entry is for -1, an absent type.
         self.type_kind, self.type_elem_type, self.type_shape = kind, elem_type, shape
         self.kind, self.elem_type, self.shape = kind[infos.type], elem_type[infos.type], shape[infos.type]
@@ -66,7 +69,7 @@ class DeclaredTypes:
 
     def same_inputs(self, graphs: Any, names: Any) -> Any:
         """Return, for names in graphs, the row of the graph's input of that name, or -1."""
-        inputs = np.flatnonzero(self.is_input)
+        inputs = true_rows(self.is_input)
         found = self.facts.join((graphs, names), (self.graph[inputs], self.facts.ValueInfoProto.name[inputs]))
         return np.where(found >= 0, inputs[found], -1) if len(inputs) else found
 

@@ -43,6 +43,7 @@ IDENTIFIER, ASCII, UTF8, ANGLE, DOTTED = 1, 2, 4, 8, 16
 _OWN = ("length", "parent", "index", "edge", "depth", "flags", "present")
 # dtypes of columns, in the byte order of the machine
 _NUMPY = {"TEXT": "i4", "NUMBER": "i8", "CHILD": "i4"}
+_MAX_KEPT_ROWS = 4096  # of columns that are quick to compute again
 _UNKNOWN = np.dtype(
     [("start", "i8"), ("value", "i8"), ("row", "i4"), ("number", "i4"), ("sheet", "i2"), ("wire", "i2")],
     align=True,
@@ -171,8 +172,8 @@ class Table:
             rows, owners, indices, edges = rows[order], owners[order], indices[order], edges[order]
         is_first = np.ones(len(rows) + 1, bool)
         is_first[1:-1] = (owners[1:] != owners[:-1]) | (edges[1:] != edges[:-1])
-        names = {edge: self.field_at(edge) for edge in np.unique(edges).tolist()}
-        for start, stop in pairwise(np.flatnonzero(is_first).tolist()):
+        names = {edge: self.field_at(edge) for edge in unique(edges).tolist()}
+        for start, stop in pairwise(true_rows(is_first).tolist()):
             type_name, field = names[int(edges[start])]
             yield FieldRows(type_name, int(owners[start]), field, rows[start:stop], indices[start:stop])
 
@@ -217,6 +218,7 @@ class Sheet(Table):
         self.n = facts.columns.rows_of(name)
         self.fields = facts.columns.fields_of(name)
         self._has: dict[str, Rows] = {}
+        self._under: dict[tuple[str, ...], Rows] = {}
 
     @cached_property
     def rows(self) -> Rows:
@@ -237,9 +239,14 @@ class Sheet(Table):
 
     def under(self, *fields: str) -> Rows:
         """Return whether each message is an element of one of the fields, such as "GraphProto.node"."""
+        known = self._under.get(fields)
+        if known is not None:
+            return known
         result: Rows = self.edge == self.facts.edges[fields[0]]
         for field in fields[1:]:
             result = result | (self.edge == self.facts.edges[field])
+        if self.n <= _MAX_KEPT_ROWS:
+            self._under[fields] = result
         return result
 
     def parent_under(self, *fields: str) -> Rows:
@@ -386,7 +393,11 @@ class UnknownFields(Table):
 
 
 class Facts:
-    """All that rules know about a document. Sheets and derived columns are made when they are first asked for."""
+    """All that rules know about a document. Sheets and derived columns are made when they are first asked for.
+
+    edges: the numbers of fields, such as "GraphProto.node", in `edge` columns. present: the names of sheets and lists
+    that have rows, and of fields that some message has, such as "NodeProto", "NodeProto.input" and "NodeProto.domain".
+    """
 
     if TYPE_CHECKING:
 
@@ -424,6 +435,8 @@ class Facts:
         self.root = root.DESCRIPTOR.name
         self.document = document
         self.count = self.columns.count
+        self.edges = self.columns.edge_numbers
+        self.present = self.columns.present_tables()
         self._steps: dict[int, tuple[str, bool]] = {}  # of paths, by edge: name, is repeated
         self._parent = ("", -1, "")  # of the row that a path was last asked for: its type, row and path
         self._sheets: dict[str, Sheet] = {}
@@ -467,14 +480,12 @@ class Facts:
 
     def table(self, name: str) -> Table:
         """Return a sheet, a list, or the unknown fields ("UnknownFields"), by the name that `count` takes, too."""
+        known = self._sheets.get(name) or self._lists.get(name)
+        if known is not None:
+            return known
         if name in self.columns.sheet_names:
             return self[name]
         return self.unknown_fields if name == "UnknownFields" else self.lists(name)
-
-    @cached_property
-    def edges(self) -> dict[str, int]:
-        """The numbers of fields, such as "GraphProto.node", in `edge` columns."""
-        return {name: number for number, name in enumerate(self.columns.edges)}
 
     @cached_property
     def unknown_fields(self) -> UnknownFields:
@@ -506,10 +517,12 @@ class Facts:
 
     def matching(self, accepts: Callable[[str], bool], ids: Rows) -> Rows:
         """Return whether a predicate accepts each string of a column of ids; it is called once for each id."""
+        if not len(ids):
+            return np.zeros(0, bool)
         table = np.zeros(self.columns.text_count(), bool)
         used = np.zeros(len(table), bool)
         used[ids] = True
-        for id in np.flatnonzero(used).tolist():
+        for id in true_rows(used).tolist():
             table[id] = accepts(self.text(id))
         return table[ids]
 
@@ -569,8 +582,10 @@ def repeats(*keys: Rows, where: Rows | None = None) -> Rows:
     keys: columns of equal length, such as (parent, name). where: the rows that count, a bool column; None for all.
     """
     n = len(keys[0])
+    if n < 2:
+        return np.zeros(n, bool)
     if where is not None:
-        rows = np.flatnonzero(where)
+        rows = true_rows(where)
         result = np.zeros(n, bool)
         if len(rows) > 1:
             result[rows] = repeats(*(key[rows] for key in keys))
@@ -583,6 +598,20 @@ def repeats(*keys: Rows, where: Rows | None = None) -> Rows:
         again[1:] &= ordered[1:] == ordered[:-1]
     result = np.zeros(n, bool)
     result[order] = again
+    return result
+
+
+def true_rows(column: Rows) -> Rows:
+    """Return the numbers of the rows where a column of bool is true; np.flatnonzero takes 1.5 µs more."""
+    return column.nonzero()[0]
+
+
+def unique(column: Rows) -> Rows:
+    """Return the different numbers of a column, ascending; numpy's own imports numpy.ma, which takes 15 ms."""
+    ordered = np.sort(column, axis=None)
+    is_first = np.ones(len(ordered), bool)
+    np.not_equal(ordered[1:], ordered[:-1], out=is_first[1:])
+    result: Rows = ordered[is_first]
     return result
 
 

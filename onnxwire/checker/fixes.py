@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from onnxwire.checker.facts import true_rows, unique
 from onnxwire.checker.limits import MAX_CHANGES
 from onnxwire.checker.rules.attribute import NAMES, VALUES
 from onnxwire.engine.message import Message
@@ -312,7 +313,7 @@ class Fixes(Collection[Fix]):
             for field, siblings in self._fields(table, rows):
                 stays = np.ones(len(siblings), bool)
                 stays[field.indices] = False
-                siblings._arrange(np.flatnonzero(stays).tolist(), len(siblings))
+                siblings._arrange(true_rows(stays).tolist(), len(siblings))
 
     def _by_depth(self) -> Iterator[tuple[Table, NDArray[np.int32]]]:
         """Yield rows to remove, by table, innermost first, so that the paths of the others do not change."""
@@ -322,7 +323,7 @@ class Fixes(Collection[Fix]):
             for number in tables
         }
         depths = {number: table.depth_of(rows[number]) for number, table in tables.items()}
-        for depth in sorted({depth for some in depths.values() for depth in np.unique(some).tolist()}, reverse=True):
+        for depth in sorted({depth for some in depths.values() for depth in unique(some).tolist()}, reverse=True):
             for number, table in tables.items():
                 yield table, rows[number][depths[number] == depth]
 

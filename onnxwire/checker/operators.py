@@ -16,18 +16,20 @@ comments. Cells that are empty at the end may be left out.
 
 from __future__ import annotations
 
+import os
 from bisect import bisect_right
-from dataclasses import dataclass
 from functools import cache, cached_property
-from pathlib import Path
-from typing import TYPE_CHECKING
+from itertools import accumulate
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
 
 from onnxwire.engine.text_file import read_text
 from onnxwire.errors import DecodeError
 from onnxwire.messages import AttributeProto
 
 if TYPE_CHECKING:
-    import os
+    from numpy.typing import NDArray
 
 _HEAD = ["domain", "operator", "since"]
 _CELLS = 8
@@ -35,8 +37,7 @@ _MAX_ATTRIBUTES = 64  # and type variables of an operator, which are bits of a 6
 _ATTRIBUTE_TYPES = dict(AttributeProto.AttributeType.items())
 
 
-@dataclass(frozen=True, slots=True)
-class Parameter:
+class Parameter(NamedTuple):
     """A formal parameter. types: the allowed types; variable: the type variable that it shares with others, or "".
 
     option: "" for a required parameter, "?" for an optional one, "*" for a variadic one; least: the least number of
@@ -50,16 +51,14 @@ class Parameter:
     least: int
 
 
-@dataclass(frozen=True, slots=True)
-class Attribute:
+class Attribute(NamedTuple):
     """An operator's declaration of an attribute; type: a number of AttributeProto.AttributeType."""
 
     type: int
     is_required: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Signature:
+class Signature(NamedTuple):
     """The signature of an operator from a version of its domain on.
 
     is_open: whether undeclared attributes are allowed. refused_*: counts between least and most that are not allowed.
@@ -88,14 +87,13 @@ def counts(parameters: tuple[Parameter, ...]) -> tuple[int, int | None]:
     return least, len(parameters)
 
 
-@dataclass(frozen=True, slots=True)
-class _Row:
-    """A line of a table, parsed when its operator is first needed; sets: the named sets of types above it."""
+class _Row(NamedTuple):
+    """A line of a table, parsed when its operator is first needed; sets: the text of the named sets of types above."""
 
     source: str
     line: int
     cells: list[str]
-    sets: dict[str, frozenset[str]]
+    sets: dict[str, str]
 
 
 class Operators:
@@ -113,27 +111,30 @@ class Operators:
 
     def add(self, text: str, source: str) -> None:
         """Add a table, replacing signatures that are known already. Raises DecodeError with the line."""
-        sets: dict[str, frozenset[str]] = {}
-        added: dict[tuple[str, str], set[int]] = {}
+        sets: dict[str, str] = {}
+        added: dict[tuple[str, str], list[int]] = {}
         for number, line in enumerate(text.splitlines(), 1):
             cells = line.split("\t")
+            if line.startswith("@"):
+                sets[cells[0]] = "".join(cells[1:])
+                continue
             if not line.strip() or line.startswith("#") or cells[:3] == _HEAD:
                 continue
-            if line.startswith("@"):
-                sets[cells[0]] = frozenset("".join(cells[1:]).split())
-                continue
             row = _Row(source, number, cells, sets)
-            if len(cells) < 3 or len(cells) > _CELLS or not cells[1] or not cells[2].isdecimal():
+            if not 3 <= len(cells) <= _CELLS or not cells[1] or not cells[2].isdecimal():
                 raise _fault(row, "a row has domain, operator, since, inputs, outputs, attributes, types, notes")
-            domain = "" if cells[0] == "ai.onnx" else cells[0]
-            since = int(cells[2])
-            self._rows[domain, cells[1], since] = row
-            self._signatures.pop((domain, cells[1], since), None)
-            added.setdefault((domain, cells[1]), set()).add(since)
-            self.domains.add(domain)
+            domain, name, since = "" if cells[0] == "ai.onnx" else cells[0], cells[1], int(cells[2])
+            self._rows[domain, name, since] = row
+            if (domain, name) in added:
+                added[domain, name].append(since)
+            else:
+                added[domain, name] = [since]
         self._steps.clear()
-        for identity, versions in added.items():
-            self.versions[identity] = tuple(sorted(versions.union(self.versions.get(identity, ()))))
+        for (domain, name), versions in added.items():
+            for since in versions:
+                self._signatures.pop((domain, name, since), None)
+            self.versions[domain, name] = tuple(sorted({*versions, *self.versions.get((domain, name), ())}))
+            self.domains.add(domain)
 
     def steps(self, domain: str) -> list[int]:
         """Return the versions of a domain that changed or added an operator, in order."""
@@ -156,6 +157,17 @@ class Operators:
         return self._signatures[key]
 
     @cached_property
+    def domain_names(self) -> list[str]:
+        """The domains, sorted."""
+        return sorted(self.domains)
+
+    @cached_property
+    def periods(self) -> tuple[list[NDArray[np.int64]], list[int]]:
+        """The steps of each of `domain_names`, and the sums of len(steps) + 1 before each and after the last."""
+        steps = [np.array(self.steps(name), np.int64) for name in self.domain_names]
+        return steps, list(accumulate((len(some) + 1 for some in steps), initial=0))
+
+    @cached_property
     def names(self) -> frozenset[str]:
         """The names of all operators."""
         return frozenset(name for _, name in self.versions)
@@ -170,8 +182,8 @@ class Operators:
 def operators() -> Operators:
     """Return the operators that ONNX itself defines."""
     table = Operators()
-    path = Path(__file__).parent / "operators.tsv"
-    table.add(path.read_text(encoding="utf-8"), path.name)
+    path = os.path.join(os.path.dirname(__file__), "operators.tsv")
+    table.add(read_text(path, "a table of operators"), os.path.basename(path))
     table.domains.add("ai.onnx.training")  # its operators moved to ai.onnx.preview.training
     return table
 
@@ -200,7 +212,7 @@ def _read(row: _Row, key: tuple[str, str, int]) -> Signature:
             raise _fault(row, f"{constraint!r} is not a type variable like T=float or T=@3")
         if some.startswith("@") and some not in row.sets:
             raise _fault(row, f"the set of types {some} has no row above; add {some}, a tab and the types")
-        variables[name] = row.sets[some] if some.startswith("@") else frozenset(some.split("|"))
+        variables[name] = frozenset(row.sets[some].split() if some.startswith("@") else some.split("|"))
     known = {}
     for text in attributes.split():
         name, _, kind = text.removesuffix("!").rpartition(":")

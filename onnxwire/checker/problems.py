@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import groupby, islice
-from typing import TYPE_CHECKING, overload
+from typing import TYPE_CHECKING, NamedTuple, overload
 
 import numpy as np
 
@@ -21,8 +20,7 @@ if TYPE_CHECKING:
 _BATCH = 4096  # problems whose offsets are looked up at a time
 
 
-@dataclass(frozen=True, slots=True)
-class _Group:
+class _Group(NamedTuple):
     """One finding of a rule. rows: int32, the rows of `found.table` within the limit."""
 
     rule: Rule
@@ -53,23 +51,20 @@ class Problems(Sequence[Problem]):
         self.omitted: dict[str, int] = {}
         self.checked = {"rules": 0, "nodes": 0, "tensors": 0}
 
-    def add(self, rule: Rule, found: Iterable[Finding], limit: int | None, is_placed: bool) -> None:
-        """Append the findings of a rule, up to the limit, and count the rest."""
-        left = limit
-        for some in found:
-            rows = some.rows
-            if left is not None and len(rows) > left:
-                self.omitted[rule.id] = self.omitted.get(rule.id, 0) + len(rows) - left
-                rows = rows[:left]
-            if len(rows):
-                kept = rows.astype(np.int32)
-                # Rules that the same rows break share one array.
-                kept = next((group.rows for group in self._groups if np.array_equal(group.rows, kept)), kept)
-                self._groups.append(_Group(rule, some, kept, is_placed))
-                some.release_rows()
-                self._n += len(rows)
-            if left is not None:
-                left -= len(rows)
+    def add(self, rule: Rule, found: Finding, limit: int | None, is_placed: bool) -> int | None:
+        """Append a finding of a rule, up to the limit, and count the rest. Returns what is left of the limit."""
+        rows = found.rows
+        if limit is not None and len(rows) > limit:
+            self.omitted[rule.id] = self.omitted.get(rule.id, 0) + len(rows) - limit
+            rows = rows[:limit]
+        if len(rows):
+            kept = rows.astype(np.int32)
+            # Rules that the same rows break share one array.
+            kept = next((group.rows for group in self._groups if _are_equal(group.rows, kept)), kept)
+            self._groups.append(_Group(rule, found, kept, is_placed))
+            found.release_rows()
+            self._n += len(rows)
+        return None if limit is None else limit - len(rows)
 
     def counts(self) -> dict[str, int]:
         """Return the number of breaches by severity, including those beyond the limit."""
@@ -132,6 +127,10 @@ class Problems(Sequence[Problem]):
         more = sum(self.omitted.values())
         shown = [*map(repr, self[:10])] + (["..."] if self._n > 10 else [])
         return f"[{', '.join(shown)}]" + (f" and {more:,} more" if more else "")
+
+
+def _are_equal(left: NDArray[np.int32], right: NDArray[np.int32]) -> bool:
+    return len(left) == len(right) and bool((left == right).all())
 
 
 def _chain(groups: Iterable[_Group]) -> Iterator[Problem]:

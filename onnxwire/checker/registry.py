@@ -13,24 +13,28 @@ Most checks are entries of a module's table `RULES`, by the sheet or list whose 
 
 A third element, {name: function of the sheet that returns a column}, adds names to the message. Messages are made
 later, so a column must not call `derive` or read the document by then. A list of entries is several faults of one
-rule. The key ("NodeProto.input", "FunctionProto") checks node inputs of documents that have functions, too. A check
-that needs more is a function with the decorator `rule`.
+rule. The key ("NodeProto", "NodeProto.domain") checks nodes of documents in which some node has a domain, and
+("NodeProto.input", "FunctionProto") node inputs of documents that have functions: conditions are not called where they
+could not be met. A check that needs more is a function with the decorator `rule`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache, partial
 from importlib import import_module
-from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
 
 if TYPE_CHECKING:
     from onnxwire.checker.facts import Facts, Finding
 
     Find = Callable[[Facts], Iterable[Finding]]
+
+_BOOL = np.dtype(bool)
 
 SEVERITIES = ("error", "warning", "note")
 
@@ -62,8 +66,7 @@ MODULES = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
+class Rule(NamedTuple):
     """A row of `rules.tsv`.
 
     since_ir, until_ir: the first and last IR version that it applies to, or None. reason: why the severity is lower
@@ -89,7 +92,7 @@ class Rule:
 
 
 class Check(NamedTuple):
-    """One way to find breaches of a rule. tables: it runs only where each of these sheets and lists has rows."""
+    """One way to find breaches of a rule. tables: it runs only where each of these is one of `Facts.present`."""
 
     tables: tuple[str, ...]
     find: Find
@@ -131,21 +134,29 @@ def _register(name: str) -> None:
     for key, entries in getattr(module, "RULES", {}).items():
         tables = (key,) if isinstance(key, str) else key
         for id, entry in entries.items():
-            for one in entry if isinstance(entry, list) else [entry]:
-                added.setdefault(id, []).append(Check(tables, partial(_find_rows, tables[0], one)))
+            for condition, message, *columns in entry if isinstance(entry, list) else [entry]:
+                find = partial(_find_rows, tables[0], condition, message, columns[0] if columns else {})
+                added.setdefault(id, []).append(Check(tables, find))
     if _checks.keys() & added.keys():
         raise ValueError(f"two modules check the rules {sorted(_checks.keys() & added.keys())}")
     _checks.update(added)
 
 
-def _find_rows(table: str, entry: tuple[Any, ...], facts: Facts) -> Iterator[Finding]:
-    """Yield the rows of a table that meet the condition of an entry of `RULES`."""
-    condition, message, *columns = entry
+def _find_rows(
+    table: str, condition: Callable[[Any], Any], message: str, columns: dict[str, Any], facts: Facts
+) -> Sequence[Finding]:
+    """Return the rows of a table that meet the condition of an entry of `RULES`, as no or one finding."""
     sheet = facts.table(table)
-    found = sheet.at(condition(sheet), message)
-    if len(found.rows):
-        found.columns = {name: column(sheet) for more in columns for name, column in more.items()}
-        yield found
+    found = condition(sheet)
+    if isinstance(found, np.ndarray) and found.dtype is _BOOL:
+        found = found.nonzero()[0]
+        if not len(found):
+            return ()
+    finding = sheet.at(found, message)
+    if not len(finding.rows):
+        return ()
+    finding.columns = {name: column(sheet) for name, column in columns.items()}
+    return (finding,)
 
 
 @cache
@@ -162,22 +173,21 @@ def unchecked() -> dict[str, str]:
 
 
 def find(id: str, facts: Facts) -> Iterator[Finding]:
-    """Yield the breaches of a rule. Nothing is computed where the sheets that it needs have no rows."""
-    for check in _checks.get(id, ()):
-        if all(map(facts.count, check.tables)):
-            yield from check.find(facts)
+    """Yield the breaches of a rule. Nothing is computed where the document lacks what it is about."""
+    for find in checks_of(id, facts.present):
+        yield from find(facts)
 
 
-def load_for(tables: frozenset[str]) -> None:
-    """Import the modules of rules that can find something where these sheets have rows."""
+def load_for(present: frozenset[str]) -> None:
+    """Import the modules of rules that can find something in a document; present: as of `Facts`."""
     for name, needed in MODULES.items():
-        if not needed or not tables.isdisjoint(needed):
+        if not needed or not present.isdisjoint(needed):
             _load(name)
 
 
-def checks_of(id: str, tables: frozenset[str]) -> list[Find]:
-    """Return the functions that find breaches of a rule, where these sheets and lists have rows."""
-    return [check.find for check in _checks.get(id, ()) if tables.issuperset(check.tables)]
+def checks_of(id: str, present: frozenset[str]) -> list[Find]:
+    """Return the functions that can find breaches of a rule in a document; present: as of `Facts`."""
+    return [check.find for check in _checks.get(id, ()) if present.issuperset(check.tables)]
 
 
 @cache
@@ -190,8 +200,8 @@ def checked() -> frozenset[str]:
 
 def read_table(name: str) -> list[list[str]]:
     """Return the rows of a TSV file beside this module, without its head."""
-    text = (Path(__file__).parent / name).read_text(encoding="utf-8")
-    return [line.split("\t") for line in text.splitlines()[1:] if line]
+    with open(os.path.join(os.path.dirname(__file__), name), encoding="utf-8") as file:
+        return [line.split("\t") for line in file.read().splitlines()[1:] if line]
 
 
 def _version(cell: str) -> int | None:

@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterable
 from functools import lru_cache
-from itertools import chain
 from typing import TYPE_CHECKING
 
 from onnxwire.checker.facts import Facts
 from onnxwire.checker.limits import MAX_READ_BYTES
 from onnxwire.checker.operators import load_operators
-from onnxwire.checker.payloads import is_scanned
 from onnxwire.checker.problems import Problems
 from onnxwire.checker.registry import SEVERITIES, Rule, checks_of, load_for, rules, unchecked
 from onnxwire.engine.message import Message
-from onnxwire.engine.record_reader import payload_at
-from onnxwire.engine.search import Search
 from onnxwire.errors import FieldTypeError, FieldValueError, did_you_mean
 from onnxwire.io.load import load
-from onnxwire.io.save import encoded_document
-from onnxwire.io.source import open_document
 from onnxwire.messages import ModelProto, TensorProto
 
 if TYPE_CHECKING:
@@ -77,12 +70,21 @@ def _facts_of(message: Message, ir_version: int | None, checksums: bool, operato
     size = message.ByteSize()
     if document.root is message.__class__ and size == len(document) and not document.is_edited:
         return Facts(document, message.__class__, ir_version, checksums, operators=operators)
+    from onnxwire.io.save import encoded_document
+
     encoded = encoded_document(message if size < _MAX_ENCODED_BYTES else _without_weights(message), False)
     return Facts(encoded, message.__class__, ir_version, checksums, False, document, operators)
 
 
 def _without_weights(message: Message) -> Message:
     """Return a copy whose weights are zeros of a sparse file, except those that a rule scans."""
+    import tempfile
+
+    from onnxwire.checker.payloads import is_scanned
+    from onnxwire.engine.record_reader import payload_at
+    from onnxwire.engine.search import Search
+    from onnxwire.io.source import open_document
+
     copy = type(message)()
     copy.CopyFrom(message)
     weights = [
@@ -102,12 +104,14 @@ def _without_weights(message: Message) -> Message:
 
 def _run(facts: Facts, select: _Words, ignore: _Words, limit: int | None) -> Problems:
     problems = Problems()
-    n_rules, plan = _plan(select, ignore, facts.ir_version, facts.columns.present_tables())
+    n_rules, plan = _plan(select, ignore, facts.ir_version, facts.present)
     problems.checked |= {"rules": n_rules, "nodes": facts.count("NodeProto"), "tensors": facts.count("TensorProto")}
     try:
         for rule, finds in plan:
-            found = chain.from_iterable(find(facts) for find in finds)
-            problems.add(rule, found, limit, facts.columns.is_placed)
+            left = limit
+            for find in finds:
+                for found in find(facts):
+                    left = problems.add(rule, found, left, facts.columns.is_placed)
     finally:
         facts.release()
     return problems
@@ -115,12 +119,12 @@ def _run(facts: Facts, select: _Words, ignore: _Words, limit: int | None) -> Pro
 
 @lru_cache(256)
 def _plan(
-    select: _Words, ignore: _Words, ir_version: int | None, tables: frozenset[str]
+    select: _Words, ignore: _Words, ir_version: int | None, present: frozenset[str]
 ) -> tuple[int, list[tuple[Rule, list[Find]]]]:
-    """Return how many rules apply, and the functions to call, given the sheets and lists that have rows."""
-    load_for(tables)
+    """Return how many rules apply, and the functions to call; present: as of `Facts`."""
+    load_for(present)
     chosen = [rule for rule in _choose(select, ignore) if rule.id not in unchecked() and rule.applies_to(ir_version)]
-    return len(chosen), [(rule, finds) for rule in chosen if (finds := checks_of(rule.id, tables))]
+    return len(chosen), [(rule, finds) for rule in chosen if (finds := checks_of(rule.id, present))]
 
 
 def choose(select: Iterable[str] | str | None, ignore: Iterable[str] | str | None) -> list[Rule]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from onnxwire.checker._scopes import Scopes as Walk
+from onnxwire.checker.facts import true_rows, unique
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -33,8 +34,9 @@ class Scopes:
     described: for each ValueInfoProto, the element of NodeProto.output that it describes, or -1.
     outputs, named: for each ValueInfoProto that is a graph's output or value_info, its meaning.
     function_outputs: the meaning of each element of FunctionProto.output. defined: for each element of
-    NodeProto.output, what the name is already; inputs, initializers, sparse: the same for ValueInfoProto, TensorProto,
-    SparseTensorProto.
+    NodeProto.output, what the name is already; all_defined: the flags of all together; inputs, initializers, sparse:
+    as `defined`, for ValueInfoProto, TensorProto, SparseTensorProto.
+    is_main, is_algorithm, is_nested: whether each GraphProto is of a kind, and False for no graph, -1.
     graph_kind, graph_function: for each GraphProto, MAIN ... ALGORITHM, and the function that it is in or -1.
     node_graph_kind, node_function: the same for the graph of a node; MAIN for nodes directly in functions.
     """
@@ -42,9 +44,11 @@ class Scopes:
     def __init__(self, facts: Facts) -> None:
         graphs, nodes, attributes = facts.GraphProto, facts.NodeProto, facts.AttributeProto
         walk = Walk(facts.columns)
-        main = np.flatnonzero(graphs.under("ModelProto.graph") | (graphs.edge < 0))
-        algorithms = np.flatnonzero(graphs.under("TrainingInfoProto.algorithm"))
-        others = np.flatnonzero(graphs.under("TrainingInfoProto.initialization"))
+        main = true_rows(graphs.under("ModelProto.graph") | (graphs.edge < 0))
+        algorithms = others = main[:0]
+        if "TrainingInfoProto" in facts.present:
+            algorithms = true_rows(graphs.under("TrainingInfoProto.algorithm"))
+            others = true_rows(graphs.under("TrainingInfoProto.initialization"))
         walk.walk(
             int(main[0]) if len(main) else -1,
             algorithms.tolist(),
@@ -61,34 +65,40 @@ class Scopes:
         self.named = np.frombuffer(walk.named, np.uint8)
         self.function_outputs = np.frombuffer(walk.functions, np.uint8)
         self.defined = np.frombuffer(walk.defined, np.uint8)
+        self.all_defined = int(np.bitwise_or.reduce(self.defined))
         self.inputs = np.frombuffer(walk.inputs, np.uint8)
         self.initializers = np.frombuffer(walk.initializers, np.uint8)
         self.sparse = np.frombuffer(walk.sparse, np.uint8)
-        self.graph_kind = np.full(graphs.n, NESTED, np.uint8)
+        kinds = np.full(graphs.n + 1, NESTED, np.uint8)
+        self.graph_kind = kinds[:-1]
         self.graph_kind[main] = MAIN
         self.graph_kind[algorithms] = ALGORITHM
         self.graph_kind[others] = INITIALIZATION
+        self.is_main, self.is_algorithm, self.is_nested = kinds == MAIN, kinds == ALGORITHM, kinds == NESTED
+        self.is_nested[-1] = False
         # A nested graph is in the function of the node that holds it, or of the parameter whose default it is. Graphs
         # come before those in them, so one pass for each level of nesting is enough, and there are few levels.
-        in_function = nodes.under("FunctionProto.node")
         self.graph_function = np.full(graphs.n, -1, np.int32)
-        self.node_function = np.where(in_function, nodes.parent, -1).astype(np.int32)
-        self.node_graph = np.where(nodes.under("GraphProto.node"), nodes.parent, -1).astype(np.int32)
-        nested = np.flatnonzero(graphs.under("AttributeProto.g", "AttributeProto.graphs"))
+        if "FunctionProto" in facts.present:
+            self.node_function = nodes.parent_under("FunctionProto.node")
+            self.node_graph = nodes.parent_under("GraphProto.node")
+        else:
+            self.node_function, self.node_graph = np.full(nodes.n, -1, np.int32), nodes.parent
         self.owner = np.full(graphs.n, -1, np.int32)
-        if len(nested):
+        if "AttributeProto.g" in facts.present or "AttributeProto.graphs" in facts.present:
+            nested = true_rows(graphs.under("AttributeProto.g", "AttributeProto.graphs"))
             holders = graphs.parent[nested]
             in_node = attributes.under("NodeProto.attribute")[holders]
             self.owner[nested[in_node]] = attributes.parent[holders[in_node]]
             in_default = attributes.under("FunctionProto.attribute_proto")[holders]
             self.graph_function[nested[in_default]] = attributes.parent[holders[in_default]]
-            for depth in np.unique(graphs.depth[nested]).tolist():
+            for depth in unique(graphs.depth[nested]).tolist():
                 some = nested[graphs.depth[nested] == depth]
                 owned = some[self.owner[some] >= 0]
                 self.graph_function[owned] = self.node_function[self.owner[owned]]
                 inside = np.zeros(graphs.n + 1, bool)
                 inside[some] = True
-                rows = np.flatnonzero(inside[self.node_graph])
+                rows = true_rows(inside[self.node_graph])
                 self.node_function[rows] = self.graph_function[self.node_graph[rows]]
 
     def has_use(self, meaning: int) -> bool:

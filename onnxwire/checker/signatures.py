@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from difflib import get_close_matches
+from bisect import bisect_right
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from onnxwire.checker._signatures import check_signatures
-from onnxwire.checker.facts import EMPTY, lookup
+from onnxwire.checker.facts import EMPTY, is_one_of, lookup, true_rows, unique
 from onnxwire.checker.limits import MAX_HINTS
 from onnxwire.checker.operators import counts
 from onnxwire.checker.rules.attribute import parameters_with_type, references
@@ -43,6 +43,9 @@ UNKNOWN, WRONG_KIND = 1, 2
 _MISSING, _UNJUDGED = -1, -2
 
 _OPTIONS = {"": 0, "?": 1, "*": 2}
+# Numbers of the types of elements by text, and by data type.
+_DATA_TYPE_NUMBERS = {text: number for number, text in enumerate(["", *(kind.name.lower() for kind in DATA_TYPES)])}
+_ELEMENTS = lookup(256, np.array([kind.number for kind in DATA_TYPES]), range(1, len(DATA_TYPES) + 1), 0)
 
 
 class Versions:
@@ -53,24 +56,24 @@ class Versions:
     """
 
     def __init__(self, facts: Facts) -> None:
-        nodes, imports, own = facts.NodeProto, facts.OperatorSetIdProto, facts.derive(Imports)
-        self.names = sorted(facts.operators.domains)
+        nodes, imports = facts.NodeProto, facts.OperatorSetIdProto
+        self.names = facts.operators.domain_names
         domain_of = np.full(facts.columns.text_count(), -1, np.int8 if len(self.names) < 128 else np.int32)
         for number, name in enumerate(self.names):
-            if facts.find(name) >= 0:
-                domain_of[facts.find(name)] = number
+            if (id := facts.find(name)) >= 0:
+                domain_of[id] = number
         self.domains = domain_of[plain_domains(facts, nodes.domain)]
         # Of several entries of a domain, which another rule reports, the last one counts.
-        models = np.flatnonzero(imports.under("ModelProto.opset_import"))
+        models = true_rows(imports.under("ModelProto.opset_import"))
         imported = np.zeros(len(self.names) + 1, np.int64)
         imported[domain_of[plain_domains(facts, imports.domain[models])]] = imports.version[models]
         if not len(models) and facts.root == "ModelProto" and facts.ir_version is not None and facts.ir_version < 3:
             imported[domain_of[EMPTY]] = 1
         imported[-1] = 0  # of domains that are not known
         self.versions = np.where(self.domains >= 0, imported[self.domains], 0).astype(np.int32)
-        functions = facts.derive(Scopes).node_function
-        inside = np.flatnonzero((functions >= 0) & (self.domains >= 0))
-        if len(inside):
+        if "FunctionProto" in facts.present:
+            own, functions = facts.derive(Imports), facts.derive(Scopes).node_function
+            inside = true_rows((functions >= 0) & (self.domains >= 0))
             last_first = (own.functions[::-1], own.domains[::-1])
             found = facts.join((functions[inside], plain_domains(facts, nodes.domain[inside])), last_first)
             theirs = np.append(imports.version[own.rows][::-1], 0)
@@ -82,8 +85,8 @@ class Types:
     """Numbers of types, 0 for an unknown one; their text is that of tables of operators."""
 
     def __init__(self) -> None:
-        self.texts = [""]
-        self.numbers: dict[str, int] = {"": 0}
+        self.texts = list(_DATA_TYPE_NUMBERS)
+        self.numbers = dict(_DATA_TYPE_NUMBERS)
 
     def number(self, text: str) -> int:
         """Return the number of a type."""
@@ -94,6 +97,8 @@ class Types:
 
     def of_elements(self, template: str = "{}") -> Column:
         """Return the numbers of types by element type; 0 for numbers that are no data type."""
+        if template == "{}":
+            return _ELEMENTS
         column = np.zeros(256, np.int32)
         for kind in DATA_TYPES:
             column[kind.number] = self.number(template.format(kind.name.lower()))
@@ -109,13 +114,15 @@ class Types:
             ("tensor_type", "TypeProto.Tensor", "{}"),
             ("sparse_tensor_type", "TypeProto.SparseTensor", "sparse_tensor({})"),
         ):
-            rows = np.flatnonzero(types.has(field))
-            if len(rows):
+            if f"TypeProto.{field}" in facts.present:
+                rows = true_rows(types.has(field))
                 elements = facts[name].elem_type[getattr(types, field)[rows]]
                 result[rows] = self.of_elements(template)[_plain(elements)]
+        if facts.present.isdisjoint(("TypeProto.sequence_type", "TypeProto.map_type", "TypeProto.optional_type")):
+            return result
         # Types around other types: the deepest first, all of one depth at once.
-        nested = np.flatnonzero(types.has("sequence_type") | types.has("map_type") | types.has("optional_type"))
-        for depth in np.unique(types.depth[nested])[::-1].tolist():
+        nested = true_rows(types.has("sequence_type") | types.has("map_type") | types.has("optional_type"))
+        for depth in unique(types.depth[nested])[::-1].tolist():
             rows = nested[types.depth[nested] == depth]
             for field, name, child in (
                 ("sequence_type", "TypeProto.Sequence", "elem_type"),
@@ -181,7 +188,7 @@ class SignatureCheck:
         of_types = self.types.of_values(facts)
         infos = of_types[facts.ValueInfoProto.type] if facts.ValueInfoProto.n else of_types[:0]
         self.known = np.zeros(n_outputs + facts.ValueInfoProto.n + facts.TensorProto.n, np.int32)
-        described = np.flatnonzero((scopes.described >= 0) & (infos != 0))
+        described = true_rows((scopes.described >= 0) & (infos != 0))
         self.known[scopes.described[described]] = infos[described]
         self.known[n_outputs : n_outputs + len(infos)] = infos
         if facts.TensorProto.n:
@@ -195,14 +202,14 @@ class SignatureCheck:
     def _choose(self, facts: Facts) -> Column:
         """Return the signature of each node; each operator and version is looked up once."""
         nodes, operators = facts.NodeProto, self.operators
-        steps = [np.array(operators.steps(name), np.int64) for name in self.names]
         # A period is the versions from one that changed something to the next.
-        bases = np.cumsum([0, *(len(some) + 1 for some in steps)])
+        steps, bases = operators.periods
         periods = np.full(nodes.n, bases[-1], np.int32)
         is_judged = (self.versions > 0) & (nodes.op_type != EMPTY) & (facts.derive(Calls).function < 0)
-        for number in range(len(self.names)):
-            rows = np.flatnonzero(is_judged & (self.domains == number))
-            periods[rows] = bases[number] + np.searchsorted(steps[number], self.versions[rows], "right")
+        for number in unique(self.domains).tolist():
+            if number >= 0:
+                rows = true_rows(is_judged & (self.domains == number))
+                periods[rows] = bases[number] + steps[number].searchsorted(self.versions[rows], "right")
         if nodes.n < len(operators.names):
             used_names = {facts.text(id): id for id in set(nodes.op_type.tolist())}
             ids = {name: id for name, id in used_names.items() if name in operators.names}
@@ -215,16 +222,17 @@ class SignatureCheck:
         table[:, -1] = _UNJUDGED
         used = np.zeros(bases[-1] + 1, bool)
         used[periods] = True
-        for number, domain in enumerate(self.names):
-            for period in np.flatnonzero(used[bases[number] : bases[number + 1]]).tolist():
-                opset = int(steps[number][period - 1]) if period else 0
-                for k, name in enumerate(ids):
-                    since = operators.since_version(domain, name, opset)
-                    if since is not None:
-                        table[k, bases[number] + period] = len(self.signatures)
-                        self.signatures.append(operators.signature(domain, name, since))
+        for column in true_rows(used[:-1]).tolist():
+            number = bisect_right(bases, column) - 1
+            period = column - bases[number]
+            opset = int(steps[number][period - 1]) if period else 0
+            for k, name in enumerate(ids):
+                since = operators.since_version(self.names[number], name, opset)
+                if since is not None:
+                    table[k, column] = len(self.signatures)
+                    self.signatures.append(operators.signature(self.names[number], name, since))
         chosen: Column = table[row_of[nodes.op_type], periods]
-        if any(facts.find(name) >= 0 for name in WITHDRAWN):
+        if facts.derive(withdrawn):
             chosen[is_withdrawn(facts)] = _UNJUDGED
         return chosen
 
@@ -255,11 +263,15 @@ class SignatureCheck:
         return self.types.texts[int(self.known[element])]
 
 
+def withdrawn(facts: Facts) -> list[int]:
+    """Return the ids of the names of operators that were experiments, of those that the document has."""
+    return [id for name in WITHDRAWN if (id := facts.find(name)) >= 0]
+
+
 def is_withdrawn(facts: Facts) -> Column:
     """Return whether each node has an operator that was an experiment."""
-    ids = [facts.find(name) for name in WITHDRAWN]
     nodes = facts.NodeProto
-    result: Column = np.isin(nodes.op_type, [id for id in ids if id >= 0])
+    result: Column = is_one_of(nodes.op_type, facts.derive(withdrawn))
     result &= (plain_domains(facts, nodes.domain) == EMPTY) & (facts.derive(Calls).function < 0)
     return result
 
@@ -317,6 +329,8 @@ def _tables(
 
 def _declared(facts: Facts) -> Column:
     """Return, for each untyped reference to a parameter, the type of its default; an empty array if there are none."""
+    if "AttributeProto.ref_attr_name" not in facts.present:
+        return np.zeros(0, np.int32)
     attributes = facts.AttributeProto
     rows, functions = facts.derive(references)
     is_bare = attributes.type[rows] == 0
@@ -355,6 +369,8 @@ class Hints:
         elsewhere = [of for of, other in self.operators.versions if other == name]
         if elsewhere:
             return f"{elsewhere[0] or 'the default domain'} has it; set that domain"
+        from difflib import get_close_matches
+
         names = [other for of, other in self.operators.versions if of == domain]
         lower = {other.lower(): other for other in names}
         near = get_close_matches(name.lower(), lower, 1, 0.7)

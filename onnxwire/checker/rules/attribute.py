@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from onnxwire.checker._payload_scan import measure_bytes, measure_strings
-from onnxwire.checker.facts import EMPTY, Facts, Finding, Sheet, is_one_of, lookup, repeats
+from onnxwire.checker.facts import EMPTY, Facts, Finding, Sheet, is_one_of, lookup, repeats, true_rows, unique
 from onnxwire.checker.limits import MAX_SCANNED_BYTES, MAX_TOTAL_TEXT_BYTES
 from onnxwire.checker.registry import rule
 from onnxwire.checker.scopes import Scopes
@@ -42,7 +42,7 @@ RULES = {
                 "the type of attribute {name!r} is UNDEFINED; set `type` to that of its value",
             ),
             (
-                lambda attribute: np.unique(attribute.derive(unknown_types)[0]),
+                lambda attribute: unique(attribute.derive(unknown_types)[0]),
                 "the type of attribute {name!r} is {number}, which is not a type; set `type` to that of its value",
                 {"number": lambda attribute: lookup(attribute.n, *attribute.derive(unknown_types))},
             ),
@@ -153,7 +153,7 @@ class Populated:
 def unknown_types(facts: Facts) -> tuple[Any, Any]:
     """Return the attributes whose type is a number that the enum does not have: rows, numbers."""
     unknown, attributes = facts.unknown_fields, facts.AttributeProto
-    records = np.flatnonzero(
+    records = true_rows(
         unknown.under("AttributeProto") & (unknown.number == AttributeProto.TYPE_FIELD_NUMBER) & (unknown.wire == 0)
     )
     records = records[~attributes.has("type")[unknown.row[records]]]
@@ -170,7 +170,7 @@ def is_untyped(facts: Facts) -> Any:
 def parameters(facts: Facts) -> tuple[Any, Any]:
     """Return all attribute parameters of functions: rows of FunctionProto, ids of names."""
     bare, attributes = facts.lists("FunctionProto.attribute"), facts.AttributeProto
-    rows = np.flatnonzero(attributes.under("FunctionProto.attribute_proto"))
+    rows = true_rows(attributes.under("FunctionProto.attribute_proto"))
     return (
         np.concatenate([bare.parent, attributes.parent[rows]]),
         np.concatenate([bare.value, attributes.name[rows]]),
@@ -185,7 +185,7 @@ def _is_default(attributes: Sheet) -> Any:
 def parameters_with_type(facts: Facts) -> tuple[Any, tuple[Any, Any]]:
     """Return attribute parameters whose default has a type: rows, and (rows of FunctionProto, ids of names)."""
     attributes = facts.AttributeProto
-    defaults = np.flatnonzero(_is_default(attributes) & (attributes.type != 0))
+    defaults = true_rows(_is_default(attributes) & (attributes.type != 0))
     return defaults, (attributes.parent[defaults], attributes.name[defaults])
 
 
@@ -221,13 +221,13 @@ def name_unique(facts: Facts) -> Iterator[Finding]:
     tenth of the time of a sort.
     """
     attributes, counts = facts.AttributeProto, facts.NodeProto.attribute
-    rows = np.flatnonzero(attributes.under("NodeProto.attribute") & (attributes.name != EMPTY))
+    rows = true_rows(attributes.under("NodeProto.attribute") & (attributes.name != EMPTY))
     parents, names = attributes.parent[rows], attributes.name[rows]
     is_again = np.zeros(len(rows), bool)
     for distance in range(1, min(int(counts.max(initial=0)), _SMALL_COUNT)):
         is_same = (parents[distance:] == parents[:-distance]) & (names[distance:] == names[:-distance])
         is_again[distance:] |= is_same
-    many = np.flatnonzero(counts[parents] > _SMALL_COUNT)
+    many = true_rows(counts[parents] > _SMALL_COUNT)
     is_again[many] = repeats(parents[many], names[many])
     yield attributes.at(rows[is_again], "another attribute of the node is named {name!r}, too; keep one of them")
 
@@ -242,13 +242,13 @@ def name_vs_values(facts: Facts) -> Iterator[Finding]:
     is_name[EMPTY] = False
     parents, names = [], []
     for elements in (inputs, outputs):
-        some = np.flatnonzero(is_name[elements.value])
+        some = true_rows(is_name[elements.value])
         parents.append(elements.parent[some])
         names.append(elements.value[some])
     values = np.concatenate(parents), np.concatenate(names)
     if not len(values[0]):
         return
-    rows = np.flatnonzero(attributes.under("NodeProto.attribute") & (attributes.name != EMPTY))
+    rows = true_rows(attributes.under("NodeProto.attribute") & (attributes.name != EMPTY))
     found = facts.join((attributes.parent[rows], attributes.name[rows]), values)
     yield attributes.at(
         rows[found >= 0], "attribute {name!r} has the name of an input or output of the node; rename one of them"
@@ -268,7 +268,7 @@ def string_utf8(facts: Facts) -> Iterator[Finding]:
         greatest = np.frombuffer(
             measure_bytes(facts.columns, "AttributeProto", "s", has_s, no_ends), np.uint8, attributes.n
         )
-        rows = np.flatnonzero(greatest >= 0x80)
+        rows = true_rows(greatest >= 0x80)
         rows = rows[np.cumsum(np.minimum(lengths[rows], MAX_SCANNED_BYTES)) <= MAX_TOTAL_TEXT_BYTES]
         yield attributes.at(
             [row for row in rows.tolist() if not _is_utf8(facts, int(starts[row]), int(lengths[row]))],
@@ -301,7 +301,7 @@ def _is_utf8(facts: Facts, start: int, length: int) -> bool:
 def doc_string_present(facts: Facts) -> Iterator[Finding]:
     """Yield the first attribute without documentation, and the count of all: hardly any attribute has one."""
     attributes = facts.AttributeProto
-    rows = np.flatnonzero(attributes.doc_string == EMPTY)
+    rows = true_rows(attributes.doc_string == EMPTY)
     count = len(rows)
     subject = f"attribute {{name!r}} and {count - 1:,} more have" if count > 1 else "attribute {name!r} has"
     yield attributes.at(rows[:1], f"{subject} no doc_string; describe them")
@@ -310,7 +310,7 @@ def doc_string_present(facts: Facts) -> Iterator[Finding]:
 def references(facts: Facts) -> tuple[Any, Any]:
     """Return references of nodes in functions, nested ones too: rows of AttributeProto, rows of FunctionProto."""
     attributes = facts.AttributeProto
-    rows = np.flatnonzero(attributes.under("NodeProto.attribute") & (attributes.ref_attr_name != EMPTY))
+    rows = true_rows(attributes.under("NodeProto.attribute") & (attributes.ref_attr_name != EMPTY))
     functions = facts.derive(Scopes).node_function[attributes.parent[rows]]
     return rows[functions >= 0], functions[functions >= 0]
 

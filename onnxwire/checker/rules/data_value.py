@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from onnxwire.checker.facts import UTF8, Facts, Finding, List, Sheet, repeats
+from onnxwire.checker.facts import UTF8, Facts, Finding, List, Sheet, repeats, true_rows
 from onnxwire.checker.registry import rule
 from onnxwire.tensor.dtypes import BY_NAME, STRING, name_of
 
@@ -149,7 +149,7 @@ def sequence_field_matches_elem_type(facts: Facts) -> Iterator[Finding]:
     found: dict[int, str] = {}
     for kind in range(_TENSOR, _OPTIONAL + 1):
         is_wrong = (getattr(sequences, _list_of(kind)) > 0) & (sequences.elem_type != kind)
-        for row in np.flatnonzero(is_wrong & _is_kind(sequences.elem_type)).tolist():
+        for row in true_rows(is_wrong & _is_kind(sequences.elem_type)).tolist():
             elem_type = int(sequences.elem_type[row])
             found.setdefault(
                 row,
@@ -182,7 +182,7 @@ def sequence_tensor_dtype_homogeneous(facts: Facts) -> Iterator[Finding]:
         (facts.TensorProto, _TENSOR, facts.TensorProto.data_type),
         (facts.SparseTensorProto, _SPARSE, _sparse_types(facts)),
     ):
-        rows = np.flatnonzero(sheet.under(f"SequenceProto.{_list_of(kind)}"))
+        rows = true_rows(sheet.under(f"SequenceProto.{_list_of(kind)}"))
         parents = sheet.parent[rows]
         first, wanted = np.zeros(sequences.n, np.int64), np.zeros(sheet.n, np.int64)
         holders, values = _first_known(parents, types[rows], types[rows] != 0)
@@ -220,7 +220,7 @@ class Types:
         }
         self.of = {kind: np.full(sheet.n, -1, np.int64) for kind, sheet in self.sheets.items()}
         self.rows = {
-            kind: np.flatnonzero(sheet.under(f"SequenceProto.{_list_of(kind)}")) for kind, sheet in self.sheets.items()
+            kind: true_rows(sheet.under(f"SequenceProto.{_list_of(kind)}")) for kind, sheet in self.sheets.items()
         }
         self.elements = np.full(sequences.n, -1, np.int64)
         self.is_needed = any(len(self.rows[kind]) for kind in (_SEQUENCE, _MAP, _OPTIONAL))
@@ -382,7 +382,7 @@ def _value_counts(facts: Facts) -> Any:
     sequences = facts.SequenceProto
     counts = np.full(sequences.n, -1, np.int64)
     for kind in range(_TENSOR, _OPTIONAL + 1):
-        rows = np.flatnonzero(sequences.elem_type == kind)
+        rows = true_rows(sequences.elem_type == kind)
         counts[rows] = getattr(sequences, _list_of(kind))[rows]
     return counts
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from onnxwire.checker.declared_types import DeclaredTypes
-from onnxwire.checker.facts import CLASH, EMPTY, Facts, Finding, repeats
+from onnxwire.checker.facts import CLASH, EMPTY, Facts, Finding, repeats, true_rows
 from onnxwire.checker.payload_values import products
 from onnxwire.checker.registry import rule
 from onnxwire.checker.scopes import Scopes
@@ -197,9 +197,9 @@ def _shapes(facts: Facts, nodes: Rows, names: Rows) -> tuple[Rows, Rows, Rows]:
     sizes = np.concatenate([np.where(dims.has("dim_value"), dims.dim_value, -1), dense_sizes, sparse_sizes])
     # Functions are scopes, too, numbered after the graphs.
     scope = np.where(infos.under("FunctionProto.value_info"), infos.parent + graphs, values.graph)
-    shaped = np.flatnonzero((scope >= 0) & (values.shape >= 0))
-    dense = np.flatnonzero(tensors.under("GraphProto.initializer"))
-    sparse_rows = np.flatnonzero(sparse.under("GraphProto.sparse_initializer") & (sparse.values >= 0))
+    shaped = true_rows((scope >= 0) & (values.shape >= 0))
+    dense = true_rows(tensors.under("GraphProto.initializer"))
+    sparse_rows = true_rows(sparse.under("GraphProto.sparse_initializer") & (sparse.values >= 0))
     described = (
         np.concatenate([scope[shaped], tensors.parent[dense], sparse.parent[sparse_rows]]),
         np.concatenate([infos.name[shaped], tensors.name[dense], tensors.name[sparse.values[sparse_rows]]]),
@@ -233,7 +233,7 @@ def _defining_scopes(facts: Facts, nodes: Rows, names: Rows) -> Rows:
     is_sharded = np.zeros(sheet.n + 1, bool)
     is_sharded[nodes] = True
     inputs = facts.lists("NodeProto.input")
-    taken = np.flatnonzero(is_sharded[inputs.parent])
+    taken = true_rows(is_sharded[inputs.parent])
     found = facts.join((np.maximum(nodes, 0), names), (inputs.parent[taken], inputs.value[taken]))
     defining = np.append(scopes.defining_scopes[taken], -1)[found]
     return np.where((nodes >= 0) & (defining >= 0), defining, own_scopes)
@@ -272,7 +272,7 @@ def _products(n: int, parents: Rows, factors: Rows) -> Rows:
 
 def _children(sheet: Sheet, field: str) -> Rows:
     """Return the rows that are elements of a field."""
-    return np.flatnonzero(sheet.under(field))
+    return true_rows(sheet.under(field))
 
 
 def _group_keys(facts: Facts) -> tuple[Rows, Rows]:

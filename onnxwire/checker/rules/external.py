@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from onnxwire.checker.facts import EMPTY, Facts, Finding, Sheet, repeats
+from onnxwire.checker.facts import EMPTY, Facts, Finding, Sheet, repeats, true_rows, unique
 from onnxwire.checker.payload_values import payload_sizes
 from onnxwire.checker.payloads import Payloads
 from onnxwire.checker.registry import rule
@@ -141,13 +141,13 @@ class External:
         self.facts = facts
         tensors, entries = facts.TensorProto, facts.StringStringEntryProto
         self.is_external = tensors.data_location == EXTERNAL
-        rows = np.flatnonzero(entries.under("TensorProto.external_data"))
+        rows = true_rows(entries.under("TensorProto.external_data"))
         self.is_entry = np.zeros(entries.n, bool)
         self.is_entry[rows] = self.is_external[entries.parent[rows]]
 
     def entries(self, key: str) -> Any:
         """Return the rows of all entries with a key."""
-        return np.flatnonzero(self.is_entry & (self.facts.StringStringEntryProto.key == self.facts.find(key)))
+        return true_rows(self.is_entry & (self.facts.StringStringEntryProto.key == self.facts.find(key)))
 
     def of(self, key: str) -> Any:
         """Return the row of each tensor's entry with a key; _ABSENT for none, _UNCLEAR for several."""
@@ -177,7 +177,7 @@ class Ranges:
 def _numbers(facts: Facts, rows: Any, absent: int) -> Any:
     """Return the numbers in entries; rows: as of `External.of`."""
     result = np.where(rows == _ABSENT, absent, _UNCLEAR).astype(np.int64)
-    there = np.flatnonzero(rows >= 0)
+    there = true_rows(rows >= 0)
     different, back = np.unique(facts.StringStringEntryProto.value[rows[there]], return_inverse=True)
     numbers = [plain_number(facts.text(id)) for id in different.tolist()]
     result[there] = np.array([_UNCLEAR if number is None else number for number in numbers], np.int64)[back]
@@ -232,7 +232,7 @@ class Files:
             return
         self.files = files
         entries = facts.derive(External).of("location")
-        for id in np.unique(facts.StringStringEntryProto.value[entries[entries >= 0]]).tolist():
+        for id in unique(facts.StringStringEntryProto.value[entries[entries >= 0]]).tolist():
             location = facts.text(id)
             fault = fault_of(location)
             if not fault:
@@ -306,7 +306,7 @@ def _file_sizes(facts: Facts) -> Any:
 def _at_entries(facts: Facts, key: str, tensors: Any, template: str, *columns: Any) -> dict[int, str]:
     """Return messages about tensors, a bool column, by the row of their entry with a key; columns: of TensorProto."""
     rows = facts.derive(External).of(key)
-    found = np.flatnonzero(tensors)
+    found = true_rows(tensors)
     values = [column[found].tolist() for column in (rows, *columns)]
     return {row: template.format(*rest) for row, *rest in zip(*values, strict=True)}
 
@@ -384,7 +384,7 @@ def checksum_match(facts: Facts) -> Iterator[Finding]:
     digests: dict[int, str] = {}
     by_identity: dict[tuple[int, int], str] = {}
     found: dict[int, str] = {}
-    for tensor in np.flatnonzero((wanted >= 0) & (location >= 0)).tolist():
+    for tensor in true_rows((wanted >= 0) & (location >= 0)).tolist():
         id = int(entries.value[location[tensor]])
         checksum = facts.text(entries.value[wanted[tensor]])
         if id not in files.sizes or not _is_digest(checksum):

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from onnxwire.checker.cycles import cyclic_components
-from onnxwire.checker.facts import EMPTY, Facts, Finding, List, Sheet, repeats
+from onnxwire.checker.facts import EMPTY, Facts, Finding, List, Sheet, repeats, true_rows, unique
 from onnxwire.checker.operators import operators
 from onnxwire.checker.registry import rule
 from onnxwire.checker.rules.attribute import MESSAGE_FIELDS, is_untyped
@@ -203,7 +203,7 @@ class Imports:
 
     def __init__(self, facts: Facts) -> None:
         imports = facts.OperatorSetIdProto
-        self.rows = np.flatnonzero(imports.under("FunctionProto.opset_import"))
+        self.rows = true_rows(imports.under("FunctionProto.opset_import"))
         self.functions = imports.parent[self.rows]
         self.domains = plain_domains(facts, imports.domain)[self.rows]
 
@@ -212,7 +212,7 @@ def _uncovered(facts: Facts) -> Any:
     """Return nodes in functions whose domain the function does not import: the first of each function and domain."""
     nodes, imports = facts.NodeProto, facts.derive(Imports)
     functions = facts.derive(Scopes).node_function
-    rows = np.flatnonzero(functions >= 0)
+    rows = true_rows(functions >= 0)
     domains = plain_domains(facts, nodes.domain[rows])
     found = facts.join((functions[rows], domains), (imports.functions, imports.domains))
     rows, domains = rows[found < 0], domains[found < 0]
@@ -228,7 +228,7 @@ def domain_imported(facts: Facts) -> Iterator[Finding]:
     is_caller = (called >= 0) & (facts.derive(Scopes).node_function < 0)
     if facts.derive(imported).any():
         is_caller &= ~facts.derive(imported)[plain_domains(facts, nodes.domain)]
-        rows = np.concatenate([np.flatnonzero(is_caller), rows])
+        rows = np.concatenate([true_rows(is_caller), rows])
     yield nodes.at(
         np.sort(rows),
         "the call of {op_type!r} is of domain {domain!r}, which its surroundings do not import; add it to their "
@@ -268,7 +268,7 @@ def _standard_operators(facts: Facts) -> Any:
     functions, known = facts.FunctionProto, operators().versions
     names = {name for _, name in known}
     domains = plain_domains(facts, functions.domain)
-    rows = np.flatnonzero(facts.matching(names.__contains__, functions.name)).tolist()
+    rows = true_rows(facts.matching(names.__contains__, functions.name)).tolist()
     return [row for row in rows if (facts.text(domains[row]), facts.text(functions.name[row])) in known]
 
 
@@ -277,8 +277,8 @@ def no_recursion(facts: Facts) -> Iterator[Finding]:
     """Yield functions that call themselves, directly or through others."""
     functions, called = facts.FunctionProto, facts.derive(Calls).function
     callers = facts.derive(Scopes).node_function
-    rows = np.flatnonzero((called >= 0) & (callers >= 0))
-    edges = np.unique(callers[rows].astype(np.int64) * functions.n + called[rows])
+    rows = true_rows((called >= 0) & (callers >= 0))
+    edges = unique(callers[rows].astype(np.int64) * functions.n + called[rows])
     found = {}
     for members in cyclic_components(edges // functions.n, edges % functions.n):
         names = [repr(facts.text(functions.name[row])) for row in members[:4]]
@@ -298,7 +298,7 @@ def opset_compatible(facts: Facts) -> Iterator[Finding]:
     unknown. Each operator is reported once.
     """
     nodes, imports, own = facts.NodeProto, facts.OperatorSetIdProto, facts.derive(Imports)
-    models = np.flatnonzero(imports.under("ModelProto.opset_import"))
+    models = true_rows(imports.under("ModelProto.opset_import"))
     models = models[np.argsort(-imports.version[models], kind="stable")]
     order = np.lexsort((-imports.version[own.rows], own.functions))
     rows = np.concatenate([models, own.rows[order]])
@@ -310,7 +310,7 @@ def opset_compatible(facts: Facts) -> Iterator[Finding]:
     if not is_other[len(models) :].any():
         return
     functions = facts.derive(Scopes).node_function
-    suspects = np.flatnonzero(functions >= 0)
+    suspects = true_rows(functions >= 0)
     suspect_domains = plain_domains(facts, nodes.domain[suspects])
     matches = facts.join((functions[suspects], suspect_domains), (own.functions[order], own.domains[order]))
     suspects, suspect_domains, matches = (

@@ -9,11 +9,10 @@ import numpy as np
 
 from onnxwire.checker.cycles import cycles
 from onnxwire.checker.declared_types import DeclaredTypes, differ
-from onnxwire.checker.facts import EMPTY, Facts, Finding, List, is_one_of, repeats
+from onnxwire.checker.facts import EMPTY, Facts, Finding, List, is_one_of, repeats, true_rows
 from onnxwire.checker.registry import rule
 from onnxwire.checker.rules.training import is_reported_by_training
 from onnxwire.checker.scopes import (
-    ALGORITHM,
     INITIALIZER,
     INPUT,
     IS_INITIALIZER,
@@ -22,7 +21,6 @@ from onnxwire.checker.scopes import (
     MADE_AFTER_OWNER,
     MADE_LATER,
     MAIN,
-    NESTED,
     NODE,
     NOWHERE,
     OUTER,
@@ -53,21 +51,23 @@ RULES = {
     "NodeProto.input": {
         # Rules of training report names that another graph defines, which this one can't see.
         "graph-node-input-defined": (
-            lambda input: _refers_to(input, NOWHERE) & ~is_reported_by_training(input.facts),
+            lambda input: (
+                _has_use(input, NOWHERE) and _refers_to(input, NOWHERE) & ~is_reported_by_training(input.facts)
+            ),
             "nothing is named {value!r} here: no input, initializer or node output; add it or correct the name",
         ),
         "graph-topological-order": (
-            lambda input: _refers_to(input, MADE_LATER) & ~_is_in_nested(input),
+            lambda input: _has_use(input, MADE_LATER) and _refers_to(input, MADE_LATER) & ~_is_in_nested(input),
             _UNSORTED,
             _MAKER,
         ),
         "subgraph-topological-order": (
-            lambda input: _refers_to(input, MADE_LATER) & _is_in_nested(input),
+            lambda input: _has_use(input, MADE_LATER) and _refers_to(input, MADE_LATER) & _is_in_nested(input),
             _UNSORTED,
             _MAKER,
         ),
         "subgraph-capture-visible": (
-            lambda input: _refers_to(input, MADE_AFTER_OWNER),
+            lambda input: _has_use(input, MADE_AFTER_OWNER) and _refers_to(input, MADE_AFTER_OWNER),
             "{value!r} is made by {maker}, which does not come before the node that owns this graph",
             _MAKER,
         ),
@@ -86,7 +86,7 @@ RULES = {
             "{value!r} is an initializer of the graph; rename the output",
         ),
         "subgraph-node-output-no-shadowing": (
-            lambda output: _is_defined_as(output, SHADOWS) & _is_in_nested(output),
+            lambda output: _is_in_nested(output) & _is_defined_as(output, SHADOWS),
             "{value!r} is a value of a graph around this one; rename the output",
         ),
     },
@@ -220,8 +220,7 @@ RULES = {
 
 def is_nested(facts: Facts, graphs: Any) -> Any:
     """Return whether each row of GraphProto in a column, -1 for none, is a graph in an attribute."""
-    kinds = np.append(facts.derive(Scopes).graph_kind == NESTED, False)
-    return kinds[graphs]
+    return facts.derive(Scopes).is_nested[graphs]
 
 
 def _graphs_of(elements: List) -> Any:
@@ -244,18 +243,22 @@ def _is_nested_element(sheet: Any, field: str) -> Any:
     return is_nested(sheet.facts, sheet.parent_under(field))
 
 
+def _has_use(inputs: List, meaning: int) -> bool:
+    """Return whether any node input has a meaning."""
+    scopes: Scopes = inputs.derive(Scopes)
+    return scopes.has_use(meaning)
+
+
 def _refers_to(inputs: List, meaning: int) -> Any:
     """Return whether each node input, in graphs and not directly in functions, has a meaning."""
     scopes = inputs.derive(Scopes)
-    if not scopes.has_use(meaning):
-        return np.zeros(inputs.n, bool)
     return (scopes.uses == meaning) & (_graphs_of(inputs) >= 0)
 
 
 def _is_defined_as(outputs: List, flag: int) -> Any:
     """Return whether the name of each node output, in graphs and not directly in functions, is defined already."""
-    is_defined = outputs.derive(Scopes).defined & flag != 0
-    return is_defined & (_graphs_of(outputs) >= 0) if is_defined.any() else is_defined
+    scopes = outputs.derive(Scopes)
+    return bool(scopes.all_defined & flag) and (scopes.defined & flag != 0) & (_graphs_of(outputs) >= 0)
 
 
 def _is_initializer_as(sheet: Any, flag: int, nested: bool) -> Any:
@@ -276,7 +279,7 @@ def _is_undefined_output(infos: Any) -> Any:
 
 
 def _is_algorithm(facts: Facts, graphs: Any) -> Any:
-    return np.append(facts.derive(Scopes).graph_kind == ALGORITHM, False)[graphs]
+    return facts.derive(Scopes).is_algorithm[graphs]
 
 
 def sparse_names(facts: Facts) -> Any:
@@ -318,7 +321,7 @@ def _title(facts: Facts, row: int) -> str:
 def _with_inputs(facts: Facts) -> list[tuple[int, int]]:
     """Return dense initializers and the inputs of the same names."""
     tensors = facts.TensorProto
-    rows = np.flatnonzero(facts.derive(Scopes).initializers & IS_INPUT)
+    rows = true_rows(facts.derive(Scopes).initializers & IS_INPUT)
     inputs = facts.derive(DeclaredTypes).same_inputs(tensors.parent[rows], tensors.name[rows])
     return [(row, other) for row, other in zip(rows.tolist(), inputs.tolist(), strict=True) if other >= 0]
 
@@ -359,7 +362,7 @@ def subgraph_initializer_after_actual_inputs(facts: Facts) -> Iterator[Finding]:
     has_initializer[[other for _, other in facts.derive(_with_inputs)]] = True
     last = -1
     found = {}
-    for row in np.flatnonzero(_is_nested_element(infos, "GraphProto.input")).tolist():
+    for row in true_rows(_is_nested_element(infos, "GraphProto.input")).tolist():
         if has_initializer[row]:
             last = int(infos.parent[row])
         elif last == infos.parent[row]:
@@ -390,16 +393,16 @@ def _is_unknown_value_info(facts: Facts) -> Any:
     infos, named = facts.ValueInfoProto, facts.derive(Scopes).named
     graphs = infos.parent_under("GraphProto.value_info")
     is_value = is_one_of(named, (INPUT, INITIALIZER, NODE)) | ((named == OUTER) & _is_algorithm(facts, graphs))
-    rows = np.flatnonzero((graphs >= 0) & (infos.name != EMPTY) & ~is_value)
+    rows = true_rows((graphs >= 0) & (infos.name != EMPTY) & ~is_value)
     return rows[~_is_of_function(facts, rows)]
 
 
 def _described_again(facts: Facts) -> list[tuple[int, int]]:
     """Return rows of value_info, and inputs or outputs of the same names."""
     infos, declared = facts.ValueInfoProto, facts.derive(DeclaredTypes)
-    rows = np.flatnonzero(declared.is_info & (infos.name != EMPTY))
+    rows = true_rows(declared.is_info & (infos.name != EMPTY))
     pairs = []
-    for others in (np.flatnonzero(declared.is_input), np.flatnonzero(declared.is_output)):
+    for others in (true_rows(declared.is_input), true_rows(declared.is_output)):
         is_name = np.zeros(facts.columns.text_count(), bool)
         is_name[infos.name[others]] = True
         some = rows[is_name[infos.name[rows]]]
@@ -426,9 +429,9 @@ def value_info_contradiction(facts: Facts) -> Iterator[Finding]:
 
     for row, other in facts.derive(_described_again):
         compare(row, int(declared.elem_type[other]), declared.dims(other), "input or output")
-    rows = np.flatnonzero(declared.is_info & (facts.derive(Scopes).named == INITIALIZER))
+    rows = true_rows(declared.is_info & (facts.derive(Scopes).named == INITIALIZER))
     if len(rows):
-        others = np.flatnonzero(tensors.under("GraphProto.initializer"))
+        others = true_rows(tensors.under("GraphProto.initializer"))
         matches = facts.join((declared.graph[rows], infos.name[rows]), (tensors.parent[others], tensors.name[others]))
         for row, i in zip(rows.tolist(), matches.tolist(), strict=True):
             if i >= 0:

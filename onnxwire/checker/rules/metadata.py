@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from onnxwire.checker.facts import EMPTY, Facts, Finding, Sheet, repeats
+from onnxwire.checker.facts import EMPTY, Facts, Finding, Sheet, repeats, true_rows
 from onnxwire.checker.registry import rule
 
 if TYPE_CHECKING:
@@ -28,7 +28,8 @@ _EARLY = {
     "license_url": "model_license",
     "converted_from": "producer_name",
 }
-_PREFIX = re.compile(r"[A-Za-z][A-Za-z0-9_-]*\.[A-Za-z0-9_-]")
+# Patterns are compiled when a document has something for them to match.
+_PREFIX = r"[A-Za-z][A-Za-z0-9_-]*\.[A-Za-z0-9_-]"
 
 # Of images; keys and values count without case.
 _IMAGE = "image."
@@ -39,14 +40,13 @@ _IMAGE_VALUES = {
 }
 _IMAGE_KEYS = {key.lower(): key for key in _IMAGE_VALUES}
 
-_URL = re.compile(r"[a-z][a-z0-9+.-]*://\S+", re.IGNORECASE)
+_URL = r"(?i:[a-z][a-z0-9+.-]*://\S+)"
 # The beginnings of names of well-known licenses: as in the SPDX list, and as people write them.
-_LICENSE = re.compile(
-    r"\W*(the\s+)?(0BSD|AFL|AGPL|Apache|Artistic|APSL|BSD|Boost|BSL|CC0|CC[ -]?BY|CDLA|CeCILL|CPL|Creative Commons|"
+_LICENSE = (
+    r"(?i:\W*(the\s+)?(0BSD|AFL|AGPL|Apache|Artistic|APSL|BSD|Boost|BSL|CC0|CC[ -]?BY|CDLA|CeCILL|CPL|Creative Commons|"
     r"ECL|EPL|Eclipse|EUPL|FreeBSD|GFDL|GPL|GNU|ISC|LGPL|LicenseRef-|Llama|Gemma|Open ?RAIL|BigScience|MIT|Mozilla|"
     r"MPL|MS-PL|MS-RL|Microsoft|NCSA|ODbL|ODC|OFL|OSL|PDDL|PostgreSQL|proprietary|public domain|Python|PSF|SIL|"
-    r"Unlicense|UPL|WTFPL|X11|zlib)(?![a-z])",
-    re.IGNORECASE,
+    r"Unlicense|UPL|WTFPL|X11|zlib)(?![a-z]))"
 )
 
 RULES = {
@@ -99,13 +99,13 @@ def _unqualified(entries: Sheet) -> Rows:
     """Return the entries of metadata whose key is not of the standard and has no prefix."""
     facts = entries.facts
     is_own = entries.under(_MODEL, *_NESTED) & ~facts.are_among(entries.key, ("", *_STANDARD, *_EARLY))
-    rows = np.flatnonzero(is_own)
-    return rows[~facts.matching(lambda key: _PREFIX.match(key) is not None, entries.key[rows])]
+    rows = true_rows(is_own)
+    return rows[~facts.matching(lambda key: re.match(_PREFIX, key) is not None, entries.key[rows])]
 
 
 def _wrong_values(entries: Sheet, key: str, accepts: Callable[[str], bool]) -> Rows:
     """Return the entries of the model that have a key, and a value that a predicate does not accept."""
-    rows = np.flatnonzero(entries.under(_MODEL) & entries.facts.are_among(entries.key, [key]))
+    rows = true_rows(entries.under(_MODEL) & entries.facts.are_among(entries.key, [key]))
     return rows[~entries.facts.matching(accepts, entries.value[rows])]
 
 
@@ -115,13 +115,13 @@ def _is_list(text: str) -> bool:
 
 
 def _is_license(text: str) -> bool:
-    return _URL.fullmatch(text.strip()) is not None or _LICENSE.match(text) is not None
+    return re.fullmatch(_URL, text.strip()) is not None or re.match(_LICENSE, text) is not None
 
 
 def _image_entries(facts: Facts) -> tuple[Rows, list[str]]:
     """Return the entries of the model whose keys are about images, and the keys in lower case."""
     entries = facts.StringStringEntryProto
-    rows = np.flatnonzero(entries.under(_MODEL))
+    rows = true_rows(entries.under(_MODEL))
     rows = rows[facts.matching(lambda key: key[: len(_IMAGE)].lower() == _IMAGE, entries.key[rows])]
     return rows, [facts.text(id).lower() for id in entries.key[rows].tolist()]
 

@@ -18,12 +18,14 @@ from onnxwire.checker.facts import (
     Finding,
     Table,
     UnknownFields,
+    true_rows,
 )
 from onnxwire.checker.registry import rule
 from onnxwire.io.save import INLINE_LIMIT
 
-_REVERSE_DNS = re.compile(r"[A-Za-z][A-Za-z0-9-]*(\.[A-Za-z0-9_-]+)+")
-_MARKUP = re.compile(r"</?[A-Za-z][A-Za-z0-9]*(\s[^<>]*)?/?>|<!--")
+# Patterns are compiled when a document has something for them to match.
+_REVERSE_DNS = r"[A-Za-z][A-Za-z0-9-]*(\.[A-Za-z0-9_-]+)+"
+_MARKUP = r"</?[A-Za-z][A-Za-z0-9]*(\s[^<>]*)?/?>|<!--"
 _NO_IDENTIFIER = "the name {name!r} is not a C90 identifier; use letters, digits and _ only"
 _NEEDS_IR_11 = "device configurations need IR version 11, and the model has {facts.ir_version}"
 
@@ -68,10 +70,6 @@ RULES = {
             lambda model: model.domain == EMPTY,
             "domain is missing; set a reverse-DNS name such as com.example",
         ),
-        "model-domain-reverse-dns": (
-            lambda model: (model.domain != EMPTY) & ~model.facts.matching(is_reverse_dns, model.domain),
-            "domain {domain!r} is not a reverse-DNS name; write it like com.example",
-        ),
         "model-version-scheme": (
             lambda model: model.model_version < 0,
             "model_version {model_version} is negative, so neither a counter nor a packed semantic version",
@@ -80,6 +78,12 @@ RULES = {
             lambda model: model.length > INLINE_LIMIT,
             f"the model has {{length:,}} bytes, and protobuf-based tools read {INLINE_LIMIT:,} at most; "
             "move weights to external data",
+        ),
+    },
+    ("ModelProto", "ModelProto.domain"): {
+        "model-domain-reverse-dns": (
+            lambda model: (model.domain != EMPTY) & ~model.facts.matching(is_reverse_dns, model.domain),
+            "domain {domain!r} is not a reverse-DNS name; write it like com.example",
         ),
     },
     "UnknownFields": {
@@ -131,7 +135,7 @@ RULES = {
 
 def is_reverse_dns(domain: str) -> bool:
     """Return whether a domain is a dotted name, such as com.example.ops."""
-    return _REVERSE_DNS.fullmatch(domain) is not None
+    return re.fullmatch(_REVERSE_DNS, domain) is not None
 
 
 def _is_one_of(records: UnknownFields, numbers: dict[str, tuple[int, ...]]) -> Any:
@@ -192,6 +196,6 @@ def doc_string_no_html(facts: Facts) -> Iterator[Finding]:
         return
     for sheet, field, ids in _text_columns(facts):
         if field == "doc_string" and has_angle[ids].any():
-            rows = np.flatnonzero(has_angle[ids])
-            rows = rows[facts.matching(lambda text: _MARKUP.search(text) is not None, ids[rows])]
+            rows = true_rows(has_angle[ids])
+            rows = rows[facts.matching(lambda text: re.search(_MARKUP, text) is not None, ids[rows])]
             yield sheet.at(rows, "doc_string has HTML or other markup; write plain text or Markdown")

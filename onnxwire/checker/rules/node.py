@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from onnxwire.checker.facts import EMPTY, Facts, Finding, List, Sheet, repeats
+from onnxwire.checker.facts import EMPTY, Facts, Finding, List, Sheet, repeats, true_rows
 from onnxwire.checker.registry import rule
 from onnxwire.checker.rules.opset_import import plain_domains
 from onnxwire.checker.scopes import Scopes
@@ -38,16 +38,20 @@ RULES = {
             "node {name!r} ({op_type}) is of domain {domain!r}, which the model does not import; "
             "add it to opset_import",
         ),
+    },
+    ("NodeProto", "NodeProto.domain"): {
         "node-domain-default-alias": (
             lambda node: _uses_alias(node),
             "the domain is given as ai.onnx and imported as the empty name, which some tools do not take for the same; "
             "leave it empty",
         ),
-        "overload-before-ir10": (lambda node: node.overload != EMPTY, _NEEDS_IR_10),
         "node-domain-before-ir3": (
             lambda node: node.domain != EMPTY,
             "the domain of a node needs IR version 3, and the model has {facts.ir_version}",
         ),
+    },
+    ("NodeProto", "NodeProto.overload"): {
+        "overload-before-ir10": (lambda node: node.overload != EMPTY, _NEEDS_IR_10),
         # The functions of a model are known; those that a graph by itself calls are not.
         "node-overload-resolves": (
             lambda node: (
@@ -57,7 +61,9 @@ RULES = {
             "correct the overload or add the function",
         ),
     },
-    "FunctionProto": {"overload-before-ir10": (lambda function: function.overload != EMPTY, _NEEDS_IR_10)},
+    ("FunctionProto", "FunctionProto.overload"): {
+        "overload-before-ir10": (lambda function: function.overload != EMPTY, _NEEDS_IR_10)
+    },
     "NodeProto.input": {"node-optional-empty-name": (lambda input: _is_trailing(input, "input"), _TRAILING)},
     "NodeProto.output": {"node-optional-empty-name": (lambda output: _is_trailing(output, "output"), _TRAILING)},
 }
@@ -93,11 +99,11 @@ class Calls:
         self.function = np.full(nodes.n, -1, np.int32)
         if not functions.n:
             return
-        rows = np.flatnonzero(functions.under("ModelProto.functions"))
+        rows = true_rows(functions.under("ModelProto.functions"))
         is_name = np.zeros(facts.columns.text_count(), bool)
         is_name[functions.name[rows]] = True
         is_name[EMPTY] = False
-        some = np.flatnonzero(is_name[nodes.op_type])
+        some = true_rows(is_name[nodes.op_type])
         if not len(some):
             return
         identities = {
@@ -172,7 +178,7 @@ def _passed(facts: Facts) -> tuple[Any, Any]:
     """Return the attributes of calls: rows of AttributeProto, functions called."""
     attributes = facts.AttributeProto
     called = facts.derive(Calls).function
-    rows = np.flatnonzero(attributes.under("NodeProto.attribute"))
+    rows = true_rows(attributes.under("NodeProto.attribute"))
     functions = called[attributes.parent[rows]]
     return rows[functions >= 0], functions[functions >= 0]
 
@@ -200,7 +206,7 @@ def call_attribute_type(facts: Facts) -> Iterator[Finding]:
     """Yield attributes of calls with another type than the default of the function."""
     attributes = facts.AttributeProto
     rows, functions = facts.derive(_passed)
-    defaults = np.flatnonzero(attributes.under("FunctionProto.attribute_proto"))
+    defaults = true_rows(attributes.under("FunctionProto.attribute_proto"))
     found = facts.join((functions, attributes.name[rows]), (attributes.parent[defaults], attributes.name[defaults]))
     rows, other = rows[found >= 0], defaults[found[found >= 0]]
     wanted = np.zeros(attributes.n, np.int64)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from onnxwire.checker.facts import EMPTY, LATEST_IR_VERSION, Facts, Finding, Sheet, repeats
+from onnxwire.checker.facts import EMPTY, LATEST_IR_VERSION, Facts, Finding, Sheet, repeats, true_rows, unique
 from onnxwire.checker.operators import operators
 from onnxwire.checker.registry import find, rule, rules
 from onnxwire.checker.rules.model import is_reverse_dns
@@ -107,7 +107,7 @@ def domain_present(facts: Facts) -> Iterator[Finding]:
 def _is_other(facts: Facts) -> str:
     """Return why an operator set is not the default one, "" if nothing shows that."""
     functions, ops = facts.FunctionProto, facts.OperatorProto
-    rows = np.flatnonzero(functions.under("OperatorSetProto.functions"))
+    rows = true_rows(functions.under("OperatorSetProto.functions"))
     if (plain_domains(facts, functions.domain[rows]) != EMPTY).any():
         return "has functions of another one"
     named = ops.op_type[ops.op_type != EMPTY]
@@ -139,7 +139,7 @@ def _function_versions(facts: Facts) -> Any:
 def functions_unique(facts: Facts) -> Iterator[Finding]:
     """Yield repeated functions, and functions that are an operator, too, of the same version if they have one."""
     functions, ops = facts.FunctionProto, facts.OperatorProto
-    rows = np.flatnonzero(functions.under("OperatorSetProto.functions") & (functions.name != EMPTY))
+    rows = true_rows(functions.under("OperatorSetProto.functions") & (functions.name != EMPTY))
     if not len(rows):
         return
     versions = _function_versions(facts)
@@ -161,7 +161,7 @@ def functions_unique(facts: Facts) -> Iterator[Finding]:
 def functions_valid(facts: Facts) -> Iterator[Finding]:
     """Yield functions that break a rule of functions, each once, with the rule."""
     functions = facts.FunctionProto
-    rows = np.flatnonzero(functions.under("OperatorSetProto.functions"))
+    rows = true_rows(functions.under("OperatorSetProto.functions"))
     if not len(rows):
         return
     # The messages in a function have offsets in it.
@@ -172,6 +172,6 @@ def functions_valid(facts: Facts) -> Iterator[Finding]:
             continue
         for found in find(id, facts) if about.applies_to(facts.ir_version) else ():
             owners = np.searchsorted(starts, found.table.offset_of(found.rows), "right") - 1
-            for row in rows[np.unique(owners[owners >= 0])].tolist():
+            for row in rows[unique(owners[owners >= 0])].tolist():
                 broken.setdefault(row, id)
     yield functions.at(broken, "function {name!r} is not right, which {broken} speaks of; correct it", broken=broken)

@@ -12,10 +12,10 @@ from onnxwire.checker.registry import rule
 from onnxwire.checker.rules.model import is_reverse_dns
 
 # IR versions, each with the first version of the default operator set that a release with it introduced.
-_FIRST_OPSETS = (
+_IR_VERSIONS, _FIRST_OPSETS = np.array((
     (3, -(1 << 63)), (4, 9), (5, 10), (6, 11), (7, 12), (8, 15), (9, 19), (10, 21), (11, 23), (12, 24),
     (13, 25), (14, 28),
-)  # fmt: skip
+)).T.copy()  # fmt: skip
 _MAX_VERSION = 0x7FFFFFFF
 
 RULES = {
@@ -38,6 +38,17 @@ RULES = {
             lambda entry: repeats(entry.edge, entry.parent, entry.domain, entry.version),
             "domain {domain!r} at version {version} is listed before; remove one of the entries",
         ),
+        "opset-import-version-positive": (
+            lambda entry: (entry.version <= 0) | (entry.version > _MAX_VERSION),
+            "domain {domain!r} is imported at version {version}; a version is a positive number of up to 31 bits",
+        ),
+        "opset-import-version-implies-ir": (
+            lambda entry: _is_default(entry) & (_needed_ir(entry) > (entry.facts.ir_version or 0)),
+            "operator set {version} came with IR version {needed}, and the model has {facts.ir_version}",
+            {"needed": lambda entry: _needed_ir(entry)},
+        ),
+    },
+    ("OperatorSetIdProto", "OperatorSetIdProto.domain"): {
         # An entry that repeats another one of the same owner only because the two names are one domain.
         "opset-import-default-alias": (
             lambda entry: (
@@ -47,18 +58,9 @@ RULES = {
             ),
             'the default operator set is imported as "" and as "ai.onnx"; keep one of the entries',
         ),
-        "opset-import-version-positive": (
-            lambda entry: (entry.version <= 0) | (entry.version > _MAX_VERSION),
-            "domain {domain!r} is imported at version {version}; a version is a positive number of up to 31 bits",
-        ),
         "opset-import-domain-reverse-dns": (
             lambda entry: (entry.domain != EMPTY) & ~entry.facts.matching(is_reverse_dns, entry.domain),
             "domain {domain!r} is not a reverse-DNS name; write it like com.example",
-        ),
-        "opset-import-version-implies-ir": (
-            lambda entry: _is_default(entry) & (_needed_ir(entry) > (entry.facts.ir_version or 0)),
-            "operator set {version} came with IR version {needed}, and the model has {facts.ir_version}",
-            {"needed": lambda entry: _needed_ir(entry)},
         ),
     },
 }
@@ -81,14 +83,15 @@ def _is_default(imports: Any) -> Any:
 
 def _needed_ir(imports: Any) -> Any:
     """Return the IR version of the release that introduced each entry's version of the default operator set."""
-    ir_versions, firsts = (np.array(column) for column in zip(*_FIRST_OPSETS, strict=True))
-    return ir_versions[np.searchsorted(firsts, imports.version, "right") - 1]
+    return _IR_VERSIONS[_FIRST_OPSETS.searchsorted(imports.version, "right") - 1]
 
 
 @rule("opset-import-domain-conflict", "OperatorSetIdProto")
 def domain_conflict(facts: Facts) -> Iterator[Finding]:
     """Yield entries that import a domain again at another version."""
     imports = facts.OperatorSetIdProto
+    if imports.n < 2:
+        return
     is_models = imports.under("ModelProto.opset_import")
     keys = (~is_models, imports.parent, _plain(imports))
     yield imports.at(

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from onnxwire.checker.declared_types import DeclaredTypes
-from onnxwire.checker.facts import CLASH, EMPTY, IDENTIFIER, Facts, Finding
+from onnxwire.checker.facts import CLASH, EMPTY, IDENTIFIER, Facts, Finding, true_rows
 from onnxwire.checker.registry import rule
 
 _DENOTATIONS = (
@@ -25,6 +25,8 @@ RULES = {
             lambda dim: dim.dim_value < 0,
             "dim_value {dim_value} is negative; leave a size that is not known unset",
         ),
+    },
+    ("TensorShapeProto.Dimension", "TensorShapeProto.Dimension.dim_param"): {
         "shape-dim-param-empty": (
             lambda dim: dim.has("dim_param") & (dim.dim_param == EMPTY),
             "dim_param is empty; leave a size that is not known unset",
@@ -37,6 +39,8 @@ RULES = {
             lambda dim: (dim.facts.traits[dim.dim_param] & IDENTIFIER == 0) & (dim.dim_param != EMPTY),
             "dim_param {dim_param!r} is not a C90 identifier; use letters, digits and _ only",
         ),
+    },
+    ("TensorShapeProto.Dimension", "TensorShapeProto.Dimension.denotation"): {
         "shape-dim-denotation-known": (
             lambda dim: ~dim.facts.are_among(dim.denotation, ("", *_DENOTATIONS)),
             f"denotation {{denotation!r}} is not one of {', '.join(_DENOTATIONS)}",
@@ -45,19 +49,17 @@ RULES = {
 }
 
 
-@rule("shape-dim-param-consistent", "TensorShapeProto.Dimension", "ValueInfoProto")
+@rule("shape-dim-param-consistent", "TensorShapeProto.Dimension.dim_param", "ValueInfoProto")
 def dim_param_consistent(facts: Facts) -> Iterator[Finding]:
     """Yield values that show that a variable has two sizes.
 
     A value that is described twice, once with the variable and once with a number, shows a size.
     """
     infos, tensors = facts.ValueInfoProto, facts.TensorProto
-    if not facts["TensorShapeProto.Dimension"].has("dim_param").any():
-        return
     declared = facts.derive(DeclaredTypes)
     texts = facts.columns.text_count()
-    shaped = np.flatnonzero((declared.graph >= 0) & (declared.shape >= 0) & (infos.name != EMPTY))
-    constants = np.flatnonzero(tensors.under("GraphProto.initializer") & (tensors.name != EMPTY))
+    shaped = true_rows((declared.graph >= 0) & (declared.shape >= 0) & (infos.name != EMPTY))
+    constants = true_rows(tensors.under("GraphProto.initializer") & (tensors.name != EMPTY))
     keys = np.concatenate(
         [
             declared.graph[shaped].astype(np.int64) * texts + infos.name[shaped],
@@ -70,7 +72,7 @@ def dim_param_consistent(facts: Facts) -> Iterator[Finding]:
     is_same = np.append(ordered[1:] == ordered[:-1], False)
     sizes: dict[int, int] = {}
     found = {}
-    for at in np.flatnonzero(is_same).tolist():
+    for at in true_rows(is_same).tolist():
         pair = [int(order[at]), int(order[at + 1])]
         both = [
             declared.dims(int(shaped[i])) if i < len(shaped) else declared.tensor_dims(int(constants[i - len(shaped)]))

@@ -18,13 +18,13 @@ from onnxwire.checker.signatures import (
     OTHER_TYPE,
     OUTPUT_COUNT,
     UNKNOWN,
-    WITHDRAWN,
     WRONG_KIND,
     WRONG_TYPE,
     Hints,
     SignatureCheck,
     formal,
     is_withdrawn,
+    withdrawn,
 )
 from onnxwire.errors import count_text
 
@@ -53,7 +53,7 @@ def operator_known(facts: Facts) -> Iterator[Finding]:
 def operator_withdrawn(facts: Facts) -> Iterator[Finding]:
     """Yield nodes whose operator was an experiment that was withdrawn."""
     nodes = facts.NodeProto
-    if any(facts.find(name) >= 0 for name in WITHDRAWN):
+    if facts.derive(withdrawn):
         yield nodes.at(
             is_withdrawn(facts),
             "{op_type!r} was an experiment that no version of the default operator set has; use other operators",

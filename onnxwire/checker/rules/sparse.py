@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from onnxwire.checker.facts import Facts, Finding
+from onnxwire.checker.facts import Facts, Finding, true_rows, unique
 from onnxwire.checker.payload_values import Portion, payload_sizes, portions, products, string_lengths, varints
 from onnxwire.checker.registry import rule
 from onnxwire.tensor.dtypes import BY_NUMBER, EXTERNAL, STRING, DataType
@@ -71,7 +71,7 @@ class Parts:
 def _at(facts: Facts, part: str, mask: Any, template: str, **columns: Any) -> Finding:
     """Report the values or indices of some sparse tensors; mask, columns: of SparseTensorProto."""
     sparse = facts.SparseTensorProto
-    rows = np.flatnonzero(mask)
+    rows = true_rows(mask)
     tensors = getattr(sparse, part)[rows]
     by_tensor = {
         name: dict(zip(tensors.tolist(), column[rows].tolist(), strict=True)) for name, column in columns.items()
@@ -183,8 +183,8 @@ class Indices:
         is_read = (parts.is_linear | parts.is_coordinates) & (parts.rank > 0) & (parts.size > 0) & (parts.nnz > 0)
         is_read &= np.append(is_inline, False)[sparse.indices]
         self.holder = np.full(tensors.n, -1, np.int64)
-        self.holder[sparse.indices[is_read]] = np.flatnonzero(is_read)
-        rows = np.flatnonzero(self.holder >= 0)
+        self.holder[sparse.indices[is_read]] = true_rows(is_read)
+        rows = true_rows(self.holder >= 0)
         size = payload_sizes(facts, "raw_data")[rows]
         for portion in portions(facts, "raw_data", rows[size % 8 == 0]):
             self._check(portion.rows, portion.lengths // 8, portion.data.view("<i8"))
@@ -208,7 +208,7 @@ class Indices:
         axis = offset % rank[owner]
         is_linear = parts.is_linear[holder][owner]
         limit = np.where(is_linear, parts.size[holder][owner], self.dims[parts.first[holder][owner] + axis])
-        outside = np.flatnonzero((numbers < 0) | (numbers >= limit))
+        outside = true_rows((numbers < 0) | (numbers >= limit))
         for at in outside[_is_first(owner[outside])].tolist():
             which = int(owner[at])
             element = int(offset[at] // rank[which])
@@ -219,11 +219,11 @@ class Indices:
                 f"0 ... {limit[at] - 1}; correct it or dims"
             )
         # Compare each index with the next; the first number that differs decides.
-        here = np.flatnonzero(offset < (counts - rank)[owner])
+        here = true_rows(offset < (counts - rank)[owner])
         step = rank[owner[here]]
         order = np.sign(_compare(numbers[here + step], numbers[here]))
         heads = here[axis[here] == 0]
-        differs = np.flatnonzero(order)
+        differs = true_rows(order)
         number = here[differs] - axis[here[differs]]  # where the index begins
         first = _is_first(number)
         signs = np.zeros(len(numbers), np.int8)
@@ -239,7 +239,7 @@ class Indices:
                 shown = self._shown(numbers, int(begins[which]), int(rank[which]), element)
                 table[int(tensors[which])] = f"index {shown} of value {element} {what}"
         # In unsorted indices, equal ones need not be neighbours.
-        for which in np.unique(owner[down]).tolist():
+        for which in unique(owner[down]).tolist():
             row = int(tensors[which])
             if row not in self.repeated:
                 self._find_repeated(row, numbers[begins[which] : begins[which] + counts[which]], int(rank[which]))
@@ -294,9 +294,7 @@ def values_nondefault(facts: Facts) -> Iterator[Finding]:
     is_inline = np.append(tensors.data_location != EXTERNAL, False)
     rows = np.sort(sparse.values[is_inline[sparse.values]])
     found: dict[int, str] = {}
-    for data_type in [
-        BY_NUMBER[number] for number in np.unique(tensors.data_type[rows]).tolist() if number in BY_NUMBER
-    ]:
+    for data_type in [BY_NUMBER[number] for number in unique(tensors.data_type[rows]).tolist() if number in BY_NUMBER]:
         some = rows[tensors.data_type[rows] == data_type.number]
         if data_type is STRING:
             empty = {row: lengths.count(0) for row, lengths in string_lengths(facts, some)}

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from onnxwire.checker.facts import Facts, Finding
+from onnxwire.checker.facts import Facts, Finding, true_rows
 from onnxwire.checker.payloads import (
     FLOAT6,
     FOUR_BITS,
@@ -71,7 +71,7 @@ RULES = {
 def _out_of_range(ranges: dict[str, tuple[int, int]], facts: Facts) -> Iterator[Finding]:
     """Yield tensors of some types with an entry of int32_data out of the range of their type."""
     tensors, payloads = facts.TensorProto, facts.derive(Payloads)
-    rows = np.flatnonzero(payloads.of(*ranges) & payloads.has("int32_data"))
+    rows = true_rows(payloads.of(*ranges) & payloads.has("int32_data"))
     if not len(rows):
         return
     types, numbers = payloads.numbers, facts.derive(int32_numbers)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from onnxwire.checker.declared_types import DeclaredTypes, differ
-from onnxwire.checker.facts import EMPTY, Facts, Finding, Sheet, Table, repeats
+from onnxwire.checker.facts import EMPTY, Facts, Finding, Sheet, Table, repeats, true_rows, unique
 from onnxwire.checker.registry import rule
 from onnxwire.checker.scopes import ALGORITHM, INITIALIZATION, MAIN, NESTED, NOWHERE, Scopes
 
@@ -98,26 +98,26 @@ class Names:
         self.facts = facts
         tensors, sparse, infos = facts.TensorProto, facts.SparseTensorProto, facts.ValueInfoProto
         scopes, values = facts.derive(Scopes), facts.derive(DeclaredTypes)
-        main = np.flatnonzero(scopes.graph_kind == MAIN)
+        main = true_rows(scopes.graph_kind == MAIN)
         self.main = int(main[0]) if len(main) else -1
         self.algorithms = facts.TrainingInfoProto.algorithm
         self.initializations = facts.TrainingInfoProto.initialization
-        self.dense = np.flatnonzero(tensors.under("GraphProto.initializer"))
-        self.sparse = np.flatnonzero(sparse.under("GraphProto.sparse_initializer"))
+        self.dense = true_rows(tensors.under("GraphProto.initializer"))
+        self.sparse = true_rows(sparse.under("GraphProto.sparse_initializer"))
         sparse_names = np.append(tensors.name, EMPTY)[sparse.values[self.sparse]]
         self.initializers = (
             np.concatenate([tensors.parent[self.dense], sparse.parent[self.sparse]]),
             np.concatenate([tensors.name[self.dense], sparse_names]),
         )
         self.input_rows, self.output_rows, self.info_rows = (
-            np.flatnonzero(column) for column in (values.is_input, values.is_output, values.is_info)
+            true_rows(column) for column in (values.is_input, values.is_output, values.is_info)
         )
         self.inputs, self.outputs, self.infos = (
             (infos.parent[rows], infos.name[rows]) for rows in (self.input_rows, self.output_rows, self.info_rows)
         )
         outputs = facts.lists("NodeProto.output")
         graphs = scopes.node_graph[outputs.parent]
-        self.made_rows = np.flatnonzero((graphs >= 0) & (outputs.value != EMPTY))
+        self.made_rows = true_rows((graphs >= 0) & (outputs.value != EMPTY))
         self.made = graphs[self.made_rows], outputs.value[self.made_rows]
 
     def of_main(self, *pairs: tuple[Any, Any]) -> Any:
@@ -144,8 +144,8 @@ def outermost(facts: Facts) -> Any:
     scopes = facts.derive(Scopes)
     kinds = np.append(scopes.graph_kind, NESTED)
     graphs = facts.GraphProto
-    nested = np.flatnonzero(scopes.owner >= 0)
-    for depth in np.unique(graphs.depth[nested]).tolist():
+    nested = true_rows(scopes.owner >= 0)
+    for depth in unique(graphs.depth[nested]).tolist():
         some = nested[graphs.depth[nested] == depth]
         kinds[some] = kinds[scopes.node_graph[scopes.owner[some]]]
     return kinds[scopes.node_graph]
@@ -154,7 +154,7 @@ def outermost(facts: Facts) -> Any:
 def _strangers(facts: Facts, kind: int, is_known: Any) -> Any:
     """Return the node inputs that are undefined where they are used, in graphs of a kind, and are defined elsewhere."""
     inputs = facts.lists("NodeProto.input")
-    rows = np.flatnonzero((facts.derive(Scopes).uses == NOWHERE) & is_known[inputs.value])
+    rows = true_rows((facts.derive(Scopes).uses == NOWHERE) & is_known[inputs.value])
     rows = rows[facts.derive(outermost)[inputs.parent[rows]] == kind]
     result = np.zeros(inputs.n, bool)
     result[rows] = True
@@ -190,7 +190,7 @@ def _is_unknown_key(entries: Sheet, field: str) -> Any:
     For training information by itself, whose main graph is unknown, there are none.
     """
     facts, names = entries.facts, entries.derive(Names)
-    rows = np.flatnonzero(entries.under(field) & (entries.key != EMPTY))
+    rows = true_rows(entries.under(field) & (entries.key != EMPTY))
     rows = rows[~names.of_main(names.initializers)[entries.key[rows]]]
     rows = rows[: len(rows) if facts.root == "ModelProto" else 0]
     return rows[~_has(facts, names.algorithms[entries.parent[rows]], entries.key[rows], names.initializers)]
@@ -207,7 +207,7 @@ def _unknown_updates(facts: Facts) -> Any:
     For training information by itself, whose main graph is unknown, there are none.
     """
     entries, names = facts.StringStringEntryProto, facts.derive(Names)
-    rows = np.flatnonzero(entries.under(_UPDATE) & (entries.value != EMPTY))
+    rows = true_rows(entries.under(_UPDATE) & (entries.value != EMPTY))
     rows = rows[~names.of_main(names.outputs)[entries.value[rows]]]
     rows = rows[: len(rows) if facts.root == "ModelProto" else 0]
     return rows[~_has(facts, names.algorithms[entries.parent[rows]], entries.value[rows], names.outputs)]
@@ -229,7 +229,7 @@ def _lacks_algorithm(infos: Sheet) -> Any:
 def _is_unknown_output(entries: Sheet) -> Any:
     """Return the initialization bindings whose value is no output of the initialization graph, where there is one."""
     names = entries.derive(Names)
-    rows = np.flatnonzero(entries.under(_INITIALIZATION) & (entries.value != EMPTY))
+    rows = true_rows(entries.under(_INITIALIZATION) & (entries.value != EMPTY))
     graphs = names.initializations[entries.parent[rows]]
     return rows[(graphs >= 0) & ~_has(entries.facts, graphs, entries.value[rows], names.outputs)]
 
@@ -271,7 +271,7 @@ def binding_type_match(facts: Facts) -> Iterator[Finding]:
     """
     entries, names, values = facts.StringStringEntryProto, facts.derive(Names), facts.derive(DeclaredTypes)
     tensors, infos = facts.TensorProto, facts.ValueInfoProto
-    rows = np.flatnonzero(entries.under(_INITIALIZATION, _UPDATE))
+    rows = true_rows(entries.under(_INITIALIZATION, _UPDATE))
     if not len(rows):
         return
     dense = tensors.parent[names.dense], tensors.name[names.dense]

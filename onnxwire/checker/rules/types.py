@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from onnxwire.checker.declared_types import DeclaredTypes
-from onnxwire.checker.facts import CLASH, EMPTY, Facts, Finding, is_one_of, lookup
+from onnxwire.checker.facts import CLASH, EMPTY, Facts, Finding, is_one_of, lookup, true_rows
 from onnxwire.checker.registry import find, rule, rules
 from onnxwire.checker.rules.value_info import is_main_io
 from onnxwire.messages import TensorProto
@@ -42,25 +42,11 @@ RULES = {
             ),
             (lambda type_: type_.flags & CLASH != 0, "the type is of several kinds; keep one of them"),
         ],
-        "type-optional-elem-kind": [
-            (
-                lambda type_: type_.under("TypeProto.Optional.elem_type") & type_.has("optional_type"),
-                "an optional wraps an optional type here; it is for tensors, sparse tensors, sequences and maps",
-            ),
-            (
-                lambda type_: type_.under("TypeProto.Optional.elem_type") & type_.has("opaque_type"),
-                "an optional wraps an opaque type here; it is for tensors, sparse tensors, sequences and maps",
-            ),
-        ],
         # TENSOR fits all tensors.
         "type-denotation-present": (
             lambda type_: (type_.denotation == EMPTY) & type_.has("tensor_type") & (type_.derive(_io_names) >= 0),
             f"the type of {{value!r}} has no denotation; set {' or '.join(_DENOTATIONS)}",
             {"value": lambda type_: type_.texts(type_.derive(_io_names))},
-        ),
-        "type-denotation-known": (
-            lambda type_: ~type_.facts.are_among(type_.denotation, ("", *_DENOTATIONS)),
-            f"denotation {{denotation!r}} is not one of {', '.join(_DENOTATIONS)}; use one of them or leave it out",
         ),
         "type-sequence-map-before-ir6": (
             lambda type_: type_.has("sequence_type") | type_.has("map_type"),
@@ -78,6 +64,24 @@ RULES = {
         "type-opaque-before-ir14": (
             lambda type_: type_.has("opaque_type"),
             "opaque types are for ONNX-ML only before IR version 14, and the model has {facts.ir_version}",
+        ),
+    },
+    ("TypeProto", "TypeProto.Optional"): {
+        "type-optional-elem-kind": [
+            (
+                lambda type_: type_.under("TypeProto.Optional.elem_type") & type_.has("optional_type"),
+                "an optional wraps an optional type here; it is for tensors, sparse tensors, sequences and maps",
+            ),
+            (
+                lambda type_: type_.under("TypeProto.Optional.elem_type") & type_.has("opaque_type"),
+                "an optional wraps an opaque type here; it is for tensors, sparse tensors, sequences and maps",
+            ),
+        ],
+    },
+    ("TypeProto", "TypeProto.denotation"): {
+        "type-denotation-known": (
+            lambda type_: ~type_.facts.are_among(type_.denotation, ("", *_DENOTATIONS)),
+            f"denotation {{denotation!r}} is not one of {', '.join(_DENOTATIONS)}; use one of them or leave it out",
         ),
     },
     "TypeProto.Tensor": {
@@ -134,7 +138,7 @@ def _is_unknown(elem_types: Any) -> Any:
 def _io_names(facts: Facts) -> Any:
     """Return, for each TypeProto, the name of the input or output of the model whose type it is, or -1."""
     types, infos = facts.TypeProto, facts.ValueInfoProto
-    rows = np.flatnonzero(facts.derive(is_main_io) & (infos.type >= 0))
+    rows = true_rows(facts.derive(is_main_io) & (infos.type >= 0))
     return lookup(types.n, infos.type[rows], infos.name[rows])
 
 
@@ -143,7 +147,7 @@ def _outer(facts: Facts) -> Any:
     types = facts.TypeProto
     outer = np.full(types.n, -1, np.int64)
     for field in _INSIDE:
-        rows = np.flatnonzero(types.under(field))
+        rows = true_rows(types.under(field))
         outer[rows] = facts[field.rpartition(".")[0]].parent[types.parent[rows]]
     return outer
 

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from onnxwire.checker.declared_types import DeclaredTypes
 from onnxwire.checker.facts import EMPTY, Facts
 from onnxwire.checker.rules.graph import is_nested
-from onnxwire.checker.scopes import MAIN, Scopes
+from onnxwire.checker.scopes import Scopes
 
 RULES = {
     "ValueInfoProto": {
@@ -44,7 +42,7 @@ RULES = {
 def is_main_io(facts: Facts) -> Any:
     """Return whether each ValueInfoProto is an input or output of the model's own graph."""
     graphs = facts.ValueInfoProto.parent_under("GraphProto.input", "GraphProto.output")
-    return np.append(facts.derive(Scopes).graph_kind == MAIN, False)[graphs]
+    return facts.derive(Scopes).is_main[graphs]
 
 
 def _is_tensor(infos: Any) -> Any:
