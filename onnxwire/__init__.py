@@ -1,26 +1,8 @@
 """Read, edit and write ONNX files of any size, without protobuf: lazy, zero-copy views over memory-mapped files."""
 
 from onnxwire._version import __version__
-from onnxwire.engine.message import Message
-from onnxwire.engine.numbers import RepeatedScalar
-from onnxwire.engine.repeated import RepeatedSpan
-from onnxwire.engine.schema import load_schema
-from onnxwire.errors import (
-    ClosedError,
-    DecodeError,
-    EditError,
-    Error,
-    ExternalDataError,
-    InUseError,
-    SaveError,
-    SourceError,
-    TensorError,
-)
-from onnxwire.io.load import load
-from onnxwire.messages import *  # noqa: F403
-from onnxwire.messages import __all__ as _messages
 
-# Names that are imported on first use, by module.
+# Names that are imported on first use, by module; those of messages, which are not listed here, too.
 _LAZY_BY_MODULE = {
     "onnxwire.analysis.comparison": ("Difference",),
     "onnxwire.analysis.diff": ("diff",),
@@ -35,6 +17,22 @@ _LAZY_BY_MODULE = {
     "onnxwire.bridges.safetensors": ("from_safetensors", "to_safetensors"),
     "onnxwire.bridges.torch": ("to_torch",),
     "onnxwire.checker": ("Problem", "check"),
+    "onnxwire.engine.message": ("Message",),
+    "onnxwire.engine.numbers": ("RepeatedScalar",),
+    "onnxwire.engine.repeated": ("RepeatedSpan",),
+    "onnxwire.engine.schema": ("load_schema",),
+    "onnxwire.errors": (
+        "ClosedError",
+        "DecodeError",
+        "EditError",
+        "Error",
+        "ExternalDataError",
+        "InUseError",
+        "SaveError",
+        "SourceError",
+        "TensorError",
+    ),
+    "onnxwire.io.load": ("load",),
     "onnxwire.io.tensor_list": ("TensorInfo", "tensors"),
     "onnxwire.io.prefetch": ("prefetch",),
     "onnxwire.io.save": ("ExternalDataWarning", "LargeFileWarning", "save"),
@@ -49,6 +47,8 @@ _LAZY_BY_MODULE = {
     "onnxwire.transforms.merge": ("Conflict", "merge_changes"),
     "onnxwire.transforms.rename": ("rename_nodes", "rename_values"),
 }
+# Packages that are attributes, as if they were imported.
+_PACKAGES = ("engine", "errors", "io", "messages", "tensor")
 _LAZY = {name: module for module, names in _LAZY_BY_MODULE.items() for name in names}
 
 __all__ = [
@@ -114,7 +114,6 @@ __all__ = [
     "to_text",
     "to_torch",
     "verify",
-    *_messages,
 ]
 
 TYPE_CHECKING = False
@@ -132,10 +131,28 @@ if TYPE_CHECKING:
     from onnxwire.bridges.torch import to_torch
     from onnxwire.catalog.sql import sql
     from onnxwire.checker import Problem, check
+    from onnxwire.engine.message import Message
+    from onnxwire.engine.numbers import RepeatedScalar
+    from onnxwire.engine.repeated import RepeatedSpan
+    from onnxwire.engine.schema import load_schema
+    from onnxwire.errors import (
+        ClosedError,
+        DecodeError,
+        EditError,
+        Error,
+        ExternalDataError,
+        InUseError,
+        SaveError,
+        SourceError,
+        TensorError,
+    )
+    from onnxwire.io.load import load
     from onnxwire.io.prefetch import prefetch
     from onnxwire.io.save import ExternalDataWarning, LargeFileWarning, save
     from onnxwire.io.tensor_list import TensorInfo, tensors
     from onnxwire.io.verify_file import verify
+    from onnxwire.messages import *  # noqa: F403
+    from onnxwire.messages import __all__ as _messages
     from onnxwire.messages.constructors import from_array, from_coo, from_dense
     from onnxwire.tensor.numpy_conversion import join_segments
     from onnxwire.text.json_reader import from_json
@@ -145,18 +162,34 @@ if TYPE_CHECKING:
     from onnxwire.transforms.extract import UntypedValueWarning, extract
     from onnxwire.transforms.merge import Conflict, merge_changes
     from onnxwire.transforms.rename import rename_nodes, rename_values
+
+    __all__ += _messages
 else:
+    _names = __all__
+    del __all__  # lists the messages, too, when it is first read
 
     def __getattr__(name):
-        if name not in _LAZY:
+        if name in _LAZY:
+            value = getattr(__import__(_LAZY[name], fromlist=[name]), name)
+            # Pickles, reprs and tracebacks show the public name. Classes whose instances may exist before their name is
+            # used set it themselves.
+            if value.__module__ != __name__:
+                value.__module__ = __name__
+        elif name in _PACKAGES:
+            value = __import__(f"{__name__}.{name}", fromlist=[name])
+        elif name.startswith("__") and name != "__all__":
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        value = globals()[name] = getattr(__import__(_LAZY[name], fromlist=[name]), name)
-        if value.__module__ != __name__:
-            value.__module__ = __name__
+        else:
+            from onnxwire import messages
+
+            if name == "__all__":
+                value = [*_names, *messages.__all__]
+            elif name in messages.__all__:
+                value = getattr(messages, name)
+            else:
+                raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        globals()[name] = value
         return value
 
-    # Pickles, reprs and tracebacks show the public name of public objects. Lazily imported classes set __module__
-    # themselves, since their instances may exist before their name is used.
-    for _name in set(__all__).difference(_LAZY, _messages):
-        if getattr(globals()[_name], "__module__", __name__) != __name__:
-            globals()[_name].__module__ = __name__
+    def __dir__():
+        return sorted({*globals(), *__getattr__("__all__")})

@@ -49,6 +49,8 @@ def count_text(n: int, noun: str) -> str:
 class Error(Exception):
     """The base class of all errors of onnxwire, except for arguments of a wrong type, which raise TypeError."""
 
+    __module__ = "onnxwire"
+
 
 class DecodeError(Error, ValueError):
     """Bytes that can't be decoded as the expected message type.
@@ -57,6 +59,8 @@ class DecodeError(Error, ValueError):
     path: the field that contains the fault, such as `graph.node[3].attribute[0].ints`; "" for the document itself.
     reason: the fault and the remedy. source: the file's name, or a word for another source.
     """
+
+    __module__ = "onnxwire"
 
     def __init__(self, reason: str, offset: int | None = None, path: str = "", source: str = "<bytes>") -> None:
         super().__init__(reason, offset, path, source)
@@ -81,6 +85,8 @@ class TensorError(Error, ValueError):
     and "" for an edited tensor; source: the file's name.
     """
 
+    __module__ = "onnxwire"
+
     def __init__(
         self, reason: str, tensor: str = "", path: str = "", source: str = "", offset: int | None = None
     ) -> None:
@@ -101,6 +107,8 @@ class TensorError(Error, ValueError):
 
 class ExternalDataError(TensorError):
     """External data that is not allowed, or a range past the end of its file."""
+
+    __module__ = "onnxwire"
 
 
 class MissingPackageError(Error, ImportError):
@@ -130,9 +138,13 @@ class PathError(Error, LookupError):
 class ClosedError(Error, ValueError):
     """A message or array was used after its document was closed."""
 
+    __module__ = "onnxwire"
+
 
 class InUseError(Error, BufferError):
     """A document can't be closed because arrays or memoryviews reference its bytes."""
+
+    __module__ = "onnxwire"
 
 
 class EditError(Error):
@@ -140,6 +152,8 @@ class EditError(Error):
 
     reason: the fault. field: the full name of the field, such as `onnx.NodeProto.op_type`, or "".
     """
+
+    __module__ = "onnxwire"
 
     def __init__(self, reason: str, field: str = "") -> None:
         super().__init__(reason, field)
@@ -232,6 +246,8 @@ class FileError(Error, OSError):
 class SourceError(FileError):
     """A file could not be opened or read."""
 
+    __module__ = "onnxwire"
+
 
 class SourceNotFoundError(SourceError, FileNotFoundError):
     """There is no file at the path."""
@@ -247,6 +263,8 @@ class SourcePermissionError(SourceError, PermissionError):
 
 class SaveError(FileError):
     """A file could not be written. The old file is unchanged, unless the message states otherwise."""
+
+    __module__ = "onnxwire"
 
 
 class SaveNotFoundError(SaveError, FileNotFoundError):

@@ -67,6 +67,9 @@ def server_settings(options: argparse.Namespace) -> Iterator[None]:
     values = {"ONNXWIRE_ALLOW_HOSTS": hosts and ",".join(hosts), "ONNXWIRE_CACHE": cache}
     if headers:
         values[HEADERS_VARIABLE] = "\n".join([*os.environ.get(HEADERS_VARIABLE, "").split("\n"), *headers])
+    if "OPENBLAS_NUM_THREADS" not in os.environ:
+        # No command multiplies matrices, and threads that numpy starts for that cost as much as the rest of its import.
+        values["OPENBLAS_NUM_THREADS"] = "1"
     before = {name: os.environ.get(name) for name in values}
     os.environ.update({name: value for name, value in values.items() if value is not None})
     try:
