@@ -21,7 +21,9 @@ from onnxwire.engine.memory cimport calloc, free, malloc
 from onnxwire.engine.partial cimport LONG_BYTES
 from onnxwire.engine.fetch_structure cimport NO_LIMIT, fetch_structure
 from onnxwire.engine.payload cimport new_payload
-from onnxwire.engine.table cimport BYTES, ENUM, INT32, MESSAGE, STRING, Table, TableOwner, TableRef, find_field, has_value
+from onnxwire.engine.table cimport (
+    BYTES, ENUM, INT32, MESSAGE, STRING, Table, TableOwner, TableRef, find_field, has_value,
+)
 from onnxwire.engine.view cimport table_of
 
 import os

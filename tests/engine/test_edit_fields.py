@@ -586,7 +586,7 @@ def test_an_act_that_fails_does_not_set_an_absent_message(act):
     # Officially many of these do.
     message = onnxwire.ModelProto()
     with pytest.raises(Exception):  # noqa: B017
-        eval(act, {**vars(onnxwire), "g": message.graph})
+        eval(act, {name: getattr(onnxwire, name) for name in onnxwire.__all__} | {"g": message.graph})
     assert not message.HasField("graph")
     assert message.SerializeToString() == b""
 
