@@ -33,6 +33,7 @@ LOOPS = {
     "onnxwire.engine.edit",
     "onnxwire.engine.encode",
     "onnxwire.engine.numbers",
+    "onnxwire.engine.short_message",
     "onnxwire.engine.verify",
     "onnxwire.engine.view",
     "onnxwire.tensor.bits",

@@ -1,9 +1,12 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """Canonical encoding: the bytes that protobuf's deterministic serializer writes."""
+from libc.string cimport memcpy
+
 from onnxwire._varint cimport (
-    MAX_DEPTH, WIRE_LEN, WIRE_VARINT, load64, read_length, read_long_tag, read_varint, skip_value, varint_size,
+    MAX_DEPTH, WIRE_FIXED32, WIRE_LEN, WIRE_VARINT, load64, read_length, read_long_tag, read_varint, skip_value,
+    varint_size,
 )
-from onnxwire.engine.table cimport BOOL, ENUM, INT32, SINT32, UINT32, find_field, has_value
+from onnxwire.engine.table cimport BOOL, ENUM, INT32, SINT32, SINT64, UINT32, find_field, has_value
 
 
 cdef uint64_t canonical(const Field* field, uint64_t raw) noexcept nogil:
@@ -15,6 +18,25 @@ cdef uint64_t canonical(const Field* field, uint64_t raw) noexcept nogil:
     if field.type == UINT32 or field.type == SINT32:
         return <uint32_t>raw
     return raw
+
+
+cdef uint64_t raw_at(const Field* field, const uint8_t* items, Py_ssize_t i) noexcept nogil:
+    """Return the raw bits of a number of a native array."""
+    cdef uint64_t wide = 0
+    cdef uint32_t narrow = 0
+    if field.size == 8:
+        memcpy(&wide, items + i * 8, 8)
+        if field.type == SINT64:
+            wide = (wide << 1) ^ (0 - (wide >> 63))
+        return wide
+    if field.size == 1:
+        return items[i]
+    memcpy(&narrow, items + i * 4, 4)
+    if field.type == SINT32:
+        return <uint32_t>((narrow << 1) ^ (0 - (narrow >> 31)))
+    if field.wire == WIRE_FIXED32 or field.type == UINT32:
+        return narrow
+    return <uint64_t><int64_t><int32_t>narrow
 
 
 cdef bint is_plain(const Table* table, const uint8_t* p, const uint8_t* end) noexcept nogil:

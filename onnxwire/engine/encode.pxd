@@ -98,6 +98,5 @@ cdef int require_records(Encoder self, Content* content) except -1
 cdef int expand_edits(CompactOverlay compacted, Edits* edits, uint8_t* memory) except -1
 cdef int put_missing(Encoder self, const uint8_t* p, uint64_t n) except -1
 cdef int fetch_for(Encoder self, error) except -1
-cdef uint64_t raw_at(const Field* field, const uint8_t* items, Py_ssize_t i) noexcept nogil
 cdef int next_number(NumberReader* reader, const Field* field, uint64_t* raw) noexcept nogil
 cdef object number_error(Document document, const NumberReader* reader, const Field* field)

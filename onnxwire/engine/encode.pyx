@@ -14,19 +14,18 @@ from libc.string cimport memcpy, memmove, memset
 from onnxwire._varint cimport (
     MAX_DEPTH, WIRE_FIXED32, WIRE_LEN, WIRE_VARINT, load32, load64, read_record, read_varint, varint_size, write_varint,
 )
-from onnxwire.engine.canonical cimport canonical, is_plain
+from onnxwire.engine.canonical cimport canonical, is_plain, raw_at
 from onnxwire.engine.damage cimport decode_error, packed_error
 from onnxwire.engine.document cimport EMPTY, FarReads, Span
 from onnxwire.engine.memory cimport free, malloc, realloc
 from onnxwire.engine.compact_overlay cimport CompactOverlay, Entry
 from onnxwire.engine.overlay cimport MAX_OVERLAY_DEPTH, Element, Elements, Numbers, Overlay
-from onnxwire.engine.overlay_index cimport OverlayIndex, Pair, has_edits, index_of, is_plain_compact, overlay_of
+from onnxwire.engine.overlay_index cimport OverlayIndex, Pair, find_edits, has_edits, is_plain_compact, overlay_of
 from onnxwire.engine.partial cimport N_MEMORIES, PartialMemory, fetch, is_resident, memory_of
 from onnxwire.engine.payload cimport new_payload
 from onnxwire.engine.fetch_structure cimport fetch_span
-from onnxwire.engine.table cimport (
-    MESSAGE, SINT32, SINT64, UINT32, Field, Slot, find_field, has_value,
-)
+from onnxwire.engine.short_message cimport MAX_NESTED, ShortMessage, chunk_message
+from onnxwire.engine.table cimport MESSAGE, Field, Slot, find_field, has_value
 from onnxwire.engine.view cimport (
     DROPS_UNKNOWN, HAS_MERGE, HAS_UNKNOWN, Cursor, Record, collect_parts, fill, find_overlay, is_unknown, next_record,
     next_usable, scan_slots, start_records,
@@ -341,6 +340,8 @@ cdef int emit_sized(Encoder self, Content* content, uint32_t number) except -1:
     cdef bint is_canonical = False
     if self.depth > MAX_OVERLAY_DEPTH:
         raise EditError(f"messages nested more than {MAX_OVERLAY_DEPTH:,} deep are not written")
+    if not self.deterministic and emit_short(self, content, number):
+        return 0
     if self.growing:
         return emit_at_once(self, content, number)
     if self.writing:
@@ -382,6 +383,42 @@ cdef int emit_sized(Encoder self, Content* content, uint32_t number) except -1:
         put_varint(self, <uint64_t>number << 3 | WIRE_LEN)
         put_varint(self, size & ~CANONICAL)
     return 0
+
+
+cdef bint emit_short(Encoder self, const Content* content, uint32_t number) except -1:
+    """Put a short edited message, as `emit_sized` does; return False if it must be put by `emit`."""
+    cdef ShortMessage short
+    cdef Pair pair
+    cdef PyObject* edits = content.overlay if content.overlay != NULL else content.compact
+    cdef uint64_t left
+    cdef int i
+    if N_MEMORIES or content.parts != NULL or self.depth > MAX_OVERLAY_DEPTH - MAX_NESTED:
+        return False
+    if edits == NULL and not find_edits(content.document, content.start, content.end, &pair):
+        return False
+    short.size = short.n = short.records = short.depth = short.used = 0
+    if not chunk_message(&short, content.table, content.document, edits, content.start, content.end):
+        return False
+    if content.document != NULL and content.document != self.checked:
+        check_source(self, content.document)
+    if number:
+        put_varint(self, <uint64_t>number << 3 | WIRE_LEN)
+        put_varint(self, short.size)
+    self.total += short.size
+    if not self.writing:
+        return True
+    left = <uint64_t>(self.end - self.p)
+    if self.growing and left < short.size:
+        self.grow(short.size)
+    elif left < short.size:
+        self.total -= short.size
+        for i in range(short.n):
+            put_bytes(self, short.chunks[i].p, short.chunks[i].n, NULL, NULL)
+        return True
+    for i in range(short.n):
+        memcpy(self.p, short.chunks[i].p, short.chunks[i].n)
+        self.p += short.chunks[i].n
+    return True
 
 
 cdef int emit_at_once(Encoder self, Content* content, uint32_t number) except -1:
@@ -495,24 +532,33 @@ cdef int emit_span(
     Encoder self, const Field* field, Document document, const uint8_t* p, uint64_t n, Spans parts
 ) except -1:
     """Put a message of a document's bytes, with its edits."""
-    cdef Content content
-    cdef OverlayIndex index = index_of(document)
-    cdef Overlay overlay = None
     cdef Pair pair
+    cdef PyObject* index = <PyObject*>document.overlays
+    if index == <PyObject*>None or not (<OverlayIndex>index).find(p, &pair):
+        pair.address = 0
+    return emit_edited_span(self, field, document, p, n, parts, &pair)
+
+
+cdef int emit_edited_span(
+    Encoder self, const Field* field, Document document, const uint8_t* p, uint64_t n, Spans parts, Pair* pair
+) except -1:
+    """Put a message of a document's bytes; pair: the first edits from p on, or with the address 0."""
+    cdef Content content
+    cdef Overlay overlay = None
     content.table = field.sub
     content.document = <PyObject*>document
     content.overlay = content.compact = NULL
     content.parts = <PyObject*>parts if parts is not None else NULL
     content.start = p
     content.end = p + n
-    if index is not None and index.find(p, &pair) and pair.address == <size_t>p:
+    if pair.address == <size_t>p:
         if pair.edits == NULL:
             return 0  # a further piece of a message that was already put
-        if is_plain_compact(&pair):
+        if is_plain_compact(pair):
             if (<CompactOverlay>pair.edits).table == field.sub:
                 content.compact = pair.edits
         else:
-            overlay = overlay_of(&pair, document)
+            overlay = overlay_of(pair, document)
             # If the file was written to, another message may be at this address now.
             if overlay.table == field.sub:
                 content.overlay = <PyObject*>overlay
@@ -573,6 +619,7 @@ cdef int emit_records(Encoder self, Content* content, const Edits* edits, uint32
     cdef uint32_t first = table.n_fields     # touched fields before it have been put
     cdef Cursor cursor
     cdef Record record
+    cdef Pair pair
     cdef Field* field
     cdef int found
     if edits != NULL:
@@ -619,9 +666,9 @@ cdef int emit_records(Encoder self, Content* content, const Edits* edits, uint32
             if not states[field.slot] & DONE:
                 states[field.slot] |= DONE
                 emit_touched(self, content, edits, field)
-        elif field.type == MESSAGE and has_edits(document, record.value, record.value + record.n):
+        elif field.type == MESSAGE and find_edits(<PyObject*>document, record.value, record.value + record.n, &pair):
             flush_run(self, content, &run, run_end)
-            emit_span(self, field, document, record.value, record.n, None)
+            emit_edited_span(self, field, document, record.value, record.n, None, &pair)
         else:
             run_end = cursor.p
         if known == 0 and first < table.n_fields:
@@ -704,25 +751,6 @@ cdef int emit_touched(Encoder self, Content* content, const Edits* edits, const 
         else:
             put_text(self, field, element.p, element.n, content.document, element.held)
     return 0
-
-
-cdef uint64_t raw_at(const Field* field, const uint8_t* items, Py_ssize_t i) noexcept nogil:
-    """Return the raw bits of a number of a native array."""
-    cdef uint64_t wide = 0
-    cdef uint32_t narrow = 0
-    if field.size == 8:
-        memcpy(&wide, items + i * 8, 8)
-        if field.type == SINT64:
-            wide = (wide << 1) ^ (0 - (wide >> 63))
-        return wide
-    if field.size == 1:
-        return items[i]
-    memcpy(&narrow, items + i * 4, 4)
-    if field.type == SINT32:
-        return <uint32_t>((narrow << 1) ^ (0 - (narrow >> 31)))
-    if field.wire == WIRE_FIXED32 or field.type == UINT32:
-        return narrow
-    return <uint64_t><int64_t><int32_t>narrow
 
 
 cdef int emit_numbers(Encoder self, const Field* field, const uint8_t* items, Py_ssize_t n) except -1:

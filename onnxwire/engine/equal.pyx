@@ -14,11 +14,12 @@ from libc.string cimport memcmp, memset
 from onnxwire._varint cimport (
     MAX_DEPTH, WIRE_END_GROUP, WIRE_LEN, WIRE_START_GROUP, WIRE_VARINT, check_varints, read_any_tag, read_value,
 )
+from onnxwire.engine.canonical cimport raw_at
 from onnxwire.engine.compact_overlay cimport CompactOverlay
 from onnxwire.engine.damage cimport decode_error, packed_error
 from onnxwire.engine.document cimport EMPTY, Document, FarReads, Span, Spans
 from onnxwire.engine.encode cimport (
-    Content, Edits, Encoder, NumberReader, expand_edits, fetch_for, next_number, number_error, put_missing, raw_at,
+    Content, Edits, Encoder, NumberReader, expand_edits, fetch_for, next_number, number_error, put_missing,
     require_records, unknown_of,
 )
 from onnxwire.engine.memory cimport free, malloc

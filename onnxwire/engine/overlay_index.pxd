@@ -54,3 +54,18 @@ cdef bint has_edits(Document document, const uint8_t* start, const uint8_t* end)
 cdef Overlay overlay_at(Document document, const uint8_t* start)
 cdef bint is_plain_compact(const Pair* pair) noexcept
 cdef Overlay overlay_of(Pair* pair, Document document)
+
+
+cdef inline bint find_edits(PyObject* document, const uint8_t* p, const uint8_t* end, Pair* pair) noexcept:
+    """Find the first edited message whose first byte is in [p, end]."""
+    cdef PyObject* index = <PyObject*>(<Document>document).overlays
+    cdef const Leaf* leaf
+    cdef Py_ssize_t i
+    if index == <PyObject*>None or (<OverlayIndex>index).n_leaves == 0:
+        return False
+    i = (<OverlayIndex>index).i
+    leaf = &(<OverlayIndex>index).leaves[(<OverlayIndex>index).leaf]
+    # Often no edit is between the one found last and the next one.
+    if i + 1 < leaf.n and leaf.pairs[i].address < <size_t>p and leaf.pairs[i + 1].address > <size_t>end:
+        return False
+    return (<OverlayIndex>index).find(p, pair) and pair.address <= <size_t>end

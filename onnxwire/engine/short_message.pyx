@@ -1,0 +1,343 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""The encoding of a short edited message as a list of byte ranges.
+
+Programs edit many small messages, such as the name of each node. `emit_records` reads the records of each twice, and
+measures before it writes: 2,200 instructions for a node. Here the records are read once. Messages with unknown fields,
+long values, parts, or values in other files are left to `emit_records`, which puts fields in the same order.
+"""
+from cpython.object cimport PyTypeObject
+from libc.stdint cimport uint32_t
+
+from onnxwire._varint cimport (
+    MAX_DEPTH, WIRE_FIXED32, WIRE_LEN, WIRE_VARINT, Record, read_length, read_record, read_varint, write_varint,
+)
+from onnxwire.engine.canonical cimport raw_at
+from onnxwire.engine.compact_overlay cimport CompactOverlay, Entry
+from onnxwire.engine.document cimport Document
+from onnxwire.engine.overlay cimport Element, Elements, Numbers, Overlay
+from onnxwire.engine.overlay_index cimport Pair, find_edits
+from onnxwire.engine.table cimport MESSAGE, Field, Slot, find_field
+from onnxwire.engine.view cimport is_unknown
+
+cdef extern from "Python.h":
+    PyTypeObject* Py_TYPE(PyObject* o)
+
+cdef extern from "thresholds.h":
+    enum:
+        LONG_BYTES "OW_LONG_BYTES"
+
+cdef enum:
+    MAX_FIELDS = 64         # of a table: a bit each
+    MAX_RECORDS = 64
+    MAX_HEAD_BYTES = 20     # of a tag and a length or number
+
+cdef struct Found:
+    # A record of a known field.
+    const uint8_t* start
+    const uint8_t* value
+    uint32_t slot
+
+
+cdef struct Edited:
+    # The changed fields of an Overlay or CompactOverlay.
+    uint64_t touched             # a bit per field
+    const Slot* slots            # of an Overlay
+    PyObject** held
+    const Entry* entries         # of a CompactOverlay, else NULL
+
+
+cdef bint chunk_message(
+    ShortMessage* self, const Table* table, PyObject* document, PyObject* edits, const uint8_t* p, const uint8_t* end
+) noexcept:
+    """Append the encoding of a message without its length; return whether it is complete.
+
+    document: of the bytes from p to end, if the edits have no other; edits: Overlay, CompactOverlay or NULL; p, end:
+    the bytes of the message, if the edits are NULL or compact. If it is not complete, `self` is not usable.
+    """
+    cdef Edited edited
+    cdef uint32_t i
+    edited.touched = 0
+    edited.entries = NULL
+    if edits == NULL:
+        return chunk_records(self, table, document, &edited, p, end)
+    if Py_TYPE(edits) == <PyTypeObject*>CompactOverlay:
+        if (<CompactOverlay>edits).data != NULL or (<CompactOverlay>edits).table != table:
+            return False
+        edited.entries = (<CompactOverlay>edits).entries
+        for i in range((<CompactOverlay>edits).n):
+            if edited.entries[i].touched:
+                edited.touched |= <uint64_t>1 << edited.entries[i].index
+        end = (<CompactOverlay>edits).end
+    else:
+        if (<Overlay>edits).parts != NULL or (<Overlay>edits).unknown != NULL or (<Overlay>edits).table != table:
+            return False
+        if (<Overlay>edits).base != NULL:
+            document = (<Overlay>edits).base
+            if is_file(document):
+                return False
+        edited.slots = (<Overlay>edits).slots
+        edited.held = (<Overlay>edits).held
+        for i in range(table.n_fields):
+            edited.touched |= <uint64_t>(edits_of(edits, i)) << i
+        p = (<Overlay>edits).start
+        end = (<Overlay>edits).end
+    return chunk_records(self, table, document, &edited, p, end)
+
+
+cdef inline bint edits_of(PyObject* overlay, uint32_t i) noexcept:
+    return (<Overlay>overlay).touched[i] != 0
+
+
+cdef inline bint is_file(PyObject* document) noexcept:
+    """Return whether the bytes of a document are in a file, which must be checked before they are read."""
+    return (<Document>document).backing is not None and (<Document>document).backing.descriptor >= 0
+
+
+# --- chunks
+
+cdef inline bint add_chunk(ShortMessage* self, const uint8_t* p, uint64_t n) noexcept:
+    cdef Chunk* last
+    self.size += n
+    if self.n:
+        last = &self.chunks[self.n - 1]
+        if last.p + last.n == p:
+            last.n += n
+            return True
+    if self.n == MAX_SHORT_CHUNKS:
+        return False
+    self.chunks[self.n].p = p
+    self.chunks[self.n].n = n
+    self.n += 1
+    return True
+
+
+cdef inline bint add_head(ShortMessage* self, const Field* field, int wire, uint64_t value) noexcept:
+    """Append a tag and a length or varint."""
+    cdef uint8_t* p = self.scratch + self.used
+    cdef uint8_t* end
+    if self.used > SCRATCH_BYTES - MAX_HEAD_BYTES:
+        return False
+    end = write_varint(p, <uint64_t>field.number << 3 | wire)
+    end = write_varint(end, value)
+    self.used = <int>(end - self.scratch)
+    return add_chunk(self, p, <uint64_t>(end - p))
+
+
+cdef inline bint add_number(ShortMessage* self, const Field* field, uint64_t raw) noexcept:
+    cdef uint8_t* p = self.scratch + self.used
+    cdef uint8_t* end
+    cdef int i
+    if field.wire == WIRE_VARINT:
+        return add_head(self, field, WIRE_VARINT, raw)
+    if self.used > SCRATCH_BYTES - MAX_HEAD_BYTES:
+        return False
+    end = write_varint(p, <uint64_t>field.number << 3 | field.wire)
+    for i in range(4 if field.wire == WIRE_FIXED32 else 8):
+        end[i] = <uint8_t>(raw >> 8 * i)
+    end += 4 if field.wire == WIRE_FIXED32 else 8
+    self.used = <int>(end - self.scratch)
+    return add_chunk(self, p, <uint64_t>(end - p))
+
+
+cdef inline bint add_text(
+    ShortMessage* self, const Field* field, const uint8_t* p, uint64_t n, PyObject* held
+) noexcept:
+    """Append a string or bytes; held: the owner of the value, or NULL if it is in the document of the message."""
+    if n >= LONG_BYTES or held != NULL and Py_TYPE(held) == <PyTypeObject*>Document and is_file(held):
+        return False
+    return add_head(self, field, WIRE_LEN, n) and add_chunk(self, p, n)
+
+
+# --- messages
+
+cdef bint add_message(
+    ShortMessage* self, const Field* field, PyObject* document, PyObject* edits, const uint8_t* p, const uint8_t* end
+) noexcept:
+    """Append a message that has edits, with its tag and length."""
+    cdef uint64_t before = self.size
+    cdef uint64_t size
+    cdef uint8_t* head = self.scratch + self.used
+    cdef uint8_t* head_end
+    cdef int i = self.n
+    # The length is known afterwards: reserve a chunk, and bytes for it.
+    if self.n == MAX_SHORT_CHUNKS or self.used > SCRATCH_BYTES - MAX_HEAD_BYTES or self.depth == MAX_NESTED:
+        return False
+    self.chunks[i].p = NULL
+    self.chunks[i].n = 0
+    self.n += 1
+    self.used += MAX_HEAD_BYTES
+    self.depth += 1
+    if not chunk_message(self, field.sub, document, edits, p, end):
+        return False
+    self.depth -= 1
+    size = self.size - before
+    head_end = write_varint(head, <uint64_t>field.number << 3 | WIRE_LEN)
+    head_end = write_varint(head_end, size)
+    self.chunks[i].p = head
+    self.chunks[i].n = <uint64_t>(head_end - head)
+    self.size += self.chunks[i].n
+    return True
+
+
+cdef bint add_span(
+    ShortMessage* self, const Field* field, PyObject* document, const uint8_t* p, uint64_t n
+) noexcept:
+    """Append a message of a document's bytes that has edits in it, with its tag and length."""
+    cdef Pair pair
+    if not find_edits(document, p, p + n, &pair):
+        return add_head(self, field, WIRE_LEN, n) and add_chunk(self, p, n)
+    if pair.address != <size_t>p:
+        return add_message(self, field, document, NULL, p, p + n)
+    # A further piece of a message in several parts has no edits of its own.
+    return pair.edits != NULL and add_message(self, field, document, pair.edits, p, p + n)
+
+
+cdef bint add_held(
+    ShortMessage* self, const Field* field, PyObject* document, const uint8_t* p, uint64_t n, PyObject* held
+) noexcept:
+    """Append the value or element of a message field of an overlay."""
+    if held == NULL:
+        return document != NULL and n < LONG_BYTES and add_span(self, field, document, p, n)
+    if Py_TYPE(held) == <PyTypeObject*>Overlay:
+        return add_message(self, field, NULL, held, NULL, NULL)
+    return n < LONG_BYTES and not is_file(held) and add_span(self, field, held, p, n)
+
+
+cdef bint add_touched(ShortMessage* self, const Field* field, PyObject* document, const Edited* edited) noexcept:
+    """Append a changed field."""
+    cdef const Slot* slot = NULL
+    cdef PyObject* held = NULL
+    cdef const Entry* entry
+    cdef const Element* element
+    cdef Py_ssize_t i, n
+    if edited.entries == NULL:
+        slot = &edited.slots[field.slot]
+        held = edited.held[field.slot]
+    else:
+        entry = edited.entries
+        while entry.index != field.slot:
+            entry += 1
+        slot = &entry.slot
+        held = entry.held
+    if slot.p == NULL:
+        return True
+    if not field.repeated:
+        if field.size:
+            return add_number(self, field, slot.n)
+        if field.type == MESSAGE:
+            return add_held(self, field, document, slot.p, slot.n, held)
+        return add_text(self, field, slot.p, slot.n, held)
+    if field.size:
+        n = (<Numbers>held).n
+        if field.packed or n > MAX_SHORT_CHUNKS:
+            return False
+        for i in range(n):
+            if not add_number(self, field, raw_at(field, (<Numbers>held).items, i)):
+                return False
+        return True
+    n = (<Elements>held).n
+    if n > MAX_SHORT_CHUNKS:
+        return False
+    for i in range(n):
+        element = &(<Elements>held).items[i]
+        if field.type == MESSAGE:
+            if not add_held(self, field, document, element.p, element.n, element.held):
+                return False
+        elif not add_text(self, field, element.p, element.n, element.held):
+            return False
+    return True
+
+
+cdef bint add_new(
+    ShortMessage* self, const Table* table, PyObject* document, const Edited* edited, uint64_t fields
+) noexcept:
+    """Append changed fields, given as bits, in the order of their numbers."""
+    cdef uint32_t i = 0
+    while fields:
+        if fields & 1 and not add_touched(self, &table.fields[i], document, edited):
+            return False
+        fields >>= 1
+        i += 1
+    return True
+
+
+cdef bint chunk_records(
+    ShortMessage* self, const Table* table, PyObject* document, const Edited* edited, const uint8_t* p,
+    const uint8_t* end
+) noexcept:
+    """Append the records of a message, each changed field in place of its first record.
+
+    A changed field without records is put where ascending field numbers place it, as by `emit_records`.
+    """
+    cdef Found[MAX_RECORDS] found
+    cdef const Field* field
+    cdef Record record
+    cdef Pair pair
+    cdef uint64_t present = 0
+    cdef uint64_t added, below
+    cdef uint64_t n = 0
+    cdef uint32_t i
+    cdef int count = 0
+    cdef int k
+    cdef const uint8_t* following
+    cdef bint has_nested
+    if table.n_fields > MAX_FIELDS or <uint64_t>(end - p) >= LONG_BYTES:
+        return False
+    has_nested = p != end and find_edits(document, p + 1, end, &pair)
+    while p < end:
+        if self.records == MAX_RECORDS:
+            return False
+        self.records += 1
+        found[count].start = p
+        i = table.quick[p[0]] if p[0] < 0x80 else 0
+        if i:
+            i -= 1
+            field = &table.fields[i]
+            p += 1
+            if field.wire == WIRE_LEN:
+                p = read_length(p, end, &n)
+                found[count].value = p
+                if p != NULL:
+                    p += n
+            else:
+                p = read_varint(p, end, &n)
+        else:
+            p = read_record(p, end, MAX_DEPTH, &record)
+            if p == NULL:
+                return False
+            field = find_field(table, record.tag >> 3)
+            if is_unknown(field, &record) or field.closed and record.tag & 7 == WIRE_LEN:
+                return False
+            found[count].value = record.value
+            i = field.slot
+        if p == NULL:
+            return False
+        found[count].slot = i
+        present |= <uint64_t>1 << i
+        count += 1
+    added = edited.touched & ~present
+    if count == 0:
+        return add_new(self, table, document, edited, added)
+    present = edited.touched & present  # changed fields with records that are not put yet
+    for k in range(count):
+        i = found[k].slot
+        following = found[k + 1].start if k + 1 < count else end
+        if added:
+            below = added & ((<uint64_t>1 << i) - 1)
+            if below:
+                if not add_new(self, table, document, edited, below):
+                    return False
+                added &= ~below
+        if edited.touched >> i & 1:
+            if present >> i & 1:
+                present &= ~(<uint64_t>1 << i)
+                if not add_touched(self, &table.fields[i], document, edited):
+                    return False
+            continue
+        field = &table.fields[i]
+        if has_nested and field.type == MESSAGE and find_edits(document, found[k].value, following, &pair):
+            if not add_span(self, field, document, found[k].value, <uint64_t>(following - found[k].value)):
+                return False
+        elif not add_chunk(self, found[k].start, <uint64_t>(following - found[k].start)):
+            return False
+    return add_new(self, table, document, edited, added)

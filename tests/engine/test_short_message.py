@@ -1,0 +1,86 @@
+"""Short edited messages are encoded in one pass, with the bytes that the general encoder writes."""
+
+import random
+
+import onnx
+import pytest
+from each import each
+
+import onnxwire as ow
+
+# A field that NodeProto does not have: the general encoder writes messages with unknown fields, and copies them.
+UNKNOWN = b"\xfa\x0f\x03abc"
+
+EDITS = [
+    lambda node: setattr(node, "name", "new"),
+    lambda node: setattr(node, "op_type", ""),
+    lambda node: setattr(node, "doc_string", "d" * 300),
+    lambda node: node.ClearField("domain"),
+    lambda node: node.input.append("x"),
+    lambda node: node.input.insert(0, "y" * 200),
+    lambda node: node.ClearField("output"),
+    lambda node: node.output.extend(["o", "p"]),
+    lambda node: node.attribute.add(name="added", i=-1, type=2),
+    lambda node: node.attribute.add(name="ints", ints=[1, 2**40, -3], type=7),
+    lambda node: node.attribute.add().t.dims.extend([3, 4]),
+    lambda node: node.attribute and setattr(node.attribute[0], "f", 1.5),
+    lambda node: node.attribute and setattr(node.attribute[-1].t, "name", "t"),
+    lambda node: node.attribute and node.attribute[0].g.node.add(op_type="Inner"),
+    lambda node: node.attribute and node.attribute[0].CopyFrom(node.attribute[-1]),
+    lambda node: node.attribute and node.attribute.pop(0),
+    lambda node: node.attribute.append(ow.AttributeProto(name="copied", s=b"s")),
+]  # fmt: skip
+
+
+def node_of(choose: random.Random) -> bytes:
+    """Return a node whose records have any order, with some fields twice."""
+    attribute = onnx.AttributeProto(name="a", i=7, type=2)
+    attribute.t.raw_data = b"1234"
+    parts = [
+        onnx.NodeProto(input=["a", ""]), onnx.NodeProto(output=["b"]), onnx.NodeProto(name="n"),
+        onnx.NodeProto(op_type="Relu"), onnx.NodeProto(domain="d"), onnx.NodeProto(attribute=[attribute]),
+        onnx.NodeProto(attribute=[onnx.AttributeProto(name="g", g=onnx.GraphProto(name="inner"))]),
+    ]  # fmt: skip
+    return b"".join(part.SerializeToString() for part in choose.choices(parts, k=choose.randrange(9)))
+
+
+def edited(data: bytes, edits: list) -> tuple[bytes, bytes]:
+    """Return the encodings of a node and of its graph after edits of the node."""
+    graph = ow.GraphProto()
+    node = ow.NodeProto.FromString(data)
+    graph.node.append(node)
+    graph = ow.GraphProto.FromString(graph.SerializeToString())
+    for edit in edits:
+        edit(graph.node[0])
+    assert graph.ByteSize() == len(graph.SerializeToString())
+    return graph.node[0].SerializeToString(), graph.SerializeToString()
+
+
+def test_the_bytes_are_those_of_the_general_encoder() -> None:
+    choose = random.Random(5)
+    for _ in range(400):
+        data = node_of(choose)
+        edits = choose.choices(EDITS, k=choose.randrange(1, 5))
+        alone, graph = edited(data, edits)
+        general, other = edited(data + UNKNOWN, edits)
+        assert alone + UNKNOWN == general
+        assert ow.GraphProto.FromString(graph).node[0].SerializeToString() == alone
+        assert ow.GraphProto.FromString(other).node[0].SerializeToString() == general
+
+
+@each("count", [1, 20, 70, 200])
+def test_messages_with_more_records_than_fit_are_complete(count: int) -> None:
+    graph = ow.GraphProto.FromString(
+        onnx.GraphProto(node=[onnx.NodeProto(input=[f"i{k}" for k in range(count)], op_type="A")]).SerializeToString()
+    )
+    graph.node[0].name = "n"
+    graph.node[0].input[0] = "changed"
+    theirs = onnx.GraphProto.FromString(graph.SerializeToString())
+    assert theirs.node[0].input == ["changed", *(f"i{k}" for k in range(1, count))]
+    assert (theirs.node[0].name, theirs.node[0].op_type) == ("n", "A")
+
+
+def test_a_damaged_nested_message_is_reported() -> None:
+    graph = ow.GraphProto.FromString(b"\x0a\x04\x22\x01A\x0a")  # a node that ends inside a record
+    with pytest.raises(ow.DecodeError):
+        graph.node[0].name = "n"
