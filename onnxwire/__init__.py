@@ -41,7 +41,8 @@ _LAZY_BY_MODULE = {
     "onnxwire.tensor.numpy_conversion": ("join_segments",),
     "onnxwire.text.json_reader": ("from_json",),
     "onnxwire.text.json_writer": ("to_json",),
-    "onnxwire.text.text_reader": ("RetiredFieldWarning", "from_text"),
+    "onnxwire.text.text_reader": ("from_text",),
+    "onnxwire.text.text_values": ("RetiredFieldWarning",),
     "onnxwire.text.text_writer": ("to_text",),
     "onnxwire.transforms.extract": ("UntypedValueWarning", "extract"),
     "onnxwire.transforms.merge": ("Conflict", "merge_changes"),
@@ -157,7 +158,8 @@ if TYPE_CHECKING:
     from onnxwire.tensor.numpy_conversion import join_segments
     from onnxwire.text.json_reader import from_json
     from onnxwire.text.json_writer import to_json
-    from onnxwire.text.text_reader import RetiredFieldWarning, from_text
+    from onnxwire.text.text_reader import from_text
+    from onnxwire.text.text_values import RetiredFieldWarning
     from onnxwire.text.text_writer import to_text
     from onnxwire.transforms.extract import UntypedValueWarning, extract
     from onnxwire.transforms.merge import Conflict, merge_changes

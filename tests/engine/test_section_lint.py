@@ -24,6 +24,7 @@ STATELESS = "looks at its arguments only"
 GENERATOR = "a generator, which can't stay in it; what it calls enters"
 NEW = "of an object that no other thread has yet"
 OWN = "reads numbers of its own, which never change"
+ONE_CALL = "has objects of its own; what it calls enters"
 APART = {
     "_varint": {"packed_levels": STATELESS, "decode_packed": STATELESS},
     "analysis._sums": {"sum_block": STATELESS},
@@ -64,6 +65,9 @@ APART = {
         "element_column": STATELESS,
         "byte_column": STATELESS,
     },
+    "text._json_parser": {"decoded_pieces": GENERATOR, "parse_json": ONE_CALL},
+    "text._text_parser": {"parse_text": ONE_CALL},
+    "text._tokenizer": {"__cinit__": NEW, "pieces": GENERATOR},
     "viewer._column_ids": {"__dealloc__": OWN_MEMORY},
 }
 

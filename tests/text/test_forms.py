@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import random
 import struct
 from dataclasses import dataclass
@@ -26,7 +25,7 @@ from test_text import EVERY_MESSAGE, EVERYTHING, FLOATS, PAIRS, TENSOR, number_o
 from test_text_parser import kinds_of_text, mutated
 
 import onnxwire
-from onnxwire.text import json_reader, printed_fields, text_reader, window
+from onnxwire.text import printed_fields, text_source
 
 # Both readers of text leave it to Python to say so.
 pytestmark = [
@@ -47,15 +46,9 @@ class Form:
     official: Any
     sample: str
 
-    def cut(self, size, ahead=None):
-        """Read the text so many characters at a time, and `ahead` more than is needed."""
-        patches = contextlib.ExitStack()
-        for module, name, value in (
-            (window, "CHUNK", size), (json_reader, "CHUNK", size), (text_reader, "AHEAD", ahead),
-        ):  # fmt: skip
-            if value is not None:
-                patches.enter_context(mock.patch.object(module, name, value))
-        return patches
+    def cut(self, size):
+        """Read the text so many characters at a time."""
+        return mock.patch.object(text_source, "CHUNK", size)
 
 
 FORMS = {
@@ -174,12 +167,12 @@ def test_the_size_of_the_pieces_of_a_text_makes_no_difference(form, seed):
     for _ in range(10):
         text = mutated(draw, form.reading.random_text(draw, EVERYTHING[0].DESCRIPTOR, 3), form.reading.SNIPPETS)
         wanted = form.reading.reading(EVERYTHING, text)
-        with form.cut(draw.choice([1, 2, 3, 10, 30, 200]), draw.choice([0, 5])):
+        with form.cut(draw.choice([1, 2, 3, 10, 30, 200])):
             assert form.reading.reading(EVERYTHING, text) == wanted
 
 
 @EACH
-@pytest.mark.parametrize("size", [1000, window.CHUNK])
+@pytest.mark.parametrize("size", [1000, text_source.CHUNK])
 @pytest.mark.parametrize("extra", [-1, 0, 1, printed_fields.BATCH + 3])
 def test_more_numbers_than_a_batch_are_all_read(form, extra, size):
     n = printed_fields.BATCH + extra

@@ -23,7 +23,7 @@ from test_text import EVERY_MESSAGE, EVERYTHING, FLOATS, PAIRS, TENSOR, has_brok
 from test_text_parser import Readers, Repeating, Slow, peak_of
 
 import onnxwire
-from onnxwire.text import json_reader, window
+from onnxwire.text import text_source
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits_cnn.onnx"
 SPARSE, HOLDER, NOTHING = (PAIRS[f"test.{name}"] for name in ("Sparse", "Holder", "Nothing"))
@@ -63,8 +63,7 @@ check_ignoring_unknown = Readers(
 def pieces(request, monkeypatch):
     """The text is read so many characters at a time."""
     if request.param:
-        for module in (window, json_reader):
-            monkeypatch.setattr(module, "CHUNK", request.param)
+        monkeypatch.setattr(text_source, "CHUNK", request.param)
 
 
 # --- printed messages are read
@@ -470,8 +469,7 @@ def test_a_long_string_takes_little_more_memory_than_its_value(unit):
 
 @pytest.mark.parametrize("unit", [" ", "\n\t"])
 def test_a_long_text_without_values_takes_no_memory(unit, monkeypatch):
-    for module in (window, json_reader):
-        monkeypatch.setattr(module, "CHUNK", 10_000)  # so that retained text would be detected
+    monkeypatch.setattr(text_source, "CHUNK", 10_000)  # so that retained text would be detected
     text = Repeating('{"children": [], ', unit, 500_000, '"oneInt32": 5}')
     message, peak = peak_of(onnxwire.from_json, text, EVERYTHING[0])
     assert message.SerializeToString() == EVERYTHING[1](one_int32=5).SerializeToString()

@@ -23,7 +23,7 @@ from test_bundled_files import FILES, pair, read
 from test_text import EVERY_MESSAGE, EVERYTHING, FLOATS, PAIRS, TENSOR
 
 import onnxwire
-from onnxwire.text import text_reader, window
+from onnxwire.text import text_source
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits_cnn.onnx"
 SPARSE = PAIRS["test.Sparse"]
@@ -99,10 +99,9 @@ official_reading, reading, check = READERS.official_reading, READERS.reading, RE
 
 @pytest.fixture(params=[None, 1, 7, 64], ids=lambda size: f"pieces of {size}" if size else "whole")
 def pieces(request, monkeypatch):
-    """The text is read so many characters at a time, and no more than is needed."""
+    """The text is read so many characters at a time."""
     if request.param:
-        monkeypatch.setattr(window, "CHUNK", request.param)
-        monkeypatch.setattr(text_reader, "AHEAD", 0)
+        monkeypatch.setattr(text_source, "CHUNK", request.param)
 
 
 # --- printed messages are read
@@ -578,7 +577,7 @@ def test_a_long_string_takes_little_more_memory_than_its_value(unit):
     "unit", ["# comment\n", " ", "\n", "many_int32: [] ", "many_int32: [], # c\n", "many_bytes:[];"]
 )
 def test_a_long_text_without_values_takes_no_memory(unit, monkeypatch):
-    monkeypatch.setattr(window, "CHUNK", 10_000)  # so that retained text would be detected
+    monkeypatch.setattr(text_source, "CHUNK", 10_000)  # so that retained text would be detected
     message, peak = peak_of(onnxwire.from_text, Repeating("", unit, 500_000, "one_int32: 5"), EVERYTHING[0])
     assert message.SerializeToString() == EVERYTHING[1](one_int32=5).SerializeToString()
     assert peak < 200_000

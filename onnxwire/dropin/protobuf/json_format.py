@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from onnxwire.engine.message import Message
 from onnxwire.errors import DecodeError
-from onnxwire.text.json_reader import parse_json
+from onnxwire.text._json_parser import parse_json
 from onnxwire.text.json_writer import to_json
 
 TYPE_CHECKING = False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from onnxwire.engine.message import Message
 from onnxwire.errors import DecodeError
-from onnxwire.text.text_reader import parse_text
+from onnxwire.text._text_parser import parse_text
 from onnxwire.text.text_writer import to_text
 
 TYPE_CHECKING = False

@@ -1,0 +1,5 @@
+from typing import Any
+
+from onnxwire.text.text_source import Text
+
+def parse_json(message: Any, text: Text, *, ignore_unknown: bool = False) -> None: ...

@@ -1,0 +1,340 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""The parser of protobuf's JSON format."""
+import io
+from binascii import a2b_base64
+from json import JSONDecodeError, JSONDecoder
+from json.decoder import scanstring
+
+cimport cython
+from cpython.unicode cimport PyUnicode_FindChar, PyUnicode_Substring
+from libc.math cimport fabs
+from libc.stdint cimport int64_t
+
+from onnxwire._nesting_limits cimport MAX_DEPTH
+from onnxwire.engine.table cimport BYTES, DOUBLE, FLOAT, MESSAGE, STRING
+from onnxwire.text._tokenizer cimport END, NO_INDEX, Entry, Tokenizer
+
+from onnxwire.errors import DecodeError
+from onnxwire.text import text_source
+from onnxwire.text.json_values import NO_TEXT, URL_SAFE, converter_of, decode_base64
+from onnxwire.text.number_ranges import UnknownNameError
+from onnxwire.text.printed_fields import BATCH
+from onnxwire.text.text_source import show, unknown_field
+
+cdef Py_ssize_t MAX_PENDING = BATCH  # values that are collected before they are added to a repeated field
+cdef Py_ssize_t MAX_KEY_CHARS = 1 << 16
+cdef double FLOAT_MAX = float.fromhex("0x1.fffffep+127")
+_scan = JSONDecoder().scan_once
+
+
+@cython.final
+@cython.internal
+cdef class JsonParser(Tokenizer):
+    cdef int read_message(self, message, dict table) except -1:
+        """Read an object.
+
+        seen: for each field that occurred its key, by name; and for each oneof that of its member.
+        """
+        cdef dict seen = {}
+        cdef Entry entry
+        cdef str key
+        cdef Py_ssize_t end = 0
+        cdef int c = self.peek()
+        if len(self.path) // 2 >= MAX_DEPTH:
+            raise self.error(f"messages nested {MAX_DEPTH} deep or more, which protobuf readers of JSON reject")
+        if c != c"{":
+            return self.read_empty(c)
+        self.pos += 1
+        if self.peek() == c"}":
+            self.pos += 1
+            return 0
+        while True:
+            if self.peek() != c'"':
+                raise self.error(f"expected a field's name in double quotes, found {self.found()}")
+            key = self.read_key(table, &end)
+            entry = table.get(key) if end >= 0 else None
+            if entry is None:
+                if not self.ignore_unknown:
+                    raise self.error(unknown_field(message.DESCRIPTOR, key, table))
+                self.skip_key(end)
+                self.skip_value()
+            else:
+                if entry.name in seen:
+                    as_other = f", first as {show(seen[entry.name])}" if seen[entry.name] != key else ""
+                    raise self.error(f"the key {show(key)} occurs a second time{as_other}", entry)
+                seen[entry.name] = key
+                self.skip_key(end, entry)
+                if self.is_null():
+                    self.pos += 4
+                else:
+                    if entry.oneof is not None:
+                        if entry.oneof in seen:
+                            raise self.error(f"another member of the oneof {entry.oneof} is also set", entry)
+                        seen[entry.oneof] = key
+                    self.read_field(message, entry)
+            if not self.has_next(c"}"):
+                return 0
+
+    cdef int read_empty(self, int c) except -1:
+        """Read an empty string or array, which the official runtime accepts as an object without keys."""
+        cdef Py_ssize_t end = 0
+        if c == c'"' and self.string(MAX_KEY_CHARS, &end) == "" and end == self.pos + 2:
+            self.pos += 2
+            return 0
+        if c == c"[":
+            self.pos += 1
+            if self.peek() == c"]":
+                self.pos += 1
+                return 0
+            raise self.error("expected an object, found an array")
+        raise self.error(f"expected an object, found {self.found()}")
+
+    cdef int read_field(self, message, Entry entry) except -1:
+        """Read a field's value, which is not null."""
+        cdef list values = []
+        cdef bint is_last = False
+        cdef Py_ssize_t n_pending = 0
+        if not entry.is_repeated:
+            if entry.type == MESSAGE:
+                self.read_message(self.enter(message, entry), entry.table)
+                return self.leave()
+            value = self.read_value(entry, NO_INDEX)
+            if value is not None:
+                setattr(message, entry.name, value)
+            return 0
+        if self.peek() != c"[":
+            raise self.error(f"expected an array, found {self.found()}", entry)
+        self.pos += 1
+        if self.peek() == c"]":
+            self.pos += 1
+            return 0
+        while not is_last:
+            if self.is_null():
+                raise self.error("null can't be an element of a repeated field", entry, n_pending)
+            if entry.type == MESSAGE:
+                self.read_message(self.enter(message, entry), entry.table)
+                is_last = not self.has_next(c"]")
+                self.leave()
+                continue
+            value = self.read_value(entry, n_pending)
+            is_last = not self.has_next(c"]", entry, n_pending)
+            if value is not None:
+                values.append(value)
+            n_pending = len(values)
+            if n_pending == MAX_PENDING or is_last:
+                getattr(message, entry.name).extend(values)
+                values.clear()
+                n_pending = 0
+        return 0
+
+    cdef read_value(self, Entry entry, Py_ssize_t n_pending):
+        """Read a number, string, bytes, bool or enum; returns None for an ignored name of an enum."""
+        cdef Py_ssize_t end = 0
+        cdef int64_t number = 0
+        cdef double real = 0
+        cdef int c = self.peek()
+        if c == c'"':
+            if entry.least <= entry.greatest:
+                end = self.closing_quote(self.pos + 1, c'"')
+                if end < self.n and self.parse_integer(self.pos + 1, end, entry, &number):
+                    self.pos = end + 1
+                    return number
+            value = self.string(text_source.CHUNK // 2, &end, entry, n_pending)
+            if entry.type == STRING and end >= 0 and value.isascii():
+                self.pos = end
+                return value
+            if end < 0:
+                return self.read_long(entry, n_pending)
+        elif c == c"{" or c == c"[":
+            raise self.error(f"expected one value, found {self.found()}", entry, n_pending)
+        else:
+            end = self.word_end()
+            if self.parse_integer(self.pos, end, entry, &number):
+                self.pos = end
+                return number
+            if (entry.type == FLOAT or entry.type == DOUBLE) and self.parse_real(end, &real):
+                if fabs(real) <= FLOAT_MAX:
+                    self.pos = end
+                    return real
+            value = self.literal(end, entry, n_pending)
+        value = self.convert(value, entry, n_pending)
+        self.pos = end
+        return value
+
+    cdef convert(self, value, Entry entry, Py_ssize_t n_pending, str position=None):
+        """Convert a JSON value to one of a field; None for an ignored name of an enum."""
+        try:
+            return entry.convert(value)
+        except UnknownNameError as error:
+            if self.ignore_unknown:
+                return None
+            raise self.error(str(error), entry, n_pending, position) from None
+        except ValueError as error:
+            raise self.error(str(error), entry, n_pending, position) from None
+
+    cdef literal(self, Py_ssize_t end, Entry entry, Py_ssize_t n_pending):
+        """Return the value of the number, true, false, null or NaN from the position to `end`."""
+        try:
+            value, after = _scan(self.buf, self.pos)
+        except (StopIteration, ValueError):
+            after = -1
+        if after != end:
+            raise self.error(f"expected a value, found {self.found()}", entry, n_pending)
+        return value
+
+    cdef bint is_null(self) except -1:
+        """Return whether the next token is null."""
+        return self.peek() == c"n" and self.word() == "null"
+
+    # --- values of unknown fields
+
+    cdef int skip_value(self) except -1:
+        """Skip any value; nesting is not limited."""
+        cdef bytearray closers = bytearray()  # the closing brackets of open objects and arrays
+        cdef Py_ssize_t end
+        cdef int closer, c
+        while True:
+            c = self.peek()
+            if c == c"{" or c == c"[":
+                self.pos += 1
+                closer = c"}" if c == c"{" else c"]"
+                if self.peek() != closer:
+                    closers.append(closer)
+                    self.skip_name(closer)
+                    continue
+                self.pos += 1
+            elif c == c'"':
+                self.skip_string()
+            else:
+                end = self.word_end()
+                self.literal(end, None, NO_INDEX)
+                self.pos = end
+            while True:
+                if not closers:
+                    return 0
+                closer = closers[len(closers) - 1]
+                if self.has_next(closer):
+                    break
+                closers.pop()
+            self.skip_name(closer)
+
+    cdef int skip_name(self, int closer) except -1:
+        """Skip the key of the next member, if the closing bracket is that of an object."""
+        if closer == c"}":
+            if self.peek() != c'"':
+                raise self.error(f"expected a key in double quotes, found {self.found()}")
+            self.skip_key(-1)
+        return 0
+
+    cdef int skip_key(self, Py_ssize_t end, Entry entry=None) except -1:
+        """Skip the string at the position, and the colon after it. end: of the string, or -1 if it is unknown."""
+        if end < 0:
+            self.skip_string()
+        else:
+            self.pos = end
+        if self.peek() != c":":
+            raise self.error(f"expected ':', found {self.found()}", entry)
+        self.pos += 1
+        return 0
+
+    cdef int skip_string(self) except -1:
+        cdef Py_ssize_t end = 0
+        self.string(text_source.CHUNK // 2, &end)
+        if end >= 0:
+            self.pos = end
+        else:
+            for _ in self.decoded_pieces(None, NO_INDEX):
+                pass
+        return 0
+
+    # --- strings
+
+    cdef str read_key(self, dict table, Py_ssize_t* end):
+        """Return the string at the position; `end` as of `string`."""
+        cdef Py_ssize_t quote = PyUnicode_FindChar(self.buf, c'"', self.pos + 1, self.n, 1)
+        cdef str key
+        if quote > 0:
+            key = PyUnicode_Substring(self.buf, self.pos + 1, quote)
+            if key in table:
+                end[0] = quote + 1
+                return key
+        return self.string(MAX_KEY_CHARS, end)
+
+    cdef str string(self, Py_ssize_t max_chars, Py_ssize_t* end, Entry entry=None, Py_ssize_t n_pending=NO_INDEX):
+        """Return the string at the position, which stays, and its end.
+
+        If more than max_chars are in memory without an end, `end` is -1 and the result is a part of the string.
+        """
+        while True:
+            try:
+                value, end[0] = scanstring(self.buf, self.pos + 1)
+                return value
+            except JSONDecodeError as error:
+                if self.closing_quote(self.pos + 1, c'"') < self.n:
+                    raise self.error(f"the string is not valid JSON: {error.msg}", entry, n_pending) from None
+            if self.is_last:
+                raise self.unclosed(c'"', entry, n_pending)
+            if self.n - self.pos > max_chars:
+                end[0] = -1
+                return self.buf[self.pos + 1 : self.pos + 100]
+            self.more()
+
+    def decoded_pieces(self, Entry entry or None, Py_ssize_t n_pending):
+        """Yield the characters of the string at the position, and skip it."""
+        cdef str position = self.position()
+        for piece in self.pieces(c'"', entry, n_pending):
+            try:
+                yield scanstring(f'{piece}"', 0)[0]
+            except JSONDecodeError as error:
+                raise self.error(f"the string is not valid JSON: {error.msg}", entry, n_pending, position) from None
+
+    cdef read_long(self, Entry entry, Py_ssize_t n_pending):
+        """Read a value from a string that is longer than the text in memory."""
+        cdef str position = self.position()
+        out = io.StringIO()
+        try:
+            if entry.type == BYTES:
+                return self.read_long_base64(entry, n_pending)
+            for piece in self.decoded_pieces(entry, n_pending):
+                out.write(piece)
+        except DecodeError:
+            raise
+        except UnicodeEncodeError:
+            raise self.error(NO_TEXT, entry, n_pending, position) from None
+        except ValueError as error:
+            raise self.error(str(error), entry, n_pending, position) from None
+        return self.convert(out.getvalue(), entry, n_pending, position)
+
+    cdef bytes read_long_base64(self, Entry entry, Py_ssize_t n_pending):
+        out, rest = io.BytesIO(), io.BytesIO()
+        is_plain = True
+        for piece in self.decoded_pieces(entry, n_pending):
+            rest.write(piece.encode())
+            if not is_plain:
+                continue
+            data = rest.getvalue()
+            n_complete = len(data) // 4 * 4
+            try:
+                decoded = a2b_base64(data[:n_complete].translate(URL_SAFE))
+            except ValueError:
+                decoded = b""
+            # If characters were skipped, the remaining text can't be decoded independently.
+            is_plain = len(decoded) == n_complete // 4 * 3
+            if is_plain:
+                out.write(decoded)
+                rest = io.BytesIO()
+                rest.write(data[n_complete:])
+        out.write(decode_base64(rest.getvalue()))
+        return out.getvalue()
+
+
+def parse_json(message, text, *, ignore_unknown=False):
+    """Read JSON into an empty message, which may be partly filled after an error.
+
+    message: of onnxwire, or any object with protobuf's Python API.
+    """
+    cdef JsonParser parser = JsonParser(text, converter_of, ignore_unknown, True)
+    parser.path.append(message)
+    parser.read_message(message, parser.table_of(message.DESCRIPTOR))
+    if parser.peek() != END:
+        raise parser.error(f"expected the end of the text, found {parser.found()}")

@@ -1,0 +1,266 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""The parser of protobuf's text format."""
+import re
+import warnings
+
+cimport cython
+from cpython.unicode cimport PyUnicode_Substring
+from libc.stdint cimport int64_t
+
+from onnxwire._nesting_limits cimport MAX_DEPTH
+from onnxwire.engine.table cimport BYTES, DOUBLE, FLOAT, MESSAGE, STRING
+from onnxwire.text._tokenizer cimport END, NO_INDEX, Entry, Tokenizer
+
+from onnxwire.text.printed_fields import BATCH
+from onnxwire.text.text_source import show, unknown_field
+from onnxwire.text.text_values import RetiredFieldWarning, converter_of, unescape
+
+cdef Py_ssize_t MAX_PENDING = BATCH  # values that are collected before they are added to a repeated field
+_WORD = re.compile(r"[0-9a-zA-Z_+-]|\..")
+_NAME = re.compile(r"\w")
+_TOO_DEEP = f"messages nested more than {MAX_DEPTH} deep, which protobuf readers reject"
+
+
+cdef inline bint is_quote(int c) noexcept:
+    return c == c'"' or c == c"'"
+
+
+@cython.final
+@cython.internal
+cdef class TextParser(Tokenizer):
+    cdef set retired     # pairs of a message's descriptor and a retired field that a warning was given of
+
+    cdef int read_message(self, message, dict table, int closer) except -1:
+        """Read the fields of a message, and its closing bracket.
+
+        seen: for each field that occurred, by name: True, or the values of a repeated field that are not yet in the
+        message; and for each oneof the name of its member.
+        """
+        cdef dict seen = {}
+        cdef Entry entry
+        cdef list values
+        cdef str name
+        cdef Py_ssize_t n_pending
+        cdef bint is_list, is_empty
+        cdef int c = self.peek()
+        while c != closer:
+            name = self.word()
+            entry = table.get(name)
+            if entry is None:
+                self.check_unknown(message, name, table, closer)
+                self.skip_field(len(self.path) // 2)
+                c = self.peek()
+                continue
+            values = None
+            n_pending = 0
+            if not entry.is_repeated:
+                self.check_first(entry, seen)
+            elif entry.type != MESSAGE:
+                values = seen.get(name)
+                if values is None:
+                    values = seen[name] = []
+                n_pending = len(values)
+            self.pos += len(name)
+            c = self.peek()
+            if c == c":":
+                self.pos += 1
+                c = self.peek()
+            elif entry.type != MESSAGE:
+                raise self.error(f"expected ':', found {self.found()}", entry, n_pending)
+            is_list = entry.is_repeated and c == c"["
+            is_empty = False
+            if is_list:
+                self.pos += 1
+                is_empty = self.peek() == c"]"
+                self.pos += is_empty
+            while not is_empty:
+                if entry.type == MESSAGE:
+                    self.read_child(message, entry)
+                    is_empty = not is_list or not self.has_next(c"]")
+                    self.leave()
+                    continue
+                value = self.read_value(entry, n_pending)
+                is_empty = not is_list or not self.has_next(c"]", entry, n_pending)
+                if values is None:
+                    setattr(message, name, value)
+                    break
+                values.append(value)
+                n_pending += 1
+                if n_pending == MAX_PENDING:
+                    getattr(message, name).extend(values)
+                    values.clear()
+                    n_pending = 0
+            c = self.skip_separator()
+        for name, pending in seen.items():
+            if pending.__class__ is list and pending:
+                getattr(message, name).extend(pending)
+        self.pos += closer != END
+        return 0
+
+    cdef int check_first(self, Entry entry, dict seen) except -1:
+        """Check that a singular field, or another of its oneof, did not occur."""
+        if entry.name in seen:
+            raise self.error("the field occurs a second time", entry)
+        seen[entry.name] = True
+        if entry.oneof is not None:
+            if entry.oneof in seen:
+                reason = f"{seen[entry.oneof]} is also set, and the oneof {entry.oneof} allows one field"
+                raise self.error(reason, entry)
+            seen[entry.oneof] = entry.name
+        return 0
+
+    cdef int read_child(self, message, Entry entry) except -1:
+        """Read a message that is a field's value; it stays the current message."""
+        cdef int c = self.peek()
+        if c != c"{" and c != c"<":
+            raise self.error(f"expected '{{', found {self.found()}", entry, 0)
+        if len(self.path) // 2 == MAX_DEPTH:
+            raise self.error(_TOO_DEEP, entry, 0)
+        self.pos += 1
+        return self.read_message(self.enter(message, entry), entry.table, c"}" if c == c"{" else c">")
+
+    cdef read_value(self, Entry entry, Py_ssize_t n_pending):
+        """Read a number, string or bytes. n_pending: as in `error`."""
+        cdef Py_ssize_t end
+        cdef int64_t number = 0
+        cdef double real = 0
+        cdef int c = self.peek()
+        if entry.type == STRING or entry.type == BYTES:
+            return self.read_string(c, entry, n_pending)
+        end = self.word_end()
+        if self.parse_integer(self.pos, end, entry, &number):
+            value = number
+        elif (entry.type == FLOAT or entry.type == DOUBLE) and self.parse_real(end, &real):
+            value = real
+        else:
+            try:
+                value = entry.convert(PyUnicode_Substring(self.buf, self.pos, end))
+            except ValueError as error:
+                raise self.error(str(error), entry, n_pending) from None
+        self.pos = end
+        return value
+
+    cdef int skip_separator(self) except -2:
+        """Skip a comma or semicolon, if there is one; returns the next character."""
+        cdef int c = self.peek()
+        if c == c"," or c == c";":
+            self.pos += 1
+            c = self.peek()
+        return c
+
+    # --- strings
+
+    cdef read_string(self, int quote, Entry entry, Py_ssize_t n_pending):
+        """Read adjacent string literals, which form one value. entry: None for an unknown field."""
+        cdef bint is_text = entry is not None and entry.type == STRING
+        cdef Py_ssize_t end
+        cdef list parts = []
+        if not is_quote(quote):
+            raise self.error(f"expected a string, found {self.found()}", entry, n_pending)
+        while is_quote(quote):
+            end = self.closing_quote(self.pos + 1, <Py_UCS4>quote)
+            try:
+                if end < self.n:
+                    parts.append(self.decode(PyUnicode_Substring(self.buf, self.pos + 1, end), quote, entry, n_pending))
+                    self.pos = end + 1
+                else:
+                    for piece in self.pieces(quote, entry, n_pending):
+                        parts.append(self.decode(piece, quote, entry, n_pending))
+            except (UnicodeDecodeError, UnicodeEncodeError) as error:
+                raise self.error(f"the string has an invalid escape ({error.reason})", entry, n_pending) from None
+            quote = self.peek()
+        if len(parts) == 1 and (not is_text or parts[0].__class__ is str):
+            return parts[0]
+        data = b"".join([part if part.__class__ is bytes else part.encode() for part in parts])
+        try:
+            return data.decode() if is_text else data
+        except UnicodeDecodeError as error:
+            reason = f"the string is not valid UTF-8 (at its byte {error.start:,}: {error.reason})"
+            raise self.error(reason, entry, n_pending) from None
+
+    cdef decode(self, str text, int quote, Entry entry, Py_ssize_t n_pending):
+        """Decode a string literal or a part of one: to a str only for a string field. Raises UnicodeError."""
+        if "\n" in text:
+            raise self.unclosed(quote, entry, n_pending)
+        if "\\" in text:
+            return unescape(text)
+        data = text.encode()
+        return text if entry is not None and entry.type == STRING else data
+
+    # --- unknown fields
+
+    cdef int check_unknown(self, message, str name, dict table, int closer) except -1:
+        """Check that an unknown field may be skipped; warns of a retired one."""
+        descriptor = message.DESCRIPTOR
+        if not name:
+            raise self.error(f"expected {chr(closer)!r}, found the end of the text")
+        if name == "[":
+            raise self.error("expected a field; extensions and Any are not supported here")
+        if not _NAME.match(name):
+            or_end = "" if closer == END else f" or {chr(closer)!r}"
+            raise self.error(f"expected a field{or_end}, found {show(name)}")
+        if self.ignore_unknown:
+            return 0
+        if name not in getattr(descriptor, "retired_names", ()):
+            raise self.error(unknown_field(descriptor, name, table))
+        if (descriptor, name) not in self.retired:
+            self.retired.add((descriptor, name))
+            error = self.error(f"{descriptor.name} no longer has the field {name!r}; it is skipped")
+            warnings.warn(str(error), RetiredFieldWarning, stacklevel=2)
+        return 0
+
+    cdef int skip_field(self, Py_ssize_t depth) except -1:
+        """Skip a field with any value. depth: the number of messages around it."""
+        cdef int c
+        self.pos = self.word_end()
+        c = self.peek()
+        if c == c":":
+            self.pos += 1
+            c = self.peek()
+        elif c != c"{" and c != c"<" and c != c"[":
+            raise self.error(f"expected ':', found {self.found()}")
+        if c != c"[":
+            self.skip_value(depth)
+        else:
+            self.pos += 1
+            if self.peek() == c"]":
+                self.pos += 1
+            else:
+                self.skip_value(depth)
+                while self.has_next(c"]"):
+                    self.skip_value(depth)
+        self.skip_separator()
+        return 0
+
+    cdef int skip_value(self, Py_ssize_t depth) except -1:
+        """Skip a message, string, number or name."""
+        cdef int c = self.peek()
+        cdef int closer
+        if is_quote(c):
+            self.read_string(c, None, NO_INDEX)
+        elif c == c"{" or c == c"<":
+            if depth == MAX_DEPTH:
+                raise self.error(_TOO_DEEP)
+            closer = c"}" if c == c"{" else c">"
+            self.pos += 1
+            while self.peek() != closer:
+                if not _NAME.match(self.word()):
+                    raise self.error(f"expected a field or {chr(closer)!r}, found {self.found()}")
+                self.skip_field(depth + 1)
+            self.pos += 1
+        elif _WORD.match(self.word()):
+            self.pos = self.word_end()
+        else:
+            raise self.error(f"expected a value, found {self.found()}")
+        return 0
+
+
+def parse_text(message, text, *, ignore_unknown=False):
+    """Read the text format into an empty message, which may be partly filled after an error.
+
+    message: of onnxwire, or any object with protobuf's Python API.
+    """
+    cdef TextParser parser = TextParser(text, converter_of, ignore_unknown, False)
+    parser.retired = set()
+    parser.path.append(message)
+    parser.read_message(message, parser.table_of(message.DESCRIPTOR), END)

@@ -1,0 +1,368 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""The tokens of a text, for the parsers of the text format and JSON.
+
+A text is read in pieces: a token that the text in memory may cut is read again after `more`.
+"""
+import re
+
+from cpython.unicode cimport (
+    PyUnicode_DATA, PyUnicode_FindChar, PyUnicode_GET_LENGTH, PyUnicode_KIND, PyUnicode_Substring,
+)
+from libc.stdint cimport INT64_MAX
+
+from onnxwire.engine.instances cimport close_base, make_internal
+from onnxwire.engine.table cimport ENUM
+
+from onnxwire.engine.descriptor import INTEGER_RANGES
+from onnxwire.errors import DecodeError
+from onnxwire.text.text_source import pieces_of, show
+
+cdef extern from "Python.h":
+    bint is_space "Py_UNICODE_ISSPACE"(int c)
+    int PyUnicode_READ "(int)PyUnicode_READ"(int kind, const void* data, Py_ssize_t i)
+    double PyOS_string_to_double(const char* text, char** end, void* overflow) except? -1
+
+cdef enum:
+    LETTER = 1           # [a-zA-Z_]
+    OTHER = 2            # [0-9+-]
+    DOT = 4
+    MAX_DIGITS = 18      # of a number that fits int64_t
+    MAX_REAL_CHARS = 40
+
+# What the last character of a number is, for `parse_real`.
+cdef enum:
+    SIGN, ZERO, DIGITS, POINT, DECIMALS, EXPONENT, EXPONENT_SIGN, EXPONENT_DIGITS
+cdef int[8] NEXT_STATE = [
+    DIGITS, ZERO, DIGITS, DECIMALS, DECIMALS, EXPONENT_DIGITS, EXPONENT_DIGITS, EXPONENT_DIGITS,
+]
+
+cdef char[128] CLASSES
+for _i in range(128):
+    CLASSES[_i] = LETTER if chr(_i).isalpha() or _i == c"_" else OTHER if chr(_i).isdigit() or chr(_i) in "+-" else 0
+CLASSES[c"."] = DOT
+# Tokens of JSON, as errors call them.
+_NAMES = {ord('"'): "a string", ord("{"): "an object", ord("["): "an array", 0xFEFF: "a byte order mark"}
+# Python decodes the result of such an escape again, together with the text before it: `\1\u0032` is `\12`.
+_ASCII_ESCAPE = re.compile(r"\\[uU]00")
+_LOW_SURROGATE = re.compile(r"\\u[dD][c-fC-F]")
+
+
+cdef class Tokenizer:
+    def __cinit__(self, text, converter_of, bint ignore_unknown, bint is_json):
+        self.converter_of = converter_of
+        self.source, self.rest = pieces_of(text)
+        self.buf = ""
+        self.is_json = is_json
+        self.ignore_unknown = ignore_unknown
+        self.tables = {}
+        self.path = []
+        self.more()
+
+    cdef int more(self) except -1:
+        """Drop the text before `pos`, and append more of the text, if there is more."""
+        cdef list pieces = [PyUnicode_Substring(self.buf, self.pos, self.n)]
+        # The text in memory is doubled, so that a token of any length takes linear time.
+        cdef Py_ssize_t wanted = max(self.n - self.pos, 1)
+        cdef Py_ssize_t n_lines = self.buf.count("\n", 0, self.pos)
+        self.line += n_lines
+        self.column = self.pos - 1 - self.buf.rfind("\n", 0, self.pos) if n_lines else self.column + self.pos
+        fault = None
+        while wanted > 0 and not self.is_last:
+            try:
+                piece = next(self.rest, None)
+            except UnicodeDecodeError as error:
+                fault = error
+                piece = error.object[: error.start].decode(error.encoding, "replace")
+                self.is_last = True
+            if piece is None:
+                self.is_last = True
+                break
+            pieces.append(piece)
+            wanted -= len(piece)
+        self.buf = "".join(pieces)
+        self.kind = PyUnicode_KIND(self.buf)
+        self.data = PyUnicode_DATA(self.buf)
+        self.n = PyUnicode_GET_LENGTH(self.buf)
+        self.pos = 0
+        if fault is not None:
+            self.pos = self.n
+            self.path.clear()
+            byte = fault.object[fault.start]
+            raise self.error(f"the byte 0x{byte:02x} is not valid {fault.encoding} here ({fault.reason})")
+        return 0
+
+    # --- tokens
+
+    cdef int peek(self) except -2:
+        """Skip white space and comments; returns the next character, or END."""
+        cdef int c
+        cdef bint in_comment = False
+        while True:
+            while self.pos < self.n:
+                c = PyUnicode_READ(self.kind, self.data, self.pos)
+                if in_comment:
+                    in_comment = c != c"\n"
+                elif c > c" " and c < 0x7F and c != c"#":
+                    return c
+                elif c == c" " or c == c"\n" or c == c"\t" or c == c"\r":
+                    pass
+                elif not self.is_json and c == c"#":
+                    in_comment = True
+                elif self.is_json or not is_space(c):
+                    return c
+                self.pos += 1
+            if self.is_last:
+                return END
+            self.more()
+
+    cdef bint is_at(self, int character) noexcept:
+        """Return whether the next character, which is in memory, is this one."""
+        return self.pos < self.n and PyUnicode_READ(self.kind, self.data, self.pos) == character
+
+    cdef Py_ssize_t word_end(self) except -1:
+        """Return the index after the name or number at the position, or else after one character.
+
+        Names contain no dot, and numbers may begin with a dot before a digit.
+        """
+        cdef Py_ssize_t i
+        cdef int c
+        cdef int allowed
+        while True:
+            i = self.pos
+            allowed = 0
+            while i < self.n:
+                c = PyUnicode_READ(self.kind, self.data, i)
+                if c >= 128 or not CLASSES[c]:
+                    break
+                if i == self.pos:
+                    allowed = LETTER | OTHER | (0 if CLASSES[c] == LETTER else DOT)
+                elif i == self.pos + 1 and self.is_at(c".") and not c"0" <= c <= c"9":
+                    break
+                elif not CLASSES[c] & allowed:
+                    break
+                i += 1
+            if i < self.n or self.is_last:
+                return i if i > self.pos else min(i + 1, self.n)
+            self.more()
+
+    cdef str word(self):
+        """Return the name or number at the position, or else one character; "" at the end of the text."""
+        cdef Py_ssize_t end = self.word_end()
+        return PyUnicode_Substring(self.buf, self.pos, end)
+
+    cdef str found(self):
+        """Describe the next token for an error message."""
+        cdef int c = self.peek()
+        return (_NAMES.get(c) if self.is_json else None) or show(self.word())
+
+    cdef bint parse_integer(self, Py_ssize_t start, Py_ssize_t end, Entry entry, int64_t* value) noexcept:
+        """Parse a decimal number of a field. Returns False for other notations and numbers, which may be valid."""
+        cdef bint is_negative
+        cdef int64_t number = 0
+        cdef int c
+        if entry.least > entry.greatest or start >= end:
+            return False
+        is_negative = PyUnicode_READ(self.kind, self.data, start) == c"-"
+        start += is_negative
+        if not 0 < end - start <= MAX_DIGITS:
+            return False
+        if end - start > 1 and PyUnicode_READ(self.kind, self.data, start) == c"0":
+            return False
+        while start < end:
+            c = PyUnicode_READ(self.kind, self.data, start)
+            if not c"0" <= c <= c"9":
+                return False
+            number = number * 10 + (c - c"0")
+            start += 1
+        value[0] = -number if is_negative else number
+        return entry.least <= value[0] <= entry.greatest
+
+    cdef bint parse_real(self, Py_ssize_t end, double* value) except -1:
+        """Parse the number from the position to `end`, if it is in the notation of printers; an integer in text only.
+
+        Other notations may be valid.
+        """
+        cdef char[MAX_REAL_CHARS + 1] text
+        cdef Py_ssize_t i, n = end - self.pos
+        cdef int c, state = SIGN
+        if n > MAX_REAL_CHARS:
+            return False
+        for i in range(n):
+            c = PyUnicode_READ(self.kind, self.data, self.pos + i)
+            if c"0" <= c <= c"9":
+                if state == ZERO:
+                    return False
+                state = NEXT_STATE[state] if c != c"0" or state != SIGN else ZERO
+            elif c == c"-" and i == 0:
+                pass
+            elif c == c"." and (state == ZERO or state == DIGITS):
+                state = POINT
+            elif (c == c"e" or c == c"E") and (state == ZERO or state == DIGITS or state == DECIMALS):
+                state = EXPONENT
+            elif (c == c"-" or c == c"+") and state == EXPONENT:
+                state = EXPONENT_SIGN
+            else:
+                return False
+            text[i] = <char>c
+        if state == DECIMALS or state == EXPONENT_DIGITS or (not self.is_json and (state == ZERO or state == DIGITS)):
+            text[n] = 0
+            value[0] = PyOS_string_to_double(text, NULL, NULL)
+            return True
+        return False
+
+    cdef bint has_next(self, int closer, Entry entry=None, Py_ssize_t n_pending=NO_INDEX) except -1:
+        """Skip the comma or closing bracket after an element; returns whether it was a comma."""
+        cdef int c = self.peek()
+        if c != c"," and c != closer:
+            raise self.error(f"expected ',' or {chr(closer)!r}, found {self.found()}", entry, n_pending)
+        self.pos += 1
+        return c == c","
+
+    # --- strings
+
+    cdef Py_ssize_t closing_quote(self, Py_ssize_t start, Py_UCS4 quote) except -1:
+        """Return the index of the quote that ends a string literal, or `n`."""
+        cdef Py_ssize_t end, slash
+        while True:
+            end = PyUnicode_FindChar(self.buf, quote, start, self.n, 1)
+            if end < 0:
+                return self.n
+            slash = self.run_start(start, end)
+            if (end - slash) % 2 == 0:
+                return end
+            start = end + 1
+
+    cdef Py_ssize_t run_start(self, Py_ssize_t start, Py_ssize_t end) noexcept:
+        """Return the start of the run of backslashes that ends at `end`."""
+        while end > start and PyUnicode_READ(self.kind, self.data, end - 1) == c"\\":
+            end -= 1
+        return end
+
+    def pieces(self, int quote, Entry entry or None, Py_ssize_t n_pending):
+        """Yield the string literal at the position in parts that decode independently, and skip it.
+
+        Parts that are longer than the text in memory are yielded as soon as they are read.
+        """
+        cdef Py_ssize_t at = 1, start, end
+        cdef str position = None
+        cdef bint is_cut
+        while True:
+            start = self.pos + at
+            end = self.closing_quote(start, <Py_UCS4>quote)
+            is_cut = end == self.n and not self.is_last
+            if end == self.n and not is_cut:
+                raise self.unclosed(quote, entry, n_pending, position)
+            if is_cut:
+                position = position or self.position()
+                end = self.safe_cut(start)
+            if end > start or not is_cut:
+                yield self.buf[start:end]
+                self.pos = end if is_cut else end + 1
+                at = 0
+            if not is_cut:
+                return
+            self.more()
+
+    cdef Py_ssize_t safe_cut(self, Py_ssize_t start) except -1:
+        """Return an index at which the literal that begins at `start` can be cut, or `start`.
+
+        No escape is cut, nor a surrogate pair of two escapes. At least 12 characters follow, so that an escape at the
+        index is complete.
+        """
+        cdef str buf = self.buf
+        cdef Py_ssize_t last = self.n - 12, slash, first
+        if not self.is_json and _ASCII_ESCAPE.search(buf, start):
+            return start
+        while last > start:
+            slash = buf.rfind("\\", start, last)
+            if slash < 0 or last - slash > 256:  # longer than any escape
+                return last
+            first = self.run_start(start, slash)
+            if first > start and not _LOW_SURROGATE.match(buf, first):
+                return first
+            if slash - first > 1:  # pairs, which are escaped backslashes
+                return first + (slash - first) // 2 * 2
+            last = first
+        return start
+
+    cdef object unclosed(self, int quote, Entry entry, Py_ssize_t n_pending, str position=None):
+        """Make the error for a string literal without an end."""
+        on_line = "" if self.is_json else " on its line"
+        return self.error(f"the string is not closed by {chr(quote)}{on_line}", entry, n_pending, position)
+
+    # --- messages
+
+    cdef dict table_of(self, message_type):
+        """Return the entries of a message's fields by name, in JSON also by JSON name."""
+        cdef dict table = self.tables.get(message_type)
+        cdef Entry entry
+        if table is not None:
+            return table
+        table = self.tables[message_type] = {}
+        for field in message_type.fields:
+            entry = Entry.__new__(Entry)
+            entry.name = field.name
+            entry.field = field
+            entry.type = field.type
+            entry.is_repeated = field.is_repeated
+            entry.oneof = field.containing_oneof.name if field.containing_oneof else None
+            entry.convert = self.converter_of(field)
+            entry.greatest = -1
+            if entry.type in INTEGER_RANGES and entry.type != ENUM:
+                _, least, greatest = INTEGER_RANGES[entry.type]
+                entry.least, entry.greatest = least, min(greatest, INT64_MAX)
+            table[entry.name] = entry
+        if self.is_json:
+            table.update([(field.json_name, table[field.name]) for field in message_type.fields])
+        return table
+
+    cdef object enter(self, message, Entry entry):
+        """Make the message that is a value of a field; the following tokens are its own, up to `leave`."""
+        if entry.is_repeated:
+            message = getattr(message, entry.name).add()
+        else:
+            message = getattr(message, entry.name)
+            message.SetInParent()
+        if entry.table is None:
+            entry.table = self.table_of(entry.field.message_type)
+        self.path.append(entry)
+        self.path.append(message)
+        return message
+
+    cdef int leave(self) except -1:
+        self.path.pop()
+        self.path.pop()
+        return 0
+
+    # --- errors
+
+    cdef str position(self):
+        """Return line and column of the position."""
+        cdef Py_ssize_t n_lines = self.buf.count("\n", 0, self.pos)
+        cdef Py_ssize_t column = self.column + self.pos + 1
+        if n_lines:
+            column = self.pos - self.buf.rfind("\n", 0, self.pos)
+        return f"line {self.line + n_lines + 1:,}, column {column:,}"
+
+    cdef object error(self, str reason, Entry entry=None, Py_ssize_t n_pending=NO_INDEX, str position=None):
+        """Make an error in the current message, by default at the position.
+
+        entry: the field of the message that has the fault. n_pending: number of values of a repeated field that were
+        read before the fault and are not yet in the message; NO_INDEX if the fault concerns the whole field.
+        """
+        cdef list names = []
+        cdef Entry outer
+        cdef Py_ssize_t i
+        for i in range(1, len(self.path), 2):
+            outer = self.path[i]
+            n = len(getattr(self.path[i - 1], outer.name)) if outer.is_repeated else 0
+            names.append(f"{outer.name}[{n - 1}]" if outer.is_repeated else outer.name)
+        if entry is not None:
+            n = len(getattr(self.path[len(self.path) - 1], entry.name)) if entry.is_repeated else 0
+            has_index = entry.is_repeated and n_pending != NO_INDEX
+            names.append(f"{entry.name}[{n + n_pending}]" if has_index else entry.name)
+        return DecodeError(f"{position or self.position()}: {reason}", path=".".join(names), source=self.source)
+
+
+make_internal(Entry, b"the parsers of texts")
+close_base(Tokenizer)

@@ -1,0 +1,119 @@
+"""Converts JSON values to values of fields."""
+
+from __future__ import annotations
+
+from binascii import a2b_base64
+from collections.abc import Callable
+from contextlib import suppress
+from json import dumps
+from math import isfinite
+from typing import Any
+
+from onnxwire.engine.descriptor import INTEGER_RANGES, FieldDescriptor
+from onnxwire.text.number_ranges import enum_reader, integer_reader
+
+NO_TEXT = "the string has a lone surrogate, which is not text"
+_FLOAT_MAX = float.fromhex("0x1.fffffep+127")
+
+
+def _found(value: object) -> str:
+    """Quote a value for an error message."""
+    if isinstance(value, tuple | list):
+        return "an object or array"
+    text = dumps(value)
+    return text if len(text) <= 40 else f"{text[:37]}..."
+
+
+def _convert_text(value: Any) -> str:
+    if value.__class__ is not str:
+        raise ValueError(f"expected a string, found {_found(value)}")
+    if not value.isascii():
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            raise ValueError(NO_TEXT) from None
+    return value
+
+
+def _convert_base64(value: Any) -> bytes:
+    if value.__class__ is not str:
+        raise ValueError(f"expected a string of base64, found {_found(value)}")
+    try:
+        return decode_base64(value.encode())
+    except UnicodeEncodeError:
+        raise ValueError(NO_TEXT) from None
+
+
+def decode_base64(data: bytes) -> bytes:
+    """Decode base64 of either alphabet, with or without padding; skips other characters, as Python's base64 does."""
+    try:
+        return a2b_base64(data.translate(URL_SAFE) + b"=" * (4 - len(data) % 4))
+    except ValueError as error:
+        raise ValueError(f"the string is not valid base64 ({error})") from None
+
+
+URL_SAFE = bytes.maketrans(b"-_", b"+/")
+
+
+def _integer_of(value: Any) -> int:
+    if value.__class__ is int:
+        return int(value)
+    number = 0.5
+    with suppress(ValueError):
+        if isinstance(value, float):
+            number = value
+        elif isinstance(value, str) and " " not in value:
+            try:
+                return int(value)
+            except ValueError:
+                number = float(value)
+    if number.is_integer():
+        return int(number)
+    raise ValueError(f"expected an integer, found {_found(value)}")
+
+
+def _float_converter(field: Any) -> Callable[[Any], float]:
+    is_single = field.type == FieldDescriptor.TYPE_FLOAT
+
+    def convert(value: Any) -> float:
+        if isinstance(value, float):
+            if not isfinite(value):
+                raise ValueError('expected a finite number; "NaN", "Infinity" and "-Infinity" need quotes')
+            if is_single and abs(value) > _FLOAT_MAX:
+                raise ValueError(f"{_found(value)} is out of the range of float")
+            return value
+        if isinstance(value, str | int) and value != "nan":
+            try:
+                return float(value)
+            except ValueError:
+                pass
+            except OverflowError:
+                raise ValueError(f"{_found(value)} is out of the range of double") from None
+        raise ValueError(f"expected a number, found {_found(value)}")
+
+    return convert
+
+
+def _convert_bool(value: Any) -> bool:
+    if value.__class__ is not bool:
+        raise ValueError(f"expected true or false, found {_found(value)}")
+    return value
+
+
+def converter_of(field: Any) -> Callable[[Any], Any] | None:
+    """Return the function that converts a JSON value to a field's value, or raises ValueError; None for a message."""
+    kind = field.type
+    if kind == FieldDescriptor.TYPE_FLOAT or kind == FieldDescriptor.TYPE_DOUBLE:
+        return _float_converter(field)
+    if kind == FieldDescriptor.TYPE_ENUM:
+        return enum_reader(field, int, _found)
+    if kind in INTEGER_RANGES:
+        return integer_reader(field, _integer_of, _found)
+    return _CONVERTERS.get(kind)
+
+
+_CONVERTERS: dict[int, Callable[[Any], Any]] = {
+    FieldDescriptor.TYPE_STRING: _convert_text,
+    FieldDescriptor.TYPE_BYTES: _convert_base64,
+    FieldDescriptor.TYPE_BOOL: _convert_bool,
+}

@@ -1,0 +1,90 @@
+"""What the readers of the text format and JSON accept as a text, and its pieces."""
+
+from __future__ import annotations
+
+import errno
+from codecs import getincrementaldecoder
+from collections.abc import Iterator
+from typing import IO, Any
+
+from onnxwire.engine.message import Message
+from onnxwire.errors import SourceError, did_you_mean
+from onnxwire.messages import ModelProto
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    MessageT = TypeVar("MessageT", bound=Message, default=ModelProto)
+
+Text = str | bytes | bytearray | memoryview | IO[str] | IO[bytes]
+"""A text, or a file object that is read as text; bytes are UTF-8."""
+
+CHUNK = 1 << 18  # characters of the text that are read at a time
+
+
+def new_message(cls: type[MessageT]) -> MessageT:
+    """Make an empty message of a class. Raises TypeError for anything but a message class of onnxwire."""
+    if not isinstance(cls, type) or not issubclass(cls, Message):
+        raise TypeError(f"expected a message class of onnxwire, not {cls!r}")
+    return cls()
+
+
+def pieces_of(text: Text) -> tuple[str, Iterator[str]]:
+    """Return a text's name for error messages, and an iterator of its pieces, which raises UnicodeDecodeError."""
+    source = f"<{type(text).__name__}>"
+    if isinstance(text, str):
+        return source, _slices(text)
+    if isinstance(text, bytes | bytearray | memoryview):
+        return source, _decoded(_slices(memoryview(text).cast("B")), source)
+    if hasattr(text, "read"):
+        name = getattr(text, "name", None)
+        source = name if isinstance(name, str) else source
+        return source, _decoded(_chunks(text, source), source)
+    raise TypeError(f"expected a str, bytes or a file object, not {type(text).__name__}")
+
+
+def _chunks(text: IO[Any], source: str) -> Iterator[Any]:
+    """Yield pieces from a file object, the last of them empty."""
+    while True:
+        try:
+            piece = text.read(CHUNK)
+            if piece is None:
+                raise BlockingIOError(errno.EAGAIN, "its read() returned None; make the stream blocking")
+        except OSError as error:
+            raise SourceError.from_os_error(error, source) from None
+        yield piece
+
+
+def _decoded(pieces: Iterator[Any], source: str) -> Iterator[str]:
+    decoder = getincrementaldecoder("utf-8")()
+    for piece in pieces:
+        if isinstance(piece, str):
+            if not piece:
+                return
+            yield piece
+        elif isinstance(piece, bytes | memoryview):
+            yield decoder.decode(piece, not piece)
+            if not piece:
+                return
+        else:
+            raise TypeError(f"read() of {source} returned {type(piece).__name__}, not str or bytes")
+
+
+def _slices(text: Any) -> Iterator[Any]:
+    for start in range(0, len(text), CHUNK):
+        yield text[start : start + CHUNK]
+    if not isinstance(text, str):
+        yield b""
+
+
+def show(token: str) -> str:
+    """Quote a token for an error message."""
+    if not token:
+        return "the end of the text"
+    return repr(token if len(token) <= 40 else token[:37] + "...")
+
+
+def unknown_field(descriptor: Any, name: str, names: Any) -> str:
+    """Return the error text for an unknown field. names: of the known fields."""
+    return f"{descriptor.name} has no field {show(name)}{did_you_mean(name, names)}"
