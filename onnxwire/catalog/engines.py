@@ -1,8 +1,8 @@
 """Engines that run tasks: processes on this machine (workers.py), a dask.distributed cluster, or a Ray cluster.
 
 Results are returned in the order of the tasks, with a bounded number of tasks in flight, so that memory is bounded. If
-a worker ends, its task is retried, three times in all; then its models are read one at a time, each in a process of its
-own, and a model that ends that process too becomes a failure.
+a worker ends, its task is retried, three times in all; then the same workers read its models one at a time, and a
+model whose own task is lost too becomes a failure.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from onnxwire.catalog.models import Failure
 from onnxwire.catalog.read import Result, Task, join_results, read_models
-from onnxwire.catalog.workers import Worker, WorkerLost, WorkerPool
+from onnxwire.catalog.workers import LOST, WorkerLost, WorkerPool
 from onnxwire.errors import FieldValueError, MissingPackageError
 
 if TYPE_CHECKING:
@@ -60,19 +60,18 @@ def run_tasks(
             try:
                 result = executor.result(handle)
             except executor.lost:
-                result = read_apart(task)
+                result = _read_apart(task, executor)
             yield task, result
 
 
-def read_apart(task: Task) -> Result:
-    """Read each model in a process of its own; a model that ends its process becomes a failure."""
+def _read_apart(task: Task, executor: _Executor) -> Result:
+    """Read the models of a lost task one after another; a model whose own task is lost becomes a failure."""
     results = []
     for model in task.models:
-        with Worker() as worker:
-            try:
-                results.append(worker.call(read_models, task._replace(models=(model,))))
-            except WorkerLost as error:
-                results.append(Result({}, {model: Failure.of(error)}))
+        try:
+            results.append(executor.result(executor.submit(task._replace(models=(model,)))))
+        except executor.lost:
+            results.append(Result({}, {model: Failure.of(WorkerLost(LOST))}))
     return join_results(results)
 
 

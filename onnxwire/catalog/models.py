@@ -160,7 +160,7 @@ def _models_below(word: str, faults: dict[str, SourceError]) -> list[str]:
                         continue
                     if entry.is_dir(follow_symlinks=False):
                         folders.append(entry.path)
-                    elif entry.name.endswith(".onnx"):
+                    elif entry.name.lower().endswith(".onnx"):
                         matches.append(entry.path)
         except OSError as error:
             path = os.path.abspath(folder)

@@ -31,7 +31,7 @@ sys.path[:] = pickle.load(sys.stdin.buffer)
 from onnxwire.catalog.workers import serve
 serve()
 """
-_LOST = "each process that read it ended; it may need more memory, or be cut short while it is read"
+LOST = "each process that read it ended; it may need more memory, or be cut short while it is read"
 
 
 class WorkerLost(Exception):
@@ -79,7 +79,7 @@ class Worker:
             self._first = b""
             is_raised, found = pickle.load(self._process.stdout)
         except (EOFError, OSError, ValueError, pickle.UnpicklingError):
-            raise WorkerLost(_LOST) from None
+            raise WorkerLost(LOST) from None
         if is_raised:
             raise found
         return found
@@ -144,7 +144,7 @@ class WorkerPool:
             return self._idle.get_nowait()
         with self._lock:
             if self._is_closed:
-                raise WorkerLost(_LOST)
+                raise WorkerLost(LOST)
             worker = Worker()
             self._workers.append(worker)
             return worker

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -415,6 +416,27 @@ def test_ray_gives_the_same(zoo, tmp_path, reference, monkeypatch):
     assert found == reference
 
 
+def test_models_of_a_lost_task_are_read_again_by_the_same_engine(zoo, tmp_path, monkeypatch):
+    submitted = []
+
+    def result(task):
+        if any(Path(model).name == "m4.onnx" for model in task.models):
+            raise workers.WorkerLost
+        return engines.read_models(task)
+
+    def submit(task):
+        submitted.append(len(task.models))
+        return task
+
+    executor = engines._Executor(submit, result, lambda: 1, (workers.WorkerLost,))
+    monkeypatch.setitem(engines._ENGINES, "ray", lambda *_: contextlib.nullcontext(executor))
+    divide(monkeypatch, 6)
+    summary = catalog.build([zoo], tmp_path / "out", engine="ray")
+    assert [Path(model).name for model in summary.failures] == ["m4.onnx"]
+    assert summary.read == 9
+    assert submitted.count(1) in (4, 6)
+
+
 def test_missing_engines_are_reported(zoo, tmp_path, monkeypatch):
     with pytest.raises(ValueError, match="there are local, dask and ray"):
         catalog.build([zoo], tmp_path / "out", engine="spark")
@@ -450,6 +472,11 @@ def test_empty_tables_can_be_queried(zoo, tmp_path):
     # No rule was run, and no row would say that none is broken.
     with pytest.raises(QueryError, match="problems does not exist"):
         onnxwire.sql(tmp_path / "bare", "from problems")
+
+
+def test_names_of_models_in_a_folder_may_be_in_capitals(zoo, tmp_path):
+    (zoo / "m0.onnx").rename(zoo / "M0.ONNX")
+    assert catalog.build([zoo], tmp_path / "out", workers=1).read == 10
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs pipes and links")

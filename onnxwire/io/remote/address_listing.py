@@ -170,7 +170,7 @@ async def _list(folder: str, pattern: list[str] | None, options: Options) -> lis
     found: list[tuple[str, Version]] = []
     try:
         async for names, version in _listed(address, options):
-            if names[-1].endswith(".onnx") if pattern is None else _matches(names, pattern):
+            if names[-1].lower().endswith(".onnx") if pattern is None else _matches(names, pattern):
                 found.append((address_below(folder, names), version))
     except SourceError:
         raise
