@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import itertools
 import os
+from pathlib import Path
 
 import pyarrow.parquet as pq
 from graphs import value
 from onnx import helper
 
-from onnxwire.catalog.dataset import files_of
+from onnxwire.catalog.files import files_of
+from onnxwire.catalog.states import STATES
 
 
 def small_model(number: int, op_type: str = "Relu") -> bytes:
@@ -22,11 +24,18 @@ def small_model(number: int, op_type: str = "Relu") -> bytes:
 def rows_by_model(folder) -> dict[str, dict[str, list[dict]]]:
     """Return the rows of a catalog by model and table."""
     found: dict[str, dict[str, list[dict]]] = {}
-    for table, files in files_of(folder).items():
-        for file in files:
-            for row in pq.ParquetFile(file).read().to_pylist():
-                found.setdefault(row["model"], {}).setdefault(table, []).append(row)
+    for table in files_of(folder):
+        for row in rows_of(folder, table):
+            found.setdefault(row["model"], {}).setdefault(table, []).append(row)
     return found
+
+
+def rows_of(folder, table) -> list[dict]:
+    """Return the rows of a table that count."""
+    rows = []
+    for file, removed in files_of(folder).get(table, {}).items():
+        rows += [row for row in pq.ParquetFile(file).read().to_pylist() if row["model"] not in removed]
+    return rows
 
 
 def parquet_files(folder) -> set:
@@ -34,7 +43,14 @@ def parquet_files(folder) -> set:
     return set(folder.rglob("*.parquet"))
 
 
-STEPS = [(os, name) for name in ("mkdir", "unlink", "ftruncate", "fsync", "open", "write")] + [(pq, "write_table")]
+def valid_files(folder) -> set:
+    """Return the paths of the Parquet files that the catalog lists, with those of the states of models."""
+    listed = {Path(path) for files in files_of(folder).values() for path in files}
+    return listed | {folder / STATES / path.name for path in listed}
+
+
+STEPS = [(os, name) for name in ("mkdir", "unlink", "ftruncate", "fsync", "open", "write", "replace")]
+STEPS.append((pq.ParquetWriter, "write_table"))
 
 
 def strike_at(number: int, act) -> None:
@@ -59,15 +75,15 @@ def strike_at(number: int, act) -> None:
         step()
         return half + write(descriptor, bytes(data)[half:])
 
-    def write_table(table, file, write=pq.write_table, **options):
+    def write_table(writer, table, write=pq.ParquetWriter.write_table):
         step()
-        file.write(b"PAR1")
-        file.flush()
+        write(writer, table)
         step()
-        file.seek(0)
-        write(table, file, **options)
 
-    instead = {"open": stepping(os.open, lambda path, flags, *rest: flags & os.O_CREAT), "write": writing}
+    instead = {
+        "open": stepping(os.open, lambda path, flags, *rest: flags & os.O_CREAT),
+        "write": writing,
+        "write_table": write_table,
+    }
     for owner, name in STEPS:
-        wrapped = write_table if owner is pq else instead.get(name) or stepping(getattr(owner, name))
-        setattr(owner, name, wrapped)
+        setattr(owner, name, instead.get(name) or stepping(getattr(owner, name)))

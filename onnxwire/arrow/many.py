@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 _ESCAPED = re.compile(r"[\ud800-\udfff]|\\(?=x5c|x[89a-f][0-9a-f]|ud[89a-f][0-9a-f]{2})")
 """The characters that `model_text` escapes: surrogates, and backslashes that look like the start of an escape."""
+_ESCAPE = re.compile(r"\\(?:x5c|x[89a-f][0-9a-f]|ud[89a-f][0-9a-f]{2})")
 
 
 def check_table(table: str) -> None:
@@ -51,6 +52,16 @@ def model_text(name: str) -> str:
     the rest of such an escape is written as \x5c.
     """
     return name if name.isascii() and "\\" not in name else _ESCAPED.sub(_escape, name)
+
+
+def model_name(text: str) -> str:
+    """Return the name of a model from its text in the column `model`: the inverse of `model_text`."""
+    return text if "\\" not in text else _ESCAPE.sub(_unescape, text)
+
+
+def _unescape(match: re.Match[str]) -> str:
+    code = int(match[0].lstrip("\\xu"), 16)
+    return chr(code + 0xDC00 if 0x80 <= code < 0x100 else code)
 
 
 def _escape(match: re.Match[str]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import time
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from importlib import import_module
@@ -14,6 +15,7 @@ from urllib.parse import urlsplit
 from onnxwire.arrow.many import model_text
 from onnxwire.catalog.dataset import Dataset
 from onnxwire.catalog.engines import run_tasks
+from onnxwire.catalog.journal import batched
 from onnxwire.catalog.models import Failure, State, file_states, find_models
 from onnxwire.catalog.read import Result, Task, join_results
 from onnxwire.errors import MissingPackageError, SaveError, SourceError
@@ -26,10 +28,14 @@ if TYPE_CHECKING:
 
 _TASK_BYTES = 1 << 26  # a larger model is a task of its own
 _TASK_MODELS = 64
-# Limits of a group of files, which the last task may exceed. They keep a line of the journal below MAX_LINE_BYTES.
-_GROUP_MODELS = 512
+# Limits of what is written at a time, which the last task may exceed. A run that is killed loses no more than that. The
+# limit of entries, with their names, keeps a line of the journal below MAX_LINE_BYTES.
+_GROUP_SECONDS = 60
+_GROUP_MODELS = 100_000
+_GROUP_MODEL_BYTES = 1 << 36
 _GROUP_TABLE_BYTES = 1 << 26  # of rows in memory
-_GROUP_ENTRY_BYTES = 1 << 24  # of entries in the journal
+_GROUP_ENTRY_BYTES = 1 << 24
+_PRUNED_MODELS = 10_000
 _MAX_ENTRY_BYTES = 1 << 20  # of one model, such as one that names ten thousand external files
 
 
@@ -93,25 +99,22 @@ def build(
         raise next(iter(faults.values()))
     summary = Summary()
     with Dataset(path) as data:
-        known = data.models()
+        known = data.find([*found, *faults])
         gone: set[str] = set()
         if prune:
             servers = {_server(shown_address(word)) for word in words if is_address(word)}
-            gone = _gone(known.keys() - found.keys(), servers, storage_options)
+            gone = _gone(data.names() - found.keys(), servers, storage_options)
         kept = _unchanged(found, known, hash, check, storage_options)
         summary.pruned, summary.unchanged = len(gone), len(kept)
-        pruned = [name for name in known if name in gone]
-        for start in range(0, len(pruned), _GROUP_MODELS):
-            data.change({}, {}, remove=pruned[start : start + _GROUP_MODELS])
+        for names in batched(sorted(gone), _PRUNED_MODELS):
+            data.change({}, {}, remove=names)
         changes = _Changes(data, known)
         for name, error in faults.items():
             if name not in gone:
                 failure = Failure.of(error)
                 summary.failures[model_text(name)] = failure.reason
                 changes.put({name: failure}, Result({}, {}))
-        # Models stored in the same files are read one after another, so that the files are replaced once.
-        names = [name for name in known if name in found] + [name for name in found if name not in known]
-        wanted = {found[name][0]: name for name in names if name not in kept}
+        wanted = {source: name for name, (source, _) in found.items() if name not in kept}
         total = sum(found[name][1][0] for name in wanted.values())
         done = 0
         tasks = _tasks(wanted, found, Task((), hash, check, storage_options))
@@ -125,7 +128,7 @@ def build(
             failures = {model_text(name): entry.reason for name, entry in entries.items() if isinstance(entry, Failure)}
             summary.failures |= failures
             summary.read += len(entries) - len(failures)
-            changes.put(entries, result)
+            changes.put(entries, result, sum(found[name][1][0] for name in entries))
             if progress is not None:
                 progress(done, total)
         changes.flush()
@@ -134,7 +137,7 @@ def build(
 
 
 class _Changes:
-    """A buffer of models that were read; it writes them to a catalog in groups of some hundred."""
+    """A buffer of models that were read; it writes them to a catalog in groups."""
 
     def __init__(self, data: Dataset, known: Mapping[str, Entry]) -> None:
         self._data = data
@@ -144,22 +147,30 @@ class _Changes:
     def _start(self) -> None:
         self._models: dict[str, Entry] = {}
         self._parts: list[Result] = []
-        self._table_bytes = self._entry_bytes = 0
+        self._model_bytes = self._table_bytes = self._entry_bytes = 0
 
-    def put(self, models: Mapping[str, Entry], result: Result) -> None:
-        """Add models and their rows, except failures that the catalog already has."""
+    def put(self, models: Mapping[str, Entry], result: Result, size: int = 0) -> None:
+        """Add models and their rows, except failures that the catalog already has. size: the bytes of the models."""
+        if not self._models:
+            self._start_time = time.monotonic()
         for name, entry in models.items():
-            size = len(json.dumps(entry))
+            entry_size = len(json.dumps([name, entry]))
             if isinstance(entry, Failure) and entry == self._known.get(name):
                 continue
-            if isinstance(entry, State) and size > _MAX_ENTRY_BYTES:
-                entry, size = entry._replace(mark=None, files={}), 0  # no mark: every run reads it again
+            if isinstance(entry, State) and entry_size > _MAX_ENTRY_BYTES:
+                entry, entry_size = entry._replace(mark=None, files={}), len(name)  # no mark: every run reads it again
             self._models[name] = entry
-            self._entry_bytes += size
+            self._entry_bytes += entry_size
         self._parts.append(result)
         self._table_bytes += sum(table.nbytes for table in result.tables.values())
-        is_large = self._table_bytes >= _GROUP_TABLE_BYTES or self._entry_bytes >= _GROUP_ENTRY_BYTES
-        if is_large or len(self._models) >= _GROUP_MODELS:
+        self._model_bytes += size
+        if (
+            time.monotonic() - self._start_time >= _GROUP_SECONDS
+            or len(self._models) >= _GROUP_MODELS
+            or self._model_bytes >= _GROUP_MODEL_BYTES
+            or self._table_bytes >= _GROUP_TABLE_BYTES
+            or self._entry_bytes >= _GROUP_ENTRY_BYTES
+        ):
             self.flush()
 
     def flush(self) -> None:

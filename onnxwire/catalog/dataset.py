@@ -1,43 +1,56 @@
-"""The files of a catalog: a journal, and a folder of Parquet files for each table.
+"""Writes a catalog: a journal, and a folder of Parquet files for each table.
 
 The journal (journal.py) lists the valid files. It also announces the files that a run is about to write, before the run
 creates them. So a run may be interrupted anywhere: the next run deletes files that were announced and never became
 valid, and files that were replaced more than an hour ago; it never deletes another file.
 
-A catalog may be hostile. Only names that journal.py accepts are opened, in the catalog's folder and the folders of its
-tables; links are not followed, and only regular files are opened.
+Rows are never changed in place. A run adds the rows of models that it read as a new group, and removes the models from
+their previous groups by the same line of the journal. Small groups are merged, as in a log-structured merge tree, and
+groups of which much was removed are rewritten, so that the size of the journal, the number of files and the bytes that
+are written stay proportional to what changed.
 """
 
 from __future__ import annotations
 
 import errno
 import json
+import math
 import os
-import stat
+import sys
 import time
+from bisect import bisect_left
+from contextlib import suppress
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from onnxwire.arrow.many import model_text
-from onnxwire.catalog.journal import HEADER, Contents, JournalError, read_journal
-from onnxwire.catalog.models import Failure
-from onnxwire.catalog.read import NAMES, failures_table
-from onnxwire.errors import FileError, SaveError, SourceError
+from onnxwire.arrow.many import model_name, model_text
+from onnxwire.catalog.files import JOURNAL, as_file_error, file_name, open_regular, present, read_contents
+from onnxwire.catalog.journal import HEADER, Group
+from onnxwire.catalog.models import Failure, State
+from onnxwire.catalog.read import NAMES, arrow_schema, failures_table
+from onnxwire.catalog.states import STATES, Known, decode_state, states_table
+from onnxwire.errors import SaveError
 from onnxwire.io.atomic_file import sync_folder
 from onnxwire.io.file_lock import try_lock
-from onnxwire.io.folder import Folder
+from onnxwire.io.folder import Folder, identity_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
-    from typing import IO, Self
+    from collections.abc import Collection, Iterable, Iterator, Mapping
+    from typing import Self
 
     import pyarrow as pa
 
-    from onnxwire.catalog.journal import Group
     from onnxwire.catalog.models import Entry
 
-JOURNAL = "_journal.jsonl"  # readers of data sets ignore names that begin with an underscore
 GRACE_SECONDS = 3600  # replaced files are deleted only after this time, because queries may still read them
+_FOLDERS = (*NAMES, STATES)
+_GROUP_BYTES = 1 << 27  # of the files of a merged group
+_GROUP_MODELS = 100_000  # of a merged group: their names may become a list of removed ones
+_FAN_IN = 16  # groups of similar size that are merged
+_LEVEL_BYTES = 1 << 20  # groups below this size are of the first level, and each next level is larger by the fan-in
+_BATCH_BYTES = 1 << 26  # of rows in memory while groups are merged
+_JOURNAL_BYTES = 1 << 20  # a shorter journal is not replaced
 _LOST = "a file of the catalog that held its rows was missing; make a run that names it, to read it again"
 
 
@@ -50,6 +63,8 @@ class Dataset:
     def __init__(self, folder: str) -> None:
         self.folder = folder
         self._journal = -1
+        self._known: dict[str, Known | None] = {}  # what `_locate` found, by the text of a model's name
+        self._written = 0  # bytes of changes in this run
         try:
             os.makedirs(folder, exist_ok=True)
             self._root = Folder.at(folder)
@@ -59,7 +74,7 @@ class Dataset:
             self._open()
         except OSError as error:
             self.close()
-            raise _as(SaveError, error, folder) from None
+            raise as_file_error(SaveError, error, folder) from None
         except BaseException:
             self.close()
             raise
@@ -77,12 +92,15 @@ class Dataset:
             os.close(journal)
         self._root.close()
 
-    def models(self) -> dict[str, Entry]:
-        """Return every model of the catalog with its state when it was read, or its failure.
+    def names(self) -> set[str]:
+        """Return the names of all models."""
+        return {model_name(text) for id in self._contents.groups for text in self._texts(id)}
 
-        Models whose rows are in the same files are adjacent, since they are best changed together.
-        """
-        return {model: entry for group in self._contents.groups.values() for model, entry in group.models.items()}
+    def find(self, names: Iterable[str]) -> dict[str, Entry]:
+        """Return those of some models that the catalog has, with their states when they were read, or failures."""
+        texts = {model_text(name): name for name in names}
+        self._locate(texts)
+        return {name: known.entry for text, name in texts.items() if (known := self._known[text]) is not None}
 
     def rows(self) -> dict[str, int]:
         """Return the number of rows of each table."""
@@ -95,88 +113,265 @@ class Dataset:
         """
         try:
             self._change(models, tables, remove)
+            self._compact()
         except BaseException as error:
             self.close()  # the last line may be incomplete, so nothing may be appended to it
             if isinstance(error, OSError):
-                raise _as(SaveError, error, self.folder) from None
+                raise as_file_error(SaveError, error, self.folder) from None
             raise
 
     def _change(self, models: Mapping[str, Entry], tables: Mapping[str, pa.Table], remove: Collection[str]) -> None:
+        models = dict(sorted(models.items(), key=lambda item: model_text(item[0])))  # for `_may_have`
+        texts = list(map(model_text, models))
+        gone = [*texts, *map(model_text, remove)]
+        self._locate(gone)
+        add, states = self._add(models, tables) if models else ({}, [])
+        self._replace(add, {text: known for text in gone if (known := self._known[text]) is not None})
+        self._known |= dict.fromkeys(gone)
+        for id in add:
+            self._known |= {text: decode_state(id, state) for text, state in zip(texts, states, strict=True)}
+
+    def _add(self, models: Mapping[str, Entry], tables: Mapping[str, pa.Table]) -> tuple[dict[str, Group], list[str]]:
+        """Write the files of a new group; returns the group by its id, and the states of its models as text."""
         failures = {model: entry for model, entry in models.items() if isinstance(entry, Failure)}
-        files = (
-            {uuid4().hex: {**tables, "failures": failures_table(failures)} if failures else tables} if models else {}
-        )
-        added = next(iter(files), None)
-        replaced: dict[str, str] = {}
-        for old, left in self._leaving({*models, *remove}).items():
-            if len(left) < len(self._contents.groups[old].models):
-                replaced[old] = uuid4().hex
-                files[replaced[old]] = self._others(old, left)
-        if files:
-            self._note({"create": list(files)})
-        rows = {id: {name: len(table) for name, table in tables.items()} for id, tables in files.items()}
-        self._write(files)
+        tables = {**tables, "failures": failures_table(failures)} if failures else tables
+        states = states_table(models, tables)
+        id = uuid4().hex
+        self._note({"create": [id]})
+        size = self._write(id, {name: iter([table]) for name, table in {**tables, STATES: states}.items()})
+        self._written += size
+        is_checked = any(isinstance(entry, State) and entry.checked for entry in models.values())
+        group = Group(len(models), {name: len(table) for name, table in tables.items()}, size, is_checked)
+        return {id: group}, states["state"].to_pylist()
+
+    def _replace(self, add: Mapping[str, Group], leaving: Mapping[str, Known]) -> None:
+        """Note one line: new groups, whose files exist, and models whose rows no longer count."""
+        removals: dict[str, dict[str, Any]] = {}
+        for text, known in leaving.items():
+            removal = removals.setdefault(known.group, {"models": [], "rows": {}})
+            removal["models"].append(text)
+            for table, count in known.rows.items():
+                if count:
+                    removal["rows"][table] = removal["rows"].get(table, 0) + count
+        groups = self._contents.groups
+        ended = {
+            id for id, removal in removals.items()
+            if len(removal["models"]) + len(groups[id].removed) >= groups[id].models
+        }  # fmt: skip
         self._note(
             {
-                "time": int(time.time()),
-                "add": [added, models, rows[added]] if added else None,
-                "remove": list(remove),
-                "replace": {old: [new, rows[new]] for old, new in replaced.items()},
+                "add": {id: group.encode() for id, group in add.items()},
+                "remove": {id: removal for id, removal in removals.items() if id not in ended},
+                "retire": dict.fromkeys(ended, int(time.time())),
             }
         )
 
-    def _leaving(self, models: Collection[str]) -> dict[str, set[str]]:
-        """Return the given models by the group that contains them."""
-        groups: dict[str, set[str]] = {}
-        for model in models:
-            if (id := self._contents.group_of.get(model)) is not None:
-                groups.setdefault(id, set()).add(model)
-        return groups
+    # --- states
 
-    def _others(self, id: str, models: set[str]) -> dict[str, pa.Table]:
-        """Return the rows of a group without those of some models."""
+    def _texts(self, id: str) -> list[str]:
+        """Return the texts of the models of a group."""
+        removed = self._contents.groups[id].removed
+        return [text for text in self._read_states(id, ["model"])["model"].to_pylist() if text not in removed]
+
+    def _locate(self, texts: Iterable[str]) -> None:
+        """Find the groups and states of models; `_known` has them afterwards, or None for each that is new."""
         import pyarrow as pa
         import pyarrow.compute as pc
-        import pyarrow.parquet as pq
 
-        names = pa.array(sorted(map(model_text, models)), pa.string())
-        tables = {}
-        file_name = _file_name(id)
-        for name in self._contents.groups[id].rows:
-            with self._root.inner(name) as folder, os.fdopen(_open_regular(folder, file_name), "rb") as file:
+        wanted = [text for text in texts if text not in self._known]
+        if not wanted:
+            return
+        self._known |= dict.fromkeys(wanted)
+        ordered = sorted(wanted)
+        ids = [id for id in self._contents.groups if self._may_have(id, ordered)]
+        parts = {id: self._read_states(id, ["model"])["model"] for id in ids}
+        # All names at once: each call of is_in makes a hash table of what is wanted.
+        every = pa.chunked_array([chunk for part in parts.values() for chunk in part.chunks], pa.string())
+        masks = pc.is_in(every, value_set=pa.array(wanted, pa.string()))
+        start = 0
+        for id, part in parts.items():
+            mask = masks.slice(start, len(part))
+            start += len(part)
+            if not pc.any(mask).as_py():
+                continue
+            removed = self._contents.groups[id].removed
+            rows = self._read_states(id, ["model", "state"]).filter(mask).to_pydict()
+            for text, state in zip(rows["model"], rows["state"], strict=True):
+                if text in removed:
+                    continue
                 try:
-                    table = pq.ParquetFile(file).read()
-                    kept = table.filter(pc.invert(pc.is_in(table["model"], value_set=names)))
-                except (pa.ArrowException, KeyError, OSError, ValueError) as error:
-                    reason = f"the file is damaged ({str(error).partition(chr(10))[0]:.200})"
-                    path = os.path.join(folder.path, file_name)
-                    raise SaveError(errno.EINVAL, f"{reason}; delete it, and a run restores it", path) from None
-            if len(kept):
-                tables[name] = kept
-        return tables
+                    known = decode_state(id, state)
+                except (ValueError, TypeError, RecursionError) as error:
+                    raise self._damaged(STATES, id, error) from None
+                if self._known[text] is not None:
+                    raise self._damaged(STATES, id, f"another group has the model {text!r:.200} too")
+                self._known[text] = known
 
-    def _write(self, files: Mapping[str, Mapping[str, pa.Table]]) -> None:
-        """Write and fsync the files of some groups."""
+    def _may_have(self, id: str, texts: list[str]) -> bool:
+        """Return whether a group may have one of some sorted models, by the statistics in its file."""
+        import pyarrow as pa
         import pyarrow.parquet as pq
 
-        names = list(dict.fromkeys(name for tables in files.values() for name in tables))
-        for name in names:
+        with self._root.inner(STATES) as folder, os.fdopen(open_regular(folder, file_name(id)), "rb") as file:
+            try:
+                metadata = pq.read_metadata(file)
+                for number in range(metadata.num_row_groups):
+                    found = metadata.row_group(number).column(0).statistics
+                    if found is None or not found.has_min_max:
+                        return True
+                    first = bisect_left(texts, found.min)
+                    if first < len(texts) and texts[first] <= found.max:
+                        return True
+            except (pa.ArrowException, OSError, ValueError, TypeError, IndexError) as error:
+                raise self._damaged(STATES, id, error) from None
+        return False
+
+    def _read_states(self, id: str, columns: list[str]) -> pa.Table:
+        import pyarrow as pa
+
+        tables = list(self._batches(id, STATES, columns))
+        schema = pa.schema([(column, pa.string()) for column in columns])
+        if any(not table.schema.equals(schema) for table in tables):
+            raise self._damaged(STATES, id, "it has other columns than onnxwire writes")
+        table = pa.concat_tables(tables) if tables else schema.empty_table()
+        if len(table) != self._contents.groups[id].models or any(column.null_count for column in table.columns):
+            raise self._damaged(STATES, id, "it has another number of models than the journal")
+        return table
+
+    def _batches(self, id: str, name: str, columns: list[str] | None = None) -> Iterator[pa.Table]:
+        """Yield the rows of a file of a group, some at a time."""
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        with self._root.inner(name) as folder, os.fdopen(open_regular(folder, file_name(id)), "rb") as file:
+            try:
+                reader = pq.ParquetFile(file)
+                for batch in reader.iter_batches(columns=columns):
+                    yield pa.Table.from_batches([batch])
+            except (pa.ArrowException, KeyError, OSError, ValueError) as error:
+                raise self._damaged(name, id, error) from None
+
+    def _damaged(self, name: str, id: str, error: object) -> SaveError:
+        reason = f"the file is damaged ({str(error).partition(chr(10))[0]:.200}); delete it, and a run restores it"
+        return SaveError(errno.EINVAL, reason, os.path.join(self._root.path, name, file_name(id)))
+
+    # --- files
+
+    def _write(self, id: str, tables: Mapping[str, Iterator[pa.Table]]) -> int:
+        """Write and fsync the files of a group, each of some tables of one schema; returns their bytes."""
+        import pyarrow.parquet as pq
+
+        size = 0
+        for name, parts in tables.items():
             if self._root.status(name) is None:
                 self._root.mkdir(name)
                 sync_folder(self._root)
             with self._root.inner(name) as folder:
-                for id, tables in files.items():
-                    if name in tables:
-                        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL
-                        with os.fdopen(folder.open(_file_name(id), flags), "wb") as file:
-                            pq.write_table(tables[name], file, compression="zstd")
-                            file.flush()
-                            os.fsync(file.fileno())
+                flags = os.O_RDWR | os.O_CREAT | os.O_EXCL
+                with os.fdopen(folder.open(file_name(id), flags), "wb") as file:
+                    first = next(parts, None)
+                    if first is None:
+                        reason = f"the journal counts rows of {name} that no file has"
+                        raise SaveError(errno.EINVAL, reason, self.folder)
+                    writer = pq.ParquetWriter(file, first.schema, compression="zstd")
+                    try:
+                        for part in chain((first,), parts):
+                            writer.write_table(part)
+                        writer.close()
+                    except BaseException:
+                        with suppress(Exception):
+                            writer.close()  # or its destructor prints an error
+                        raise
+                    file.flush()
+                    os.fsync(file.fileno())
+                    size += os.fstat(file.fileno()).st_size
                 sync_folder(folder)
+        return size
+
+    def _compact(self) -> None:
+        """Merge small groups, rewrite groups of which much was removed, and shorten the journal."""
+        for ids in self._due_merges():
+            self._merge(ids)
+        if self._journal_size > _JOURNAL_BYTES + 2 * self._contents.estimated_size:
+            self._shorten_journal()
+
+    def _due_merges(self) -> Iterator[list[str]]:
+        """Yield lists of groups to merge, or single ones to rewrite without the removed models."""
+        groups = self._contents.groups
+        worst = sorted(groups, key=lambda id: len(groups[id].removed) / groups[id].models, reverse=True)
+        for id in worst:
+            part = len(groups[id].removed) / groups[id].models
+            cost = int(groups[id].size * (1 - part))
+            # Rewriting at most as many bytes as the run has written distributes the work over the runs.
+            if part < 1 / 8 or (part < 3 / 4 and cost > self._written + _LEVEL_BYTES):
+                break
+            self._written -= min(cost, self._written)
+            yield [id]
+        levels: dict[int, list[str]] = {}
+        for id, group in groups.items():
+            if group.size < _GROUP_BYTES // 2:
+                level = max(0, math.ceil(math.log(max(group.size, 1) / _LEVEL_BYTES, _FAN_IN)))
+                levels.setdefault(level, []).append(id)
+        for ids in levels.values():
+            if len(ids) >= _FAN_IN or sum(groups[id].size for id in ids) >= _GROUP_BYTES:
+                chosen: list[str] = []
+                size = models = 0
+                for id in ids:
+                    size += groups[id].size
+                    models += groups[id].models
+                    if chosen and (size > _GROUP_BYTES * 5 // 4 or models > _GROUP_MODELS):
+                        break
+                    chosen.append(id)
+                if len(chosen) > 1:
+                    yield chosen
+
+    def _merge(self, ids: list[str]) -> None:
+        """Rewrite some groups as one, without the removed models."""
+        old = {id: self._contents.groups[id] for id in ids}
+        id = uuid4().hex
+        self._note({"create": [id]})
+        rows: dict[str, int] = {}
+        for group in old.values():
+            for name, count in group.rows.items():
+                rows[name] = rows.get(name, 0) + count
+        rows = {name: count for name, count in rows.items() if count}
+        size = self._write(id, {name: self._merged(old, name) for name in (*rows, STATES)})
+        models = sum(group.models - len(group.removed) for group in old.values())
+        group = Group(models, rows, size, any(group.is_checked for group in old.values()))
+        retire = dict.fromkeys(ids, int(time.time()))
+        self._note({"add": {id: group.encode()}, "remove": {}, "retire": retire})
+        moved = {text: known for text, known in self._known.items() if known is not None and known.group in old}
+        self._known |= {text: known._replace(group=id) for text, known in moved.items()}
+
+    def _merged(self, groups: Mapping[str, Group], name: str) -> Iterator[pa.Table]:
+        """Yield the rows of a table of some groups that count, in parts of some megabytes."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        schema = arrow_schema(name) if name != STATES else None
+        parts: list[pa.Table] = []
+        for id, group in groups.items():
+            if name != STATES and name not in group.rows:
+                continue
+            removed = pa.array(sorted(group.removed), pa.string())
+            for table in self._batches(id, name):
+                try:
+                    part = table if schema is None else _as_schema(table, schema)
+                    part = part.filter(pc.invert(pc.is_in(part["model"], value_set=removed))) if group.removed else part
+                except (pa.ArrowException, KeyError, ValueError) as error:
+                    raise self._damaged(name, id, error) from None
+                parts.append(part)
+                if sum(part.nbytes for part in parts) >= _BATCH_BYTES:
+                    yield pa.concat_tables(parts)
+                    parts = []
+        if parts:
+            yield pa.concat_tables(parts)
+
+    # --- the journal
 
     def _note(self, line: dict[str, Any]) -> None:
         """Append a line to the journal and apply it."""
-        data = json.dumps(line, separators=(",", ":"), allow_nan=False).encode() + b"\n"
+        data = _encode(line)
         self._append(data)
         self._contents.apply(json.loads(data))
 
@@ -185,21 +380,43 @@ class Dataset:
         while left:
             left = left[os.write(self._journal, left) :]
         os.fsync(self._journal)
+        self._journal_size += len(data)
+
+    def _shorten_journal(self) -> None:
+        """Replace the journal by one with the same contents in as few lines as possible."""
+        if sys.platform == "win32":
+            return  # an open file can't be replaced
+        id = uuid4().hex
+        self._note({"create": [id]})
+        del self._contents.retired[id]
+        name = _journal_name(id)
+        old = self._journal
+        self._journal = self._root.open(name, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL)
+        try:
+            try_lock(self._journal)
+            self._journal_size = 0
+            self._append(HEADER + b"".join(map(_encode, self._contents.encode())))
+            self._root.replace(name, JOURNAL)
+            sync_folder(self._root)
+        finally:
+            os.close(old)
 
     def _open(self) -> None:
         names = self._root.names()
         if JOURNAL not in names and names:
             raise _other_files(self.folder)
         new = 0 if names else os.O_CREAT
-        self._journal = _open_regular(self._root, JOURNAL, os.O_RDWR | os.O_APPEND | new)
-        if os.fstat(self._journal).st_nlink != 1:
+        self._journal = open_regular(self._root, JOURNAL, os.O_RDWR | os.O_APPEND | new)
+        status = os.fstat(self._journal)
+        if status.st_nlink > 1:
             reason = "it has other names too (hard links), which a run would write to; copy the catalog first"
             raise SaveError(errno.EMLINK, reason, os.path.join(self.folder, JOURNAL))
         # Without locks, as on Windows, two concurrent runs leave a journal that the next run refuses.
-        if not try_lock(self._journal):
+        # Another run may have replaced the journal before this one locked it.
+        if not try_lock(self._journal) or not self._root.holds(JOURNAL, identity_of(status)):
             raise SaveError(errno.EAGAIN, "another run writes to this catalog; wait for its end", self.folder)
         with os.fdopen(os.dup(self._journal), "rb") as file:
-            self._contents, size = _read_contents(SaveError, file, self.folder)
+            self._contents, size = read_contents(SaveError, file, self.folder)
             if size == 0:
                 # A run that was interrupted while it wrote the first line has left no other file.
                 file.seek(0)
@@ -207,104 +424,68 @@ class Dataset:
                     raise _other_files(self.folder)
             if os.fstat(self._journal).st_size > size:
                 os.ftruncate(self._journal, size)
+        self._journal_size = size
         if size == 0:
             self._append(HEADER)
             sync_folder(self._root)
         self._settle()
 
     def _settle(self) -> None:
-        """Delete retired files whose grace period has passed, and drop groups with a missing file."""
+        """Delete retired files whose grace period has passed, and heal groups with a missing file."""
         contents = self._contents
         limit = time.time() - GRACE_SECONDS
         due = {id for id, since in contents.retired.items() if since <= limit}
-        lost: dict[str, Group] = {}
-        for name in NAMES:
-            present = _present(self._root, name, due | contents.groups.keys())
-            lost |= {id: group for id, group in contents.groups.items() if name in group.rows and id not in present}
-            if stale := present & due:
+        lost: set[str] = set()
+        for name in _FOLDERS:
+            there = present(self._root, name, due | contents.groups.keys())
+            wanted = {id for id, group in contents.groups.items() if name == STATES or name in group.rows}
+            lost |= wanted - there
+            if stale := there & due:
                 with self._root.inner(name) as folder:
                     for id in stale:
-                        folder.unlink(_file_name(id))
-        for group in lost.values():
-            self.change(dict.fromkeys(group.models, Failure("SourceError", _LOST)), {})
+                        folder.unlink(file_name(id))
+                    sync_folder(folder)
+        for id in due:
+            if contents.retired[id] == 0 and self._root.status(_journal_name(id)) is not None:
+                self._root.unlink(_journal_name(id))
+            del contents.retired[id]  # the next journal does not name them
+        for id in lost:
+            self._heal(id)
+
+    def _heal(self, id: str) -> None:
+        """Replace a group that lost a file by failures of its models."""
+        removed = self._contents.groups[id].removed
+        texts: dict[str, None] = {}
+        for name in (STATES, "models", "failures"):
+            if present(self._root, name, [id]):
+                for table in self._batches(id, name, ["model"]):
+                    texts |= dict.fromkeys(text for text in table["model"].to_pylist() if text not in removed)
+        models = dict.fromkeys(map(model_name, texts), Failure("SourceError", _LOST))
+        add = self._add(models, {})[0] if models else {}  # no file may be left that names them
+        line = {"add": {new: group.encode() for new, group in add.items()}, "remove": {}}
+        self._note({**line, "retire": {id: int(time.time())}})
 
 
-def files_of(folder: str | os.PathLike[str], tables: Collection[str] = NAMES) -> dict[str, list[str]]:
-    """List the valid files of each table of a catalog, even while a run writes to it.
+def _as_schema(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Return a table with all columns of a schema; null where an older onnxwire wrote no such column."""
+    import pyarrow as pa
 
-    tables: names of tables; `problems` is omitted if no model was checked.
-    Returns the paths by table. A file that a run replaces later still exists for an hour.
-    Raises SourceError for a folder without a catalog, a damaged journal, and a missing file.
-    """
-    folder = os.path.abspath(os.fspath(folder))
-    try:
-        with Folder.at(folder) as root:
-            size = 0
-            if root.status(JOURNAL) is not None:
-                with os.fdopen(_open_regular(root, JOURNAL), "rb") as file:
-                    contents, size = _read_contents(SourceError, file, folder)
-            if size == 0:
-                reason = "this folder holds no catalog; name a model, or a folder that `onnxwire catalog` wrote"
-                raise SourceError(errno.EISDIR, reason, folder)
-            return {name: _paths(root, name, contents) for name in tables if name != "problems" or contents.is_checked}
-    except OSError as error:
-        raise _as(SourceError, error, folder) from None
+    if unknown := set(table.column_names) - set(schema.names):
+        raise ValueError(f"it has the column {min(unknown)!r:.50}, which onnxwire does not write")
+    columns = [
+        table[field.name].cast(field.type) if field.name in table.column_names else pa.nulls(len(table), field.type)
+        for field in schema
+    ]
+    return pa.table(columns, schema)
 
 
-def _paths(root: Folder, name: str, contents: Contents) -> list[str]:
-    """Return the paths of the files of a table. Raises SourceError if one is missing."""
-    ids = [id for id, group in contents.groups.items() if name in group.rows]
-    paths = {id: os.path.join(root.path, name, _file_name(id)) for id in ids}
-    if missing := paths.keys() - _present(root, name, ids):
-        reason = "this file of the catalog is missing; run `onnxwire catalog` with the same sources, which restores it"
-        raise SourceError(errno.ENOENT, reason, min(paths[id] for id in missing))
-    return list(paths.values())
+def _encode(line: dict[str, Any]) -> bytes:
+    return json.dumps(line, separators=(",", ":"), allow_nan=False).encode() + b"\n"
 
 
-def _file_name(id: str) -> str:
-    return f"{id}.parquet"
-
-
-def _present(root: Folder, name: str, ids: Collection[str]) -> set[str]:
-    """Return those of the ids whose files exist in the folder of a table."""
-    status = root.status(name)
-    if status is None:
-        return set()
-    if not stat.S_ISDIR(status.st_mode):
-        raise NotADirectoryError(errno.ENOTDIR, "it is a link or a file, and no folder; remove it", name)
-    with root.inner(name) as folder:
-        names = set(folder.names())
-        return {id for id in ids if _file_name(id) in names and _is_regular(folder.status(_file_name(id)))}
-
-
-def _open_regular(folder: Folder, name: str, flags: int = os.O_RDONLY) -> int:
-    """Open a regular file. Raises OSError for a link, folder, pipe or device, without waiting for it."""
-    status = folder.status(name)
-    if status is None or stat.S_ISREG(status.st_mode):
-        descriptor = folder.open(name, flags | getattr(os, "O_NONBLOCK", 0))
-        if stat.S_ISREG(os.fstat(descriptor).st_mode):
-            return descriptor
-        os.close(descriptor)
-    raise OSError(errno.EINVAL, "it is a link, a folder, a pipe or a device, and no file", name)
-
-
-def _is_regular(status: os.stat_result | None) -> bool:
-    return status is not None and stat.S_ISREG(status.st_mode)
-
-
-def _read_contents(kind: type[FileError], file: IO[bytes], folder: str) -> tuple[Contents, int]:
-    try:
-        return read_journal(file)
-    except JournalError as error:
-        raise kind(errno.EINVAL, str(error), os.path.join(folder, JOURNAL)) from None
-
-
-def _as(kind: type[FileError], error: OSError, folder: str) -> FileError:
-    """Convert an OSError about a file of a catalog into a FileError."""
-    if isinstance(error, FileError):
-        return error
-    path = os.path.join(folder, error.filename) if isinstance(error.filename, str) else folder
-    return kind.from_os_error(error, path)
+def _journal_name(id: str) -> str:
+    """Return the name of a new journal, before it replaces the old one."""
+    return f"{id}.jsonl"
 
 
 def _other_files(folder: str) -> SaveError:

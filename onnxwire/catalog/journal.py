@@ -3,35 +3,36 @@
 The journal is a file of JSON objects, one per line. A line takes effect as a whole, once its newline is on the disk:
 
     {"onnxwire catalog": 1}                         the first line: the version of the format
-    {"create": [ID, ...]}                           the files TABLE/ID.parquet belong to this catalog from here on
-    {"time": SECONDS,                               a change of the contents, at a time since 1970
-     "add": [ID, {MODEL: STATE, ...}, {TABLE: ROWS, ...}] or null,
-     "remove": [MODEL, ...],
-     "replace": {ID: [ID, {TABLE: ROWS, ...}], ...}}
+    {"create": [ID, ...]}                           the files named ID belong to this catalog from here on
+    {"add": {ID: {"models": COUNT, "rows": {TABLE: COUNT, ...}, "size": BYTES, "checked": BOOL}, ...},
+     "remove": {ID: {"models": [MODEL, ...], "rows": {TABLE: COUNT, ...}}, ...},
+     "retire": {ID: SECONDS, ...}}                  a change of the contents
 
-A *group* is a set of models whose rows are in the same files, one file per table. A change adds at most one group,
-whose models leave their previous groups, and removes models. `replace` names, for each group that lost some of its
-models, the new files with the rows of the others. A group without models is dropped. So one line replaces the rows of a
-model.
+A *group* is a set of models whose rows are in the same files TABLE/ID.parquet; the file _states/ID.parquet names the
+models (states.py). `remove` lists models of a group whose rows no longer count, and how many rows those are: readers
+skip them until the group is rewritten. `retire` ends groups, at a time since 1970. So one line replaces the rows of
+models. A journal that became long is replaced by a shorter one with the same contents.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from onnxwire.catalog.models import Failure, State
 from onnxwire.catalog.read import NAMES
 
 if TYPE_CHECKING:
-    from typing import IO, NoReturn
+    from collections.abc import Iterable, Iterator
+    from typing import IO, NoReturn, TypeVar
 
-    from onnxwire.catalog.models import Entry
+    _Item = TypeVar("_Item")
 
 HEADER = b'{"onnxwire catalog": 1}\n'
 MAX_LINE_BYTES = 1 << 27
+_LINE_NAMES = 10_000  # in a line of `Contents.encode`
 _ID = re.compile(r"[0-9a-f]{32}")
 _REMEDY = "restore it from a copy, or make the catalog anew in an empty folder"
 
@@ -40,59 +41,80 @@ class JournalError(ValueError):
     """The journal is damaged, or was not written by onnxwire; the message names the line and the remedy."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class Group:
-    """Models that share files: the entry of each model, and the number of rows of each table in the group's file."""
+    """Models that share files.
 
-    models: dict[str, Entry]
+    models: the number of models in the files. rows: the number of rows of each table in the files that count. size:
+    the bytes of the files. is_checked: whether the rules of `check` were run on a model. removed: the models in the
+    files whose rows do not count.
+    """
+
+    models: int
     rows: dict[str, int]
+    size: int
+    is_checked: bool
+    removed: set[str] = field(default_factory=set)
+
+    def encode(self) -> dict[str, Any]:
+        """Return the group as a value for a line that adds it; `removed` is another part of the line."""
+        return {"models": self.models, "rows": self.rows, "size": self.size, "checked": self.is_checked}
 
 
 class Contents:
     """The contents of a catalog, built by applying the lines of its journal.
 
-    groups: by their ids, which name their files. group_of: the id of each model's group. retired: the ids of files that
-    are no longer valid, with the time when they were replaced; 0 for announced files that are not valid yet.
+    groups: by their ids, which name their files. retired: the ids of files that are no longer valid, with the time when
+    they were replaced; 0 for announced files that are not valid yet.
     """
 
     def __init__(self) -> None:
         self.groups: dict[str, Group] = {}
-        self.group_of: dict[str, str] = {}
         self.retired: dict[str, int] = {}
 
     def apply(self, line: dict[str, Any]) -> None:
         """Apply one line. Raises ValueError for a line that contradicts the contents."""
         if line.keys() == {"create"}:
-            for id in _list(line["create"]):
+            for id in as_list(line["create"]):
                 self.retired[self._unused(id)] = 0
             return
-        if line.keys() != {"time", "add", "remove", "replace"}:
-            _refuse("a journal has no line with these keys")
-        time = _count(line["time"])
-        removed = {name: self._leave(name) for name in map(_name, _list(line["remove"]))}
-        if line["add"] is not None:
-            id, models, rows = _list(line["add"], 3)
-            group = Group({_name(name): _entry(entry) for name, entry in _dict(models).items()}, _rows(rows))
-            for name in group.models.keys() & self.group_of.keys():
-                removed[name] = self._leave(name)
-            self._enter(id, group)
-        for old, new in _dict(line["replace"]).items():
-            if old not in removed.values() or old not in self.groups:
-                _refuse(f"it replaces {old!r:.50}, which is not a group that lost a model")
-            id, rows = _list(new, 2)
-            self._enter(id, Group(self.groups.pop(old).models, _rows(rows)))
-            self.retired[old] = time
-        for id in {*removed.values()} & self.groups.keys():
-            if self.groups[id].models:
-                _refuse(f"the group {id} lost models, and has no new files")
-            del self.groups[id]
-            self.retired[id] = time
+        if line.keys() != {"add", "remove", "retire"}:
+            refuse("a journal has no line with these keys")
+        for id, group in as_dict(line["add"]).items():
+            self._enter(id, as_dict(group))
+        removals = as_dict(line["remove"])
+        for id, removal in removals.items():
+            self._remove(id, as_dict(removal))
+        for id, time in as_dict(line["retire"]).items():
+            if self.groups.pop(id, None) is None and self.retired.get(id) != 0:
+                refuse(f"it retires {id!r:.50}, which is neither a group nor announced")
+            self.retired[id] = as_count(time)
+        for id in removals.keys() & self.groups.keys():
+            if len(self.groups[id].removed) >= self.groups[id].models:
+                refuse(f"the group {id} has no model left")
+
+    def encode(self) -> Iterator[dict[str, Any]]:
+        """Yield lines that make these contents, to follow the first line of a journal."""
+        ids = [*self.groups, *self.retired]
+        for part in batched(ids, _LINE_NAMES):
+            yield {"create": part}
+        for id, group in self.groups.items():
+            yield {"add": {id: group.encode()}, "remove": {}, "retire": {}}
+            for names in batched(sorted(group.removed), _LINE_NAMES):
+                yield {"add": {}, "remove": {id: {"models": names, "rows": {}}}, "retire": {}}
+        for part in batched([id for id, time in self.retired.items() if time], _LINE_NAMES):
+            yield {"add": {}, "remove": {}, "retire": {id: self.retired[id] for id in part}}
+
+    @property
+    def estimated_size(self) -> int:
+        """About how many bytes `encode` takes, of which names of removed models may be most."""
+        names = sum(len(name) + 8 for group in self.groups.values() for name in group.removed)
+        return 300 * len(self.groups) + 90 * len(self.retired) + names
 
     @property
     def is_checked(self) -> bool:
         """Whether the rules of `check` were run on any model."""
-        entries = (entry for group in self.groups.values() for entry in group.models.values())
-        return any(isinstance(entry, State) and entry.checked for entry in entries)
+        return any(group.is_checked for group in self.groups.values())
 
     @property
     def rows(self) -> dict[str, int]:
@@ -101,30 +123,40 @@ class Contents:
         for group in self.groups.values():
             for table, rows in group.rows.items():
                 counts[table] = counts.get(table, 0) + rows
-        return dict(sorted(counts.items()))
+        return dict(sorted((table, rows) for table, rows in counts.items() if rows))
 
-    def _leave(self, name: str) -> str:
-        """Remove a model from its group; returns the group's id."""
-        id = self.group_of.pop(name, None)
-        if id is None:
-            _refuse(f"the model {name!r:.200} is not in the catalog")
-        del self.groups[id].models[name]
-        return id
-
-    def _enter(self, id: object, group: Group) -> None:
+    def _enter(self, id: object, group: dict[str, Any]) -> None:
         if not isinstance(id, str) or self.retired.get(id) != 0:
-            _refuse(f"the files {id!r:.50} were not announced")
-        if not group.models:
-            _refuse(f"the group {id} has no model")
+            refuse(f"the files {id!r:.50} were not announced")
+        if group.keys() != {"models", "rows", "size", "checked"}:
+            refuse("a group has no such keys")
+        if as_count(group["models"]) == 0:
+            refuse(f"the group {id} has no model")
+        if type(group["checked"]) is not bool:
+            refuse("a group is neither checked nor unchecked")
         del self.retired[id]
-        self.groups[id] = group
-        self.group_of |= dict.fromkeys(group.models, id)
+        self.groups[id] = Group(group["models"], _rows(group["rows"]), as_count(group["size"]), group["checked"])
+
+    def _remove(self, id: str, removal: dict[str, Any]) -> None:
+        if removal.keys() != {"models", "rows"}:
+            refuse("a removal has no such keys")
+        group = self.groups.get(id)
+        if group is None:
+            refuse(f"it removes models of {id!r:.50}, which is not a group")
+        for name in map(as_text, as_list(removal["models"])):
+            if name in group.removed:
+                refuse(f"the model {name!r:.200} was removed before")
+            group.removed.add(name)
+        for table, rows in _rows(removal["rows"]).items():
+            if rows > group.rows.get(table, 0):
+                refuse(f"it removes more rows of {table} than the group {id} has")
+            group.rows[table] -= rows
 
     def _unused(self, id: object) -> str:
         if not isinstance(id, str) or not _ID.fullmatch(id):
-            _refuse(f"{id!r:.50} names no file: it is not 32 hexadecimal digits")
+            refuse(f"{id!r:.50} names no file: it is not 32 hexadecimal digits")
         if id in self.groups or id in self.retired:
-            _refuse(f"the files {id} were announced before")
+            refuse(f"the files {id} were announced before")
         return id
 
 
@@ -145,7 +177,7 @@ def read_journal(file: IO[bytes]) -> tuple[Contents, int]:
             if number == 1:
                 _check_header(line)
             else:
-                contents.apply(_dict(json.loads(line.decode(), parse_constant=_refuse)))
+                contents.apply(as_dict(json.loads(line.decode(), parse_constant=refuse)))
         except (ValueError, RecursionError) as error:
             reason = "it is nested too deeply" if isinstance(error, RecursionError) else error
             raise JournalError(f"line {number:,} is damaged: {reason}; {_REMEDY}") from None
@@ -156,59 +188,52 @@ def read_journal(file: IO[bytes]) -> tuple[Contents, int]:
 def _check_header(line: bytes) -> None:
     if line != HEADER:
         version = re.fullmatch(rb'\{"onnxwire catalog": (\d{1,9})\}\n', line)
-        _refuse(
+        refuse(
             f"the format has version {int(version[1])}, and this onnxwire reads version 1"
             if version
             else "it is not the first line of a catalog"
         )
 
 
-def _refuse(reason: str) -> NoReturn:
+def batched(items: Iterable[_Item], size: int) -> Iterator[list[_Item]]:
+    """Yield the items in lists of a size; the last one may be shorter."""
+    iterator = iter(items)
+    while part := list(islice(iterator, size)):
+        yield part
+
+
+def refuse(reason: str) -> NoReturn:
+    """Raise ValueError."""
     raise ValueError(reason)
 
 
-def _dict(found: object) -> dict[str, Any]:
-    return found if isinstance(found, dict) else _refuse("an object is missing")
+def as_dict(found: object) -> dict[str, Any]:
+    """Return a value of JSON that is an object. Raises ValueError for another, as do the functions below."""
+    return found if isinstance(found, dict) else refuse("an object is missing")
 
 
-def _list(found: object, length: int | None = None) -> list[Any]:
+def as_list(found: object, length: int | None = None) -> list[Any]:
+    """Return a list of a length."""
     if not isinstance(found, list) or length not in (None, len(found)):
-        _refuse("a list is missing, or of another length")
+        refuse("a list is missing, or of another length")
     return found
 
 
-def _count(found: object) -> int:
-    return found if type(found) is int and 0 <= found < 1 << 63 else _refuse(f"{found!r:.50} is not a count")
+def as_count(found: object) -> int:
+    """Return a number from 0 to 2**63 - 1."""
+    return found if type(found) is int and 0 <= found < 1 << 63 else refuse(f"{found!r:.50} is not a count")
 
 
-def _name(found: object) -> str:
+def as_text(found: object) -> str:
+    """Return a text that is valid Unicode."""
     if not isinstance(found, str):
-        _refuse("a text is missing")
-    found.encode("utf-8", "surrogateescape")  # raises for characters that no path has
+        refuse("a text is missing")
+    found.encode()
     return found
 
 
 def _rows(found: object) -> dict[str, int]:
-    rows = _dict(found)
+    rows = as_dict(found)
     for table in rows.keys() - set(NAMES):
-        _refuse(f"there is no table {table!r:.50}")
-    return {table: _count(count) for table, count in rows.items()}
-
-
-def _entry(found: object) -> Entry:
-    if isinstance(found, list) and len(found) == len(Failure._fields):
-        return Failure(*map(_name, found))
-    size, mark, hashed, checked, files = _list(found, len(State._fields))
-    if type(hashed) is not bool or type(checked) is not bool:
-        _refuse("a state has no true or false")
-    states = {
-        _name(location): None if state is None else _file_state(state) for location, state in _dict(files).items()
-    }
-    size, mark = _file_state([size, mark])
-    return State(size, mark, hashed, checked, states)
-
-
-def _file_state(found: object) -> list[Any]:
-    size, mark = _list(found, 2)
-    is_time = type(mark) is int and -1 << 63 <= mark < 1 << 63
-    return [_count(size), mark if mark is None or is_time else _name(mark)]
+        refuse(f"there is no table {table!r:.50}")
+    return {table: as_count(count) for table, count in rows.items()}

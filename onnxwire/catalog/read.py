@@ -46,6 +46,16 @@ def columns_of_table(name: str) -> list[tuple[str, str]]:
     return [("model", "string"), *((column, kind) for column, kind, _, _ in columns), *_EXTRAS.get(name, ())]
 
 
+def arrow_schema(name: str) -> pa.Schema:
+    """Return the schema of a table of a catalog."""
+    import pyarrow as pa
+
+    def type_of(kind: str) -> pa.DataType:
+        return pa.list_(type_of(kind[1:-1])) if kind.startswith("[") else pa.type_for_alias(_ARROW_TYPES[kind])
+
+    return pa.schema([(column, type_of(kind)) for column, kind in columns_of_table(name)])
+
+
 _BATCH_ROWS = 4096  # of a table that are Python objects at a time
 _REMOTE_THREADS = 8  # models on servers are read concurrently, since reading is mostly waiting
 

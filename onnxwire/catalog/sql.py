@@ -15,6 +15,7 @@ from onnxwire.messages import ModelProto
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from typing import Any
 
     import duckdb
 
@@ -74,23 +75,47 @@ def _add_model(
 
 
 def _add_catalog(connection: duckdb.DuckDBPyConnection, folder: str, query: str) -> None:
-    from onnxwire.catalog.dataset import files_of
+    from onnxwire.catalog.files import files_of
     from onnxwire.catalog.read import NAMES, columns_of_table
 
+    removed = False
     for name, files in files_of(folder, _named(NAMES, query)).items():
-        columns = [(column, _sql_type(type)) for column, type in columns_of_table(name)]
+        columns = {column: _sql_type(type) for column, type in columns_of_table(name)}
         if not files:
-            nulls = ", ".join(f'null::{type} as "{column}"' for column, type in columns)
+            nulls = ", ".join(f'null::{type} as "{column}"' for column, type in columns.items())
             connection.execute(f'create view "{name}" as select {nulls} where false')
             continue
-        # The listed files and no pattern: a concurrent run may have written files that are not valid yet.
-        paths = list(map(_escape_pattern, files))
         # With union_by_name, DuckDB reads the columns of all files, otherwise those of the first only.
-        every = connection.read_parquet(paths, hive_partitioning=False, union_by_name=True)
-        if list(zip(every.columns, map(str, every.types), strict=True)) != columns:
+        every = _read_parquet(connection, files)
+        found = dict(zip(every.columns, map(str, every.types), strict=True))
+        if not found.items() <= columns.items() or "model" not in found:
             reason = "a file of this table has other columns than onnxwire writes; rebuild the catalog"
-            raise SourceError(errno.EINVAL, reason, os.path.dirname(files[0]))
-        connection.read_parquet(paths, hive_partitioning=False).create_view(name)
+            raise SourceError(errno.EINVAL, reason, os.path.dirname(next(iter(files))))
+        # An older onnxwire may have written fewer columns.
+        listed = ", ".join(f'"{key}"' if key in found else f'null::{type} as "{key}"' for key, type in columns.items())
+        parts = []
+        if clean := [path for path, models in files.items() if not models]:
+            parts.append(_read_parquet(connection, clean).project(listed))
+        if other := {path: models for path, models in files.items() if models}:
+            if not removed:
+                connection.execute("create schema onnxwire")
+                connection.execute("create table onnxwire.removed (file varchar, model varchar)")
+                removed = True
+            for path, models in other.items():
+                connection.execute("insert into onnxwire.removed select ?, unnest(?)", [path, models])
+            rows = _read_parquet(connection, other, filename=True)
+            condition = "rows.filename = removed.file and rows.model = removed.model"
+            joined = rows.set_alias("rows").join(connection.table("onnxwire.removed"), condition, how="anti")
+            parts.append(joined.project(listed))
+        (parts[0] if len(parts) == 1 else parts[0].union(parts[1])).create_view(name)
+
+
+def _read_parquet(
+    connection: duckdb.DuckDBPyConnection, paths: Iterable[str], **options: Any
+) -> duckdb.DuckDBPyRelation:
+    # The listed files and no pattern: a concurrent run may have written files that are not valid yet.
+    escaped = list(map(_escape_pattern, paths))
+    return connection.read_parquet(escaped, hive_partitioning=False, union_by_name=True, **options)
 
 
 def _named(tables: Iterable[str], query: str) -> list[str]:

@@ -15,13 +15,15 @@ import numpy as np
 import onnx
 import pytest
 import reading
+from catalogs import rows_of
 from graphs import nested_model, value
 from onnx import TensorProto, helper, numpy_helper
 
 import onnxwire
 from onnxwire import catalog
 from onnxwire.catalog import engines, workers
-from onnxwire.catalog.dataset import Dataset, files_of
+from onnxwire.catalog.dataset import Dataset
+from onnxwire.catalog.files import files_of
 from onnxwire.cli import main
 from onnxwire.errors import MissingPackageError, QueryError
 
@@ -50,8 +52,7 @@ def zoo(tmp_path):
 
 def rows(folder, table):
     """The rows of a table by model, in the order that they have within a model."""
-    found = [row for file in files_of(str(folder)).get(table, []) for row in pq.read_table(file).to_pylist()]
-    return sorted(found, key=lambda row: row["model"])
+    return sorted(rows_of(folder, table), key=lambda row: row["model"])
 
 
 def everything(folder):

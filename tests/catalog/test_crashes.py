@@ -21,12 +21,13 @@ from pathlib import Path
 import catalogs
 import pytest
 from budget import IS_LONG
-from catalogs import parquet_files, rows_by_model, small_model
+from catalogs import parquet_files, rows_by_model, small_model, valid_files
 
 import onnxwire
 from onnxwire import catalog
 from onnxwire.catalog import dataset, engines
-from onnxwire.catalog.dataset import Dataset, files_of
+from onnxwire.catalog.dataset import Dataset
+from onnxwire.catalog.files import JOURNAL, files_of
 from onnxwire.catalog.read import read_models
 
 pq = pytest.importorskip("pyarrow.parquet")
@@ -34,6 +35,8 @@ pytest.importorskip("fcntl")
 
 module = sys.modules["onnxwire.catalog.build"]
 FOREIGN = "f" * 32 + ".parquet"
+# Replaced files are deleted at once, three groups are merged, and every change makes a new journal.
+SMALL = {"GRACE_SECONDS": -1, "_FAN_IN": 3, "_JOURNAL_BYTES": -(1 << 20)}
 
 
 class Ground:
@@ -83,8 +86,8 @@ class Ground:
         assert self.rows() == self.new
         with Dataset(str(self.out)):  # deletes replaced files: there is no grace period here
             pass
-        listed = {path for paths in files_of(self.out).values() for path in paths}
-        assert {str(path) for path in parquet_files(self.out)} - listed == {str(path) for path in self.foreign}
+        assert parquet_files(self.out) - valid_files(self.out) == set(self.foreign)
+        assert [path.name for path in self.out.glob("*.jsonl")] == [JOURNAL]
         for path in (*self.foreign, self.out.parent / FOREIGN):
             assert path.read_text() in ("mine", "beside")
         return sum(rows == self.new.get(model) for model, rows in seen.items())
@@ -108,7 +111,8 @@ def ground(request, tmp_path, monkeypatch):
     monkeypatch.setattr(module, "run_tasks", lambda tasks, *_: ((task, read_models(task)) for task in tasks))
     monkeypatch.setattr(module, "_TASK_MODELS", 1)
     monkeypatch.setattr(module, "_GROUP_MODELS", 3)
-    monkeypatch.setattr(dataset, "GRACE_SECONDS", -1)
+    for name, value in SMALL.items():
+        monkeypatch.setattr(dataset, name, value)
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)  # a kill is no loss of power
     ground = Ground(tmp_path)
     ground.old, ground.foreign, ground.is_damaged = {}, [], request.param == "update of a damaged one"
@@ -142,12 +146,13 @@ RUNS = """\
 import functools, importlib, os, signal, sys
 sys.path.insert(0, sys.argv[3])
 import catalogs
-for name in sys.argv[4:]:
+for name in sys.argv[5:]:
     importlib.import_module(name)  # so that no child imports it
 from onnxwire.catalog import build, dataset
 from onnxwire.catalog.read import read_models
 module = sys.modules["onnxwire.catalog.build"]
-module._TASK_MODELS, module._GROUP_MODELS, dataset.GRACE_SECONDS = 1, 3, -1
+module._TASK_MODELS, module._GROUP_MODELS = 1, 3
+vars(dataset).update(eval(sys.argv[4]))
 module.run_tasks = lambda tasks, *_: ((task, read_models(task)) for task in tasks)
 os.fsync = lambda descriptor: None  # a kill is no loss of power
 for line in sys.stdin:
@@ -165,7 +170,16 @@ for line in sys.stdin:
 
 def test_a_run_that_is_killed_at_any_step_leaves_old_or_new_rows(ground):
     used = [name for name in sys.modules if name.startswith(("onnxwire.", "pyarrow."))]
-    words = [sys.executable, "-c", RUNS, str(ground.zoo), str(ground.out), str(Path(catalogs.__file__).parent), *used]
+    words = [
+        sys.executable,
+        "-c",
+        RUNS,
+        str(ground.zoo),
+        str(ground.out),
+        str(Path(catalogs.__file__).parent),
+        repr(SMALL),
+        *used,
+    ]
     found = []
     with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1) as runs:
         for event in itertools.count(0, ground.stride):
@@ -211,10 +225,10 @@ def test_runs_that_are_killed_at_random_moments_are_completed_by_the_next(ground
     monkeypatch.setattr(module, "run_tasks", engines.run_tasks)
     code = (
         "import sys\nfrom onnxwire.catalog import build, dataset\nmodule = sys.modules['onnxwire.catalog.build']\n"
-        "module._TASK_MODELS, module._GROUP_MODELS, dataset.GRACE_SECONDS = 1, 3, -1\n"
+        "module._TASK_MODELS, module._GROUP_MODELS = 1, 3\nvars(dataset).update(eval(sys.argv[3]))\n"
         "print(flush=True)\nbuild([sys.argv[1]], sys.argv[2], prune=True, workers=1)\n"
     )
-    words = [sys.executable, "-c", code, str(ground.zoo), str(ground.out)]
+    words = [sys.executable, "-c", code, str(ground.zoo), str(ground.out), repr(SMALL)]
     chance = random.Random(1)
     longest = None
     for _ in range(40 if IS_LONG else 3):  # the first one is not killed

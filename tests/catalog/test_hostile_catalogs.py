@@ -9,12 +9,13 @@ import shutil
 from pathlib import Path
 
 import pytest
-from catalogs import parquet_files, rows_by_model, small_model
+from catalogs import parquet_files, rows_by_model, small_model, valid_files
 
 import onnxwire
 from onnxwire import catalog
 from onnxwire.catalog import dataset
-from onnxwire.catalog.dataset import JOURNAL, files_of
+from onnxwire.catalog.dataset import Dataset
+from onnxwire.catalog.files import JOURNAL, files_of
 from onnxwire.catalog.read import NAMES
 from onnxwire.cli import main
 from onnxwire.errors import QueryError
@@ -62,19 +63,24 @@ def complaints(zoo, out, capsys, query="from models"):
     return found
 
 
-def entry(**changes):
-    """A line of a journal that puts a model in, with changes."""
-    model = {"/m.onnx": [1, 2, False, False, {}]}
-    return {"time": 1, "add": [ID, model, {"models": 1}], "remove": [], "replace": {}} | changes
+GROUP = {"models": 1, "rows": {"models": 1}, "size": 1, "checked": False}
+
+
+def entry(change=None, **changes):
+    """A line of a journal that adds a group, with changes to the group or the line."""
+    return {"add": {ID: GROUP | (change or {})}, "remove": {}, "retire": {}} | changes
+
+
+def removal(*models, rows=None):
+    """A line that removes models."""
+    return entry(add={}, remove={ID: {"models": list(models), "rows": rows or {}}})
 
 
 CREATE = {"create": [ID]}
 LINES = {
-    "a table that is SQL": [
-        CREATE,
-        entry(add=[ID, entry()["add"][1], {"a\" as select 1; copy (select 1) to 'x'; --": 1}]),
-    ],
-    "a table in another folder": [CREATE, entry(add=[ID, entry()["add"][1], {"../models": 1}])],
+    "a table that is SQL": [CREATE, entry({"rows": {"a\" as select 1; copy (select 1) to 'x'; --": 1}})],
+    "a table in another folder": [CREATE, entry({"rows": {"../models": 1}})],
+    "the table of states": [CREATE, entry({"rows": {"_states": 1}})],
     "an absolute file": [{"create": ["/etc/passwd"]}],
     "a file elsewhere": [{"create": ["../../" + "0" * 26]}],
     "capital digits": [{"create": [ID.upper()]}],
@@ -82,15 +88,22 @@ LINES = {
     "a file that was not announced": [entry()],
     "a file that is announced twice": [CREATE, CREATE],
     "a file that counts twice": [CREATE, entry(), entry()],
-    "a group without models": [CREATE, entry(add=[ID, {}, {}])],
-    "a model that is not in": [entry(add=None, remove=["/m.onnx"])],
-    "a group that is not in": [CREATE, entry(add=None, replace={"0" * 32: [ID, {}]})],
-    "rows that are no count": [CREATE, entry(add=[ID, entry()["add"][1], {"models": -1}])],
-    "more rows than 64 bits count": [CREATE, entry(add=[ID, entry()["add"][1], {"models": 1 << 64}])],
-    "a size of 1.5": [CREATE, entry(add=[ID, {"/m.onnx": [1.5, 2, False, False, {}]}, {}])],
-    "a time that is true": [CREATE, entry(time=True)],
-    "a name with half a character": [CREATE, entry(add=[ID, {"\ud800": [1, 2, False, False, {}]}, {}])],
-    "a state that is short": [CREATE, entry(add=[ID, {"/m.onnx": [1, 2, False]}, {}])],
+    "a group without models": [CREATE, entry({"models": 0})],
+    "a group without a size": [CREATE, entry(add={ID: {"models": 1, "rows": {}, "checked": False}})],
+    "a group that may be checked": [CREATE, entry({"checked": 1})],
+    "a model of a group that is not in": [removal("/m.onnx")],
+    "a model that is removed twice": [CREATE, entry({"models": 9}), removal("a"), removal("a")],
+    "the last model of a group": [CREATE, entry(), removal("a")],
+    "more models than a group has": [CREATE, entry(), removal("a", "b")],
+    "more rows than a group has": [CREATE, entry({"models": 9}), removal("a", rows={"models": 2})],
+    "a model that is a number": [CREATE, entry({"models": 9}), removal(1)],
+    "a group that is retired and not in": [entry(add={}, retire={"0" * 32: 1})],
+    "a group that is retired twice": [CREATE, entry(), *[entry(add={}, retire={ID: 1})] * 2],
+    "rows that are no count": [CREATE, entry({"rows": {"models": -1}})],
+    "more rows than 64 bits count": [CREATE, entry({"rows": {"models": 1 << 64}})],
+    "a size of 1.5": [CREATE, entry({"size": 1.5})],
+    "a time that is true": [CREATE, entry(), entry(add={}, retire={ID: True})],
+    "a name with half a character": [CREATE, entry({"models": 9}), removal("\ud800")],
     "a key too many": [CREATE, entry(more=1)],
     "a line of something else": [{"drop": [ID]}],
 }
@@ -103,8 +116,8 @@ BYTES = {
     "braces": b'{"a":' * 200_000 + b"\n",
     "letters that are not UTF-8": b'{"create":["\xff"]}\n',
     "UTF-16": '{"create":[]}'.encode("utf-16") + b"\n",
-    "NaN": b'{"time":NaN,"add":null,"remove":[],"replace":{}}\n',
-    "a number of a million digits": b'{"time":' + b"9" * 1_000_000 + b',"add":null,"remove":[],"replace":{}}\n',
+    "NaN": b'{"add":{},"remove":{},"retire":NaN}\n',
+    "a number of a million digits": b'{"add":{},"remove":{},"retire":' + b"9" * 1_000_000 + b"}\n",
     "zeros": b"\0" * 100 + b"\n",
 }
 
@@ -194,7 +207,7 @@ def test_a_damaged_parquet_file_is_an_error_of_onnxwire(zoo, out, capsys, what):
     if what in ("cut", "garbage", "empty"):
         file.write_bytes({"cut": data[:-9], "garbage": random.Random(1).randbytes(5000), "empty": b""}[what])
     elif what == "columns":
-        pq.write_table(table.drop_columns("nodes"), file)
+        pq.write_table(table.drop_columns("model"), file)
     elif what == "type":
         pq.write_table(table.set_column(0, "model", pa.array(range(len(table)))), file)
     else:
@@ -203,6 +216,25 @@ def test_a_damaged_parquet_file_is_an_error_of_onnxwire(zoo, out, capsys, what):
     assert capsys.readouterr().err.count("\n") == 1
     with pytest.raises((QueryError, onnxwire.SourceError)):
         onnxwire.sql(out, "select model from models")
+
+
+def test_columns_that_an_older_onnxwire_did_not_write_are_null(zoo, out, tmp_path):
+    (file,) = (out / "models").iterdir()
+    pq.write_table(pq.read_table(file).drop_columns(["nodes", "doc_string"]), file)
+    assert onnxwire.sql(out, "select nodes, doc_string, graph_name from models order by 3").fetchall() == [
+        (None, None, f"g{number}") for number in range(3)
+    ]
+    shutil.copytree(zoo, tmp_path / "zoo")
+    catalog.build([tmp_path / "zoo"], out, workers=1)
+    (zoo.parent / "other").mkdir()
+    (zoo.parent / "other" / "m9.onnx").write_bytes(small_model(9))
+    catalog.build([zoo.parent / "other"], out, workers=1)
+    counts = "select count(*), count(nodes), count(graph_name) from models"
+    assert onnxwire.sql(out, counts).fetchall() == [(7, 4, 7)]
+    with Dataset(str(out)) as data:
+        data._merge(list(data._contents.groups))
+    assert onnxwire.sql(out, counts).fetchall() == [(7, 4, 7)]
+    assert len(files_of(out)["models"]) == 1
 
 
 def test_a_damaged_file_that_a_run_must_rewrite_is_named_with_the_way_out(zoo, out, capsys, tmp_path):
@@ -217,7 +249,7 @@ def test_a_damaged_file_that_a_run_must_rewrite_is_named_with_the_way_out(zoo, o
     file.unlink()
     with pytest.raises(onnxwire.SourceError, match="is missing; run `onnxwire catalog` with the same sources"):
         onnxwire.sql(tmp_path / "mine", "from values")
-    assert catalog.build([tmp_path / "zoo"], tmp_path / "mine", workers=1).read == 3
+    assert catalog.build([tmp_path / "zoo"], tmp_path / "mine", workers=1).read == 2  # m0 was read before the error
     catalog.build([tmp_path / "zoo"], tmp_path / "fresh", workers=1)
     assert rows_by_model(tmp_path / "mine") == rows_by_model(tmp_path / "fresh")
 
@@ -311,8 +343,7 @@ def test_an_answer_from_before_an_update_is_read_after_it(zoo, out, tmp_path, mo
     assert onnxwire.sql(out, "select distinct type from operators order by 1").fetchall() == [("Abs",), ("Relu",)]
     monkeypatch.setattr(dataset, "GRACE_SECONDS", -1)
     catalog.build([tmp_path / "zoo"], out, workers=1)
-    listed = {path for paths in files_of(out).values() for path in paths}
-    assert set(map(str, parquet_files(out))) == listed
+    assert parquet_files(out) == valid_files(out)
 
 
 @pytest.mark.parametrize("address", ["s3://bucket/cat", "https://host/cat", "gs://bucket/cat"])

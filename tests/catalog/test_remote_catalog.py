@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import tracemalloc
 import urllib.request
 from pathlib import Path
@@ -11,13 +10,16 @@ import pytest
 
 import onnxwire
 from onnxwire import catalog
-from onnxwire.catalog.dataset import files_of
+from onnxwire.catalog.dataset import Dataset
+from onnxwire.catalog.files import files_of
+from onnxwire.catalog.models import State
 from onnxwire.io.remote.address_listing import find
 
 pq = pytest.importorskip("pyarrow.parquet")
 pytest.importorskip("xxhash")
 pytest.importorskip("obstore")
 
+from catalogs import rows_of  # noqa: E402
 from object_server import LATENCY, ObjectServer, Pieces  # noqa: E402
 from served_models import model  # noqa: E402
 
@@ -29,8 +31,7 @@ def whole(pieces):
 
 
 def rows(folder, table):
-    found = [row for file in files_of(str(folder)).get(table, []) for row in pq.read_table(file).to_pylist()]
-    return sorted(found, key=lambda row: row["model"])
+    return sorted(rows_of(folder, table), key=lambda row: row["model"])
 
 
 def everything(folder, start):
@@ -168,11 +169,8 @@ def test_names_of_a_journal_that_are_no_addresses_of_files_are_kept(zoo, tmp_pat
         host = server.url.removeprefix("http://")
         # No file, no server, and two servers to two readers of addresses, of which one is not asked.
         names = [f"{server.url}/", "http://[y/m.onnx", f"http://other\\@{host}/m.onnx"]
-        models = {name: [1, None, False, False, {}] for name in names}
-        change = {"time": 1, "add": ["0" * 32, models, {}], "remove": [], "replace": {}}
-        with open(out / "_journal.jsonl", "a") as journal:
-            for line in ({"create": ["0" * 32]}, change):
-                journal.write(json.dumps(line) + "\n")
+        with Dataset(str(out)) as data:
+            data.change(dict.fromkeys(names, State(1, None, False, False, {})), {})
         server.state.reset()
         assert catalog.build(sources, out, workers=1, prune=True).pruned == 0
         assert {request.path for request in server.state.requests} == {"/with.onnx", "/with.data"}

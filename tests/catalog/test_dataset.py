@@ -1,0 +1,174 @@
+"""Changes of a catalog's files: removed models, merged and rewritten groups, and the length of the journal."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import pytest
+from catalogs import rows_of
+
+import onnxwire
+from onnxwire.arrow.many import model_name, model_text
+from onnxwire.catalog import dataset, states
+from onnxwire.catalog.dataset import Dataset
+from onnxwire.catalog.files import JOURNAL, files_of
+from onnxwire.catalog.models import Failure, State
+from onnxwire.catalog.read import arrow_schema
+
+pa = pytest.importorskip("pyarrow")
+pytest.importorskip("duckdb")
+
+ODD = [
+    "it's",
+    'a "b"',
+    "new\nline",
+    "*[?]",
+    "\udc80",
+    r"\x80",
+    r"\x5c",
+    "\\",
+    "''; drop table models; --",
+    "ü",
+    "\t",
+    " ",
+]
+
+
+def put(data, names, version=0, **options):
+    """Put models into the catalog, each with a row of operators that has the version."""
+    names = list(names)
+    columns = {"model": list(map(model_text, names)), "version": [version] * len(names)}
+    schema = arrow_schema("operators")
+    arrays = [pa.array(columns.get(field.name, [None] * len(names)), field.type) for field in schema]
+    entries = {name: State(1, version, False, False, {}) for name in names}
+    data.change(entries, {"operators": pa.table(arrays, schema)}, **options)
+
+
+def versions(folder):
+    """Return the version of each model, by three readers that must agree."""
+    rows = [(model_name(row["model"]), row["version"]) for row in rows_of(folder, "operators")]
+    queried = onnxwire.sql(folder, "select model, version from operators").fetchall()
+    assert sorted((model_name(model), version) for model, version in queried) == sorted(rows)
+    with Dataset(str(folder)) as data:
+        found = data.find(data.names())
+        assert {name: entry.mark for name, entry in found.items()} == dict(rows)
+        assert data.rows().get("operators", 0) == len(rows)
+    assert len(dict(rows)) == len(rows)
+    return dict(rows)
+
+
+def test_replaced_and_removed_models_do_not_count_in_any_reader(tmp_path):
+    with Dataset(str(tmp_path)) as data:
+        put(data, [*ODD, *map(str, range(200))])
+        put(data, ODD[::2], 1)
+        put(data, ["new"], 2, remove=["5", *ODD[1::4]])
+    wanted = dict.fromkeys([*ODD, *map(str, range(200))], 0) | dict.fromkeys(ODD[::2], 1) | {"new": 2}
+    for name in ["5", *ODD[1::4]]:
+        del wanted[name]
+    assert versions(tmp_path) == wanted
+    assert sorted(map(len, files_of(tmp_path)["operators"].values())) == [0, 0, 10]  # nothing was rewritten
+    with Dataset(str(tmp_path)) as data:
+        data._merge(list(data._contents.groups))
+    assert list(files_of(tmp_path)["operators"].values()) == [[]]
+    assert versions(tmp_path) == wanted
+
+
+def test_a_group_whose_models_all_left_is_retired(tmp_path):
+    with Dataset(str(tmp_path)) as data:
+        put(data, "abc")
+        put(data, "abc", 1)
+        assert len(data._contents.groups) == 1
+        put(data, [], remove="abc")
+    assert files_of(tmp_path)["operators"] == {}
+    assert versions(tmp_path) == {}
+
+
+def test_small_groups_are_merged_and_the_number_of_files_stays_small(tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "fsync", lambda descriptor: None)
+    monkeypatch.setattr(dataset, "_FAN_IN", 4)
+    with Dataset(str(tmp_path)) as data:
+        for number in range(40):
+            put(data, [f"m{number}"], number)
+            assert len(data._contents.groups) <= 4
+    assert versions(tmp_path) == {f"m{number}": number for number in range(40)}
+
+
+def test_a_run_rewrites_at_most_as_much_as_it_writes(tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "fsync", lambda descriptor: None)
+    monkeypatch.setattr(dataset, "_LEVEL_BYTES", 1)
+    monkeypatch.setattr(dataset, "_GROUP_BYTES", 2)  # so that no groups are merged
+    names = [f"model {number * 7919 % 4096}" for number in range(4096)]
+    with Dataset(str(tmp_path)) as data:
+        for start in range(0, 4096, 512):
+            put(data, sorted(names)[start : start + 512])
+    sizes = []
+    for day in range(1, 41):
+        before = {path.name: path.stat().st_size for path in tmp_path.rglob("*.parquet")}
+        with Dataset(str(tmp_path)) as data:
+            put(data, names[day * 97 % 4000 :][:82], day)
+        after = {path.name: path.stat().st_size for path in tmp_path.rglob("*.parquet")}
+        sizes.append(sum(size for name, size in after.items() if name not in before))
+    assert max(sizes[:4]) * 3 > max(sizes)
+    assert max(len(removed) for removed in files_of(tmp_path)["operators"].values()) < 512 * 3 / 4
+    assert len(versions(tmp_path)) == 4096
+
+
+def test_a_long_journal_is_replaced_by_a_short_one_with_the_same_contents(tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "fsync", lambda descriptor: None)
+    monkeypatch.setattr(dataset, "_JOURNAL_BYTES", 2_000)
+    with Dataset(str(tmp_path)) as data:
+        put(data, map(str, range(1000)))
+        for number in range(60):
+            put(data, [str(number)], number)
+            contents = data._contents
+            lines = [json.loads(line) for line in (tmp_path / JOURNAL).read_bytes().splitlines()[1:]]
+            read = dataset.read_contents(onnxwire.SaveError, (tmp_path / JOURNAL).open("rb"), "")[0]
+            assert read.groups == contents.groups
+            assert read.retired.items() >= contents.retired.items()
+        assert (tmp_path / JOURNAL).stat().st_size < 2_000 + 3 * contents.estimated_size
+        assert len(lines) < 100
+    assert versions(tmp_path) == {str(number): number if number < 60 else 0 for number in range(1000)}
+    assert {path.name for path in tmp_path.iterdir()} == {JOURNAL, "operators", "_states"}
+
+
+def test_a_run_that_waited_for_a_journal_that_was_replaced_is_refused(tmp_path, monkeypatch):
+    pytest.importorskip("fcntl")
+    with Dataset(str(tmp_path)) as data:
+        put(data, "ab")
+
+    def lock(descriptor):
+        monkeypatch.undo()
+        with Dataset(str(tmp_path)) as other:
+            other._shorten_journal()
+        return dataset.try_lock(descriptor)
+
+    monkeypatch.setattr(dataset, "try_lock", lock)
+    with pytest.raises(onnxwire.SaveError, match="another run"):
+        Dataset(str(tmp_path))
+    assert versions(tmp_path) == {"a": 0, "b": 0}
+
+
+@pytest.mark.parametrize(
+    "state",
+    ["", "{}", "[]", "[[1, 2, true, true, {}]]", '[[1, 2, 3, true, {}], []]', "[[-1, 2, true, true, {}], [1]]",
+     '[["a", "b"], [-1]]', '[["a"], []]', "[[1, NaN, true, true, {}], []]", "[" * 100_000, '[["a", "\\ud800"], []]',
+     '[[1, 2, true, true, {"\\ud800": null}], []]', '[[1, 2, true, true, {"a": [1]}], []]', "null"],
+)  # fmt: skip
+def test_a_damaged_state_is_an_error_that_names_the_file(tmp_path, monkeypatch, state):
+    monkeypatch.setattr(dataset, "decode_state", lambda *_: states.Known("", Failure("", ""), {}))
+    monkeypatch.setattr(states.json, "dumps", lambda *_, **__: state)
+    add = Dataset._add
+    monkeypatch.setattr(Dataset, "_note", lambda data, line: data._contents.apply(line))
+    with Dataset(str(tmp_path)) as data:
+        groups, _ = add(data, {"a": State(1, 1, False, False, {})}, {})
+        monkeypatch.undo()
+        data._contents.groups |= groups
+        with pytest.raises(onnxwire.SaveError, match=r"_states.*the file is damaged") as caught:
+            data.find(["a"])
+    assert "\n" not in str(caught.value)
+
+
+def test_names_are_recovered_from_the_column_of_models():
+    for name in [*ODD, "\udcff\udc80x", r"\ud800", r"\x5cx80", "/a/b.onnx"]:
+        assert model_name(model_text(name)) == name
