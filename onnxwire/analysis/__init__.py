@@ -1,1 +1,1 @@
-"""Reads models for people: paths, listings, summaries, statistics, differences."""
+"""Analyses of models for people: paths, listings, summaries, statistics, differences."""

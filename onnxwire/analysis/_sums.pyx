@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """Sums over blocks of numbers: the range, the zeros, the total, and the squared distances from the mean.
 
-Several plain loops over a block that stays in the cache: compilers make vector instructions of each.
+Implemented as several plain loops over a block that fits the cache, because compilers vectorize each of them.
 """
 from libc.stdint cimport INT32_MAX, int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy
@@ -23,12 +23,12 @@ ctypedef fused Number:
 
 
 cdef void find_range(const Number* p, Py_ssize_t n, Number* low, Number* high) noexcept nogil:
-    """Find the least and the greatest of n > 0 numbers, none of them NaN."""
+    """Find the minimum and the maximum of n > 0 numbers, none of which is NaN."""
     cdef Number least = p[0], greatest = p[0]
     cdef Py_ssize_t i
     cdef int32_t bits, low_bits = INT32_MAX, high_bits = -INT32_MAX - 1
     if Number is float:
-        # Integers in the same order: without NaN, compilers vectorize comparisons of integers only.
+        # Maps floats to integers in the same order, because compilers vectorize only comparisons of integers.
         for i in range(n):
             bits = (<const int32_t*>p)[i]
             bits ^= bits >> 31 & INT32_MAX
@@ -98,8 +98,9 @@ def sum_block(const uint8_t[::1] data, str kind):
     """Sum numbers.
 
     data: their bytes, aligned, at most 2**20 numbers and at least one. kind: their numpy type, such as "f4" or "u8".
-    Returns the least and the greatest number, how many are 0, their total, and the sum of the squared distances from
-    their mean. The total of integers is exact. If a float is not finite, the total is not, and the rest means nothing.
+    Returns the minimum, the maximum, the number of zeros, the total, and the sum of the squared distances from the
+    mean. The total of integers is exact. If a float is not finite, the total is not finite, and the other results are
+    undefined.
     """
     cdef Py_ssize_t n = data.shape[0]
     cdef const uint8_t* p = &data[0]

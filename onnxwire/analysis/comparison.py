@@ -1,4 +1,4 @@
-"""Comparing two models field by field: structure, and the values of weights."""
+"""Compares two models field by field: structure, and the values of weights."""
 
 from __future__ import annotations
 
@@ -42,12 +42,13 @@ _NESTED = {"t", "g", "tensors", "graphs", "sparse_tensor", "sparse_tensors"}
 class Difference:
     """One difference of two models.
 
-    change: from the first model to the second; "rewired" is an input that reads another value, and "renamed" all new
-    names together, where nodes are matched by structure. kind, name: of the element that differs: "node", "tensor",
-    "input", "output", "value", "opset", "metadata", "function", "graph", "model", ... part: of the element, such as
-    "op_type" or "attribute axis"; "" for all of it. path: in the second model for an added element, else in the first.
-    old, new: texts for people, or None. distance: of the values of weights; None if they were not compared. names: of
-    "renamed", the new name by the old one, under "nodes" and "values".
+    change: the change from the first model to the second; "rewired": an input reads another value; "renamed": all new
+    names in one difference, if nodes are matched by structure. kind, name: of the element that differs: "node",
+    "tensor", "input", "output", "value", "opset", "metadata", "function", "graph", "model", ... part: the part of the
+    element that differs, such as "op_type" or "attribute axis"; "" for the whole element. path: in the second model for
+    an added element, else in the first. old, new: texts for people, or None. distance: the distance of the values of
+    weights; None if they were not compared. names: for "renamed", dicts from old to new names under "nodes" and
+    "values".
     """
 
     __module__ = "onnxwire"
@@ -101,7 +102,7 @@ _Element = tuple[str, str, str]
 class Comparison:
     """Compares two models.
 
-    left_out: fields of attributes that are not compared.
+    left_out: the fields of attributes that are not compared.
     """
 
     left_out: frozenset[str] = frozenset()
@@ -246,7 +247,7 @@ class Comparison:
             yield Difference("changed", *element, path, text_of(old), text_of(new))
 
     def _nodes(self, ours: Sequence[NodeProto], theirs: Sequence[NodeProto], path: str) -> Iterator[Difference]:
-        # Usually most nodes are the same at the start and at the end.
+        # Usually most nodes at the start and at the end are the same.
         start, ends = 0, [len(ours), len(theirs)]
         while start < min(ends) and self._are_same(ours[start], theirs[start], path, start):
             start += 1
@@ -267,7 +268,7 @@ class Comparison:
                 yield Difference("added", "node", node_name(node), "", f"{path}[{index}]", new=text_of(node))
 
     def _are_same(self, old: Any, new: Any, path: str, index: int | None = None) -> bool:
-        """Whether two messages are equal. Returns False for large tensors and graphs, which are compared in parts."""
+        """Return whether two messages are equal; False for large tensors and graphs, which are compared in parts."""
         is_tensor = isinstance(old, _TENSORS)
         if isinstance(old, _LARGE) or (is_tensor and old.ByteSize() >= _SMALL_BYTES) or old != new:
             return False
@@ -401,7 +402,7 @@ def _value_text(value: ValueInfoProto) -> str:
 
 
 def _are_alike(old: Any, new: Any) -> bool:
-    """Whether two values, or lists of them, are equal."""
+    """Return whether two values, or lists of values, are equal."""
     if isinstance(old, Repeated):
         return len(old) == len(new) and all(map(_are_alike, old, new))
     if isinstance(old, float):

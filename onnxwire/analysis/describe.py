@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 TYPE_FIELDS = {"data_type", "elem_type", "key_type"}
 """The int32 fields whose values are numbers of TensorProto.DataType."""
-_MAX_BYTES = 100  # that are shown of a bytes value
+_MAX_BYTES = 100  # bytes of a value that are shown
 _ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t", "\r": "\\r"})
 
 
@@ -105,7 +105,8 @@ def describe_value(
     """Return a number, a string or bytes of a field as text.
 
     value: the value of the attribute, or an element of it; for a string or bytes also its payload. longest: characters
-    of a text that are shown; of bytes at most 100 are. quoted: put strings in quotes; bytes that are text always are.
+    of a text that are shown; of bytes at most 100 are. quoted: put strings in quotes; bytes that are text are always
+    quoted.
     """
     if not field.is_span:
         return describe_number(field, value, with_codes=with_codes)

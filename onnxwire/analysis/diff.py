@@ -29,18 +29,18 @@ def diff(
 ) -> Iterator[Difference]:
     """Yield the differences of two models.
 
-    old, new: models, or what `load` takes. weights: whether to compare the values of tensors; without it only their
+    old, new: models, or sources for `load`. weights: whether to compare the values of tensors; without it only their
     names, types and shapes are compared. progress: called with the bytes of `old`'s tensors that were compared, and
     their total.
     match: "name" pairs nodes by name, else by the values that they produce. "structure" pairs them by operators,
     attributes, weights and connections, whatever their names, and reports new names as one difference. "auto" pairs by
     name, and by structure the nodes that were renamed.
-    Everything else is paired by name, key or index. The order of nodes, tensors, attributes and entries is no
-    difference; nor is an absent field one from its default, nor the place of a tensor's elements: inline, typed, or
-    in a file beside the model. By name, equal bytes are compared as bytes, a block at a time, and those at one offset
-    of one file not at all; by structure, each payload is read once. Some blocks are in memory at a time.
-    Raises what `load` raises, DecodeError and TensorError for damage, SourceError for files that cannot be read, and
-    ValueError for another `match`.
+    Everything else is paired by name, key or index. The order of nodes, tensors, attributes and entries does not count
+    as a difference, nor an absent field instead of its default value, nor the field or file that stores a tensor's
+    elements. By name, payloads are compared block by block, first as bytes, and payloads at the same offset of the same
+    file are not read; by structure, each payload is read once. A few blocks are in memory at a time.
+    Raises the errors of `load`, DecodeError and TensorError for damage, SourceError for files that cannot be read, and
+    ValueError for any other `match`.
     """
     from onnxwire.io.load import load
 
@@ -61,7 +61,7 @@ def diff(
 
 
 def _has_renamed_nodes(old: ModelProto, new: ModelProto) -> bool:
-    """Whether nodes of one operator in the main graphs have no counterpart of the same name or outputs in both."""
+    """Return whether both main graphs have nodes of one operator without a counterpart of the same name or outputs."""
     sides = [
         Counter((node.name, tuple(node.output), node.op_type) for node in model.graph.node) for model in (old, new)
     ]

@@ -1,7 +1,7 @@
 """A model as one flat graph: vertices with structural labels, and the edges from producers to consumers.
 
 Nodes of all graphs and functions are vertices, and so are inputs, initializers and outputs of graphs. An output of a
-nested graph is a source of the node that has the graph, so the content of a nested graph belongs to that node.
+nested graph is a source of the node that contains the graph, so the content of a nested graph belongs to that node.
 Names resolve by the rules of `index/names`.
 """
 
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     """The source vertex, the index of its output, and the slot of the consumer."""
 
 NODE, INPUT, INITIALIZER, OUTPUT = range(4)
-ABSENT = -1  # the source of an omitted input, and of a name that nothing defines
+ABSENT = -1  # the source of an omitted input, and of an undefined name
 _NOT_IN_LABELS = {"name", "g", "graphs"}
-_MAX_NESTED_GRAPHS = MAX_DEPTH // 3  # each is a message in an attribute in a node
+_MAX_NESTED_GRAPHS = MAX_DEPTH // 3  # nesting of graphs; each is a message in an attribute in a node
 
 
 class Interner:
-    """Numbers for hashable keys. Models that are compared share one, so that equal keys have equal numbers."""
+    """Numbers for hashable keys. Compared models share one instance, so that equal keys have equal numbers."""
 
     def __init__(self) -> None:
         self._numbers: dict[Hashable, int] = {}
@@ -47,7 +47,7 @@ class FlatGraph:
     """The vertices and edges of a model.
 
     kinds: NODE, INPUT, INITIALIZER or OUTPUT, per vertex. labels: a number per vertex, equal for equal operators,
-    attributes, types and payloads; operators: the same without attributes and payloads. scopes, rows: an index of
+    attributes, types and payloads; operators: the same, ignoring attributes and payloads. scopes, rows: an index of
     `scope_paths` and `scope_messages`, and the row in the field of its kind, per vertex. names: of nodes and values,
     per vertex; outputs: the names of the values that a vertex produces. has_notes: whether its message has fields that
     do not affect matching, such as doc_string. edges: per vertex, the sources of its inputs.
@@ -127,9 +127,9 @@ class FlatGraph:
     def _add_scope(
         self, scope: Scope, path: str, key: tuple[Hashable, ...], outer: list[dict[str, Place]]
     ) -> list[int]:
-        """Add the vertices of a graph or function; returns those of its outputs.
+        """Add the vertices of a graph or function; returns the sources of its outputs.
 
-        key: identifies a nested graph in its node, or a function. outer: the definitions of the graphs around it, the
+        key: identifies a nested graph in its node, or a function. outer: the definitions of the enclosing graphs, the
         innermost last.
         """
         if len(outer) > _MAX_NESTED_GRAPHS:
@@ -194,7 +194,7 @@ class FlatGraph:
         return edges
 
     def _attributes_key(self, node: NodeProto) -> tuple[Hashable, ...]:
-        """The attributes of a node without graphs, in an order of their own."""
+        """Return the attributes of a node without graphs, in a fixed order."""
         keys = [(attribute.name, self._attribute_key(attribute)) for attribute in node.attribute]
         keys.sort(key=lambda pair: pair[0])
         return tuple(keys)
@@ -228,7 +228,7 @@ class FlatGraph:
 
 
 def _names(values: Iterable[Any]) -> list[str]:
-    """The names of a graph's inputs or outputs, which are messages, or of a function's, which are texts."""
+    """Return the names of inputs or outputs, which are messages in a graph and strings in a function."""
     return [value if isinstance(value, str) else value.name for value in values]
 
 

@@ -27,7 +27,7 @@ Row = dict[str, Any]
 
 _FILTER = re.compile(r"\s*([a-z_]+)\s*(!=|>=|<=|=|>|<|!~|~)\s*(.*?)\s*", re.DOTALL)
 _SEPARATOR = re.compile(r"[./]|::")
-_BATCH_ROWS = 2_000  # that are made of columns at a time
+_BATCH_ROWS = 2_000  # rows that are made from columns at a time
 _MAX_DEPTH = 60  # parts of a name
 _MAX_BRANCHES = 100_000  # of a tree; names beyond them are added to existing branches
 _COMPARE: dict[str, Callable[[Any, Any], bool]] = {
@@ -137,7 +137,7 @@ def _search_for(pattern: str) -> Callable[[str], bool]:
 
 
 def filter_key(text: str) -> str:
-    """Return the key of a condition, or "" if the text is no condition."""
+    """Return the key of a condition, or "" if the text is not a condition."""
     parts = _FILTER.fullmatch(text)
     return "" if parts is None else parts[1]
 
@@ -147,7 +147,7 @@ def row_filter(text: str) -> Callable[[Row], bool]:
 
     text: a key of the row, one of = != < <= > >= ~ !~, and a value; ~ searches for a regular expression. Numbers can
     have a suffix K, M, G or T for powers of 1024; for other values = and != match a shell pattern.
-    Raises PathError if the text is no condition; the returned function raises it for a key that the row lacks.
+    Raises PathError if the text is not a condition; the returned function raises PathError if the row lacks the key.
     """
     parts = _FILTER.fullmatch(text)
     if parts is None:
@@ -162,7 +162,7 @@ def row_filter(text: str) -> Callable[[Row], bool]:
     if comparison in ("~", "!~"):
         matches = name_matcher(value, True)
     else:
-        # A shape has brackets, which are no set of characters here.
+        # The brackets of a shape do not denote a set of characters here.
         matches = _search_for(translate(value.replace(" ", "").replace("[", "[[]")))
 
     def get(row: Row) -> Any:
@@ -170,7 +170,7 @@ def row_filter(text: str) -> Callable[[Row], bool]:
             return len(row["shape"])
         if key not in row:
             known = [*row, "rank"] if "shape" in row else [*row]
-            raise PathError(f"there is no {key} to compare; there are {', '.join(known)}", text)
+            raise PathError(f"there is no {key} to compare; the keys are {', '.join(known)}", text)
         return row[key]
 
     def fulfils(row: Row) -> bool:
@@ -179,7 +179,7 @@ def row_filter(text: str) -> Callable[[Row], bool]:
             return comparison == "!="
         if isinstance(found, int | float) and comparison not in ("~", "!~"):
             if number is None:
-                raise PathError(f"{key} is a number, and {value!r} is not one; write it as 4096, 64K or 2G", text)
+                raise PathError(f"{key} is a number, but {value!r} is not; write it as 4096, 64K or 2G", text)
             return _COMPARE[comparison](found, number)
         shown = "" if found is None else str(found)
         if comparison in ("<", "<=", ">", ">="):
@@ -193,7 +193,7 @@ def row_filter(text: str) -> Callable[[Row], bool]:
 def sort_rows(rows: list[Row], key: str) -> list[Row]:
     """Sort rows by a key: numbers descending, names so that w2 precedes w10. Raises PathError for an unknown key."""
     if rows and key not in rows[0]:
-        raise PathError(f"there is no {key} to sort by; there are {', '.join(rows[0])}")
+        raise PathError(f"there is no {key} to sort by; the keys are {', '.join(rows[0])}")
     if any(isinstance(row[key], int | float) for row in rows):
         return sorted(rows, key=lambda row: math.inf if row[key] is None else -row[key])
     return sorted(rows, key=lambda row: _natural(str(row[key])))
@@ -218,7 +218,7 @@ class Branch:
     children: dict[str, Branch] = field(default_factory=dict)
 
     def as_dict(self) -> Row:
-        """Return the branch and those below it in JSON form."""
+        """Return the branch and its descendants in JSON form."""
         children = [child.as_dict() for child in self.children.values()]
         return {"name": self.name, "bytes": self.bytes, "count": self.count, "children": children}
 

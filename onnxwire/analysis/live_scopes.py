@@ -18,13 +18,14 @@ if TYPE_CHECKING:
 
     Scope = GraphProto | FunctionProto
 
-_MAX_NESTED_GRAPHS = 33  # each is inside a node and an attribute, and protobuf allows 100 nested messages
+_MAX_NESTED_GRAPHS = 33  # limit of nested graphs: each is inside a node and an attribute, and protobuf allows 100
+# nested messages
 
 
 def defined_names(scope: Scope, names: NameFilter | None = None) -> set[str]:
     """Return the names of the values that a graph or function defines: inputs, initializers, outputs of its nodes.
 
-    names: a filter; the result then has at least those of its names that are defined.
+    names: a filter; the result then contains at least its defined names.
     """
     inputs, initializers, outputs = _definitions_in(scope, names)
     defined = {*inputs, *initializers}
@@ -72,7 +73,7 @@ def graphs_of(node: NodeProto) -> Iterator[GraphProto]:
 
 
 def captured_names(node: NodeProto) -> list[str]:
-    """Return the names that graphs in a node's attributes use but do not define: values of the graphs around them.
+    """Return the names that graphs in a node's attributes use but do not define: values of enclosing graphs.
 
     Each is listed once, in order of first use. Raises DecodeError for messages nested more than 100 deep.
     """

@@ -1,4 +1,4 @@
-"""Resolves paths that people type, such as `node:/layers.0/MatMul.attribute[axis]`, to messages and values.
+"""Resolves paths that users write, such as `node:/layers.0/MatMul.attribute[axis]`, to messages and values.
 
     graph.node[12]                  fields, elements by index; -1 is the last element
     graph.node[3:6]                 several elements
@@ -6,7 +6,7 @@
     node:/layers.0/MatMul           a node by its name, or by a value that it produces, in any graph
     tensor:w0  input:x  output:y  value:v  function:f
     tensor:w0[0:4,:8]               elements of a tensor, by numpy's basic indexing
-    node:"a.b[0]".op_type           a name in quotes; without quotes, the longest existing name counts
+    node:"a.b[0]".op_type           a name in quotes; without quotes, the longest existing name is used
 
 The path "" is the message itself.
 """
@@ -34,7 +34,7 @@ _FIELD = re.compile(r"\.?([A-Za-z_][A-Za-z0-9_]*)")
 _SLICE = re.compile(r"\s*(-?\d{1,19})?\s*:\s*(-?\d{1,19})?\s*(?::\s*(-?\d{1,19})?\s*)?")
 _INT = re.compile(r"\s*(-?\d{1,19})\s*")
 _KEYS = ("name", "key", "domain", "dim_param")
-"""The fields that identify the elements of a repeated field; the first that the message type has."""
+"""The fields that identify the elements of a repeated field; the first one in the message type is used."""
 _MAX_PATHS = 5  # in an error message
 
 
@@ -42,10 +42,10 @@ _MAX_PATHS = 5  # in an error message
 class Resolved:
     """The value that a path leads to.
 
-    path: its fields and indexes, also if it was found by name. value: a message, a repeated field or a list of some of
-    its elements, a number, a str; a read-only buffer for a field of bytes. parent: the message that has the value in
-    `field`, None for the root; element_index: the index of an element, or None. index: the requested elements of a
-    TensorProto, as for `TensorProto.read`, or None for the tensor itself.
+    path: fields and indexes, even if the value was found by name. value: a message, a repeated field or a list of some
+    of its elements, a number, a str, or a read-only buffer for a bytes field. parent: the message whose field `field`
+    contains the value, None for the root; element_index: the index of an element, or None. index: the requested
+    elements of a TensorProto, as for `TensorProto.read`, or None for the tensor itself.
     """
 
     path: str
@@ -64,10 +64,10 @@ class Resolved:
 
 
 def resolve(message: Message, path: str) -> Resolved:
-    """Resolve a path, as the head of this module describes it.
+    """Resolve a path; the docstring of this module describes the notation.
 
-    message: the root, usually a model. path: a path, or kind:name and a path from there. Only messages on the path are
-    read, and for a name the names of its kind.
+    message: the root, usually a model. path: a path, or kind:name and a path from there. Reads only messages on the
+    path, and to find a name, all names of its kind.
     Raises PathError for a path that does not exist and an ambiguous name; the message lists alternatives.
     """
     kind, colon, rest = path.partition(":")
@@ -75,7 +75,7 @@ def resolve(message: Message, path: str) -> Resolved:
         found, rest = _by_name(message, kind, rest, path)
     elif colon and re.fullmatch(r"[a-z]+", kind):
         known = ", ".join(f"{known}:" for known in _KINDS)
-        raise _error(message, path, f"there is no {kind}: before a name; there are {known}")
+        raise _error(message, path, f"there is no {kind}: before a name; the kinds are {known}")
     else:
         found, rest = Resolved("", message), path
     while rest:
@@ -119,7 +119,7 @@ def _field(root: Message, path: str, found: Resolved, name: str) -> Resolved:
     if not isinstance(message, Message):
         here = found.path or "this"
         if isinstance(message, Repeated | list):
-            raise _error(root, path, f"{here} holds {len(message):,} elements; choose one, such as {here}[0].{name}")
+            raise _error(root, path, f"{here} has {len(message):,} elements; choose one, such as {here}[0].{name}")
         raise _error(root, path, f"{here} is a value without fields, so there is no .{name} in it")
     field = message.DESCRIPTOR.fields_by_name.get(name)
     if field is None:
@@ -146,13 +146,13 @@ def _bracket(root: Message, path: str, text: str) -> tuple[str | tuple[IndexItem
     if text.startswith('["'):
         name, end = _quoted(root, path, text, 1)
         if not text.startswith("]", end):
-            raise _error(root, path, f"after {text[:end]!r} a ] is missing")
+            raise _error(root, path, f"there is no ] after {text[:end]!r}")
         return name, text[end + 1 :]
     content, bracket, rest = text[1:].partition("]")
     if not bracket:
         raise _error(root, path, f"{text!r} has no ] at its end")
     if not content:
-        raise _error(root, path, "[] names no element; write an index, such as [0], or a name")
+        raise _error(root, path, "[] does not name an element; write an index, such as [0], or a name")
     index = parse_index(content)
     return content if index is None else index, rest
 
@@ -162,7 +162,7 @@ def _quoted(root: Message, path: str, text: str, start: int) -> tuple[str, int]:
     try:
         name, end = JSONDecoder().raw_decode(text, start)
     except JSONDecodeError as error:
-        raise _error(root, path, f"the name in quotes is wrong: {error.msg}") from None
+        raise _error(root, path, f"the name in quotes is invalid: {error.msg}") from None
     return name, end
 
 
@@ -186,7 +186,7 @@ def _element(root: Message, path: str, found: Resolved, content: str | tuple[Ind
     value = found.value
     if isinstance(value, TensorProto):
         if isinstance(content, str):
-            raise _error(root, path, f"[{content}] is no index of a tensor; write [3] or [0:4,:8]")
+            raise _error(root, path, f"[{content}] is not an index of a tensor; write [3] or [0:4,:8]")
         return replace(found, index=content)
     if isinstance(value, Payload | memoryview | bytes | str | Repeated | list):
         if isinstance(content, str):
@@ -235,7 +235,7 @@ def _index_of(root: Message, path: str, found: Resolved, name: str) -> int:
     key = _key_of(descriptor)
     if key is None:
         raise _error(
-            root, path, f"a {descriptor.name} has no name, so [{name}] finds none; write an index, such as [0]"
+            root, path, f"a {descriptor.name} has no name, so [{name}] matches none; write an index, such as [0]"
         )
     names = [getattr(element, key) for element in found.value]
     indexes = [index for index, known in enumerate(names) if known == name]
@@ -257,10 +257,10 @@ def several(root: Message, path: str, name: str, paths: list[str]) -> PathError:
     return _error(root, path, f"{len(paths):,} elements are called {name!r}; choose by index: {shown}{more}")
 
 
-# Names.
+# --- names
 
 Named = tuple[str, Any, list[str]]
-"""A path, the message there, and its names."""
+"""A path, the message at it, and the message's names."""
 _Stages = list[Callable[[], Iterator[Named]]]
 
 

@@ -1,4 +1,4 @@
-"""The records of an encoded message: their rows of the table, offsets, and values."""
+"""The records of an encoded message: their fields, offsets, and values."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ if TYPE_CHECKING:
     from onnxwire.engine.descriptor import Descriptor
     from onnxwire.engine.document import Document
 
-_MAX_NUMBERS = 16  # that are shown of a packed run
-_SAMPLE_BYTES = 256  # that are read to distinguish text from a message
+_MAX_NUMBERS = 16  # numbers of a packed run that are shown
+_SAMPLE_BYTES = 256  # bytes that are read to distinguish text from a message
 _SIZES = {WIRE_FIXED32: 4, WIRE_FIXED64: 8}
 
 
 class Record(NamedTuple):
     """A tag and the value after it.
 
-    field: its row of the table: a live one of its wire type, or else a retired one; None for an unknown field.
+    field: its field: a current field of its wire type, or else a retired field; None for an unknown field.
     offset: of the tag; value, after: the start and end offsets of the value. raw: the bits of a number.
     after is None if the record is damaged; the other parts are then as `read_record` returns them.
     """
@@ -45,7 +45,7 @@ class Record(NamedTuple):
 
 
 def is_message(document: Document, start: int, end: int) -> bool:
-    """Guess whether bytes of an unknown field are a message: they are valid records, and no text."""
+    """Guess whether the bytes of an unknown field are a message: valid records that are not text."""
     if start == end or printable_text(bytes_at(document, start, min(end, start + _SAMPLE_BYTES)), True) is not None:
         return False
     while start < end:
@@ -57,7 +57,8 @@ def is_message(document: Document, start: int, end: int) -> bool:
 
 
 def read(document: Document, table: Descriptor | None, offset: int, end: int, *, in_group: bool = False) -> Record:
-    """Read the record at an offset of a document. table: of the message, or None; the others as for `read_record`."""
+    """Read the record at an offset of a document. table: the table of the message, or None; other parameters as for
+    `read_record`."""
     number, wire, value, after, raw = read_record(document, offset, end, in_group)
     return Record(find_row(table, number, wire), offset, number, wire, value, after, raw)
 
@@ -70,7 +71,7 @@ def walk(document: Document, table: Descriptor | None, start: int, end: int) -> 
 
 @lru_cache(1024)
 def find_row(table: Descriptor | None, number: int, wire: int) -> FieldDescriptor | None:
-    """Return the row for a record: a live one of its wire type, else the latest retired one, else None."""
+    """Return the field of a record: a current field of its wire type, else the latest retired field, else None."""
     if table is None:
         return None
     rows = [row for row in [*table.fields, *reversed(table.retired_fields)] if row.number == number]
@@ -126,7 +127,7 @@ def read_numbers(
 
 
 def describe_record(document: Document, record: Record, longest: int = 64, *, with_codes: bool = False) -> str:
-    """Return the value of a record that is no message as one line.
+    """Return the value of a record that is not a message as one line.
 
     A number of an unknown field is written as an unsigned varint or as hexadecimal bits. longest: characters of a
     string, or bytes, that are shown. with_codes: as for `describe_number`.

@@ -28,12 +28,13 @@ if TYPE_CHECKING:
     Array = np.ndarray[Any, Any]
 
 BLOCK = 1 << 16
-"""Elements that are measured at a time: few enough that they stay in the processor's cache."""
+"""The number of elements that are measured at a time; a block of this size fits the processor's cache."""
 MAX_TENSORS = 100_000
-"""Tensors that are measured together. No model has more, but a damaged file can, in two bytes each."""
+"""The maximum number of tensors in one call. No real model has more, but a damaged file can, in two bytes each."""
 MAX_PATH_CHARS = 1 << 24
-"""Characters of all their paths: in graphs nested 30 deep, a tensor of 2 bytes has a path of 750."""
-_TASK_ELEMENTS = 64 * BLOCK  # that a thread takes at a time
+"""The maximum number of characters in their paths. In graphs nested 30 deep, a tensor of 2 bytes has a path of 750
+characters."""
+_TASK_ELEMENTS = 64 * BLOCK  # elements that a thread claims at a time
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,10 +66,11 @@ class Histogram:
 class Statistics:
     """The statistics of a tensor's elements.
 
-    count: all elements; zeros, nan, inf: those that are 0 or -0, NaN, and infinite of either sign.
-    min, max, mean, std: of the finite elements, in the units of the elements; None without finite elements. Complex
-    numbers count by their magnitudes, booleans as 0 and 1. min and max of integers are ints, and the mean is computed
-    from their exact sum. std: of the population, as numpy's.
+    count: the number of elements; zeros, nan, inf: the numbers of elements that are 0 or -0, NaN, and infinite of
+        either sign.
+    min, max, mean, std: of the finite elements; None without finite elements. Complex numbers are measured by their
+    magnitudes, booleans as 0 and 1. min and max of integers are ints, and the mean is computed from their exact sum.
+    std: of the population, as in numpy.
     histogram: of the finite elements; None if not requested, or without finite elements.
     """
 
@@ -171,7 +173,7 @@ class _Reader:
         _refuse_strings(tensor)
         self._reader = BlockReader(Storage(tensor))
         self.count = self._reader.count
-        self.pending = 0  # tasks to do
+        self.pending = 0  # remaining tasks
 
     def count_bytes(self, elements: int) -> int:
         """Return the bytes of a number of elements."""
@@ -233,11 +235,11 @@ def _from_float16(bits: Array) -> Array:
     wide &= np.uint32(0x7FFF)
     special = wide >= np.uint32(0x7C00) if wide.size and wide.max() >= 0x7C00 else None
     wide <<= np.uint32(13)
-    # The exponent has its position in float32 now; the biases differ by 112.
+    # The exponent now has its position in float32; the biases differ by 112.
     values: Array = wide.view(np.float32)
     values *= np.float32(2.0**112)
     if special is not None:
-        # Infinities, and NaNs with their fraction, which are 2**16 and more now.
+        # Infinities and NaNs, whose values are now 2**16 or more; NaNs keep their fraction.
         wide[special] = (wide[special] & np.uint32(0x007FFFFF)) | np.uint32(0x7F800000)
     signs <<= np.uint32(16)
     wide |= signs
@@ -355,7 +357,7 @@ class _Counter:
         """Return the counts of the numbers of a block, as `_numbers` returns it."""
         import numpy as np
 
-        # A signaling NaN is no error here.
+        # A signaling NaN is not an error here.
         with np.errstate(invalid="ignore", over="ignore"):
             wide = block.astype(np.float64)
             if block.dtype.kind == "f" and not np.isfinite(wide.sum()):
@@ -381,7 +383,8 @@ class _Counter:
 
 
 class _Pass:
-    """Measures tensors in threads, which take parts of tensors in turn, so one large tensor keeps all of them busy."""
+    """Measures tensors in threads, which claim parts of tensors in turn, so that even one large tensor occupies all
+    threads."""
 
     def __init__(
         self,
@@ -448,7 +451,7 @@ class _Pass:
         return results
 
     def _run_threads(self, take: Callable[[], None], tasks: int) -> None:
-        """Run a function in up to `tasks` threads; if the caller is interrupted, they end early."""
+        """Run a function in up to `tasks` threads; if the caller is interrupted, the threads end early."""
         from threading import Thread
 
         count = min(self.threads, tasks)

@@ -13,7 +13,7 @@ from onnxwire.analysis.statistics import Histogram, Statistics, TensorStatistics
 from onnxwire.errors import MissingPackageError
 from onnxwire.tensor.dtypes import name_of
 
-_MAX_ROWS = 60  # of a picture; a page has all tensors
+_MAX_ROWS = 60  # maximum number of tensors in a picture; a page shows all tensors
 _WIDTH, _HEIGHT = 220, 28  # pixels of a histogram on the page
 
 _STYLE = """\
@@ -99,7 +99,7 @@ def _html_row(entry: TensorStatistics) -> str:
         text = f"{value:,}" if isinstance(value, int) else f"{value:.4g}"
         cells.append(f'<td{bad} data-key="{value}">{text}</td>')
     histogram = None if numbers is None else numbers.histogram
-    # A histogram of equal elements shows nothing.
+    # A histogram of equal elements would be a single bar.
     is_flat = histogram is None or numbers is None or numbers.min == numbers.max
     cells.append(f"<td>{'' if histogram is None or is_flat else _svg(histogram)}</td>")
     return f"<tr>{''.join(cells)}</tr>"

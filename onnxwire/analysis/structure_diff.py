@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _KINDS = ("node", "input", "tensor", "output")
 _MATCHED_FIELDS = {"node", "input", "output", "initializer", "sparse_initializer", "value_info"}
-"""The fields of graphs and functions that are compared by the vertices and values that match."""
+"""The fields of graphs and functions that are compared by way of matching vertices and values."""
 _NAMED = (NodeProto, TensorProto, ValueInfoProto)
 _NOTES = ("doc_string", "metadata_props")
 _NODE_NOTES = (*_NOTES, "device_configurations")
@@ -39,15 +39,14 @@ def structure_diff(
 ) -> Iterator[Difference]:
     """Yield the differences of two models whose nodes are matched by structure.
 
-    weights: whether payloads take part in matching, and their values are compared. by_name: whether nodes of one name
-    and operator match first. progress: as of `diff`.
-    Raises what `diff` raises.
+    weights: whether to match by payloads, too, and to compare their values. by_name: whether to match nodes of the same
+    name and operator first. progress: as for `diff`. Raises the errors of `diff`.
     """
     yield from _StructureComparison(old, new, weights, by_name, progress).differences()
 
 
 def payload_key(tensor: TensorProto) -> Hashable:
-    """A digest of a tensor's payload, or a text for a payload that cannot be read."""
+    """Return a digest of a tensor's payload, or a text for a payload that cannot be read."""
     digest = _new_digest()
     try:
         add_payload(digest, tensor)
@@ -93,7 +92,7 @@ class _StructureComparison(Comparison):
         self._renamed: dict[str, dict[str, str]] = {"nodes": {}, "values": {}}
 
     def differences(self) -> Iterator[Difference]:
-        """Yield the differences: of nodes and tensors, of connections, of everything else, and the renames."""
+        """Yield the differences: nodes and tensors, then connections, then everything else, then the renames."""
         old, new = self._models
         yield from self._vertices()
         yield from self._connections()
@@ -107,7 +106,7 @@ class _StructureComparison(Comparison):
         self._finish()
 
     def _vertices(self) -> Iterator[Difference]:
-        """Yield removed, changed and added nodes, tensors, inputs and outputs; note their new names."""
+        """Yield removed, changed and added nodes, tensors, inputs and outputs; record their new names."""
         old, new = self._graphs
         for vertex, other in enumerate(self._new_of):
             kind = old.kinds[vertex]
@@ -140,7 +139,7 @@ class _StructureComparison(Comparison):
         return Difference(change, _KINDS[kind], name, "", graph.path(vertex), old, new)
 
     def _pair(self, kind: int, vertex: int, other: int) -> Iterator[Difference]:
-        """Yield the differences of two matching messages, names and connections left out."""
+        """Yield the differences of two matching messages except names and connections."""
         old, new = self._graphs
         is_alike = self._weights and old.labels[vertex] == new.labels[other]
         if is_alike and kind in (NODE, INITIALIZER) and not (old.has_notes[vertex] or new.has_notes[other]):
@@ -164,13 +163,13 @@ class _StructureComparison(Comparison):
         return super()._fields(old, new, path, element, names)
 
     def _elements(self, old: Any, new: Any, field: FieldDescriptor, path: str, element: Any) -> Iterator[Difference]:
-        """Compare a repeated field; annotations of values by the new names of the values."""
+        """Compare a repeated field. Annotations of values are paired by the new names of the values."""
         if field.name == "quantization_annotation":
             old = self._with_new_names(old)
         return super()._elements(old, new, field, path, element)
 
     def _with_new_names(self, graph: GraphProto) -> GraphProto:
-        """Return a graph with the annotations of a graph of `old`, whose names are those of `new`."""
+        """Return a graph with the annotations of a graph of `old`, in the names of `new`."""
         names = self._renamed["values"]
         result = GraphProto(quantization_annotation=graph.quantization_annotation)
         for annotation in result.quantization_annotation:
@@ -180,7 +179,7 @@ class _StructureComparison(Comparison):
         return result
 
     def _connections(self) -> Iterator[Difference]:
-        """Yield the inputs that come from somewhere else, a difference for each pair of old and new value."""
+        """Yield the inputs that read another value: one difference for each pair of old and new value."""
         old, new = self._graphs
         uses: dict[tuple[Place, Place], list[tuple[int, int]]] = {}
         for vertex, other in enumerate(self._new_of):
@@ -209,7 +208,7 @@ class _StructureComparison(Comparison):
             )
 
     def _value_infos(self) -> Iterator[Difference]:
-        """Yield the types of values that changed, by the values that match."""
+        """Yield the changed types of matching values."""
         types = [_value_infos_of(graph) for graph in self._graphs]
         if not types[0] or not types[1]:
             return
@@ -224,7 +223,7 @@ class _StructureComparison(Comparison):
                     yield from self._fields(ours[1], theirs[1], path, ("value", name, ""), ["type"])
 
     def _scopes(self) -> Iterator[Difference]:
-        """Yield the differences of graphs and functions outside of their nodes and values."""
+        """Yield the differences of graphs and functions, except those of nodes and values."""
         scopes = [dict(graph.root_scopes()) for graph in self._graphs]
         for key in [*scopes[0], *(key for key in scopes[1] if key not in scopes[0])]:
             ours, theirs = scopes[0].get(key), scopes[1].get(key)
@@ -239,7 +238,7 @@ class _StructureComparison(Comparison):
 
 
 def _value_infos_of(graph: FlatGraph) -> dict[tuple[int, str], tuple[int, Any]]:
-    """The value_info entries of all graphs and functions, with their indexes, by scope and name."""
+    """Return the value_info entries of all graphs and functions with their indexes, by scope and name."""
     return {
         (scope, value.name): (index, value)
         for scope, message in enumerate(graph.scope_messages)

@@ -1,7 +1,7 @@
 """Matching the vertices of two flat graphs by structure, whatever their names.
 
-Vertices match first by hashes of all that they depend on and of all that depends on them, then by hashes of small
-neighbourhoods, and then along edges from vertices that match already. So an edit affects the vertices around it only.
+Vertices are matched in three steps: by hashes of all their ancestors and descendants; by hashes of small
+neighbourhoods; and along edges from vertices that already match. So an edit affects only the vertices around it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from onnxwire.analysis.flat_graph import FlatGraph
 
     Consumers = list[list[tuple[int, int, int]]]
-    """For each vertex: its consumers, their slots, and the index of the output that they read."""
+    """For each vertex: a list of (consumer, slot, index of the output that the consumer reads)."""
 
     class Hashes(Protocol):
         """A hash for each vertex."""
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 UNMATCHED = -1
 _RADII = (4, 2, 1)
 _MAX_REPAIRS = 10  # passes
-_MAX_VOTES = 64  # consumers of a value that take part in a repair
+_MAX_VOTES = 64  # maximum number of consumers of a value that a repair examines
 
 
 class Matching:
@@ -78,7 +78,7 @@ class Matching:
         self._match_groups(names, operators, NODE)
 
     def _unmatched(self) -> tuple[list[int], list[int]]:
-        """The vertices without a match in each model; two empty lists if one model has none."""
+        """Return the unmatched vertices of each model; two empty lists if one model has none."""
         if not all(self._left):
             return [], []
         old = [vertex for vertex, match in enumerate(self.new_of) if match == UNMATCHED]
@@ -92,7 +92,7 @@ class Matching:
         self._queue.append((old, new))
 
     def _groups(self, level: Level, kind: int | None) -> Iterable[tuple[list[int], list[int]]]:
-        """The unmatched vertices of each hash, of both models, in order."""
+        """Yield the unmatched vertices of both models for each hash, in order."""
         groups: dict[int, tuple[list[int], list[int]]] = {}
         for side, vertices in enumerate(self._unmatched()):
             kinds = self.graphs[side].kinds
@@ -108,7 +108,7 @@ class Matching:
                 self._match(old[0], new[0])
 
     def _match_groups(self, level: Level, spread_by: Level, kind: int | None = None) -> None:
-        """Match vertices of equal hashes one after another; each match spreads before the next one is chosen."""
+        """Match vertices of equal hashes one after another; spread each match before the next one is chosen."""
         names = self.graphs[0].names, self.graphs[1].names
         for old, new in list(self._groups(level, kind)):
             if not old or not new:
@@ -127,9 +127,9 @@ class Matching:
                 self._spread(spread_by, all_pairs=False)
 
     def _spread(self, level: Level, *, all_pairs: bool = True) -> None:
-        """Match neighbours of matching vertices that have equal hashes and the same slot, until there are none.
+        """Match neighbours of matching vertices with equal hashes and the same slot, until no more are found.
 
-        all_pairs: begin with the neighbours of all unmatched vertices, not only with the latest match.
+        all_pairs: start from all matches with unmatched neighbours, not only from the latest match.
         """
         queue = self._queue
         if all_pairs:
@@ -145,7 +145,7 @@ class Matching:
             self._spread_to_consumers(old, new, level)
 
     def _repair(self) -> bool:
-        """Exchange matches that fewer edges agree with than with another vertex; returns whether there were any."""
+        """Replace matches by vertices with which more edges agree; return whether any was replaced."""
         old, new = self.graphs
         changed = False
         for vertex in self._disagreeing():
@@ -172,7 +172,7 @@ class Matching:
         return changed
 
     def _disagreeing(self) -> list[int]:
-        """The vertices of `old` with an edge that has no counterpart, at either end of the edge."""
+        """Return the vertices of `old` at either end of an edge that has no counterpart."""
         found: dict[int, None] = {}
         old, new = self.graphs
         for vertex, (edges, match) in enumerate(zip(old.edges, self.new_of, strict=True)):
@@ -186,7 +186,7 @@ class Matching:
         return list(found)
 
     def _votes(self, vertex: int) -> dict[int, int]:
-        """How many edges of a vertex of `old`, along matching neighbours, lead to each vertex of `new`."""
+        """Count, for each vertex of `new`, the edges of a vertex of `old` that lead to it along matching neighbours."""
         votes: dict[int, int] = {}
         for source, output, slot in self.graphs[0].edges[vertex]:
             other = self.new_of[source] if source != ABSENT else UNMATCHED
@@ -203,7 +203,7 @@ class Matching:
         return votes
 
     def _new_source(self, vertex: int, slot: int) -> tuple[int, int]:
-        """The source of a slot of a vertex of `new`: a vertex and one of its outputs."""
+        """Return the source of a slot of a vertex of `new`: a vertex and one of its outputs."""
         edges = self.graphs[1].edges[vertex]
         if slot >= 0:  # inputs come first, in order
             return edges[slot][:2] if slot < len(edges) and edges[slot][2] == slot else (ABSENT, 0)
@@ -259,7 +259,7 @@ def _consumers_of(graph: FlatGraph) -> Consumers:
 
 
 def _topological(graph: FlatGraph, consumers: Consumers) -> list[int]:
-    """The vertices, sources first; those on cycles, and their consumers, come last."""
+    """Return the vertices, sources first; vertices on cycles, and their consumers, are last."""
     waiting = [sum(source != ABSENT for source, _, _ in edges) for edges in graph.edges]
     order = [vertex for vertex, count in enumerate(waiting) if count == 0]
     for vertex in order:
@@ -271,7 +271,7 @@ def _topological(graph: FlatGraph, consumers: Consumers) -> list[int]:
 
 
 def _hash_up(graph: FlatGraph, order: Iterable[int]) -> list[int]:
-    """A hash of each vertex and of everything that it depends on."""
+    """Return a hash of each vertex and of all its ancestors."""
     hashes = list(graph.labels)
     edges = graph.edges
     for vertex in order:
@@ -289,7 +289,7 @@ def _hash_up(graph: FlatGraph, order: Iterable[int]) -> list[int]:
 
 
 def _hash_down(graph: FlatGraph, order: Sequence[int], consumers: Consumers) -> list[int]:
-    """A hash of each vertex and of everything that depends on it."""
+    """Return a hash of each vertex and of all its descendants."""
     hashes = list(graph.labels)
     for vertex in reversed(order):
         if consumers[vertex]:
@@ -299,7 +299,7 @@ def _hash_down(graph: FlatGraph, order: Sequence[int], consumers: Consumers) -> 
 
 
 class _Neighbourhoods:
-    """Hashes of vertices with all that is at most `radius` edges away; computed when they are read."""
+    """Hashes of vertices with all vertices at most `radius` edges away; computed on access."""
 
     def __init__(self, graph: FlatGraph, consumers: Consumers, radius: int) -> None:
         self._graph = graph

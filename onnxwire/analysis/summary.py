@@ -1,4 +1,4 @@
-"""Summaries of models: counts and sizes, without reading weights."""
+"""Summarizes models: counts and sizes, without reading weights."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-_MAX_LARGEST = 10  # tensors that are listed
+_MAX_LARGEST = 10  # number of the largest tensors that are listed
 _IR_FREE_INITIALIZERS = 4  # from this IR version on an initializer need not be an input
 _A = AttributeProto
 _PLAIN = {_A.FLOAT, _A.INT, _A.STRING, _A.FLOATS, _A.INTS, _A.STRINGS, _A.TYPE_PROTO, _A.TYPE_PROTOS}
@@ -154,7 +154,8 @@ class _Tally:
 
 
 def _listed(entries: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return a list in which equal consecutive entries are one object: a damaged file can have a million."""
+    """Return a list in which equal consecutive entries are one object, since a damaged file can have a million
+    entries."""
     made: list[dict[str, Any]] = []
     for entry in entries:
         made.append(made[-1] if made and made[-1] == entry else entry)

@@ -25,17 +25,18 @@ if TYPE_CHECKING:
 
 _BLOCK = 3 << 16  # elements at a time: whole bytes of any data type, also of 6 bits
 _SEEK_DATA: int | None = getattr(os, "SEEK_DATA", None)
-_ALL_BLOCKS = 1 << 63  # more than any tensor has
+_ALL_BLOCKS = 1 << 63  # above the size of any tensor
 _Pair = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
 class Distance:
-    """How two tensors of one shape differ.
+    """The distance of two tensors of one shape.
 
-    elements: of each tensor; different: how many differ, where NaN equals NaN, and -0 equals 0. max_abs: the largest
-    absolute difference of two elements, exact for integers of one type, the magnitude for complex numbers; None for
-    strings, and if every differing pair contains NaN; nan: how many are NaN in exactly one of the tensors.
+    elements: the number of elements; different: the number of differing elements, where NaN equals NaN, and -0 equals
+    0. max_abs: the largest absolute difference of two elements, exact for integers of one type, the magnitude for
+    complex numbers; None for strings, and if every differing pair contains NaN. nan: the number of elements that are
+    NaN in exactly one of the tensors.
     """
 
     elements: int
@@ -44,7 +45,7 @@ class Distance:
     nan: int = 0
 
     def plus(self, other: Distance) -> Distance:
-        """Combine the distances of two parts; `elements` is that of the whole tensor."""
+        """Combine the distances of two parts; `elements` already counts the whole tensor."""
         known = [value for value in (self.max_abs, other.max_abs) if value is not None]
         return Distance(self.elements, self.different + other.different, max(known, default=None), self.nan + other.nan)
 
@@ -52,9 +53,9 @@ class Distance:
 def distance(old: TensorProto, new: TensorProto, progress: Callable[[int], object] | None = None) -> Distance:
     """Compare the elements of two tensors of one shape, in any storage.
 
-    progress: called with the bytes of `old` that were compared since the last call. Elements at one offset of one file
-    are not read, nor are holes that both files have. Memory: one block of each tensor, except for typed fields such as
-    float_data.
+    progress: called with the bytes of `old` that were compared since the last call. Elements at the same offset of the
+    same file are not read, nor are holes in both files. Memory: one block of each tensor, except for typed fields such
+    as float_data.
     Raises TensorError for tensors of different shapes and for damaged ones; SourceError and ExternalDataError for
     external data that can't be read.
     """

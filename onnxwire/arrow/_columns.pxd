@@ -6,7 +6,7 @@ from libc.string cimport memset
 from onnxwire.engine.document cimport Document
 
 cdef enum:
-    INLINE_BYTES = 12        # of a string that fits in its view
+    INLINE_BYTES = 12        # bytes of a string that fits in its view
 
 cdef enum Type:              # of a column, or of the items of a list
     STRING                   # View; after `copy_strings` offsets and text
@@ -25,10 +25,10 @@ cdef struct Values:
     int64_t n
     int64_t capacity         # 0 as long as all values are null
     int64_t nulls
-    int64_t expected         # values that there will be, 0 if that is unknown
+    int64_t expected         # expected number of values, 0 if unknown
     uint8_t* valid           # a bit per value, NULL while none is null
     uint8_t* data            # `width` bytes per value
-    uint8_t* text            # of copied strings, whose `data` is n + 1 offsets of int32; else NULL
+    uint8_t* text            # copied strings, whose `data` is n + 1 offsets of int32; else NULL
     int width
 
 cdef struct Column:
@@ -97,7 +97,7 @@ cdef inline const uint8_t* view_text(const Block* block, const View* view) noexc
 
 
 cdef inline int mark_null(Values* values) except -1:
-    """Make the next value a null; there is room for it."""
+    """Set the next value to null; its memory is allocated already."""
     if values.valid == NULL:
         make_valid(values)
     values.valid[values.n >> 3] &= <uint8_t>~(1 << (values.n & 7))
@@ -108,7 +108,7 @@ cdef inline int mark_null(Values* values) except -1:
 cdef inline int add_null(Values* values) except -1:
     cdef uint8_t* p
     if values.nulls == values.n and values.capacity == 0:
-        # While all values are null no memory is allocated: many columns stay like that.
+        # While all values are null, no memory is allocated; many columns have no other values.
         values.n += 1
         values.nulls += 1
         return 0

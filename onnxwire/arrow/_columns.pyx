@@ -76,7 +76,7 @@ cdef int widen(Values* values, int64_t extra) except -1:
         if moved == NULL:
             raise MemoryError
         values.valid = <uint8_t*>moved
-        # Bits beyond the last value are set: values to come are valid by default.
+        # Bits beyond the last value are set: later values are valid by default.
         memset(values.valid + (values.capacity + 7) // 8, 0xFF, (capacity + 7) // 8 - (values.capacity + 7) // 8)
     values.capacity = capacity
     return 0
@@ -162,8 +162,8 @@ cdef void shrink(Values* values, int64_t n) noexcept:
 cdef class Columns:
     """The columns of a table.
 
-    columns: the (name, type) of each; a type is a key of TYPES, in brackets for a list. document: the document that
-    strings may point into, which stays open while they do; None for none.
+    columns: (name, type) pairs; a type is a key of TYPES, in brackets for a list. document: the document that strings
+    may point into, which stays open meanwhile; or None.
     """
 
     @critical_section
@@ -233,7 +233,7 @@ cdef class Columns:
     # --- for walks
 
     cdef void expect(self, int64_t rows) noexcept:
-        """Announce how many rows come next, so that columns with values are allocated once."""
+        """Announce the number of rows that follow, so that columns with values are allocated once."""
         cdef Column* column
         cdef int32_t i
         for i in range(self.block.n_columns):
@@ -398,7 +398,7 @@ cdef class Columns:
 
 
 cdef inline bint place(Columns self, const uint8_t* p, uint64_t n, View* view) noexcept nogil:
-    """Make a view of bytes that fit in it or in the stretch that was used last; return whether they do."""
+    """Make a view of bytes that fit in it or in the stretch that was used last; return False if they do not."""
     cdef Stretch* stretch
     cdef uint64_t offset
     if n <= INLINE_BYTES:

@@ -7,12 +7,12 @@ from onnxwire.engine.table cimport Field, Table, TableOwner
 
 cdef enum:
     MAX_FIELDS = 64          # of a message type
-    LEADS = 1                # flags of a field: rows may be below its messages
+    LEADS = 1                # flags of a field: its messages may contain rows
     ROW = 2                  # its messages are rows
     USE = 4                  # its messages are uses of values: outputs of graphs
 
 cdef enum Source:            # of a column; `tables` describes them
-    SHARED                   # another column's source fills it
+    SHARED                   # filled by another column's source
     FIELD
     TYPE_NAME
     LIST
@@ -38,7 +38,7 @@ cdef enum Source:            # of a column; `tables` describes them
 
 cdef struct Step:
     Source source
-    int column               # and those after it that the source fills too
+    int column               # and the next ones, which the same source fills
     Field* field
     Field* inner
     int64_t choice           # AttributeProto.type that the field is the value of; -1 for other fields

@@ -35,12 +35,12 @@ cdef enum:
 cdef class Rows(Walk):
     """A walk over a message that fills the columns of a table.
 
-    document, program, columns, is_placed: as for Walk. sizes: the bytes of payloads that the document lacks, by the
-    number of their tensor in document order.
+    document, program, columns, is_placed: as for Walk. sizes: the sizes of payloads that the document lacks, by the
+    number of the tensor in document order.
     """
-    cdef TextNames names             # of the scopes that the walk is in
+    cdef TextNames names             # the current scopes
     cdef Scope* scope                # the innermost of them, for `uses`
-    cdef View graph                  # the path of the graph or function that the walk is in
+    cdef View graph                  # the path of the current graph or function
     cdef bint has_graph
     cdef dict sizes
     cdef int64_t tensors             # so far
@@ -69,9 +69,9 @@ cdef class Rows(Walk):
         self.visit(&message, NULL, 0, message.table == self.program.wanted)
 
     cdef int visit(self, const Message* message, Field* through, int64_t index, bint is_row) except -1:
-        """Add the rows of a message and of those below it, depth first, in the order of fields and elements.
+        """Add the rows of a message and of its descendants, depth first, in the order of fields and elements.
 
-        through, index: the field that the message is in, and which element.
+        through, index: the field that contains the message, and the index of the element.
         """
         cdef PathStep* step = &self.path[self.depth]
         cdef const Plan* plan = self.program.plan_of(message.table)
@@ -220,7 +220,7 @@ cdef class Rows(Walk):
         return 0
 
     cdef int add_node(self, Values* values) except -1:
-        """Add the index of the node of the same graph that the message is in; null if it is in none."""
+        """Add the index of the node of the same graph that contains the message; null if there is none."""
         cdef Table* table
         cdef int k
         for k in range(self.depth - 2, -1, -1):
@@ -280,9 +280,10 @@ cdef class Rows(Walk):
 cdef bint may_have_rows(
     Program program, const Table* table, const uint8_t* p, const uint8_t* end, bint looks_below
 ) noexcept nogil:
-    """Return False if neither a message nor those below it can be rows, as for most nodes and attributes.
+    """Return False if neither a message nor its descendants can be rows, as for most nodes and attributes.
 
-    looks_below: whether to look at the messages in it, too. Damage and long values are left to the walk: True.
+    looks_below: whether to examine the messages in it, too. Returns True for damage and long values, which the walk
+        handles.
     """
     cdef const Plan* plan = program.plan_of(table)
     cdef const uint8_t* after
@@ -312,7 +313,7 @@ def fill_table(Document document, root, Py_ssize_t start, Py_ssize_t end, spec, 
     """Return the columns of a table of a message without edits.
 
     document, root, start, end: the message's bytes and its class. spec: the TableSpec. copies: whether strings are
-    copied; if not, the document is not closed while the columns live. is_placed, sizes: as for Rows.
+    copied; if not, the document stays open as long as the columns exist. is_placed, sizes: as for Rows.
     Raises DecodeError for damaged bytes.
     """
     cdef Columns columns = Columns([(name, type) for name, type, _, _ in spec.columns], document)

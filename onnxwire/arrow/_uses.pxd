@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""The names that nodes take and produce, and the scopes that define them."""
+"""The names that nodes read and produce, and the scopes that define them."""
 from libc.stdint cimport int32_t, int64_t
 
 from onnxwire.arrow._columns cimport Column, View
@@ -7,11 +7,11 @@ from onnxwire.arrow._walk cimport Message, Walk
 from onnxwire.index.names cimport TextNames
 
 cdef struct Scope:
-    # A graph or function that the walk is in.
+    # An open graph or function of the walk.
     const Message* message
     View path
-    int64_t node             # the index of the node that the walk is at
-    Scope* outer             # the graph whose node has this one in an attribute, or NULL
+    int64_t node             # the index of the current node
+    Scope* outer             # the graph whose node has this graph in an attribute, or NULL
     int32_t level            # of its definitions in TextNames; -1 until they are read
 
 

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""The names that nodes take and produce, and the scopes that define them."""
+"""The names that nodes read and produce, and the scopes that define them."""
 from libc.stdint cimport uint8_t, uint64_t
 
 from onnxwire._varint cimport Record
@@ -15,7 +15,7 @@ cdef const char* OUTPUT_KIND = "output"
 
 
 cdef int enter_scope(Walk walk, Scope* scope, Scope* outer, const View* path, const Message* message) except -1:
-    """Enter a graph or function. outer: the scope around it, whose values only graphs of attributes can take."""
+    """Enter a graph or function. outer: the enclosing scope, whose values only graphs in attributes can read."""
     scope.message = message
     scope.path = path[0]
     scope.level = -1
@@ -28,7 +28,7 @@ cdef int enter_scope(Walk walk, Scope* scope, Scope* outer, const View* path, co
 
 
 cdef int leave_scope(Walk walk, TextNames names, Scope* scope, Column* column) except -1:
-    """Leave a scope; add a use for each output of an attribute's graph that a scope around it defines."""
+    """Leave a scope; add a use for each output of an attribute's graph that an enclosing scope defines."""
     cdef Cursor cursor
     cdef Message output
     cdef Slot* name
@@ -47,7 +47,7 @@ cdef int leave_scope(Walk walk, TextNames names, Scope* scope, Column* column) e
 
 
 cdef int add_uses(Walk walk, TextNames names, Scope* scope, Column* column, const Message* message) except -1:
-    """Add a row for each name that a node takes or produces; an empty name is none.
+    """Add a row for each name that a node reads or produces, except empty names.
 
     A name that a graph captures is a use in the graph that defines it, by the node there whose attribute contains the
     inner graph, with a null slot.
@@ -90,7 +90,7 @@ cdef int add_use(
 
 
 cdef Scope* defining_scope(Walk walk, TextNames names, Scope* user, const uint8_t* p, uint64_t n) except NULL:
-    """Return the scope that defines a name, or `user`, which uses it, if none does."""
+    """Return the scope that defines a name; if none does, `user`, the scope that uses it."""
     cdef Scope* scope = user
     cdef Definition* definition
     open_scope(walk, names, user)
@@ -103,7 +103,7 @@ cdef Scope* defining_scope(Walk walk, TextNames names, Scope* user, const uint8_
 
 
 cdef int open_scope(Walk walk, TextNames names, Scope* scope) except -1:
-    """Read the definitions of a scope and of those around it, once. Most scopes are never read."""
+    """Read the definitions of a scope and of its enclosing scopes, once. Most scopes are never read."""
     cdef Fields* fields = walk.fields
     cdef const Message* message = scope.message
     if scope.level >= 0:

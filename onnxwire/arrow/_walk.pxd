@@ -22,7 +22,7 @@ cdef struct Message:
     Slot[MAX_FIELDS] slots
 
 cdef struct PathStep:
-    # A message on the path from the root, and the field of its parent that it is in.
+    # A message on the path from the root, and the field of its parent that contains it.
     Table* table
     Field* field             # NULL of the root
     int64_t index
@@ -95,7 +95,7 @@ cdef inline void start_numbers(Numbers* numbers, const Message* message, const F
 
 cdef inline bint next_element(Walk walk, Cursor* cursor, const Field* field, Record* record) except -1:
     """Read the next record of a repeated field of messages or strings; False after the last."""
-    # Mostly the records follow one another, and a tag is a byte.
+    # Common case: the records are adjacent, and a tag is a byte.
     record.tag = field.number << 3 | WIRE_LEN
     if cursor.p < cursor.end and cursor.p[0] == record.tag and record.tag < 0x80:
         record.value = read_length(cursor.p + 1, cursor.end, &record.n)

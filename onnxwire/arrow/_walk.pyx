@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """A walk over the messages of a document, without a Python object for each message.
 
-A message is a span, or several, and the slots that `scan_slots` fills. So presence, oneofs, merged messages and unknown
-fields are the same as in views.
+A message consists of one or several spans, and the slots that `scan_slots` fills. So the rules of presence, oneofs,
+merged messages and unknown fields are the same as in views.
 """
 from cpython.bytes cimport PyBytes_AS_STRING
 from cython cimport critical_section

@@ -78,7 +78,7 @@ def to_arrow(
     Raises FieldValueError for an unknown table, DecodeError for damaged bytes, and the errors of `load`.
     """
     if table not in TABLES:
-        raise FieldValueError(f"there is no table {table!r}; there are {', '.join(TABLES)}")
+        raise FieldValueError(f"there is no table {table!r}; the tables are {', '.join(TABLES)}")
     if strings not in _STRINGS:
         raise FieldValueError(f"strings is {' or '.join(map(repr, _STRINGS))}, not {strings!r}")
     if isinstance(source, Message):
@@ -106,7 +106,8 @@ def columns_of(message: Message, spec: TableSpec, copies: bool) -> Columns:
 
 
 def _encoded(message: Message) -> tuple[bytes, dict[int, int]]:
-    """Encode a message. Payloads of a large one are omitted; returns their sizes by number of their tensor."""
+    """Encode a message. The payloads of a large message are omitted; returns their sizes by the number of the
+    tensor."""
     from onnxwire.io.tensor_list import find_tensors
 
     if message.ByteSize() < _LARGE_MESSAGE:

@@ -20,7 +20,7 @@ _ESCAPE = re.compile(r"\\(?:x5c|x[89a-f][0-9a-f]|ud[89a-f][0-9a-f]{2})")
 def check_table(table: str) -> None:
     """Raise FieldValueError for the name of an unknown table."""
     if table not in TABLES:
-        raise FieldValueError(f"there is no table {table!r}; there are {', '.join(TABLES)}")
+        raise FieldValueError(f"there is no table {table!r}; the tables are {', '.join(TABLES)}")
 
 
 def table_of(path: str, table: str) -> pa.Table:

@@ -11,13 +11,13 @@ A column is (name, type, source, field). Types are those of `Columns`, in bracke
     graph      path of the innermost graph or function that contains the message, or null
     path       path of the message;  owner: path of its parent
     index      its index in the repeated field;  node: index of the node that contains it, or null
-    role       name of the field that it is in
-    offset     of its first byte in the file;  size: its bytes;  both null in edited messages
+    role       name of the field that contains it
+    offset     of its first byte in the file; size: in bytes; both null in edited messages
     parameters the names of a function's attributes, those with defaults last
-    type       the type as text; fills the next two columns too: shape and dims
-    storage    the size of a tensor; fills the next four columns too
-    storage size, storage elements: the bytes of a tensor's payload, and its number of elements, alone
-    uses       one row per input or output of a node; fills the next four columns too
+    type       the type as text; also fills the next two columns, shape and dims
+    storage    the size of a tensor; also fills the next four columns
+    storage size, storage elements: the size of a tensor's payload in bytes, and its number of elements; fill no other
+    columns uses one row per input or output of a node; also fills the next four columns
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Conversions to and from other packages, all of them optional: one file per package."""
+"""Conversions to and from other packages, which are all optional: one module per package."""

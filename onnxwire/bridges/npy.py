@@ -32,7 +32,7 @@ _NATIVE_KINDS = "biufc"
 # Limits in bytes: a name in a zip, the name of one folder in it, the prefix of a name that is truncated.
 _MAX_NAME_BYTES, _MAX_FOLDER_BYTES, _PREFIX_BYTES = 1000, 250, 150
 _MAX_COMMENT_BYTES = 65535  # of an entry of a zip
-_TRUNCATED = "%~"  # escaped names that are not truncated do not contain it
+_TRUNCATED = "%~"  # cannot occur in an escaped name that is not truncated
 _DRIVE = re.compile(r"^([A-Za-z]):")
 _MAX_STRING_BYTES = 1 << 30  # of a string tensor, in which all strings have the width of the longest
 
@@ -63,15 +63,15 @@ def read_npy(path: str) -> np.ndarray[Any, Any]:
 
     try:
         os.close(open_regular(path))  # numpy would block on a pipe
-        with np.errstate(over="ignore"):  # for absurd shapes
+        with np.errstate(over="ignore"):  # for impossible shapes
             array = np.load(path, mmap_mode="r", allow_pickle=False)
     except OSError as error:
         raise SourceError.from_os_error(error, path) from None
     except MemoryError:
         raise
-    except Exception as error:  # of zipfile, tokenize and others, which numpy does not catch
-        # numpy treats a file without its magic number as a pickle, and advises to allow pickles.
-        reason = "it does not begin like one" if "pickle" in str(error) else error
+    except Exception as error:  # errors of zipfile, tokenize and others, which numpy does not catch
+        # Checked first, because numpy treats a file without the magic number as a pickle, and advises to allow pickles.
+        reason = "it does not begin with the magic number of .npy files" if "pickle" in str(error) else error
         raise EditError(f"{path} is not an .npy file of numbers or strings: {reason}") from None
     if not isinstance(array, np.ndarray):
         array.close()
@@ -116,12 +116,12 @@ def to_npz(
 def npz_name(name: str) -> str:
     """Return the key of a tensor in an .npz file. With .npy appended, it is the name of a file in the zip.
 
-    The file is inside the folder to which the zip is extracted, and different tensor names have different keys.
-    Percent-escaped are: `%`, unprintable characters, backslashes, bytes that are not valid UTF-8, a slash at the start
-    or after another slash, `.` and `..`, the colon of a drive, the dot of a trailing .npy, and trailing dots and spaces
-    of a folder. `urllib.parse.unquote` restores the tensor's name. A name that is too long for a file is truncated and
-    ends with `%~` and 32 digits of its SHA-256; the comment of the zip's entry is the escaped full name, up to 65,535
-    bytes.
+    The file is always inside the folder to which the zip is extracted, and different tensor names have different keys.
+    These are percent-escaped: `%`, unprintable characters, backslashes, bytes that are not valid UTF-8, a slash at the
+    start or after another slash, `.` and `..`, the colon of a drive, the dot of a trailing .npy, and trailing dots and
+    spaces of a folder. `urllib.parse.unquote` restores the tensor's name. A name that is too long for a file is
+    truncated and ends with `%~` and 32 digits of its SHA-256; the comment of the zip's entry is the escaped full name,
+    up to 65,535 bytes.
     """
     escaped = _escape(name)
     folders_fit = all(len(part.encode()) <= _MAX_FOLDER_BYTES for part in escaped.split("/"))

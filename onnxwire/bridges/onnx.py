@@ -66,9 +66,9 @@ def apply(
     """Call a function with a copy of a model without large payloads, and put the payloads into the function's result.
 
     model: of any size; it is not changed, and none of its payloads is read. function: takes a model and returns a new
-    one, or None if it changed its argument. threshold: payloads of at least this many bytes are left out, in all
-    tensors. form: the type of the argument and the result: "onnx" for `onnx.ModelProto`, "onnxwire" for
-    `onnxwire.ModelProto`, "bytes" for an encoded model.
+    one, or None if it changed its argument. threshold: payloads of at least this number of bytes are left out. form:
+    the type of the argument and the result: "onnx" for `onnx.ModelProto`, "onnxwire" for `onnxwire.ModelProto`, "bytes"
+    for an encoded model.
     A tensor whose payload is left out has external data with a unique location. By this location the payload is found
     again in the result and inserted by reference: the function may rename, reshape, copy or remove the tensor, or move
     it to another graph, a node or a function. A tensor to which the function assigned other elements keeps them.
@@ -133,7 +133,7 @@ class StrippedModel:
                 continue
             stays_in = path in paths or _size(source) < threshold
             if stays_in and is_outside:
-                # External data that can't be read is left unchanged, for the function to judge.
+                # External data that can't be read is left unchanged; the function can report it.
                 with suppress(Error):
                     make_inline(tensor)
                     self._read[source.name] = source, tensor
@@ -154,7 +154,7 @@ class StrippedModel:
             model = ModelProto()
             model.CopyFrom(self.copy)
             return model
-        data = _encoded(self.copy, "a lower threshold leaves out more, but only payloads of tensors are left out")
+        data = _encoded(self.copy, "a lower threshold leaves out more payloads, but no other data")
         return data if form == "bytes" else kind.FromString(data)
 
     def source_of(self, tensor: Any) -> TensorProto | None:
@@ -174,7 +174,7 @@ class StrippedModel:
             elif not is_external(tensor):
                 self._check_unstripped(path, tensor)
             elif tensor.name in self._names and not location and _has_elements(tensor):
-                tensor.ClearField("data_location")  # the function made elements for a tensor without its payload
+                tensor.ClearField("data_location")  # the function added elements to a tensor without its payload
         return model
 
     def _as_ours(self, made: object) -> ModelProto:

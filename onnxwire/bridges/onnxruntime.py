@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 _FOLDER = "session.model_external_initializers_file_folder_path"
 _MAIN = re.compile(r"graph\.initializer\[[0-9]+\]")
-# A mapping of fewer bytes saves nothing, since it takes full pages. And the shapes and axes that shape inference reads
-# must stay in the model; they are smaller.
+# Mapping fewer bytes saves nothing, since it takes full pages. Shapes and axes, which shape inference reads and which
+# must stay in the model, are smaller.
 _MIN_PAYLOAD_BYTES = 1 << 14
 
 
@@ -67,8 +67,8 @@ def inference_session(
 class _SessionModel:
     """A copy of a model without large payloads, for onnxruntime; it shares the model's bytes.
 
-    root: the folder that its locations are relative to, or "". arrays: the initializers that are in no file, by name:
-    their bits as unsigned integers, and their data type.
+    root: the folder that its locations are relative to, or "". arrays: by name, the initializers that are not in a
+    file: their bits as unsigned integers, and their data type.
     """
 
     def __init__(self, model: ModelProto) -> None:

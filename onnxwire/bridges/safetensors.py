@@ -189,7 +189,7 @@ def read_header(view: View, size: int, source: str) -> dict[str, Entry]:
     if metadata is not None and not (
         type(metadata) is dict and all(isinstance(value, str) for value in metadata.values())
     ):
-        raise wrong(f"the header's {_METADATA} is not an object of strings")
+        raise wrong(f"{_METADATA} in the header is not an object of strings")
     entries: dict[str, Entry] = {}
     for name, row in header.items():
         entry = _entry(row, start)
@@ -220,7 +220,7 @@ def _entry(row: object, base: int) -> Entry | str:
         # Checked in each step: the product of many dims would be a huge integer.
         count *= max(dim, 1)
         if count > MAX_COUNT:
-            return "the shape has more elements than a file can hold"
+            return "the shape has more elements than a file can contain"
     bits = 0 if 0 in shape else count
     first, last = offsets
     if bits % 8 or bits // 8 != last - first:

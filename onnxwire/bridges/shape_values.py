@@ -89,7 +89,7 @@ class _Reads:
                 self._users.append((part, operator, list(message.input)))
 
     def followed(self, table: Mapping[str, Container[int]]) -> set[Value]:
-        """Return the values that are read according to a table of inputs."""
+        """Return the values that nodes read according to a table of inputs."""
         found = {
             (part, inputs[index])
             for part, operator, inputs in self._users

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from onnxwire.catalog.models import Entry, FileState
 
-_TASK_BYTES = 1 << 26  # a larger model is a task of its own
+_TASK_BYTES = 1 << 26  # a larger model is a separate task
 _TASK_MODELS = 64
 # Limits of what is written at a time, which the last task may exceed. A run that is killed loses no more than that. The
 # limit of entries, with their names, keeps a line of the journal below MAX_LINE_BYTES.
@@ -83,8 +83,8 @@ def build(
     The tables are models, operators, tensors, values, metadata, problems and failures. A model in the catalog is not
     read again while its file and its external files keep their size and time, or ETag. A model that can't be read
     becomes a row of failures, and is tried again in the next run. If a run is interrupted, the next one continues.
-    Raises SourceError if the sources name no model, SaveError if the catalog can't be written or another run writes to
-    it, and MissingPackageError without pyarrow or the engine's package.
+    Raises SourceError if the sources name no model, SaveError if the catalog can't be written or another run is writing
+    to it, and MissingPackageError without pyarrow or the engine's package.
     """
     _require("pyarrow", "a catalog needs")
     if hash:

@@ -57,7 +57,7 @@ _LOST = "a file of the catalog that held its rows was missing; make a run that n
 class Dataset:
     """A catalog's folder, open for one run; a context manager.
 
-    Raises SaveError if the folder holds other files, is damaged, or is open in another run.
+    Raises SaveError if the folder contains other files, is damaged, or is open in another run.
     """
 
     def __init__(self, folder: str) -> None:
@@ -489,5 +489,5 @@ def _journal_name(id: str) -> str:
 
 
 def _other_files(folder: str) -> SaveError:
-    reason = "the folder holds other files and no catalog; name a new or an empty one"
+    reason = "the folder contains other files and no catalog; name a new or an empty folder"
     return SaveError(errno.ENOTEMPTY, reason, folder)

@@ -46,7 +46,7 @@ def run_tasks(
     Raises MissingPackageError without the engine's package.
     """
     if engine not in _ENGINES:
-        raise FieldValueError(f"there is no engine {engine!r}; there are local, dask and ray")
+        raise FieldValueError(f"there is no engine {engine!r}; the engines are local, dask and ray")
     in_flight: deque[tuple[Task, Any]] = deque()
     source = iter(tasks)
     with _ENGINES[engine](address, workers) as executor:

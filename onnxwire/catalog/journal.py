@@ -34,7 +34,7 @@ HEADER = b'{"onnxwire catalog": 1}\n'
 MAX_LINE_BYTES = 1 << 27
 _LINE_NAMES = 10_000  # in a line of `Contents.encode`
 _ID = re.compile(r"[0-9a-f]{32}")
-_REMEDY = "restore it from a copy, or make the catalog anew in an empty folder"
+_REMEDY = "restore it from a copy, or build the catalog again in an empty folder"
 
 
 class JournalError(ValueError):

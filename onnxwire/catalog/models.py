@@ -1,4 +1,4 @@
-"""Finds models, and records their states, by which a later run recognizes unchanged ones."""
+"""Finds models, and records their states, by which a later run recognizes unchanged models."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def file_states(files: Iterable[tuple[str, str]], options: Options = None) -> di
 
 
 def _paths(word: str, faults: dict[str, SourceError]) -> list[str]:
-    """Return the absolute paths of the files that a word names; adds unreadable folders to faults."""
+    """Return the absolute paths of the files that an argument names; adds unreadable folders to faults."""
     if os.path.isdir(word):
         matches = _models_below(word, faults)
         reason = "there is no .onnx file in this folder"
@@ -146,8 +146,8 @@ def _paths(word: str, faults: dict[str, SourceError]) -> list[str]:
 def _models_below(word: str, faults: dict[str, SourceError]) -> list[str]:
     """Return the paths of the .onnx files in a folder and its subfolders; links to folders are not followed.
 
-    Hidden files and folders are skipped, as glob does: they are copies and caches.
-    Not os.walk, which in Python 3.11 is recursive and fails at 1,000 nested folders.
+    Hidden files and folders are skipped, as by glob, since they are copies and caches.
+    os.walk is not used, because in Python 3.11 it is recursive and fails at 1,000 nested folders.
     """
     matches = []
     folders = [word]
@@ -171,7 +171,7 @@ def _models_below(word: str, faults: dict[str, SourceError]) -> list[str]:
 def _path_state(path: str) -> FileState:
     status = os.stat(path)
     if not stat.S_ISREG(status.st_mode):
-        raise OSError(errno.EINVAL, "it is a pipe or a device, and not a file")
+        raise OSError(errno.EINVAL, "it is a pipe or a device, not a file")
     return [status.st_size, status.st_mtime_ns]
 
 

@@ -76,7 +76,7 @@ class Task(namedtuple("Task", ("models", "hashes", "checks", "options"), default
 class Result(namedtuple("Result", ("tables", "found"))):
     """The result of reading models: the non-empty tables, and the outcome for each source.
 
-    found: the states of the external files by location (see `file_states`) before the model was read; or its failure.
+    found: the states of the external files by location (see `file_states`) before the model was read; or the failure.
     """
 
     __slots__ = ()
@@ -121,7 +121,7 @@ def failures_table(failures: Mapping[str, Failure]) -> pa.Table:
 def _read_or_fail(model: str, task: Task) -> Result:
     try:
         return _read(model, task)
-    except Exception as error:  # whatever error a file causes, the other files are read
+    except Exception as error:  # after any error of one file, the other files are read
         return Result({}, {model: Failure.of(error)})
 
 

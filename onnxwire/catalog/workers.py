@@ -48,7 +48,9 @@ class Worker:
         try:
             self._process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         except OSError as error:
-            raise SourceError.from_os_error(error, sys.executable, "no process can be started; try fewer") from None
+            raise SourceError.from_os_error(
+                error, sys.executable, "no process can be started; try fewer workers"
+            ) from None
         self._first = pickle.dumps(import_path())
 
     def __enter__(self) -> Self:

@@ -1,4 +1,4 @@
-"""Checks a document against the rules of the ONNX IR: one file a scope, rules registered by id."""
+"""Checks a document against the rules of the ONNX IR: one module per scope, rules registered by id."""
 
 from onnxwire.checker._problem import Problem
 from onnxwire.checker.problems import Problems

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""A whole document as columns of numbers: one sheet a message type, one row a message."""
+"""A whole document as columns of numbers: one sheet for each message type, one row for each message."""
 from cython cimport final
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
@@ -8,18 +8,18 @@ from onnxwire.engine.document cimport Document
 from onnxwire.engine.table cimport Field, Slot, Table
 
 cdef enum:
-    CLASH = 1            # flags of a row: two members of a oneof stand on the wire
-    MERGED = 2           # the message stands in several pieces
-    UNKNOWN = 4          # some record is not a known field's
+    CLASH = 1            # flags of a row: the wire data has two members of a oneof
+    MERGED = 2           # the message is encoded in several pieces
+    UNKNOWN = 4          # some record belongs to no known field
 
-cdef enum Column:        # what a field's column holds, a row
-    NUMBER               # int64: the value, the raw bits of a float; 0 where it is absent
-    TEXT                 # int32: the id of the string; 0 where it is absent or empty
+cdef enum Column:        # what one row of a field's column contains
+    NUMBER               # int64: the value, or the raw bits of a float; 0 if absent
+    TEXT                 # int32: the id of the string; 0 if absent or empty
     SPAN                 # Slot: offset and length of the bytes
-    CHILD                # int32: the row of the message in its sheet, -1 where it is absent
-    CHILDREN             # Run: rows of messages, in their sheet, from `first` on, with other fields' between them
+    CHILD                # int32: the row of the message in its sheet; -1 if absent
+    CHILDREN             # Run: rows in their sheet from `first` on; rows of other fields may be between them
     LIST                 # Run: rows in the field's own list, without gaps
-    PAYLOAD              # Records: numbers or bytes that are not looked at
+    PAYLOAD              # Records: numbers or bytes that are not read
 
 cdef struct Run:
     int32_t first
@@ -28,8 +28,8 @@ cdef struct Run:
 cdef struct Records:
     int64_t first        # offset of the first record's tag
     int64_t records
-    int64_t items        # elements; -1 where only a walk over packed varints could tell
-    int64_t size         # bytes of the values
+    int64_t items        # number of elements; -1 if packed varints would have to be counted
+    int64_t size         # number of bytes of the values
 
 cdef struct List:
     # The elements of one repeated string or number field, of all messages.
@@ -44,7 +44,7 @@ cdef struct Part:
     const uint8_t* p
     uint64_t n
     int32_t next
-    int32_t last         # of the first part: the last one
+    int32_t last         # in the first part: the index of the last part
 
 cdef struct Sheet:
     const Table* table
@@ -53,14 +53,14 @@ cdef struct Sheet:
     int32_t done         # rows that were scanned
     const uint8_t** p
     uint64_t* length
-    int32_t* parent      # row in the sheet of the parent's type; -1 of the root
-    int32_t* index       # index in the repeated field, 0 of a singular one
-    int16_t* edge        # which field of which type it stands in; -1 of the root
+    int32_t* parent      # row in the sheet of the parent's type; -1 for the root
+    int32_t* index       # index in the repeated field; 0 for a singular field
+    int16_t* edge        # the number of the parent's field; -1 for the root
     uint8_t* depth
     uint8_t* flags
-    uint32_t* present    # bit = slot of the field
-    int32_t* part        # further pieces: the first of them in `parts`, -1 for none; NULL as long as no row has any
-    int32_t ready        # rows whose columns are empty and may be filled
+    uint32_t* present    # bit i is set if the field of slot i is present
+    int32_t* part        # index in `parts` of the first further piece, -1 for none; NULL while no row has any
+    int32_t ready        # rows whose columns are initialized
     Column* kinds        # by slot
     void** columns
     List* lists          # by slot
@@ -68,7 +68,7 @@ cdef struct Sheet:
     int16_t* edges       # of message fields
 
 cdef struct Unknown:
-    # A record that is not a known field's.
+    # A record that belongs to no known field.
     int64_t start        # offset of its tag
     int64_t value        # of a varint
     int32_t row
@@ -86,14 +86,14 @@ cdef struct Waiting:
     Sheet* sheet
     uint32_t slot
     uint32_t hash
-    int32_t at           # the row, or that of the field's list
+    int32_t at           # the row of the sheet or of the field's list
 
 
 @final
 cdef class Facts:
     cdef Document document
     cdef readonly object root           # class of the root message
-    cdef readonly bint is_placed        # offsets mean bytes of what was given
+    cdef readonly bint is_placed        # offsets refer to the caller's bytes
     cdef Sheet* sheets
     cdef Py_ssize_t n_sheets
     cdef object tables                  # keeps the C tables alive

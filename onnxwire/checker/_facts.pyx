@@ -1,12 +1,12 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """Turns a document into columns of numbers, without a Python object for each message and without reading payloads.
 
-Every message becomes a row of its type's sheet, level by level: the messages in one message are consecutive, before
-those in its children. So there is no recursion, and rows are in the order of the document. Every string becomes an id;
-equal strings have equal ids.
+Every message becomes a row of its type's sheet. The scan goes level by level: the children of a message get consecutive
+rows, before any grandchildren. So there is no recursion, and rows are in the order of the document. Every string
+becomes an id; equal strings have equal ids.
 
-The rules of presence are those of `scan_slots`: the last value wins, the last member of a oneof wins, a singular
-message in two pieces is one row.
+The rules of presence are those of `scan_slots`: the last value wins, the last member of a oneof wins, and the two
+pieces of a split singular message share one row.
 """
 from cython cimport critical_section, final
 from libc.string cimport memset
@@ -36,9 +36,9 @@ cdef enum Outcome:
     TOO_MUCH             # no memory, or more than 2**31 rows
 
 cdef enum:
-    BATCH = 256          # rows that are made ready at a time
+    BATCH = 256          # rows that are initialized at a time
 
-# Packed numbers and bytes are payload; the numbers of these fields, which rules compare, become lists.
+# Packed numbers and bytes are payload and are not read, except these fields, whose numbers the rules compare.
 _LISTED = frozenset({"TensorProto.dims", "SparseTensorProto.dims", "ShardingSpecProto.device",
                      "IntIntListEntryProto.value", "MapProto.keys", "MapProto.string_keys"})
 
@@ -87,7 +87,7 @@ cdef inline void empty_column(Sheet* sheet, uint32_t slot, int32_t first, int32_
 
 
 cdef int make_column(Sheet* sheet, uint32_t slot) noexcept nogil:
-    """Allocate the column of a field at its first value; most fields of most types are in no message."""
+    """Allocate the column of a field at its first value; most fields occur in no message."""
     sheet.columns[slot] = malloc(<size_t>sheet.capacity * width(sheet.kinds[slot]))
     if sheet.columns[slot] == NULL:
         return -1
@@ -96,7 +96,7 @@ cdef int make_column(Sheet* sheet, uint32_t slot) noexcept nogil:
 
 
 cdef int make_other_columns(Sheet* sheet) noexcept nogil:
-    """Allocate the columns of fields that no message has; `calloc` does not touch the memory."""
+    """Allocate the columns of fields that occur in no message; `calloc` does not touch the memory."""
     cdef uint32_t i
     for i in range(sheet.table.n_fields):
         if sheet.columns[i] == NULL and sheet.n:
@@ -215,7 +215,7 @@ cdef int add_unknown(Facts self, Sheet* sheet, int32_t row, const Record* record
 cdef Outcome add_numbers(
     Facts self, Sheet* sheet, int32_t row, const Field* field, const uint8_t* p, const uint8_t* end
 ) noexcept nogil:
-    """Add the numbers of a packed run of varints to the field's list."""
+    """Append the numbers of a run of packed varints to the field's list."""
     cdef Run* run = &(<Run*>sheet.columns[field.slot])[row]
     cdef const uint8_t* start
     cdef uint64_t value = 0
@@ -279,7 +279,7 @@ cdef Outcome add_text(Facts self, Sheet* sheet, int32_t row, uint32_t slot, cons
 
 
 cdef Outcome add_child(Facts self, Sheet* sheet, int32_t row, uint32_t slot, const Record* record) noexcept nogil:
-    """Add a row for a message in a field; where a singular field has one, this is a further part of it."""
+    """Add a row for a message in a field, or a further part to the row if a singular field already has one."""
     cdef Sheet* sub = sheet.subs[slot]
     cdef bint is_repeated = sheet.kinds[slot] == CHILDREN
     cdef int32_t index = 0
@@ -390,7 +390,7 @@ cdef Outcome scan_span(Facts self, Sheet* sheet, int32_t row, const uint8_t* p, 
 
 
 cdef void forget(Sheet* sheet, int32_t row, uint32_t slot) noexcept nogil:
-    """Empty a field that another member of its oneof replaces."""
+    """Clear a field that another member of its oneof replaces."""
     cdef Sheet* sub
     cdef Column kind = sheet.kinds[slot]
     if kind == NUMBER:
@@ -398,7 +398,7 @@ cdef void forget(Sheet* sheet, int32_t row, uint32_t slot) noexcept nogil:
     elif kind == TEXT:
         (<int32_t*>sheet.columns[slot])[row] = 0
     elif kind == CHILD:
-        # Each member of a oneof has its own sheet in ONNX, so the row is the last one there and can be removed.
+        # In ONNX each member of a oneof has its own sheet, so the row is the last one of that sheet and can be removed.
         sub = sheet.subs[slot]
         if (<int32_t*>sheet.columns[slot])[row] == sub.n - 1:
             sub.n -= 1
@@ -409,7 +409,7 @@ cdef void forget(Sheet* sheet, int32_t row, uint32_t slot) noexcept nogil:
 
 
 cdef Outcome scan_all(Facts self) noexcept nogil:
-    """Scan all rows, including those that are added meanwhile."""
+    """Scan all rows, including those that the scan adds."""
     cdef Sheet* sheet
     cdef Py_ssize_t i
     cdef int32_t row, part
@@ -441,7 +441,7 @@ cdef Outcome scan_all(Facts self) noexcept nogil:
 
 
 cdef bint is_listed(const Field* field, void* facts) noexcept:
-    """Whether the numbers of a field are read into a list, however many they are."""
+    """Return whether the numbers of a field are always read into a list."""
     return (<Facts>facts).sheets[field.table - (<Facts>facts).sheets[0].table].kinds[field.slot] == LIST
 
 
@@ -478,9 +478,9 @@ cdef tuple names_of(TableOwner owner):
 cdef class Facts:
     """The columns of a document.
 
-    document, root: the bytes, and the class of the message that they are; the document may be closed afterwards, all
-    but `numbers` is in memory of its own. is_placed: whether offsets are those of what the caller gave.
-    Raises DecodeError where the bytes are damaged.
+    document, root: the bytes, and the class of the message that they encode. The document may be closed afterwards:
+    everything but `numbers` is copied. is_placed: whether offsets refer to the bytes that the caller passed. Raises
+    DecodeError for damaged bytes.
     """
 
     @critical_section
@@ -589,7 +589,7 @@ cdef class Facts:
     cdef void* column(self, str sheet, str field) except NULL:
         cdef Sheet* found = self.sheet(sheet)
         cdef void* data = found.columns[self.slot(found, field)]
-        return data if data != NULL else <void*>self.sheets  # of a sheet without rows: never looked at
+        return data if data != NULL else <void*>self.sheets  # for a sheet without rows; never read
 
     cdef List* list_of(self, str sheet, str field) except NULL:
         cdef Sheet* found = self.sheet(sheet)
@@ -622,12 +622,12 @@ cdef class Facts:
 
     @critical_section
     def rows_of(self, str name):
-        """How many messages of a type there are."""
+        """The number of messages of a type."""
         return self.sheet(name).n
 
     @critical_section
     def count(self, str name):
-        """How many rows a sheet ("NodeProto"), a list ("NodeProto.input") or "UnknownFields" has."""
+        """The number of rows of a sheet ("NodeProto"), a list ("NodeProto.input") or "UnknownFields"."""
         sheet = self.sheet_numbers.get(name)
         if sheet is not None:
             return self.sheets[<Py_ssize_t>sheet].n
@@ -658,7 +658,7 @@ cdef class Facts:
 
     @critical_section
     def own_column(self, str name, str what):
-        """A column that every sheet has: start, length, parent, index, edge, depth, flags, present."""
+        """A column that every sheet has. name: start, length, parent, index, edge, depth, flags or present."""
         cdef Sheet* sheet = self.sheet(name)
         if what == "start":
             return self.buffer(sheet.p, sheet.n, 8), "pointer"
@@ -680,7 +680,7 @@ cdef class Facts:
 
     @critical_section
     def field_column(self, str name, str field):
-        """The column of a field: (payload, kind), the kind being the name of a `Column`."""
+        """The column of a field: (payload, kind); kind is the name of a `Column`."""
         cdef Sheet* sheet = self.sheet(name)
         cdef int slot = self.slot(sheet, field)
         cdef Column kind = sheet.kinds[slot]
@@ -711,7 +711,7 @@ cdef class Facts:
 
     @critical_section
     def unknown_fields(self):
-        """Records of no known field: (payload of structs)."""
+        """Records that belong to no known field: (payload of structs)."""
         return self.buffer(self.unknown, self.n_unknown, sizeof(Unknown))
 
     @critical_section
@@ -722,7 +722,7 @@ cdef class Facts:
     @property
     @critical_section
     def base(self):
-        """The address of the document's first byte, as `start` columns count from it."""
+        """The address of the document's first byte, from which `start` columns count."""
         return <size_t>self.sheets[self.sheet_numbers[self.root.DESCRIPTOR.full_name.partition(".")[2]]].p[0]
 
     cdef object buffer(self, const void* p, Py_ssize_t n, int size):
@@ -730,7 +730,7 @@ cdef class Facts:
 
     @critical_section
     def buffer_of(self, size_t address, Py_ssize_t size, owner):
-        """A payload of memory that `owner` keeps."""
+        """A payload over memory that `owner` keeps alive."""
         return new_payload(None, <const uint8_t*>address, size, 1, b"B", owner)
 
     @critical_section
@@ -747,17 +747,17 @@ cdef class Facts:
 
     @critical_section
     def text_count(self):
-        """How many different strings there are; ids are below it."""
+        """The number of different strings; ids are below it."""
         return self.texts.n
 
     @critical_section
     def find(self, bytes text):
-        """The id of a string, or -1 where the document does not have it."""
+        """The id of a string, or -1 if the document does not contain it."""
         return find_text(&self.texts, text, len(text))
 
     @critical_section
     def edge_owner(self, int edge):
-        """The name of the type, and the slot, that an edge is of."""
+        """The type name and the slot of the field that an edge number stands for."""
         sheet, slot = self.edge_owners[edge]
         return self.names[sheet], slot
 

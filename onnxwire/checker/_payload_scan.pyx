@@ -23,14 +23,14 @@ cdef struct Walk:
     # A position between two records of a message.
     const uint8_t* p
     const uint8_t* end
-    const Part* part     # the next piece of the message, NULL for none
+    const Part* part     # the next piece of the message, NULL if none
     const Part* parts
-    int64_t left         # records of the field that were not met
+    int64_t left         # records of the field that are still ahead
     uint32_t number
 
 
 cdef struct Value:
-    const uint8_t* p     # of a varint, or of what has a length
+    const uint8_t* p     # of a varint, or of a length-delimited value
     const uint8_t* end
 
 
@@ -76,10 +76,10 @@ cdef bint next_value(Walk* walk, uint32_t wire, Value* value) noexcept nogil:
 
 @critical_section
 def measure_numbers(Facts facts, str name, str field, const uint8_t[::1] wanted):
-    """Of a field of varints: how many there are, the least, the greatest, and the last one.
+    """Return the count, minimum, maximum and last value of a varint field.
 
-    Returns four columns of int64 and one of bool: the count, -1 where it would take too long; the three numbers, those
-    of uint64 as their bits, 0 where there are none; and whether all were looked at, not only the first 64 KiB.
+    Returns four columns of int64 and one of bool: the count, -1 where counting would take too long; the three numbers,
+    uint64 reinterpreted as int64, 0 for an empty field; and whether all values were scanned, not only the first 64 KiB.
     """
     cdef Sheet* sheet = facts.sheet(name)
     cdef uint32_t slot = <uint32_t>facts.slot(sheet, field)
@@ -157,10 +157,10 @@ def measure_numbers(Facts facts, str name, str field, const uint8_t[::1] wanted)
 
 @critical_section
 def measure_bytes(Facts facts, str name, str field, const uint8_t[::1] wanted, const int64_t[::1] ends):
-    """Of a field of bytes: the greatest of the first 64 KiB, and the last one before an end.
+    """Return the greatest of the first 64 KiB of a bytes field, and the last byte before an end.
 
-    ends: for each row, how many bytes count; 0 for a row whose last byte is not asked for. Returns two columns of
-    uint8, 0 where there is no such byte.
+    ends: for each row, the number of bytes that count; 0 for a row whose last byte is not needed. Returns two columns
+    of uint8, 0 where there is no such byte.
     """
     cdef Sheet* sheet = facts.sheet(name)
     cdef Slot* spans = <Slot*>facts.column(name, field)
@@ -202,9 +202,10 @@ def measure_bytes(Facts facts, str name, str field, const uint8_t[::1] wanted, c
 
 @critical_section
 def measure_strings(Facts facts, str name, str field, const uint8_t[::1] wanted):
-    """Of a field of strings, or of its first 1 MiB: the first that is not valid UTF-8, and the first of an odd form.
+    """Return the first string of a field that is not valid UTF-8, and the first with an odd form, within 1 MiB.
 
-    Odd is one that begins with a byte-order mark or ends with a NUL. Returns two columns of int64, -1 for none.
+    A string has an odd form if it begins with a byte-order mark or ends with a NUL. Returns two columns of int64, the
+    indices; -1 for none.
     """
     cdef Sheet* sheet = facts.sheet(name)
     cdef uint32_t slot = <uint32_t>facts.slot(sheet, field)
@@ -242,7 +243,7 @@ def measure_strings(Facts facts, str name, str field, const uint8_t[::1] wanted)
                     or (size >= 3 and p[0] == 0xEF and p[1] == 0xBB and p[2] == 0xBF)
                 ):
                     odd[row] = index
-                # An empty string is looked at, too.
+                # An empty string counts, too.
                 look -= size + 1
                 left -= size + 1
                 if look < 0:

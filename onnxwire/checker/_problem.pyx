@@ -1,5 +1,6 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""One broken rule of one message. `Problems` keeps columns and makes these; path and message are made when read."""
+"""One violation of a rule by one message. `Problems` stores columns and makes these; path and message are computed when
+they are read."""
 cimport cython
 from cpython.object cimport PyTypeObject
 from cython cimport critical_section
@@ -9,16 +10,16 @@ from libc.stdint cimport int64_t
 @cython.final
 @cython.no_gc
 cdef class Problem:
-    """A rule that is broken, and where; it does not change, and equals another that says the same.
+    """A violation of a rule and its position. Immutable; equal to another with the same attributes.
 
     rule: its id, such as "node-op-type-present"; severity: "error", "warning" or "note"; path: the message or field,
-    such as graph.node[3], "" for the document itself; offset: the byte of the document at which it begins, or None for
-    what was edited; message: what is wrong and what to do.
+    such as graph.node[3], "" for the document itself; offset: the byte of the document at which the message begins, or
+    None in an edited message; message: the fault and its remedy.
     """
     cdef readonly str rule
     cdef readonly str severity
     cdef int64_t byte            # offset, -1 for None
-    cdef object found            # what makes path and message; None once they are made
+    cdef object found            # computes path and message; None afterwards
     cdef int64_t row
     cdef object path_
     cdef object message_
@@ -87,7 +88,7 @@ cdef class Problem:
 
 @critical_section
 def make_problem(str rule, str severity, found, int64_t row, int64_t offset):
-    """The problem of one row of what a rule found; offset: -1 for None."""
+    """Return the problem of one row of a finding; offset: -1 for None."""
     cdef Problem problem = Problem.__new__(Problem)
     problem.rule = rule
     problem.severity = severity
@@ -97,5 +98,5 @@ def make_problem(str rule, str severity, found, int64_t row, int64_t offset):
     return problem
 
 
-# What pickles and reprs call it, wherever it is defined.
+# Pickles and reprs use the public module.
 (<PyTypeObject*>Problem).tp_name = b"onnxwire.Problem"

@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Resolves the names of a document by `index/names`: of each node input, graph output and definition.
+"""Resolves the names of node inputs, graph outputs and definitions of a document, with `index/names`.
 
-One walk over the graphs in the order of their nodes. A name is the id of a string, so that resolving it is one lookup
-in an array.
+It walks over the graphs once, in the order of their nodes. A name is the id of a string, so that resolving it is one
+array access.
 """
 from cython cimport critical_section, final
 from libc.stdint cimport int32_t, int64_t, uint8_t
@@ -17,31 +17,31 @@ cdef enum:
     UNSEEN = 0           # meanings of a use; `checker/scopes.py` has the same numbers
     OMITTED = 1          # the empty name
     # INPUT, INITIALIZER and NODE are those of `index/names`: 2, 3, 4
-    OUTER = 5            # a value of a graph around this one, of whatever kind
-    LATER = 6            # only a later node of the same graph, or the node itself, makes it
-    NOT_YET = 7          # only the owner of this graph, or a node after it, makes it
+    OUTER = 5            # a value of any kind of an enclosing graph
+    LATER = 6            # the output of a later node of the same graph, or of the node itself
+    NOT_YET = 7          # the output of the node that owns this graph, or of a node after the owner
     NOWHERE = 8
 
-    SEEN = 128           # the definition was visited
+    SEEN = 128           # the definition has been visited
 
 cdef struct OpenScope:
-    int32_t graph        # row of GraphProto, -1 of a function
+    int32_t graph        # row of GraphProto, -1 for a function
     int32_t function
-    int32_t level        # as of `Names.levels`
-    int32_t node         # the next one
-    int32_t last         # after the last one
-    int32_t attribute    # of the node: the next one that may hold a graph, -1 before the node's inputs were looked at
+    int32_t level        # an entry of `Names.levels`
+    int32_t node         # next node
+    int32_t last         # end of the nodes
+    int32_t attribute    # next attribute of the node that may hold a graph; -1 until its inputs are resolved
     int32_t last_attribute
-    int32_t nested       # of the attribute: the next graph
+    int32_t nested       # next graph of the attribute
     int32_t last_nested
 
 
 cdef struct NamedField:
     # A field of graphs whose elements have names.
-    const Run* runs          # of each graph
-    const Sheet* sheet       # of the elements, with those of other fields between them
+    const Run* runs          # the field's run in each graph
+    const Sheet* sheet       # parent of each element; elements of other fields may be between them
     int edge
-    const int32_t* names     # of the sheet's rows, or of those that `values` leads to from them, if it is not NULL
+    const int32_t* names     # names of the sheet's rows; if `values` is not NULL, of the rows that it maps them to
     const int32_t* values
 
 
@@ -49,13 +49,13 @@ cdef struct NamedField:
 cdef class Scopes:
     """The meanings of names.
 
-    uses: of each element of NodeProto.input; outputs: of each row of ValueInfoProto that is a graph output. defined:
-    what each element of NodeProto.output is already; inputs, initializers, sparse: the same for rows of ValueInfoProto,
-    TensorProto, SparseTensorProto. For each use: makers: the node that makes the value, or -1; definitions: where the
-    value is defined: an element of NodeProto.output; beyond these a row of ValueInfoProto; beyond these a row of
-    TensorProto; -1 for anything else; defining scopes: the row of the graph that defines the value, functions being
-    numbered after all graphs, or -1. described: for each row of ValueInfoProto that is an output or value_info of a
-    graph or function, the element of NodeProto.output there that it describes, or -1.
+    uses: the meaning of each element of NodeProto.input; outputs: of each row of ValueInfoProto that is a graph output.
+    defined: earlier meanings of each element of NodeProto.output; inputs, initializers, sparse: the same for rows of
+    ValueInfoProto, TensorProto, SparseTensorProto. For each use: makers: the node that produces the value, or -1;
+    definitions: the position of its definition, which is an element of NodeProto.output, or in the same numbering a row
+    of ValueInfoProto, or a row of TensorProto, or -1 for anything else; defining scopes: the row of the graph that
+    defines the value (functions are numbered after all graphs), or -1. described: for each row of ValueInfoProto that
+    is an output or value_info of a graph or function, the element of NodeProto.output that it describes, or -1.
     """
     cdef Facts facts
     cdef readonly bytearray uses, outputs, defined, inputs, initializers, sparse, functions, named
@@ -152,7 +152,7 @@ cdef class Scopes:
         found.runs = <Run*>self.facts.column("GraphProto", field)
         found.sheet = self.facts.sheet(sheet)
         found.edge = self.facts.edge(f"GraphProto.{field}")
-        # The name of a sparse tensor is that of its values.
+        # A sparse tensor has the name of its values.
         is_sparse = sheet == "SparseTensorProto"
         found.names = <int32_t*>self.facts.column("TensorProto" if is_sparse else sheet, "name")
         found.values = <int32_t*>self.facts.column(sheet, "values") if is_sparse else NULL
@@ -166,7 +166,8 @@ cdef class Scopes:
     def walk(self, int32_t main, list algorithms, list graphs, list functions):
         """Walk over the scopes of a document, given as rows; main: -1 if there is none.
 
-        algorithms: graphs in which the main graph's values are visible; graphs, functions: those with own values only.
+        algorithms: graphs in which the main graph's values are visible; graphs, functions: scopes that see only their
+            own values.
         """
         if main >= 0:
             self.enter(main, -1)
@@ -183,7 +184,7 @@ cdef class Scopes:
             self.run(False)
 
     cdef int enter(self, int32_t graph, int32_t function) except -1:
-        """Open a scope: define its inputs, initializers and node outputs, and record names that are defined already."""
+        """Open a scope: define its inputs, initializers and node outputs, and record names that are already defined."""
         cdef OpenScope* frame
         cdef Run nodes
         cdef int32_t i, k
@@ -226,9 +227,9 @@ cdef class Scopes:
     cdef int define_field(
         self, int32_t graph, const NamedField* field, uint8_t* faults, Kind kind, int32_t definition
     ) except -1:
-        """Define the names of a field's elements, and record those that are defined already.
+        """Define the names of a field's elements, and record names that are already defined.
 
-        definition: the number of the sheet's first row among definitions, or -1 where its rows are none.
+        definition: the number of the sheet's first row among definitions, or -1 if its rows are not definitions.
         """
         cdef int32_t row = field.runs[graph].first
         cdef int32_t left = field.runs[graph].n
@@ -244,9 +245,9 @@ cdef class Scopes:
         return 0
 
     cdef int run(self, bint stays) except -1:
-        """Walk over the nodes of the innermost scope and of the scopes in it, until it is closed.
+        """Walk over the nodes of the innermost scope and of its nested scopes, until it is closed.
 
-        stays: its definitions remain visible.
+        stays: whether its definitions remain visible.
         """
         cdef Facts facts = self.facts
         cdef Sheet* graphs = facts.sheet("GraphProto")
@@ -268,7 +269,7 @@ cdef class Scopes:
                 if graphs.edge[i] == several_edge and graphs.parent[i] == frame.attribute - 1:
                     self.enter(i, -1)
                 elif graphs.parent[i] == frame.attribute - 1:
-                    frame.last_nested += 1  # the single graph of an attribute that has several, too
+                    frame.last_nested += 1  # `g` counts even in an attribute that also has `graphs`
                 continue
             if frame.attribute >= 0 and frame.attribute < frame.last_attribute:
                 i = frame.attribute

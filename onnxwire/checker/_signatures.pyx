@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """Compares nodes with the signatures of their operators, in one pass over the columns in the order of the nodes.
 
-Types are numbers, 0 for an unknown one. The pass sets the types of outputs that share a type with an input, so that
-later nodes know them; in an unsorted graph, the input of a node before its maker stays unknown.
+Types are numbers; 0 is an unknown type. The pass sets the types of outputs that share a type with an input, so that
+later nodes know them. In an unsorted graph, an input stays unknown if its producer comes later.
 """
 from cython cimport critical_section
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
@@ -30,10 +30,10 @@ cdef enum:
     OPTIONAL = 1
     VARIADIC = 2
 
-# Rows of the tables that the pass is driven by, all of int32.
+# Rows of the tables that the pass reads, all of int32.
 cdef struct Signature:
     int32_t inputs, n_inputs, outputs, n_outputs, attributes, n_attributes
-    int32_t least_inputs, most_inputs, least_outputs, most_outputs  # most: -1 for no limit
+    int32_t least_inputs, most_inputs, least_outputs, most_outputs  # maximum; -1 for no limit
     int32_t refused, n_inputs_refused, n_outputs_refused            # rows of `refused`
     int32_t variables
     int32_t is_open          # undeclared attributes are allowed
@@ -42,10 +42,10 @@ cdef struct Parameter:
     int32_t types            # row of `sets`
     int32_t variable         # -1 for none
     int32_t option
-    int32_t only             # the only type that it may have, 0 where there are several
+    int32_t only             # the only allowed type, or 0 if there are several
 
 cdef struct Attribute:
-    int32_t name             # id of the string, -1 where the document has none
+    int32_t name             # id of the string, -1 if the document does not contain it
     int32_t kind
     int32_t is_required
 
@@ -55,7 +55,7 @@ cdef struct Tables:
     const Parameter* parameters
     const Attribute* attributes
     const int32_t* refused
-    const uint8_t* sets      # one row of `width` types a set
+    const uint8_t* sets      # one row of `width` types for each set
     int32_t width
 
 
@@ -140,9 +140,9 @@ def check_signatures(
 ):
     """Fill the columns of faults, and the types that can be inferred.
 
-    chosen: of each node its signature, below 0 for none. signatures, parameters, attributes, refused, sets: tables, one
-    row more than they need. definitions: as of `Scopes`. declared: of each attribute without a type, the one that is
-    declared for what it refers to, or empty. types: of each definition, what is known; outputs of nodes come first.
+    chosen: the signature of each node, below 0 for none. signatures, parameters, attributes, refused, sets: tables,
+    each with one unused row at the end. definitions: see `Scopes`. declared: for each attribute without a type, the
+    type of the parameter that it refers to; or empty. types: the known type of each definition, node outputs first.
     """
     cdef List* used = facts.list_of("NodeProto", "input")
     cdef List* made = facts.list_of("NodeProto", "output")
@@ -158,7 +158,7 @@ def check_signatures(
     cdef int32_t[64] bound
     cdef int32_t node, i, k, kind
     cdef int32_t n_nodes = <int32_t>chosen.shape[0]
-    # Buffers of no elements have no first one; none of these is looked at then.
+    # An empty buffer has no first element; its pointer is never read.
     cdef const int32_t* of = &definitions[0] if definitions.shape[0] else NULL
     cdef int32_t* known = &types[0] if types.shape[0] else NULL
     cdef uint8_t* wrong_inputs = &input_faults[0] if input_faults.shape[0] else NULL
@@ -204,7 +204,7 @@ def check_signatures(
                 if i < signature.n_inputs:
                     parameter = &tables.parameters[signature.inputs + i]
                 elif signature.most_inputs >= 0:
-                    break  # too many, which is reported
+                    break  # too many outputs, which is reported
                 if used.value[k] == 0:
                     if parameter.option == SINGLE:
                         wrong_inputs[k] |= OMITTED

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""The strings of a document, each once."""
+"""The strings of a document, each stored once."""
 from libc.stdint cimport int32_t, uint8_t, uint32_t, uint64_t
 
 from onnxwire.engine.advise cimport ow_enlarge
@@ -10,9 +10,9 @@ cdef struct Bucket:
     int32_t id           # -1 for none
 
 cdef struct Texts:
-    # All zero but the seed, which makes it impossible to write a file whose strings collide: an empty table.
+    # An empty table is all zeros but for the seed, which prevents files whose strings are made to collide.
     uint64_t seed
-    int32_t n            # ids are below it; 0 is that of the empty string, which is the first to be put in
+    int32_t n            # the number of ids; id 0 is the empty string, which is inserted first
     int32_t capacity
     uint64_t* start      # n + 1 offsets in the arena
     uint8_t* traits

@@ -34,7 +34,7 @@ cdef inline uint64_t mix(uint64_t a) noexcept nogil:
 
 
 cdef inline uint32_t hash_text(const uint8_t* p, uint64_t n, uint64_t seed) noexcept nogil:
-    """Seeded anew in each process, so that no file can be made to collide."""
+    """The seed differs in each process, so that no file can be made to collide."""
     cdef uint64_t h = seed ^ n
     cdef uint64_t tail = 0
     cdef const uint8_t* last = p + n - 8
@@ -42,7 +42,7 @@ cdef inline uint32_t hash_text(const uint8_t* p, uint64_t n, uint64_t seed) noex
         while p < last:
             h = mix(h ^ load64(p))
             p += 8
-        tail = load64(last)  # bytes that the loop has hashed already do no harm
+        tail = load64(last)  # hashing some bytes twice is harmless
     elif n >= 4:
         tail = load32(p) | <uint64_t>load32(p + n - 4) << 32
     elif n:
@@ -114,7 +114,7 @@ cdef uint8_t traits_of(const uint8_t* p, uint64_t n) noexcept nogil:
 
 
 cdef int32_t find_bucket(const Texts* texts, const uint8_t* p, uint64_t n, uint32_t h) noexcept nogil:
-    """Return the id of a string, or -1 - its bucket if it has none."""
+    """Return the id of a string, or -1 - bucket if it has no id yet."""
     cdef uint32_t i = h & (texts.n_buckets - 1)
     cdef int32_t id = texts.buckets[i].id
     while id >= 0:

@@ -15,9 +15,10 @@ if TYPE_CHECKING:
 
 
 def cycles(facts: Facts) -> list[list[int]]:
-    """Return the sets of nodes, in graphs, that depend on each other: rows in order, sorted by the first.
+    """Return the sets of nodes in graphs that depend on each other; rows ascend, and sets are sorted by their first
+    row.
 
-    The inputs of nodes in a nested graph count as inputs of the node that owns it. Sorted graphs have no cycles.
+    The inputs of nodes in a nested graph count as inputs of the node that owns the graph. Sorted graphs have no cycles.
     """
     scopes = facts.derive(Scopes)
     if not ((scopes.uses == MADE_LATER) | (scopes.uses == MADE_AFTER_OWNER)).any():

@@ -22,7 +22,7 @@ class DeclaredTypes:
 
     graph: the row of the graph that an entry is in, -1 in a function. kind: the index of the type's kind among the
     fields of TypeProto, or -1. elem_type: of a tensor or sparse tensor, 0 if unknown. shape: its row of
-    TensorShapeProto, or -1. is_input, is_output, is_info: which field of the graph the entry is in.
+    TensorShapeProto, or -1. is_input, is_output, is_info: whether the entry is in that field of the graph.
     """
 
     def __init__(self, facts: Facts) -> None:
@@ -75,7 +75,7 @@ class DeclaredTypes:
 
 
 def differ(left: list[Dim] | None, right: list[Dim] | None) -> str:
-    """Return how two shapes contradict each other, "" if they do not."""
+    """Return a description of how two shapes contradict each other, "" if they do not."""
     if left is None or right is None:
         return ""
     if len(left) != len(right):

@@ -1,7 +1,8 @@
-"""Repairs of what has one safe answer: a function each, registered under the ids of the rules that it satisfies.
+"""Repairs of faults that have one safe answer: one function each, registered under the ids of the rules that it
+satisfies.
 
-A repair changes nothing that any reader could see in another way: it takes out what is said twice in the same words, or
-what says nothing, and adds what only one value can be. Everything else is left to people.
+A repair does not change the meaning of a model for any reader: it removes exact repetitions and entries without effect,
+and adds a value where only one is possible. Everything else is left to people.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from onnxwire.checker.facts import Facts, FieldRows, Table
     from onnxwire.checker.problems import Problems
 
-_BATCH = 4096  # numbers of a column that are ints at a time
+_BATCH = 4096  # numbers of a column that are converted to ints at a time
 
 # The field that identifies an element of a repeated field, by type.
 _KEYS = {
@@ -40,7 +41,7 @@ _KEYS = {
 
 @dataclass(frozen=True, slots=True)
 class Fix:
-    """One possible repair.
+    """A possible repair.
 
     rule: the id of the broken rule. path: the element to remove, or the message to change. message: a description of
     the change.
@@ -58,8 +59,8 @@ Chooser = Callable[[Any, "FieldRows", "Table"], Iterator[int]]
 class _Remover:
     """A removal of elements from a repeated field.
 
-    template: the description of each, filled with its `detail`. choose: a function of the elements and of the rows that
-    break the rule in their table; it returns the indices of removable elements.
+    template: the description of each removal, formatted with its `detail`. choose: a function of the elements and of
+    the rows that break the rule; it returns the indices of removable elements.
     """
 
     template: str
@@ -76,7 +77,7 @@ _editors: dict[str, Editor] = {}
 
 
 def removes(template: str, detail: Callable[[Any], str], *rules: str) -> Callable[[Chooser], Chooser]:
-    """Register a function that chooses elements to remove from repeated fields, as of `_Remover`."""
+    """Register a function that chooses elements to remove from repeated fields; see `_Remover`."""
 
     def register(choose: Chooser) -> Chooser:
         _removers.update(dict.fromkeys(rules, _Remover(template, detail, choose)))
@@ -96,7 +97,7 @@ def edits(*rules: str) -> Callable[[Editor], Editor]:
 
 
 def fixable() -> set[str]:
-    """Return the ids of rules of which some breaches can be repaired."""
+    """Return the ids of rules that have repairs for some violations."""
     return _removers.keys() | _editors.keys()
 
 
@@ -104,12 +105,12 @@ def _key_of(element: Any) -> str:
     if not isinstance(element, Message):
         return str(element)
     key: str = getattr(element, _KEYS[element.DESCRIPTOR.name])
-    # The two names of the default domain are one.
+    # The default domain has two names.
     return "" if key == "ai.onnx" and element.DESCRIPTOR.name == "OperatorSetIdProto" else key
 
 
 @removes(
-    "remove the entry {0!r}, which is there before in the same words",
+    "remove the entry {0!r}, which repeats an earlier one exactly",
     _key_of,
     "attribute-name-unique",
     "external-key-unique",
@@ -123,7 +124,7 @@ def _key_of(element: Any) -> str:
     "quant-annotation-tensor-unique",
 )
 def repeated_entry(siblings: Any, field: FieldRows, table: Table) -> Iterator[int]:
-    """Choose repeated entries, if all with the same key are equal: otherwise readers may use the last one."""
+    """Choose repeated entries if all with the same key are equal; otherwise readers may use the last one."""
     firsts = dict.fromkeys((_key_of(siblings[index]) for index in _numbers(field.indices)), -1)
     ambiguous: set[str] = set()
     for index, element in enumerate(siblings):
@@ -154,14 +155,15 @@ def _value_names(facts: Facts) -> NDArray[np.bool_]:
     "function-value-info-known-name",
 )
 def stale_value_info(siblings: Any, field: FieldRows, table: Table) -> Iterator[int]:
-    """Choose entries whose name is no value of any graph: shape inference copies types from one graph to another."""
+    """Choose entries whose name is no value of any graph, since shape inference copies types from one graph to
+    another."""
     is_name = table.facts.derive(_value_names)
     return _numbers(field.indices[~is_name[table.facts.ValueInfoProto.name[field.rows]]])
 
 
 @removes("remove the local directory {0!r}", lambda entry: entry.value, "external-key-basepath")
 def base_path(siblings: Any, field: FieldRows, table: Table) -> Iterator[int]:
-    """Choose the folder of a loader, which no reader uses."""
+    """Choose entries with the directory of a loader, which no reader uses."""
     return _numbers(field.indices)
 
 
@@ -169,13 +171,13 @@ def _set_type(number: int, attribute: Any) -> None:
     attribute.type = number
 
 
-# What sets the type of an attribute, by the type.
+# The field that sets the type of an attribute, by the type.
 _SET_TYPE = {number: functools.partial(_set_type, number) for number in NAMES}
 
 
 @edits("attribute-type-present")
 def missing_type(attribute: Any) -> tuple[str, str, Callable[[Any], object]] | None:
-    """Set a missing type to that of the value, if the attribute has one value and no reference."""
+    """Set a missing type to the type of the value, if the attribute has one value and no reference."""
     present = [VALUES[name] for name in attribute._present() if name in VALUES]
     if attribute.ref_attr_name or len(present) != 1:
         return None
@@ -212,7 +214,7 @@ def _clear_dim_value(dimension: Any) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """Rows of a table that break a rule, and that a change or a removal repairs."""
+    """Rows of a table that break a rule and that a change or a removal repairs."""
 
     rule: str
     table: Table
@@ -220,10 +222,10 @@ class _Rows:
 
 
 class Fixes(Collection[Fix]):
-    """The possible repairs of a message; iterate before they are applied.
+    """The possible repairs of a message. Iterate over them before they are applied.
 
     They are stored as row numbers of the findings, since a damaged file may need a million.
-    omitted: breaches that were not examined because of `limits.MAX_CHANGES`. After these repairs, `check` and
+    omitted: violations that were not examined because of `limits.MAX_CHANGES`. After these repairs, `check` and
     `find_fixes` find the next ones.
     """
 
@@ -235,7 +237,7 @@ class Fixes(Collection[Fix]):
         self._is_applied = False
         self._edits: list[_Rows] = []
         self._removals: list[_Rows] = []
-        gone: dict[int, NDArray[np.bool_]] = {}  # by table, the rows that are taken out already
+        gone: dict[int, NDArray[np.bool_]] = {}  # by table, the rows that are already removed
         for rule, table, rows in problems.rows(fixable()):
             if rule in _editors:
                 self._edits.append(_Rows(rule, table, self._editable(rule, table, rows)))
@@ -283,7 +285,7 @@ class Fixes(Collection[Fix]):
         """Yield each repair. Raises ChangedError after `apply`."""
         for some in (*self._edits, *self._removals):
             if self._is_applied:
-                raise ChangedError("these repairs have been made; read them before that")
+                raise ChangedError("these repairs have already been applied; read them before that")
             for field, siblings in self._fields(some.table, some.rows):
                 above = some.table.facts.path(field.type_name, field.owner) if field.field else ""
                 start = f"{above}.{field.field}" if above else field.field
@@ -300,7 +302,7 @@ class Fixes(Collection[Fix]):
     def apply(self) -> None:
         """Apply the repairs; each repeated field is rebuilt once."""
         if self._is_applied:
-            raise ChangedError("these repairs have been made already")
+            raise ChangedError("these repairs have already been applied")
         self._is_applied = True
         for some in self._edits:
             for field, siblings in self._fields(some.table, some.rows):
@@ -329,7 +331,7 @@ class Fixes(Collection[Fix]):
 
 
 def _numbers(column: NDArray[Any]) -> Iterator[int]:
-    """Return the numbers of a column, without a list of all of them."""
+    """Yield the numbers of a column as ints, without a list of all of them."""
     if len(column) <= _BATCH:
         return iter(column.tolist())
     return (number for start in range(0, len(column), _BATCH) for number in column[start : start + _BATCH].tolist())
@@ -368,7 +370,7 @@ class _Views:
 def find_fixes(message: Message, problems: Problems) -> Fixes:
     """Return the possible repairs of problems, which `check` found in a message.
 
-    Nothing is changed; `apply_fixes` does that. For some of them, let `check` select the rules.
+    Nothing is changed; `apply_fixes` does that. To repair only some rules, select them in `check`.
     """
     return Fixes(message, problems)
 

@@ -1,17 +1,18 @@
-"""Signatures of operators: tables of text, one row a version of an operator.
+"""Signatures of operators: tables of text, one row for each version of an operator.
 
-`operators.tsv` has those that ONNX itself defines; others can be given in the same notation, tabs between the cells:
+`operators.tsv` has the operators that ONNX itself defines; a user's table has the same notation, with tabs between
+cells:
 
     domain  operator  since  inputs  outputs  attributes  types  notes
 
-since: the version of the domain's operator set that brought this signature. inputs, outputs: `name:type` each, with
-spaces between; `?` after it is optional, `*2` any number from 2 on (the last one only), `~` of different types.
-attributes: `name:INT` each, `!` after it required. types: what each type variable may be, `T=float` or `T=@3`. notes:
-`deprecated`; `attributes...`, others are let pass; `inputs!=3`, `outputs!=2`, a count that is not allowed although it
-lies between the least and the most.
-A row `@3<tab>float double seq(int64)` names a set of types once, before it is used; a tensor's type is that of its
-elements, the others are `seq(T)`, `optional(T)`, `map(int64,T)`, `sparse_tensor(T)`. Lines that begin with # are
-comments. Cells that are empty at the end may be left out.
+since: the version of the domain's operator set that introduced this signature. inputs, outputs: `name:type` each,
+separated by spaces; a suffix `?` means optional, `*2` variadic with 2 or more values (last parameter only), `~` values
+of different types. attributes: `name:INT` each; a suffix `!` means required. types: the allowed types of each type
+variable, `T=float` or `T=@3`. notes: `deprecated`; `attributes...`: undeclared attributes are allowed; `inputs!=3`,
+`outputs!=2`: a count that is not allowed although it is between the minimum and the maximum.
+A row `@3<tab>float double seq(int64)` names a set of types before its first use. A tensor type is written as its
+element type, other types as `seq(T)`, `optional(T)`, `map(int64,T)` or `sparse_tensor(T)`. Lines that begin with # are
+comments. Empty cells at the end may be omitted.
 """
 
 from __future__ import annotations
@@ -33,15 +34,15 @@ if TYPE_CHECKING:
 
 _HEAD = ["domain", "operator", "since"]
 _CELLS = 8
-_MAX_ATTRIBUTES = 64  # and type variables of an operator, which are bits of a 64-bit number
+_MAX_ATTRIBUTES = 64  # also the limit of type variables: both are bits of a 64-bit number
 _ATTRIBUTE_TYPES = dict(AttributeProto.AttributeType.items())
 
 
 class Parameter(NamedTuple):
     """A formal parameter. types: the allowed types; variable: the type variable that it shares with others, or "".
 
-    option: "" for a required parameter, "?" for an optional one, "*" for a variadic one; least: the least number of
-    values of a variadic one.
+    option: "" for a required parameter, "?" for an optional one, "*" for a variadic one; least: the minimum number of
+    values of a variadic parameter.
     """
 
     name: str
@@ -61,7 +62,8 @@ class Attribute(NamedTuple):
 class Signature(NamedTuple):
     """The signature of an operator from a version of its domain on.
 
-    is_open: whether undeclared attributes are allowed. refused_*: counts between least and most that are not allowed.
+    is_open: whether undeclared attributes are allowed. refused_*: counts between minimum and maximum that are not
+        allowed.
     """
 
     domain: str
@@ -220,7 +222,7 @@ def _read(row: _Row, key: tuple[str, str, int]) -> Signature:
             raise _fault(row, f"{text!r} is not an attribute like axis:INT or to:INT!")
         known[name] = Attribute(_ATTRIBUTE_TYPES[kind], text.endswith("!"))
     if len(known) > _MAX_ATTRIBUTES or len(variables) > _MAX_ATTRIBUTES:
-        raise _fault(row, f"an operator has at most {_MAX_ATTRIBUTES} attributes and as many type variables")
+        raise _fault(row, f"an operator has at most {_MAX_ATTRIBUTES} attributes and {_MAX_ATTRIBUTES} type variables")
     refused: dict[str, list[int]] = {"inputs": [], "outputs": []}
     for note in notes.split():
         what, sign, count = note.partition("!=")
@@ -251,7 +253,7 @@ def _parameters(row: _Row, cell: str, variables: dict[str, frozenset[str]]) -> t
         if not name or not kind or (star and least and not least.isdecimal()):
             raise _fault(row, f"{text!r} is not a parameter like X:T, B:T?, inputs:T*1 or step:int64")
         if result and result[-1].option == "*":
-            raise _fault(row, f"{text!r} comes after a parameter of any number, which is the last one")
+            raise _fault(row, f"{text!r} comes after a variadic parameter, which has to be the last one")
         types = variables.get(kind) or frozenset([kind])
         variable = kind if kind in variables and not is_mixed else ""
         result.append(Parameter(name, types, variable, option, int(least or 0)))

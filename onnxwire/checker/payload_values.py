@@ -22,11 +22,12 @@ if TYPE_CHECKING:
     from onnxwire.checker.facts import Facts, Rows
 
 _LEN = 2
-_HEAD = 16  # bytes that no tag and length have more of
+_HEAD = 16  # maximum bytes of a tag and a length
 
 
 class Portion(NamedTuple):
-    """The payloads of some tensors. rows: of TensorProto; lengths: bytes of each, above 0; data: all bytes, uint8."""
+    """The payloads of some tensors. rows: rows of TensorProto; lengths: bytes of each payload, above 0; data: all
+    bytes, uint8."""
 
     rows: Rows
     lengths: Rows
@@ -61,7 +62,7 @@ def portions(facts: Facts, field: str, rows: Rows) -> Iterator[Portion]:
         left -= int(tensors.records(field)[1][row])
         if left < 0:
             return
-        # The values of the records, joined, are a packed run.
+        # The joined values of the records are a packed run.
         data = b"".join(bytes_at(facts.document, start, end) for start, end in _spans(facts, field, row))
         if data:
             yield Portion(np.array([row]), np.array([len(data)]), np.frombuffer(data, np.uint8))
@@ -79,7 +80,7 @@ def _look_at(facts: Facts, starts: Rows, lengths: Rows) -> tuple[Rows, Rows]:
 
 
 def _find_packed(facts: Facts, document: Rows, at: Rows, field: str, rows: Rows) -> tuple[Rows, Rows]:
-    """Return the offsets of numbers, and whether they are one packed record, as they should be; at: offsets of tags."""
+    """Return the offsets of numbers, and whether they are one packed record, as is usual; at: offsets of tags."""
     _, records, _, _ = facts.TensorProto.records(field)
     tag = TensorProto.DESCRIPTOR.fields_by_name[field].number << 3 | _LEN
     is_packed = (records[rows] == 1) & (document[at] == tag)
@@ -126,7 +127,7 @@ def _spans(facts: Facts, field: str, row: int) -> list[tuple[int, int]]:
 
 
 def string_lengths(facts: Facts, rows: Rows) -> Iterator[tuple[int, list[int]]]:
-    """Yield the lengths of the elements of string_data, in bytes, of tensors that have few; rows: in order."""
+    """Yield the lengths in bytes of the elements of string_data, for tensors with few elements; rows: ascending."""
     left = MAX_READ_RECORDS
     for row in rows.tolist():
         left -= int(facts.TensorProto.records("string_data")[1][row])
@@ -138,7 +139,7 @@ def string_lengths(facts: Facts, rows: Rows) -> Iterator[tuple[int, list[int]]]:
 def varints(portion: Portion, kind: str = "int64") -> tuple[Rows, Rows]:
     """Return the numbers of packed varints: the count of each row, and all numbers; none of damaged runs.
 
-    kind: as of `decode_packed`.
+    kind: see `decode_packed`.
     """
     dtype = np.dtype("i8" if kind in ("int64", "uint64") else "i4")
     starts = np.cumsum(portion.lengths) - portion.lengths
@@ -159,6 +160,6 @@ def varints(portion: Portion, kind: str = "int64") -> tuple[Rows, Rows]:
 def products(counts: Rows, first: Rows, sizes: Rows) -> Any:
     """Return the product of each row's sizes, int64; -1 if it is 2**63 or more, or a size is negative.
 
-    counts, first: of each row, the number of its elements in `sizes`, and the index of the first.
+    counts, first: for each row, the number of its elements in `sizes`, and the index of its first element.
     """
     return np.frombuffer(element_column(counts, first, sizes), np.int64)

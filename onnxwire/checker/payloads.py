@@ -1,4 +1,4 @@
-"""The contents of tensors, as columns: number of elements by dims, where they are stored, and their actual number."""
+"""The contents of tensors as columns: the element count by dims, the field that stores them, and the actual count."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from onnxwire.checker.facts import Facts, Sheet
     from onnxwire.messages import TensorProto
 
-# Fields that hold elements; a location is an index of this tuple.
+# Fields that store elements; a location is an index into this tuple.
 LOCATIONS = (*FIELDS, "raw_data")
 RAW = LOCATIONS.index("raw_data")
 FLOAT6 = ("FLOAT6E2M3", "FLOAT6E3M2")
@@ -55,18 +55,18 @@ def is_filled(tensors: Sheet, location: str, rows: Any = slice(None)) -> Any:
     """Return whether each tensor, or each of some rows, has something in a field."""
     if location == "raw_data":
         return tensors.span(location)[1][rows] > 0
-    # An empty string is an element, too; packed numbers without bytes are none.
+    # An empty string is an element, but an empty packed record has none.
     return tensors.records(location)[1 if location == "string_data" else 3][rows] > 0
 
 
 class Payloads:
     """Columns for TensorProto, by `facts.derive(Payloads)`.
 
-    elements: as many as dims call for; -1 where one of them is negative, or elements or bytes are 2**63 or more.
-    is_inline: whether they are in the message. stored: as many as the message is to hold, which are fewer where it has
-    a segment; -1 where that can't be told. filled: how many locations have something; location: the only such one, as
-    index of LOCATIONS, or -1. own_location: the list that elements of the type belong in, -1 for an unknown type.
-    entries, size: how much there is to be in that list and in raw_data, -1 where `stored` is.
+    elements: the product of dims; -1 if a dim is negative, or if elements or bytes are 2**63 or more. is_inline:
+    whether the elements are in the message. stored: the number of elements that the message has to store, which is
+    smaller if it has a segment; -1 if unknown. filled: the number of nonempty locations; location: the only nonempty
+    one, as index of LOCATIONS, or -1. own_location: the list for elements of the type, -1 for an unknown type. entries,
+    size: the expected length of that list and of raw_data, -1 where `stored` is -1.
     """
 
     def __init__(self, facts: Facts) -> None:
@@ -96,7 +96,7 @@ class Payloads:
         if is_packed.any() or is_complex.any():
             self.entries = np.where(is_packed, self.size, self.stored)
             self.entries[is_complex & (self.stored > 0)] *= 2
-        # The used bits of a last byte that is not full, else 0.
+        # The number of used bits in a last byte that is not full, otherwise 0.
         self.last_bits = np.zeros(tensors.n, np.int8)
         is_narrow = (self.stored > 0) & (self.bits < 8)
         self.last_bits[is_narrow] = self.stored[is_narrow] % 8 * self.bits[is_narrow] % 8
@@ -134,8 +134,8 @@ class Payloads:
 
     @cached_property
     def count(self) -> Any:
-        """The elements of the list that a tensor's type calls for; -1 where counting them would take too long."""
-        held = np.zeros(len(self.elements), np.int64)  # which takes no memory where nothing is written
+        """The lengths of the lists that the tensors' types require; -1 where counting would take too long."""
+        held = np.zeros(len(self.elements), np.int64)  # takes no memory until it is written to
         makers = {"int32_data": int32_numbers, "int64_data": int64_numbers, "uint64_data": uint64_numbers}
         for location, field in enumerate(FIELDS):
             is_here = (self.own_location == location) & is_filled(self.facts.TensorProto, field)
@@ -158,7 +158,7 @@ class Payloads:
 
     @cached_property
     def is_wrong_count(self) -> Any:
-        """Whether the list of each tensor's type has another number of entries than it should."""
+        """Whether the list of each tensor's type has a wrong number of entries."""
         is_listed = (self.location == self.own_location) & (self.location >= 0) & self.is_inline
         if not is_listed.any():
             return is_listed
@@ -169,7 +169,7 @@ class Payloads:
 
     @cached_property
     def is_wrong_size(self) -> Any:
-        """Whether raw_data has another length than it should."""
+        """Whether raw_data has a wrong length."""
         length = self.facts.TensorProto.span("raw_data")[1]
         return (self.location == RAW) & (self.bits > 0) & (self.size >= 0) & (length != self.size) & self.is_inline
 
@@ -177,9 +177,9 @@ class Payloads:
 class Numbers:
     """The values in lists of varints, as columns for TensorProto.
 
-    count: the entries, -1 where a list of more than 1 MiB would have to be walked. low, high, last: the least, the
-    greatest and the last of the first 64 KiB of a tensor; 0 where there are none. is_whole: whether these were all. No
-    more than 16 MiB of a document are looked at.
+    count: the number of entries, -1 for a list of more than 1 MiB, which is not counted. low, high, last: the minimum,
+    the maximum and the last value of the first 64 KiB of a tensor; 0 for an empty list. is_whole: whether these were
+    all values. At most 16 MiB of a document are scanned.
     """
 
     def __init__(self, facts: Facts, field: str) -> None:

@@ -39,8 +39,8 @@ class _Group(NamedTuple):
 class Problems(Sequence[Problem]):
     """The findings of `check`: a sequence of Problem, each made when it is read. It equals a list of the same problems.
 
-    omitted: by rule, the number of breaches beyond the limit of `check`; only rules that have some.
-    checked: the number of "rules" that apply, and of "nodes" and "tensors" that were checked.
+    omitted: by rule, the number of violations beyond the limit of `check`; only nonzero numbers. checked: the numbers
+    of applied "rules" and of checked "nodes" and "tensors".
     """
 
     __slots__ = ("_groups", "_n", "checked", "omitted")
@@ -67,7 +67,7 @@ class Problems(Sequence[Problem]):
         return None if limit is None else limit - len(rows)
 
     def counts(self) -> dict[str, int]:
-        """Return the number of breaches by severity, including those beyond the limit."""
+        """Return the number of violations by severity, including those beyond the limit."""
         counts = dict.fromkeys(SEVERITIES, 0)
         for group in self._groups:
             counts[group.rule.severity] += len(group.rows)
@@ -76,14 +76,14 @@ class Problems(Sequence[Problem]):
         return counts
 
     def by_rule(self) -> Iterator[tuple[Rule, int, Iterator[Problem]]]:
-        """Yield each broken rule, its number of breaches (including those beyond the limit), and its problems."""
+        """Yield each broken rule, the number of its violations (including those beyond the limit), and its problems."""
         for rule, some in groupby(self._groups, key=lambda group: group.rule):
             same = list(some)
             kept = sum(len(group.rows) for group in same)
             yield rule, kept + self.omitted.get(rule.id, 0), _chain(same)
 
     def rows(self, rules: Container[str]) -> Iterator[tuple[str, Table, NDArray[np.int32]]]:
-        """Yield the breaches of some rules: the id of the rule, a table of the facts, and its rows."""
+        """Yield the violations of some rules: the id of the rule, a table of the facts, and its rows."""
         for group in self._groups:
             if group.rule.id in rules:
                 yield group.rule.id, group.found.table, group.rows
@@ -107,7 +107,7 @@ class Problems(Sequence[Problem]):
         if index < 0:
             index += self._n
         if not 0 <= index < self._n:
-            raise IndexError(f"there are {self._n:,} problems, and none at {index}")
+            raise IndexError(f"index {index} is out of range: there are {self._n:,} problems")
         return next(self._from(index))
 
     def _from(self, start: int) -> Iterator[Problem]:

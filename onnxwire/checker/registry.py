@@ -1,12 +1,13 @@
-"""The rules: metadata in `rules.tsv`, a row for each; checks in `rules/`, a module for each scope.
+"""The rules: `rules.tsv` has the metadata, one row for each rule; `rules/` has the checks, one module for each scope.
 
-Most checks are entries of a module's table `RULES`, by the sheet or list whose rows are checked and the rule's id:
+Most checks are entries of a module's table `RULES`, keyed by the sheet or list whose rows are checked, then by the id
+of the rule:
 
     RULES = {
         "GraphProto": {
             "graph-doc-string-present": (
-                lambda graph: graph.doc_string == EMPTY,            # which rows break the rule: a column of bool
-                "graph {name!r} has no doc_string; describe it",    # the message; it names columns of the sheet
+                lambda graph: graph.doc_string == EMPTY,            # the rows that break the rule: a bool column
+                "graph {name!r} has no doc_string; describe it",    # the message; names are columns of the sheet
             ),
         },
     }
@@ -38,7 +39,7 @@ _BOOL = np.dtype(bool)
 
 SEVERITIES = ("error", "warning", "note")
 
-# The modules of `rules/`, one a scope. Each is imported when a document has rows of one of its sheets.
+# The modules of `rules/`, one for each scope. A module is imported when a document has rows of one of its sheets.
 MODULES = {
     "model": (),
     "opset_import": ("ModelProto", "OperatorSetIdProto"),
@@ -69,8 +70,8 @@ MODULES = {
 class Rule(NamedTuple):
     """A row of `rules.tsv`.
 
-    since_ir, until_ir: the first and last IR version that it applies to, or None. reason: why the severity is lower
-    than the word of the specification (must: error, should: warning) asks for, "" where it is not.
+    since_ir, until_ir: the first and last IR version that the rule applies to, or None. reason: why the severity is
+    lower than the wording of the specification implies (must: error, should: warning), or "".
     """
 
     id: str
@@ -84,9 +85,10 @@ class Rule(NamedTuple):
     reason: str
 
     def applies_to(self, ir_version: int | None) -> bool:
-        """Return whether the rule applies to documents of an IR version; None: to documents without a version."""
+        """Return whether the rule applies to documents of an IR version (None: documents without a version)."""
         if ir_version is None:
-            # Every document that defines an operator set has IR version 3 or later, which introduced them.
+            # Operator sets were introduced in IR version 3, so every document that defines one has that version or a
+            # later one.
             return (self.since_ir is None or self.scope == "operator_set") and self.until_ir is None
         return (self.since_ir or 0) <= ir_version and (self.until_ir is None or ir_version <= self.until_ir)
 
@@ -102,7 +104,7 @@ _checks: dict[str, list[Check]] = {}
 
 
 def rule(id: str, *tables: str) -> Callable[[Find], Find]:
-    """Register a function that yields the breaches of a rule; tables: as of `Check`."""
+    """Register a function that yields the violations of a rule; tables: see `Check`."""
 
     def register(find: Find) -> Find:
         if id in _checks:
@@ -168,7 +170,7 @@ def rules() -> dict[str, Rule]:
 
 @cache
 def unchecked() -> dict[str, str]:
-    """Return the ids of rules that can't be checked by looking at one file, each with the reason."""
+    """Return the ids of rules that can't be checked with one file alone, each with the reason."""
     return {row[0]: row[1] for row in read_table("unchecked.tsv")}
 
 

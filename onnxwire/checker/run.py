@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from onnxwire.checker.registry import Find
     from onnxwire.io.source import Source
 
-    _Words = tuple[str, ...] | str | None  # ids and severities
+    _Words = tuple[str, ...] | str | None  # rule ids and severities
 
-_MAX_ENCODED_BYTES = 1 << 26  # of messages that are encoded with their weights
+_MAX_ENCODED_BYTES = 1 << 26  # size up to which messages are encoded with their weights
 
 
 def check(
@@ -39,21 +39,21 @@ def check(
     limit: int | None = None,
     operators: str | os.PathLike[str] | None = None,
 ) -> Problems:
-    """Check a document against every rule of the ONNX IR that its IR version asks for.
+    """Check a document against every rule that applies to its IR version.
 
-    source, type: as for `load`, or a message, whose own type counts. ir_version: the version to judge by, instead of
-    the document's own. select, ignore: ids of rules, or severities ("error", "warning", "note"); only rules that are
-    selected and not ignored are reported. checksums: whether files of external data are read to compare their digests.
-    limit: the number of problems of one rule that are kept, None for all; further ones are counted in
-    `Problems.omitted`. operators: the path of a table of operators, in the notation of checker/operators.tsv, that are
-    known in addition to ONNX's own.
-    Returns the problems, a sequence: errors, then warnings, then notes, and within them by rule and by path. They are
-    kept as columns, so that their memory is a few bytes each until they are read. No weight above 256 KiB is read.
-    Raises DecodeError for bytes that are damaged and SourceError as `load` does; ValueError for an id that no rule has
-    and for a limit below 1; DecodeError and SourceError for a table of operators that can't be read.
+    source, type: as for `load`; source may also be a message, whose own type is used. ir_version: the version to check
+    against, instead of the document's own. select, ignore: ids of rules, or severities ("error", "warning", "note");
+    only rules that are selected and not ignored are reported. checksums: whether to read files of external data and
+    compare their digests.
+    limit: the maximum number of problems of one rule, None for all; further ones are counted in `Problems.omitted`.
+    operators: the path of a table of further operators, in the notation of checker/operators.tsv.
+    Returns a sequence of problems: errors, then warnings, then notes, each sorted by rule and path. They are stored as
+    columns, a few bytes for each problem until it is read. No weight above 256 KiB is read. Raises DecodeError for
+    damaged bytes and SourceError as `load` does; ValueError for an unknown rule id and for a limit below 1; DecodeError
+    and SourceError for an unreadable table of operators.
     """
     select, ignore = _words(select), _words(ignore)
-    _choose(select, ignore)  # for its errors
+    _choose(select, ignore)  # only for its errors
     if limit is not None and limit < 1:
         raise FieldValueError(f"limit is {limit}; give a number from 1 on, or None for no limit")
     known = None if operators is None else load_operators(operators)
@@ -65,7 +65,7 @@ def check(
 
 
 def _facts_of(message: Message, ir_version: int | None, checksums: bool, operators: Operators | None) -> Facts:
-    """Return the facts of a message in its present state; it is encoded unless it is an unedited document."""
+    """Return the facts of a message in its current state; it is encoded unless it is an unedited document."""
     document = message._document
     size = message.ByteSize()
     if document.root is message.__class__ and size == len(document) and not document.is_edited:
@@ -130,7 +130,7 @@ def _plan(
 def choose(select: Iterable[str] | str | None, ignore: Iterable[str] | str | None) -> list[Rule]:
     """Return the rules that are selected and not ignored, by severity and in the order of the table.
 
-    Raises ValueError for an id that no rule has.
+    Raises ValueError for an unknown rule id.
     """
     return list(_choose(_words(select), _words(ignore)))
 

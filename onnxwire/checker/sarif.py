@@ -1,4 +1,4 @@
-"""Problems as SARIF 2.1.0, which code hosts and editors read.
+"""Problems in the format SARIF 2.1.0, which code hosts and editors read.
 
 Source: Static Analysis Results Interchange Format (SARIF) Version 2.1.0, OASIS Standard, 27 March 2020.
 """
@@ -22,7 +22,7 @@ _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 
 
 class SarifWriter:
-    """Writes a log with one run, a result at a time, so that memory does not grow with their number."""
+    """Writes a log with one run, one result at a time, so that memory does not grow with the number of results."""
 
     def __init__(self, out: IO[str]) -> None:
         self.out = out
@@ -73,7 +73,7 @@ class SarifWriter:
         }
 
     def add_fault(self, file: str, reason: str) -> None:
-        """Note that a file could not be checked."""
+        """Record that a file could not be checked."""
         location = {"physicalLocation": {"artifactLocation": {"uri": uri_of(file)}}}
         self.faults.append({"level": "error", "message": {"text": reason}, "locations": [location]})
 
@@ -87,7 +87,7 @@ class SarifWriter:
 
 
 def uri_of(path: str) -> str:
-    """The URI of a file: relative for a relative path, so that logs of different machines compare."""
+    """The URI of a file; relative for a relative path, so that logs of different machines can be compared."""
     if os.path.isabs(path):
         return Path(path).as_uri()
     return quote(os.fsencode(Path(path).as_posix()))

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
     from onnxwire.checker.facts import Facts
 
-# Meanings of a name where it is used.
+# Meanings of a name at its use.
 UNSEEN, OMITTED, INPUT, INITIALIZER, NODE, OUTER, MADE_LATER, MADE_AFTER_OWNER, NOWHERE = range(9)
-# What a name is already where it is defined, as flags.
+# Earlier meanings of a name at its definition, as flags.
 IS_INPUT, IS_INITIALIZER, IS_NODE, SHADOWS = 2, 4, 8, 16
 
 # Kinds of graphs: the model's own, those in attributes, and those of training.
@@ -26,11 +26,11 @@ MAIN, NESTED, INITIALIZATION, ALGORITHM = range(4)
 class Scopes:
     """Columns for the sheets, by `facts.derive(Scopes)`.
 
-    uses, makers: for each element of NodeProto.input, its meaning, and the node that makes the value or -1.
-    definitions: for each element of NodeProto.input, where its value is defined: an element of NodeProto.output; then,
-    in the same numbering, a row of ValueInfoProto; then a row of TensorProto; -1 for anything else.
-    defining_scopes: for each element of NodeProto.input, the graph that defines its value; functions are numbered after
-    all graphs; or -1.
+    uses, makers: for each element of NodeProto.input, its meaning, and the node that produces the value or -1.
+    definitions: for each element of NodeProto.input, the definition of its value: an element of NodeProto.output; then,
+    in the same numbering, a row of ValueInfoProto; then a row of TensorProto; -1 for anything else. defining_scopes:
+    for each element of NodeProto.input, the graph that defines its value, or -1; functions are numbered after all
+    graphs.
     described: for each ValueInfoProto, the element of NodeProto.output that it describes, or -1.
     outputs, named: for each ValueInfoProto that is a graph's output or value_info, its meaning.
     function_outputs: the meaning of each element of FunctionProto.output. defined: for each element of
@@ -102,5 +102,5 @@ class Scopes:
                 self.node_function[rows] = self.graph_function[self.node_graph[rows]]
 
     def has_use(self, meaning: int) -> bool:
-        """Return whether any element of NodeProto.input has a meaning."""
+        """Return whether any element of NodeProto.input has a given meaning."""
         return meaning in self._uses

@@ -1,4 +1,4 @@
-"""The comparison of nodes with the signatures of their operators: the results of the pass in `_signatures.pyx`."""
+"""Compares nodes with the signatures of their operators: the results of the pass in `_signatures.pyx`."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
     Column = NDArray[Any]
 
-# Experimental operators of ONNX 1.4 and before, which are in no version of an operator set; the official checker only
-# warns about them.
+# Experimental operators of ONNX 1.4 and earlier that no operator set contains; the official checker only warns about
+# them.
 WITHDRAWN = (
     "ATen", "Affine", "ConstantFill", "Crop", "DynamicSlice", "GRUUnit", "GivenTensorFill", "ImageScaler",
     "ParametricSoftplus", "Scale", "ScaledTanh",
@@ -39,7 +39,7 @@ WITHDRAWN = (
 INPUT_COUNT, OUTPUT_COUNT, LACKS_ATTRIBUTE = 1, 2, 4
 OMITTED, WRONG_TYPE, OTHER_TYPE = 1, 2, 4
 UNKNOWN, WRONG_KIND = 1, 2
-# Values of `chosen` for nodes without a signature: unknown operator; operator that is not judged.
+# Values of `chosen` for nodes without a signature: unknown operator; operator that is not checked.
 _MISSING, _UNJUDGED = -1, -2
 
 _OPTIONS = {"": 0, "?": 1, "*": 2}
@@ -51,8 +51,8 @@ _ELEMENTS = lookup(256, np.array([kind.number for kind in DATA_TYPES]), range(1,
 class Versions:
     """The version of its domain that applies to each node, by `facts.derive(Versions)`.
 
-    domains: for each node, an index of `names`, -1 for a domain whose operators are unknown. versions: 0 where none is
-    imported.
+    domains: for each node, an index of `names`, -1 for a domain whose operators are unknown. versions: 0 where no
+    version is imported.
     """
 
     def __init__(self, facts: Facts) -> None:
@@ -69,7 +69,7 @@ class Versions:
         imported[domain_of[plain_domains(facts, imports.domain[models])]] = imports.version[models]
         if not len(models) and facts.root == "ModelProto" and facts.ir_version is not None and facts.ir_version < 3:
             imported[domain_of[EMPTY]] = 1
-        imported[-1] = 0  # of domains that are not known
+        imported[-1] = 0  # for unknown domains
         self.versions = np.where(self.domains >= 0, imported[self.domains], 0).astype(np.int32)
         if "FunctionProto" in facts.present:
             own, functions = facts.derive(Imports), facts.derive(Scopes).node_function
@@ -82,7 +82,7 @@ class Versions:
 
 
 class Types:
-    """Numbers of types, 0 for an unknown one; their text is that of tables of operators."""
+    """Numbers of types, 0 for an unknown type; the text of a type is the one used in tables of operators."""
 
     def __init__(self) -> None:
         self.texts = list(_DATA_TYPE_NUMBERS)
@@ -105,7 +105,7 @@ class Types:
         return column
 
     def of_values(self, facts: Facts) -> Column:
-        """Return the type of each row of TypeProto, and a 0 after them."""
+        """Return the type of each row of TypeProto, followed by a 0."""
         types = facts.TypeProto
         result = np.zeros(types.n + 1, np.int32)
         if not types.n:
@@ -138,7 +138,7 @@ class Types:
         return result
 
     def _of_nested(self, field: str, inner: Column, keys: Column) -> Column:
-        """Return the types of sequences, optionals or maps of other types."""
+        """Return the types of sequences, optionals or maps with known element types."""
         codes, inverse = np.unique(inner.astype(np.int64) << 8 | keys, return_inverse=True)
         elements = self.of_elements()
         numbers = np.zeros(len(codes), np.int32)
@@ -161,7 +161,7 @@ def _plain(elements: Column) -> Column:
 class SignatureCheck:
     """The results of the pass over the nodes, by `facts.derive(SignatureCheck)`.
 
-    chosen: for each node, an index of `signatures`, -1 for an unknown operator, -2 for one that is not judged.
+    chosen: for each node, an index of `signatures`, -1 for an unknown operator, -2 for an operator that is not checked.
     nodes, inputs, outputs, attributes: faults of the rows of NodeProto, NodeProto.input, NodeProto.output and
     AttributeProto. known: the numbers of types of node outputs, then of ValueInfoProto and TensorProto.
     """
@@ -217,7 +217,7 @@ class SignatureCheck:
             ids = {name: id for name in operators.names if (id := facts.find(name)) >= 0}
         row_of = np.full(facts.columns.text_count(), len(ids), np.int32)
         row_of[list(ids.values())] = np.arange(len(ids))
-        # A row for each operator and one for unknown ones, a column for each period and one for unjudged nodes.
+        # A row for each operator and one for unknown operators; a column for each period and one for unchecked nodes.
         table = np.full((len(ids) + 1, bases[-1] + 1), _MISSING, np.int32)
         table[:, -1] = _UNJUDGED
         used = np.zeros(bases[-1] + 1, bool)
@@ -241,7 +241,7 @@ class SignatureCheck:
         return self.columns.text(int(id))
 
     def signature(self, node: int) -> Signature:
-        """Return the signature of a node that has one."""
+        """Return the signature of a node, which must have one."""
         return self.signatures[int(self.chosen[node])]
 
     def kind_of(self, attribute: int, kinds: Column) -> int:
@@ -279,7 +279,8 @@ def is_withdrawn(facts: Facts) -> Column:
 def _tables(
     facts: Facts, signatures: Sequence[Signature], types: Types
 ) -> tuple[Column, Column, Column, Column, Column]:
-    """Return the inputs of the pass, with one more row each: signatures, parameters, attributes, counts, types."""
+    """Return the input tables of the pass, each with an unused last row: signatures, parameters, attributes, counts,
+    types."""
     heads: list[tuple[int, ...]] = []
     formal: list[tuple[int, ...]] = []
     known: list[tuple[int, ...]] = []

@@ -1,1 +1,1 @@
-"""Protobuf at run time: tables, documents, views, edits, the encoder. Knows nothing of ONNX."""
+"""Protobuf at run time: tables, documents, views, edits, the encoder. Independent of ONNX."""

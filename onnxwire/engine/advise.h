@@ -1,11 +1,12 @@
 /* Advice to the kernel about memory; only speed depends on it.
  *
- * ow_narrow keeps a walk that jumps from header to header of a mapped file from mapping the values between them.
+ * ow_narrow limits page faults: a walk that jumps from header to header of a mapped file does not map the values
+   between them.
  *
  * A fault in a file mapping maps the pages around it that are in the page cache, up to a large folio of 2 MiB, whatever
- * advice the mapping was given. Only the mapping itself is a bound: a few pages with other advice become a mapping of
- * their own, so a fault in it maps these pages only. The kernel allows a process about 65,000 mappings, so callers have
- * a budget.
+ * advice the mapping was given. The only bound is the mapping itself. A few pages with different advice become a
+ * separate mapping, so a fault in it maps these pages only. The kernel allows about 65,000 mappings per process, so
+ * callers have a budget.
  */
 #ifndef ONNXWIRE_ADVISE_H
 #define ONNXWIRE_ADVISE_H

@@ -49,11 +49,11 @@ cdef struct Edit:
     uint64_t cut             # bytes removed
     uint64_t added           # bytes inserted
     uint64_t length          # LENGTH: the old length. PAYLOAD: bytes between the padding and the payload itself
-    uint64_t growth          # LENGTH: change of the length, modulo 2**64. PAYLOAD: padding beyond the necessary
+    uint64_t growth          # LENGTH: change of the length, modulo 2**64. PAYLOAD: padding beyond the minimum
     uint32_t padding         # PAYLOAD: number of the padding field
 
 cdef struct Target:
-    # What to align in the messages of a table.
+    # The fields to align in the messages of a table.
     bint reaches             # messages of the table have a target field, or may contain messages that have one
     uint32_t number          # of the target field, or 0
     uint32_t padding         # number of the padding field
@@ -107,7 +107,7 @@ cdef class Layout:
         if target == NULL:
             raise FieldValueError(f"{cls.__name__} is of another schema")
         if row is None or row.is_repeated or row.type != BYTES or target.number:
-            raise FieldValueError(f"{name}: expected one singular field of bytes of {cls.__name__}")
+            raise FieldValueError(f"{name}: expected one singular bytes field of {cls.__name__}")
         if not 1 <= padding <= MAX_FIELD_NUMBER or 19000 <= padding < 20000 or find_field(table, padding) != NULL:
             raise FieldValueError(f"{padding} is not a number for an unknown field of {cls.__name__}")
         target.number = row.number
@@ -385,7 +385,7 @@ cdef bytes head_of(const Edit* edit):
 
 
 cdef bint stands_at(bytes head, uint64_t zeros, const uint8_t* p) noexcept:
-    """Return whether the bytes at p are `head` followed by so many zeros; False if they are not resident."""
+    """Return whether the bytes at p are `head` followed by `zeros` zeros; False if they are not resident."""
     cdef uint64_t n = <uint64_t>len(head)
     if not is_resident(p, n + zeros):
         return False

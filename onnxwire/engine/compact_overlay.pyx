@@ -1,9 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """CompactOverlay: the edits of a message that has no view, with entries for the edited and present fields only.
 
-Views read all fields of a message from its Overlay, so it has a slot for each: about 450 bytes for a node. A program
-that edits each of many small messages would need many times their size: one assignment in each of 100,000 nodes takes
-27 MiB with compaction, 58 MiB without.
+Views read all fields of a message from its Overlay, so it has a slot for each: about 450 bytes for a node. For a
+program that edits many small messages, this is many times their size: one assignment in each of 100,000 nodes takes 58
+MiB, but 27 MiB with compaction.
 """
 cimport cython
 from cpython.mem cimport PyObject_Malloc
@@ -20,7 +20,7 @@ cdef extern from "Python.h":
     PyObject* PyObject_Init(PyObject* o, PyTypeObject* cls)
     int PyGC_Disable()
     int PyGC_Enable()
-    # Of a pointer: an argument of type `object` would be counted too.
+    # Declared with a pointer, because an argument of type `object` would be counted too.
     Py_ssize_t Py_REFCNT(PyObject* o)
 
 
@@ -91,7 +91,7 @@ cdef inline bint has_something(Overlay overlay, uint32_t i) noexcept:
 
 
 cdef PyObject* bytes_of(Overlay overlay, Document document) except? NULL:
-    """Return the bytes object that is an overlay's whole content, or NULL if its document has another owner or use."""
+    """Return the bytes object with an overlay's whole content, or NULL if its document has another owner or use."""
     cdef PyObject* held = overlay.base
     cdef Document base
     cdef PyObject* data
@@ -149,7 +149,7 @@ cdef Overlay expand(CompactOverlay self, Document document):
 
 
 cdef bint is_in_place(Overlay self) noexcept:
-    """Return whether an overlay's bytes are those that it is registered for."""
+    """Return whether an overlay still has the bytes that it is registered for."""
     return self.address != NULL and self.base == NULL and self.start == self.address and self.end == self.address_end
 
 

@@ -16,7 +16,7 @@ WIRE_VARINT, WIRE_FIXED64, WIRE_LEN, WIRE_START_GROUP, WIRE_END_GROUP, WIRE_FIXE
 
 
 class Options:
-    """The options of a descriptor, as protobuf's tools read them; only `packed` may be set."""
+    """The options of a descriptor, for protobuf's tools; only `packed` may be set."""
 
     __slots__ = ("packed",)
 
@@ -146,7 +146,7 @@ class OneofDescriptor(_Described):
 
     @property
     def full_name(self) -> str:
-        """The name with that of the message before it."""
+        """The full name: the name of the message, a dot, and the name."""
         return f"{self.containing_type.full_name}.{self.name}"
 
     def __repr__(self) -> str:
@@ -250,7 +250,7 @@ class FieldDescriptor(_Described):
 
     @property
     def full_name(self) -> str:
-        """The name with that of the message before it."""
+        """The full name: the name of the message, a dot, and the name."""
         return f"{self.containing_type.full_name}.{self.name}"
 
     @property
@@ -271,7 +271,7 @@ class FieldDescriptor(_Described):
 
     @property
     def has_options(self) -> bool:  # type: ignore[override]
-        """Whether the field is packed, the only option that tables have."""
+        """Whether the field is packed, the only option in tables."""
         return self.is_packed
 
     def GetOptions(self) -> Options:
@@ -418,7 +418,7 @@ class Descriptor(_Described):
 
 
 class EnumTypeWrapper:
-    """An enum as code uses it: `DataType.FLOAT`, `DataType.Name(1)`, `DataType.Value("FLOAT")`."""
+    """The wrapper of an enum for code: `DataType.FLOAT`, `DataType.Name(1)`, `DataType.Value("FLOAT")`."""
 
     __slots__ = ("DESCRIPTOR",)
 
@@ -426,7 +426,7 @@ class EnumTypeWrapper:
         self.DESCRIPTOR = descriptor
 
     def Name(self, number: SupportsIndex) -> str:
-        """Return the name of a value; raises ValueError if there is none, TypeError if `number` is no integer."""
+        """Return the name of a value; raises ValueError if there is none, TypeError if `number` is not an integer."""
         if not hasattr(number, "__index__"):
             raise TypeError(f"Enum value for {self.DESCRIPTOR.name} must be an int, but got {type(number)} {number!r}.")
         for value in self.DESCRIPTOR.values:
@@ -457,7 +457,7 @@ class EnumTypeWrapper:
         return iter(self.keys())
 
     def __getattr__(self, name: str) -> int:
-        if name == "DESCRIPTOR":  # not set yet while a copy is made
+        if name == "DESCRIPTOR":  # not yet set while a copy is made
             raise AttributeError(name)
         value = self.DESCRIPTOR.values_by_name.get(name)
         if value is None:

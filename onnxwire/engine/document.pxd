@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""A document: bytes, their owner, and what is cached about them."""
+"""A document: bytes, their owner, and caches for them."""
 from cython cimport final
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
@@ -56,11 +56,11 @@ cdef class Backing:
     cdef Py_buffer buffer
     cdef object mapping                 # closed with the last document; None if the bytes have another owner
     cdef Py_ssize_t documents           # number of open documents
-    cdef readonly int descriptor        # of the mapped file, open for reading; else -1
+    cdef readonly int descriptor        # descriptor of the mapped file, open for reading; else -1
     cdef bint is_private                # the bytes were copied into memory, so later writes to the file have no effect
     cdef PyObject* before               # links of FILES, the list of all Backings with a descriptor
     cdef PyObject* after
-    cdef OwFileState state              # of the file, when it was opened
+    cdef OwFileState state              # state of the file when it was opened
     cdef object files                   # owner of the external files of the messages, closed with the mapping; or None
 
     cdef void enlist(self) noexcept

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""A document: bytes, their owner, and what is cached about them."""
+"""A document: bytes, their owner, and caches for them."""
 cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.object cimport PyObject
@@ -149,7 +149,7 @@ cdef class Document:
     """
 
     def __cinit__(self):
-        self.epoch = EPOCH_CLOSED  # until it has bytes
+        self.epoch = EPOCH_CLOSED  # zero until it has bytes
 
     @critical_section
     def __init__(self, data, str name not None="<bytes>", mapping=None, int descriptor=-1):
@@ -171,7 +171,7 @@ cdef class Document:
         self.far.end = self.end
 
     cdef Document fork(self, uint32_t depth):
-        """Return a copy-on-write clone: a document of the same bytes, with edits of its own."""
+        """Return a copy-on-write clone: a document that shares the bytes and has separate edits."""
         cdef Document other = Document.__new__(Document)
         other.attach(self.backing)
         other.name = self.name
@@ -243,7 +243,7 @@ cdef class Document:
     @property
     @critical_section
     def is_edited(self):
-        """Whether a message of the document was edited."""
+        """Whether any message of the document was edited."""
         return self.overlays is not None
 
     @property
@@ -358,8 +358,8 @@ cdef class Document:
             return
         if self.pins:
             raise InUseError(
-                f"{self.name} is still in use, by {self.pins} array(s) or memoryview(s) that look into it or calls "
-                "that are under way; delete or copy the arrays before closing it"
+                f"{self.name} is still in use, by {self.pins} arrays or memoryviews that share its memory or calls "
+                "in progress; delete or copy the arrays before closing it"
             )
         # The calls below may run other code, which must not start to read bytes that are about to be released.
         self.epoch = EPOCH_CLOSED
@@ -385,7 +385,7 @@ cdef bint has_other_cause(const OwFileState* before, const OwFileState* now, str
         or before.user != now.user or before.group != now.group
     ):
         return True
-    # In C, so that no other thread runs: callers use addresses of bytes of the document.
+    # In C, so that no other thread runs meanwhile: callers use addresses of bytes of the document.
     return not ow_is_at(PyUnicode_EncodeFSDefault(name), now)
 
 

@@ -102,7 +102,7 @@ cdef int put_into_parent(Overlay self, View parent) except -1:
 
 
 cdef uint32_t depth_of(View self):
-    """Return the depth of the message's overlay, also of one that is not made yet."""
+    """Return the depth of the message's overlay, even if it is not made yet."""
     return (<Overlay>self.overlay).depth if self.overlay != NULL else (<Document>self.document).depth + 1
 
 
@@ -387,7 +387,7 @@ cdef Overlay content_of(Table* table, Document document, uint32_t depth):
 cdef int exchange_content(View self, Overlay content, bint is_new) except -1:
     """Replace the content of a message; every view of it reads the new content.
 
-    is_new: views of absent messages in it are detached, as by protobuf's Clear and ParseFromString.
+    is_new: whether to detach views of absent messages in it, as protobuf's Clear and ParseFromString do.
     """
     cdef Overlay overlay = edit(self)
     (<Document>self.document).next_epoch()
@@ -397,7 +397,7 @@ cdef int exchange_content(View self, Overlay content, bint is_new) except -1:
 
 
 cdef int put_message(View self, const Field* field, View source) except -1:
-    """Put a copy of a message into a singular field."""
+    """Set a singular field to a copy of a message."""
     cdef const uint8_t* p = NULL
     cdef uint64_t n = 0
     # Copy first: the edit may make an absent message present that is part of the source.
@@ -414,7 +414,7 @@ cdef int clear_field(View self, const Field* field) except -1:
     fill(self)
     if field.repeated or field.type == MESSAGE:
         overlay = edit(self)
-        # Detach sequences and messages that were read from the field, also views of the absent message.
+        # Detach sequences and messages that were read from the field, including views of the absent message.
         count_clear(overlay, field.slot)
         (<Document>self.document).next_epoch()
         if overlay.slots[field.slot].p != NULL or overlay.held[field.slot] != NULL:
@@ -429,7 +429,7 @@ cdef int clear_field(View self, const Field* field) except -1:
 # --- constructor keywords
 
 cdef int set_field(View self, Field* field, value) except -1:
-    """Set a field of a new message to the value of a constructor's keyword; None leaves it absent."""
+    """Set a field of a new message to the value of a constructor keyword; None leaves it absent."""
     if value is None:
         return 0
     if not field.repeated:

@@ -23,7 +23,7 @@ cdef class Piece:
 cdef struct Content:
     # A message to be encoded: an overlay, or a span of a document. All references are borrowed.
     Table* table
-    PyObject* document           # of the bytes
+    PyObject* document           # document of the bytes
     PyObject* overlay            # or NULL
     PyObject* compact            # CompactOverlay, instead of an overlay; or NULL
     PyObject* parts              # or NULL

@@ -78,7 +78,7 @@ cdef class Encoder:
         return self.emit_root(message)
 
     cdef int write(self, View message) except -1:
-        """Write what was measured."""
+        """Write the message that was measured."""
         cdef uint64_t size = self.total
         self.writing = True
         self.total = 0
@@ -568,7 +568,7 @@ cdef int emit_edited_span(
 cdef int emit_held(
     Encoder self, const Field* field, Document document, const uint8_t* p, uint64_t n, PyObject* held
 ) except -1:
-    """Put the value or element of a message field of an overlay; document: that of the overlay's bytes."""
+    """Put the value or element of a message field of an overlay; document: the document of the overlay's bytes."""
     cdef Content content
     if held == NULL:
         return emit_span(self, field, document, p, n, None)
@@ -616,7 +616,7 @@ cdef int emit_records(Encoder self, Content* content, const Edits* edits, uint32
     cdef const uint8_t* run_end = NULL
     cdef uint8_t* states = NULL          # IN_BYTES and DONE per field
     cdef Py_ssize_t known = 0
-    cdef uint32_t first = table.n_fields     # touched fields before it have been put
+    cdef uint32_t first = table.n_fields     # index of the first touched field that has not been put
     cdef Cursor cursor
     cdef Record record
     cdef Pair pair
@@ -776,7 +776,7 @@ cdef int emit_numbers(Encoder self, const Field* field, const uint8_t* items, Py
         self.total += size
         return 0
     if field.wire != WIRE_VARINT and LITTLE_ENDIAN:
-        # Never long enough to be handed on where they stand: the numbers may change.
+        # Always copied, however long, because the numbers may change.
         while size:
             part = min(size, <uint64_t>MIN_PIECE_BYTES - 1)
             put_bytes(self, items, part, NULL, NULL)
@@ -825,7 +825,7 @@ cdef int emit_scanned(Encoder self, Content* content) except -1:
 cdef int emit_fields(
     Encoder self, Content* content, const Edits* edits, const Slot* slots, uint32_t flags
 ) except -1:
-    """Put the fields by their numbers, then the unknown ones; edits: NULL without an overlay."""
+    """Put the fields by their numbers, then the unknown fields; edits: NULL without an overlay."""
     cdef const Table* table = content.table
     cdef const Field* field
     cdef uint32_t i
@@ -1020,7 +1020,7 @@ cdef uint64_t encoded_size(View message) except? 0xFFFFFFFF:
 
 
 cdef int measure_resident(Encoder encoder, View message) except -1:
-    """Measure a message, and fetch the bytes that writing needs. Other code may run before the last measurement only.
+    """Measure a message, and fetch the bytes that writing needs. Other code may run only before the last measurement.
     """
     while True:
         encoder.missing = None

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Equality of messages: the fields that are present, floats by their bits, then the unknown fields, as in protobuf.
+"""Equality of messages: as in protobuf, by present fields (floats by their bits), then by unknown fields.
 
 Messages are compared without views of them: spans by their records, edited messages by their overlays. References are
 borrowed, so no other code may run during a comparison; the garbage collector is disabled, and bytes of remote files
@@ -46,7 +46,7 @@ from onnxwire.errors import DecodeError
 cdef bint LITTLE_ENDIAN = byteorder == "little"
 
 cdef enum:
-    # Longer spans are not compared byte by byte before they are compared by field: that could read them twice a level.
+    # Longer spans are compared by field only: comparing bytes first could read them twice at each level.
     MAX_IDENTICAL_BYTES = 1 << 24
     BUFFERS = 2 * MAX_DEPTH
 
@@ -181,7 +181,7 @@ cdef bint are_identical(Comparison* c, const Side* a, const Side* b, int depth) 
 cdef Overlay locate(
     Comparison* c, Side* side, Table* table, PyObject* document, const Element* value, Spans parts
 ):
-    """Find the bytes and edits of a message; returns an overlay that was made for this and that the caller must own."""
+    """Find the bytes and edits of a message; returns a temporary overlay that the caller must own, or None."""
     cdef PyObject* held = value.held
     cdef OverlayIndex index
     cdef Overlay overlay
@@ -358,7 +358,7 @@ cdef bint compare_singular_messages(Comparison* c, Side* a, Side* b, const Field
 
 
 cdef Spans parts_of(Side* side, const Field* field, Element* value):
-    """Return the pieces of a message in several, and make `value` the first of them; else None."""
+    """Return the pieces of a message in several pieces, and set `value` to the first; None for other messages."""
     cdef Cursor cursor
     cdef Spans parts
     if value.held != NULL or not side.flags & HAS_MERGE:
@@ -376,7 +376,7 @@ cdef bint equal_bytes(Comparison* c, const uint8_t* a, const uint8_t* b, uint64_
     if a == b:
         return True
     if c.encoder != NULL and n >= LONG_BYTES and not (is_resident(a, n) and is_resident(b, n)):
-        # Equal so far: they are fetched if nothing else differs.
+        # Equal so far: the missing bytes are fetched if nothing else differs.
         put_missing(<Encoder>c.encoder, a, n)
         put_missing(<Encoder>c.encoder, b, n)
         return True
@@ -508,7 +508,7 @@ cdef bint compare_numbers(Comparison* c, Side* a, Side* b, const Field* field) e
     cdef int found, other
     cdef bint all_resident = start_numbers(c, &ours, a, field)
     if not start_numbers(c, &theirs, b, field) or not all_resident:
-        return True  # so far: they are fetched if nothing else differs
+        return True  # equal so far: the missing bytes are fetched if nothing else differs
     if ours.is_native and theirs.is_native:
         return ours.n == theirs.n and memcmp(ours.run, theirs.run, ours.n) == 0
     if ours.run != NULL and theirs.run != NULL and ours.n == theirs.n and ours.is_native == theirs.is_native:

@@ -33,7 +33,7 @@ cdef struct Level:
 cdef int fetch_span(Document document, const Table* table, const uint8_t* p, const uint8_t* end) except -1:
     """Fetch the records of a message and of the messages in it, before they are read.
 
-    Of the root only its own records are fetched: messages in it are walked when they are read.
+    Only the root's own records are fetched; messages in it are walked when they are read.
     """
     cdef PartialMemory memory = memory_of(p)
     cdef Wanted wanted
@@ -78,7 +78,8 @@ cdef int walk(
 ) except -1:
     """Fetch the bytes between the long values of a message.
 
-    is_deep: walk messages in it, too; else a long one is skipped. After a damaged record the rest of its message is not
+    is_deep: whether to walk the messages in it, too; otherwise long ones are skipped. After a damaged record the rest
+        of its message is not
     fetched, because no reader continues there. Raises the errors of the source.
     """
     cdef PartialMemory memory = memory_of(p)

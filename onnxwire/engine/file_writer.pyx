@@ -140,7 +140,7 @@ cdef class FileWriter:
         """
         cdef const uint8_t* next = NULL
         if offset > MAX_FILE_OFFSET or n > MAX_FILE_OFFSET - offset:
-            raise OverflowError("no file has bytes beyond 2**63")
+            raise OverflowError("file offsets are below 2**63")
         self.enter()
         if self.pending.p != NULL:
             next = self.pending.p + self.pending.n
@@ -190,7 +190,8 @@ cdef class FileWriter:
         """Count n written bytes; start writeback, call progress, and handle signals."""
         cdef uint64_t start = self.reported
         self.written += n
-        # Every time: a write that a signal interrupted returns a count, and the next call could block for ever.
+        # Checked after every write: a write that a signal interrupted returns a count, and the next call could block
+        # for ever.
         PyErr_CheckSignals()
         if self.written - start < CHUNK_BYTES:
             return 0
@@ -238,8 +239,8 @@ cdef class FileWriter:
     cdef int read_in(self, int source, uint64_t offset, uint64_t n) except -1:
         """Append bytes of a file by reading them.
 
-        Not from its mapping: that is slower, makes the whole file resident, and raises SIGBUS if the file was truncated
-        or the disk fails.
+        Copying from its mapping would be slower, make the whole file resident, and raise SIGBUS if the file was
+        truncated or the disk fails.
         """
         cdef int64_t moved
         while n:

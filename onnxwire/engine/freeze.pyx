@@ -21,7 +21,7 @@ cdef extern from "thresholds.h":
 cdef extern from "Python.h":
     int PyGC_Disable()
     int PyGC_Enable()
-    # Of pointers: an argument of type `object` would be counted too.
+    # Declared with pointers, because an argument of type `object` would be counted too.
     Py_ssize_t Py_REFCNT(PyObject* o)
     PyTypeObject* Py_TYPE(PyObject* o)
 
@@ -29,7 +29,7 @@ cdef extern from "Python.h":
 cdef Elements freeze_elements(Elements elements, View message):
     """Encode the elements of a repeated field of `message` that were added since the last call and have no view.
 
-    The last element is left for the next call: a program that adds one after another still has a view of it. Returns
+    The last element is left for the next call: a program that adds elements in a loop still has a view of it. Returns
     the replaced elements; releasing them may run finalizers, which may change the field.
     """
     cdef Elements gone = Elements.__new__(Elements)

@@ -265,7 +265,7 @@ cdef int apply(Step step) except -1:
         added = step.value
         memcpy(&elements.items[elements.n], added.items, <size_t>added.n * sizeof(Element))
         elements.n += added.n
-        added.n = 0  # its elements were moved
+        added.n = 0  # the elements were moved
         overlay.slots[step.field.slot].p = set_mark()
         overlay.slots[step.field.slot].n = <uint64_t>elements.n
     else:

@@ -3,6 +3,6 @@
 from onnxwire.engine.view cimport View
 
 
-# No member and no C method: a class made from a table has room for what a view has, and no more.
+# No member and no C method: classes made from tables have memory for the members of View only.
 cdef class Message(View):
     pass

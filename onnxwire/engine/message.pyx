@@ -170,7 +170,7 @@ cdef class Message(View):
         if field == NULL:
             return self.WhichOneof(field_name) is not None
         if field.repeated:
-            raise field_error(field, FieldValueError, "a repeated field does not have presence")
+            raise field_error(field, FieldValueError, "a repeated field has no presence")
         fill(self)
         return self.slots[field.slot].p != NULL
 
@@ -429,5 +429,5 @@ cdef int require_same_class(View self, other, str method) except -1:
     return 0
 
 
-# Its name in pickles and reprs, wherever it is defined.
+# The public module, for pickles and reprs.
 (<PyTypeObject*>Message).tp_name = b"onnxwire.Message"

@@ -257,7 +257,7 @@ cdef class RepeatedScalar(Repeated):
     cdef bint use_cached(self) except -1:
         """Use the document's cached numbers of the records; return whether there are any."""
         cdef Numbers numbers = self.document.cached(NUMBERS, self.first)
-        # If the bytes were replaced, the cache entry may be of another field.
+        # If the bytes were replaced, the cache entry may belong to another field.
         if numbers is None or numbers.field_type != self.field.type:
             return False
         self.use_decoded(numbers)
@@ -375,7 +375,8 @@ cdef class RepeatedScalar(Repeated):
 
     @critical_section
     def __bytes__(self):
-        """Return one byte per number, as for any iterable of ints; the memory is `memoryview(self)`."""
+        """Return one byte per number, as bytes() does for any iterable of ints; for the memory, use
+        `memoryview(self)`."""
         return bytes(list(self))
 
     @critical_section
@@ -536,7 +537,7 @@ cdef int add_numbers(RepeatedScalar self, Numbers incoming) except -1:
 
 
 cdef int store_numbers(RepeatedScalar self, Numbers numbers) except -1:
-    """Store numbers in the overlay of the message, in place of the field's records."""
+    """Store numbers in the overlay of the message; they replace the field's records."""
     cdef Overlay overlay = <Overlay>self.message.overlay
     numbers.origin = self.first
     self.bound = numbers
@@ -590,7 +591,7 @@ cdef uint64_t store_long_run(
 
 
 cdef uint64_t keep_known(int32_t* values, uint64_t n, const Field* field) noexcept nogil:
-    """Remove the values that a closed enum does not have; return the number of the others."""
+    """Remove values that are not in the closed enum; return the number of remaining values."""
     cdef uint64_t kept = 0
     cdef uint64_t i
     for i in range(n):
@@ -644,7 +645,7 @@ cdef class ScalarIterator:
         return sequence.item(self.i - 1)
 
 
-# Its name in pickles and reprs, wherever it is defined.
+# The public module, for pickles and reprs.
 (<PyTypeObject*>RepeatedScalar).tp_name = b"onnxwire.RepeatedScalar"
 make_internal(RepeatedScalar, b"reading a repeated field of a message")
 make_internal(ScalarIterator, b"iter() of a repeated field")

@@ -52,7 +52,7 @@ cdef class Overlay:
     cdef PyObject* base          # Document of the bytes, if that is not the document of the views
     cdef PyObject* parts         # as in View
     cdef PyObject* unknown       # bytes: unknown fields that were merged in
-    cdef PyObject* parent        # of an absent message: the View of the message that would contain it; else NULL
+    cdef PyObject* parent        # of an absent message: the View of its parent; else NULL
     cdef Field* field            # the field of `parent`
     cdef uint64_t expected       # the state_of `parent`; in any other state this message is not its field's
     cdef AbsentKey key           # of an absent message: its key in the hash table; `next` is its chain's
@@ -60,7 +60,7 @@ cdef class Overlay:
     cdef uint32_t generation     # number of times that the content was exchanged
     cdef uint32_t* clears        # per field, number of times that it was cleared; NULL if none was
     cdef const uint8_t* address    # the key in document.overlays; NULL for a new message
-    cdef const uint8_t* address_end    # end of the bytes that were registered; of several pieces, of the first
+    cdef const uint8_t* address_end    # end of the registered bytes, or of the first of several pieces
     cdef const uint8_t* start    # the bytes, NULL if there are none
     cdef const uint8_t* end
     cdef uint32_t flags          # as in View

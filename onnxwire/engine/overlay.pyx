@@ -30,8 +30,8 @@ cdef class Overlay:
 cdef void dealloc_overlay(PyObject* o) noexcept:
     """Implement tp_dealloc.
 
-    Cython's own resurrects the object for a moment, in which another thread could find it in the table of absent
-    messages.
+    Cython's implementation temporarily resurrects the object, so that another thread could find it in the table of
+    absent messages.
     """
     cdef uint32_t i
     with critical_section(EMPTY):
@@ -84,7 +84,7 @@ cdef void put_value(Overlay self, const Field* field, const uint8_t* p, uint64_t
     for i in range(field.n_peers):
         slot = field.peers[i]
         if self.held[slot] != NULL:
-            Py_XDECREF(peer)  # always NULL: at most one member of a oneof has a value
+            Py_XDECREF(peer)  # then `old` is NULL, because at most one member of a oneof has a value
             peer = self.held[slot]
         self.held[slot] = NULL
         self.slots[slot].p = NULL
@@ -159,7 +159,8 @@ cdef Overlay find_absent(const AbsentKey* key):
 
 
 cdef void list_absent(Overlay self, const AbsentKey* key):
-    """Add the overlay of an absent message. Without memory it is not found: later views get one of their own."""
+    """Add the overlay of an absent message. If memory is exhausted, it is not listed, and later views get separate
+    overlays."""
     global N_ABSENT
     cdef PyObject** bucket
     if N_ABSENT >= N_BUCKETS and not widen_absent():

@@ -93,7 +93,7 @@ cdef class OverlayIndex:
         return True
 
     cdef int put(self, size_t address, size_t end, PyObject* edits) except -1:
-        """Add a pair, or replace the pair at its address; releasing the old edits may run other code."""
+        """Add a pair, or replace the pair at its address. Releasing the old edits may run other code."""
         cdef Leaf* leaf
         cdef Pair* pair
         cdef PyObject* old
@@ -232,7 +232,7 @@ cdef bint is_plain_compact(const Pair* pair) noexcept:
 
 
 cdef Overlay overlay_of(Pair* pair, Document document):
-    """Return the overlay of a pair; of a CompactOverlay a temporary one, and None for a further piece of a message."""
+    """Return the overlay of a pair: a temporary one for a CompactOverlay, None for a further piece of a message."""
     if pair.edits == NULL:
         return None
     if Py_TYPE(pair.edits) == <PyTypeObject*>Overlay:

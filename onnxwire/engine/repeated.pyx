@@ -62,7 +62,7 @@ cdef Py_ssize_t index_in(const Field* field, index, uint64_t n) except -1:
 cdef object changed_error(const Field* field):
     return field_error(
         field, ChangedError,
-        "elements came or went while the field was read or changed, by code that this ran or in another thread"
+        "the number of elements changed while the field was read or changed, in a callback or in another thread"
     )
 
 
@@ -296,7 +296,7 @@ cdef class Repeated:
             self._arrange([i for i in range(n) if i not in indices], n)
 
     cdef void start(self, Cursor* cursor) noexcept:
-        """Set a cursor to the first record of the sequence, which may not be the message's any more."""
+        """Set a cursor to the first record of the sequence, which may be detached from the message."""
         if self.parts is None:
             start_records(cursor, self.first, self.end, NULL, NULL)
         else:
@@ -313,7 +313,7 @@ cdef class Repeated:
         raise NotImplementedError
 
     cdef int replace(self, Py_ssize_t start, Py_ssize_t step, Py_ssize_t n, incoming) except -1:
-        """Replace n elements, every step-th from start on, by as many others."""
+        """Replace n elements, from `start` in steps of `step`, by n others."""
         raise NotImplementedError
 
 
@@ -384,7 +384,7 @@ cdef class RepeatedSpan(Repeated):
         cdef Spans index
         if self.store is None and self.n_records:
             self.store = self.document.cached(INDEX, self.first)
-        # If the bytes were replaced, the cache entry may be of another field.
+        # If the bytes were replaced, the cache entry may belong to another field.
         if self.store is not None and <uint64_t>(<Spans>self.store).n == self.n_records:
             return self.store
         index = self.walk()
@@ -673,7 +673,7 @@ cdef Elements take_values(View message, Field* field, values):
             fork = held
             last = p + n
     if encoded:
-        # Separated by a byte: an empty message at the end of one would have the address of the next one.
+        # A separator byte: otherwise an empty message at the end would have the address of the next message.
         locate_encoded(incoming, part_of_bytes(b"\0".join(encoded), <object>field.sub.cls, depth + 1, origin))
     return incoming
 
@@ -817,7 +817,7 @@ cdef class SpanIterator:
         return 0
 
 
-# Its name in pickles and reprs, wherever it is defined.
+# The public module, for pickles and reprs.
 (<PyTypeObject*>RepeatedSpan).tp_name = b"onnxwire.RepeatedSpan"
 close_base(Repeated)
 make_internal(RepeatedSpan, b"reading a repeated field of a message")

@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """Scans of the bytes of messages, without a view for each field: messages that contain a name, strings of a field.
 
-A scan of a node takes some 60 ns, which is a tenth of reading its names one by one.
+A scan of a node takes about 60 ns, a tenth of the time of reading its names one by one.
 """
 cimport cython
 from cython cimport critical_section
@@ -27,7 +27,7 @@ cdef class NameFilter:
 
     @staticmethod
     def of(names):
-        """Make a filter of names. Returns None if they are too many or too long for a linear search."""
+        """Make a filter of names. Returns None if there are too many, or if they are too long, for a linear search."""
         cdef NameFilter made = NameFilter.__new__(NameFilter)
         cdef bytes name
         made.encoded = [text.encode("utf-8", "surrogateescape") for text in names]
@@ -52,7 +52,7 @@ cdef class NameFilter:
 
     @critical_section
     cdef bint selects(self, View view) except -1:
-        """Return whether a message may contain one of the names. The empty name is never looked for."""
+        """Return whether a message may contain one of the names. The empty name never matches."""
         return not is_plain(view) or self.scan(view.table, view.start, view.end, MAX_DEPTH)
 
     cdef bint scan(self, const Table* table, const uint8_t* p, const uint8_t* end, int depth) noexcept:

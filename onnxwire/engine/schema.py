@@ -27,7 +27,7 @@ class Schema:
     """The message classes of a set of tables, as attributes and by full name.
 
     messages: class by full name, such as "package.Message"; enums: wrapper by full name; retired: descriptors of
-    messages that the current version of the format does not have.
+    messages that are not in the current version of the format.
     """
 
     def __init__(

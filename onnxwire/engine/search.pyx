@@ -106,7 +106,7 @@ cdef class Paths:
                 steps.append(self.step(outer))
                 outer = <Py_ssize_t>self.parents[outer] - 1
             prefix = "".join([f"{step}." for step in reversed(steps)])
-            # Both are set together, without other code in between, so that they are of one path.
+            # Both are set without other code in between, so that they always belong to one path.
             self.parent, self.prefix = parent, prefix
         return prefix + self.step(number)
 
@@ -136,7 +136,7 @@ cdef class Search:
     cdef Document scanned        # the document of the last scan, or None
     cdef const uint8_t* clear_from    # the bytes up to `clear_to` contain no target
     cdef const uint8_t* clear_to
-    cdef const uint8_t* found    # the record that contains one, and ended the scan at `clear_to`; or NULL
+    cdef const uint8_t* found    # the record that contains a target, where the scan ended at `clear_to`; or NULL
 
     @critical_section
     def __cinit__(self, View root, classes, Paths paths=None, NameFilter names=None):

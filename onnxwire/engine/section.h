@@ -1,8 +1,9 @@
-/* The engine's lock in Python without the GIL. With the GIL, which serializes threads already, nothing here has a cost.
+/* The engine's lock in Python without the GIL. In builds with the GIL, which already serializes threads, it has no
+cost.
  *
  * There is one section for the process. Every function that Python calls and that touches shared state is decorated
  * with Cython's `@critical_section`, which here means this section, not the lock of the function's first argument.
- * Like the GIL, it is released while a thread blocks or yields, so that code that runs in the middle of a call meets
+ * Like the GIL, it is released while a thread blocks or yields, so that code that runs in the middle of a call observes
  * the same state with and without the GIL. A function in the section calls others without entering it again.
  */
 #ifndef ONNXWIRE_SECTION_H

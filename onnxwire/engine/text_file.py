@@ -9,13 +9,14 @@ import stat
 from onnxwire.engine.input_file import open_input, read_input
 from onnxwire.errors import DecodeError, SourceError
 
-_MAX_BYTES = 1 << 26  # for devices without an end
+_MAX_BYTES = 1 << 26  # limit for devices without an end
 
 
 def read_text(path: str | os.PathLike[str], what: str) -> str:
     """Return the text of a file in UTF-8.
 
-    what: the kind of file, for errors. Raises SourceError for a file that can't be read or has more than 64 MiB, and
+    what: the kind of file, for error messages. Raises SourceError for a file that can't be read or has more than 64
+        MiB, and
     DecodeError for invalid UTF-8.
     """
     name = os.fsdecode(path)
@@ -33,4 +34,4 @@ def read_text(path: str | os.PathLike[str], what: str) -> str:
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise DecodeError(f"{what} is text in UTF-8", error.start, source=name) from None
+        raise DecodeError(f"expected {what} in UTF-8", error.start, source=name) from None

@@ -24,14 +24,14 @@ from onnxwire.engine.view cimport document_of, field_value, fill
 cdef extern from "Python.h":
     const char* PyUnicode_AsUTF8AndSize(object text, Py_ssize_t* size) except NULL
     int PyBytes_AsStringAndSize(object data, char** p, Py_ssize_t* size) except -1
-    # As snprintf's %g and strtod of the C locale; those of C follow LC_NUMERIC.
+    # Equivalents of snprintf's %g and of strtod in the C locale; the C functions depend on LC_NUMERIC.
     char* PyOS_double_to_string(double value, char format, int digits, int flags, int* kind) except NULL
     double PyOS_string_to_double(const char* text, char** end, void* overflow) except? -1
 
 cdef enum:
     MAX_NUMBER_BYTES = 32
 
-# The form of each byte of a string: 1: unchanged; 0: `\` and three octal digits; else the character after `\`.
+# The output form of each byte of a string. 1: unchanged; 0: `\` and three octal digits; else the character after `\`.
 cdef uint8_t[256] PLAIN
 cdef int _byte
 for _byte in range(256):
@@ -279,7 +279,7 @@ cdef int put_message(TextBuffer text, View self, Py_ssize_t indent, int depth) e
         from onnxwire.engine.nesting_limit import too_deep
         raise too_deep(self)
     for i in range(self.table.n_fields):
-        # The field before may have run other code.
+        # Writing the previous field may have run other code.
         fill(self)
         field = &self.table.fields[i]
         slot = &self.slots[i]

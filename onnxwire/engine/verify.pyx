@@ -111,7 +111,7 @@ cdef bint is_sound(const Table* table, const uint8_t* p, const uint8_t* end, int
 
 @critical_section
 def verify_document(Document document, cls):
-    """Check all bytes of a document as a message of a class; raise DecodeError for the first fault."""
+    """Check all bytes of a document, parsed as a message of a class; raise DecodeError for the first fault."""
     document.check_open()
     document.set_root(cls)
     check_document(document, table_of(cls))

@@ -299,7 +299,7 @@ cdef int refresh(View self) except -1:
     cdef bytes kept
     cdef CachedTail tail
     if self.overlay != NULL or document.overlays is not None or document.epoch == EPOCH_CLOSED:
-        # This may turn a view of an absent message into one of other bytes, with its slots filled.
+        # This may turn a view of an absent message into a view of bytes whose slots are filled.
         if find_overlay(self) or self.epoch == (<Document>self.document).epoch:
             return 0
         document = <Document>self.document
@@ -407,7 +407,7 @@ cdef int follow(View self) except -1:
     parent = <View>overlay.parent
     fill(parent)
     if overlay.expected != state_of(parent, overlay.field):
-        # The parent was replaced, so that the absent message has become a message of its own.
+        # The parent was replaced, so that the absent message is no longer part of it.
         unlist_absent(overlay)
         Py_CLEAR(overlay.parent)
         self.epoch = (<Document>self.document).epoch
@@ -494,7 +494,7 @@ cdef bint is_unknown(const Field* field, const Record* record) noexcept nogil:
 
 
 cdef Spans collect_parts(Cursor* cursor, const Table* table, const Field* field):
-    """Return the spans of a singular message field: those after the last other member of its oneof."""
+    """Return the spans of a singular message field, starting after the last record of another member of its oneof."""
     cdef Spans parts = Spans()
     cdef Record record
     cdef Field* peer
@@ -630,7 +630,7 @@ cdef Spans parts_of(View self, Field* field, Document document):
     cdef Slot slot = self.slots[field.slot]
     cdef Spans parts = document.cached(PARTS, slot.p)
     cdef Cursor cursor
-    # If the bytes were replaced, the cache entry may be of other bytes.
+    # If the bytes were replaced, the cache entry may be outdated.
     if parts is not None and parts.items[parts.n - 1].p == slot.p and parts.items[parts.n - 1].n == slot.n:
         return parts
     start_cursor(&cursor, self, NULL)
@@ -641,7 +641,7 @@ cdef Spans parts_of(View self, Field* field, Document document):
 
 
 cdef object held_message(View self, Field* field, const uint8_t* p, uint64_t n, held):
-    """Return a view of a message that was put into a field; held: its Overlay, or the Document of its span."""
+    """Return a view of a message that was assigned to a field; held: its Overlay, or the Document of its span."""
     if isinstance(held, Overlay):
         return overlay_view(field.sub, <Document>self.document, <Overlay>held)
     return new_view(field.sub, <Document>held, p, p + n, None)

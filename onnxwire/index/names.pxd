@@ -12,7 +12,7 @@ cdef enum:
     IS_INPUT = 2             # flags of a name in a scope: defined as an input of the scope
     IS_INITIALIZER = 4       # as an initializer
     IS_NODE = 8              # as an output of a node
-    SHADOWS = 16             # in a scope around this one, whose definition it hides
+    SHADOWS = 16             # in an enclosing scope, whose definition it hides
 
 cdef struct Definition:
     int32_t name
@@ -21,12 +21,12 @@ cdef struct Definition:
     int32_t node             # the number of the node that produces it; -1 for other kinds
     int32_t source           # a number for the caller
     int32_t known            # flags of the name in its scope: IS_INPUT, ...
-    int32_t hidden           # the definition in a scope around this one that it hides; -1 for none
+    int32_t hidden           # the hidden definition in an enclosing scope; -1 for none
 
 cdef struct Level:
     # An open scope.
     int32_t first            # index of its first definition
-    int32_t position         # the node that the caller is at; outputs of earlier nodes exist
+    int32_t position         # the caller's current node; outputs of earlier nodes exist
     int32_t owner            # a number for the caller
 
 
@@ -55,7 +55,7 @@ cdef class Names:
 
 @final
 cdef class TextNames(Names):
-    cdef dict ids            # by name; of names that are defined in open scopes
+    cdef dict ids            # by name, for names that are defined in open scopes
     cdef list texts          # by id; a level's owner is the first id that it added
 
     cdef int open(self) except -1

@@ -5,7 +5,7 @@ The only implementation of these rules. `check` passes ids of its columns; the t
 objects pass texts (`TextNames`). ONNX requires single assignment: each name has one definition, before its uses. Names
 of models that violate this are resolved too, in the same way by every reader:
 
-- The empty name is no value: it is an omitted input or output.
+- The empty name is not a value: it marks an omitted input or output.
 - A scope is a graph or a function. It defines its inputs, its initializers, sparse ones included, and the outputs of
   its nodes.
 - A name refers to the innermost scope that defines it, at any position. A graph in an attribute of a node is inside
@@ -15,8 +15,8 @@ of models that violate this are resolved too, in the same way by every reader:
   first node. An initializer with the name of an input is the input's default value. Nodes come last, since the others
   exist before any node runs. So the result does not depend on the position of the use. onnxruntime rejects such a
   model; in the reference evaluator each use reads the last definition before it.
-- A name that a node or an output of an inner graph uses, and a scope around it defines, is captured: the node of the
-  defining scope that contains the inner graph takes the value.
+- A name that is used in an inner graph and defined in an enclosing scope is captured: the node of the defining scope
+  that contains the inner graph reads the value.
 
 Source: onnx.proto, GraphProto and NodeProto; IR.md, "Names Within a Graph"; TrainingInfoProto.algorithm.
 """

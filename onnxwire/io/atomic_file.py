@@ -75,7 +75,7 @@ class AtomicFile:
         folder: Folder | None = None,
         in_place: bool = True,
     ) -> None:
-        # State that `__del__` cleans up comes first: a KeyboardInterrupt may occur at any line.
+        # State for `__del__` to clean up is set first: a KeyboardInterrupt may occur at any line.
         self._temporary: str | None = None  # the temporary name of the new file, while it has one
         self._descriptor = -1
         self._owns_folder = folder is None
@@ -134,7 +134,7 @@ class AtomicFile:
     def locate(self, *, beside: bool = False) -> None:
         """Open the folder that will contain the file, if it is not open; `open` calls this.
 
-        beside: other files will be saved in the path's own folder, so a link to a file elsewhere is replaced.
+        beside: whether other files will be saved in the path's own folder; then a link to a file elsewhere is replaced.
         """
         if self.folder is not None or self._stream >= 0:
             return
@@ -238,7 +238,7 @@ class AtomicFile:
         try:
             self._open_nameless(folder, mode)
         except OSError:
-            # The file system has no nameless files; any other fault shows again here.
+            # The file system has no nameless files; any other fault occurs again here.
             try:
                 self._open_named(mode)
             except OSError as error:

@@ -1,6 +1,6 @@
 """Open external data files, and decide which files a model may refer to.
 
-A location comes from the author of the model, and so may the folder. Therefore a location is followed component by
+The author of the model chooses the locations, and maybe the folder. Therefore a location is followed component by
 component, each opened relative to the previous folder, and access is decided by the file that was opened, not by its
 path. A file may be read if it is in or below the folder of the model's path, the folder that the model's symbolic link
 leads to, or `external_root`.
@@ -202,7 +202,7 @@ class _Folders:
         if stat.S_ISLNK(status.st_mode):
             found = os.path.realpath(path)
             resolved, status = _folder_of(found, os.path.dirname(found))
-            # /dev/stdin may lead to a file; that does not allow the other files in /dev.
+            # /dev/stdin may lead to a file; this does not allow access to the other files in /dev.
             folder = os.path.realpath(logical.path)
             is_of_devices = folder == "/dev" or folder.startswith("/proc/")
             folders = [resolved] if is_of_devices else [logical, resolved]
@@ -243,7 +243,7 @@ class _Folders:
             try:
                 return (self._open_at if _HAS_DIR_FD else self._open_by_path)(folder, location), name
             except (FileNotFoundError, NotADirectoryError) as error:
-                # Without frames, which would keep the callers' arrays alive.
+                # Without the traceback, whose frames would keep the callers' arrays alive.
                 missing.append((error.with_traceback(None), name))
             except OSError as error:
                 raise SourceError.from_os_error(error, name, advice_for(error)) from None

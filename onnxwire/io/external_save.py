@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 _MAX_PADDING = 1 << 21  # zero bytes between payloads: below the largest alignment in use, that of huge pages
 _OLD_SUFFIX = ".old"  # follows a temporary name; marks the only copy of old data, which is never removed as stale
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+|\.{2,}")  # the official runtime refuses any name that contains ".."
-_MAX_NAME_CHARS = 100  # of a tensor's name in a file name
+_MAX_NAME_CHARS = 100  # limit for a tensor's name in a file name
 
 
 class _DataFile:

@@ -1,4 +1,4 @@
-"""Recognize files that are not ONNX models, or not of the expected message type."""
+"""Recognize files that are not ONNX models, or that contain another message type."""
 
 from __future__ import annotations
 
@@ -122,7 +122,9 @@ def type_mismatch(message: Message) -> str | None:
             name = other.full_name.partition(".")[2]
             return f"this looks like {name}, not {expected.name}; load it with type=onnxwire.{name}"
     if not hits:
-        return f"it has no known field of {expected.name}; this is not an ONNX file, or not of that type"
+        return (
+            f"it has no known field of {expected.name}; this is not an ONNX file, or it contains another message type"
+        )
     return None
 
 

@@ -34,10 +34,10 @@ class TensorInfo(
     """The description of one tensor and the position of its payload.
 
     path: the tensor's position in the message, such as `graph.node[3].attribute[0].t`. name, data_type, shape: as in
-    the TensorProto. nbytes: the size of the payload in bytes, at most 2**63 - 1: that of raw_data, or the length that
-    external_data states, else the size that follows from data type and dims. file: the file that contains the payload;
+    the TensorProto. nbytes: the size of the payload in bytes, at most 2**63 - 1: the length of raw_data or the length
+    in external_data, else the size that follows from data type and dims. file: the file that contains the payload;
     None if it is in memory only. offset: the offset of the payload's first byte in the file; None if the elements are
-    not contiguous there. location: the location that external_data states, or None.
+    not contiguous there. location: the location in external_data, or None.
     """
 
     __module__ = "onnxwire"
@@ -177,7 +177,7 @@ def _entry(
         offset = layout.offset
     elif raw is not None and (document := raw.document) is not None:
         span = raw.span
-        # Offsets in bytes that an edit created mean nothing to the caller.
+        # Offsets in bytes that an edit created are of no use to the caller.
         if span is not None and document.root is not None:
             file, offset = document.name, span[0]
     return tensor.name, layout.data_type, layout.shape, layout.nbytes, file, offset, location

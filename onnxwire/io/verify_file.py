@@ -18,7 +18,7 @@ def verify(source: Source, type: type[Message] = ModelProto, *, checksums: bool 
     """Check every message, field and packed run of a document, without creating objects for them.
 
     source, type: as for `load`; zero bytes are a valid, empty message. checksums: also read the external data files
-    for which tensors state a SHA-1, and compare.
+    whose SHA-1 a tensor contains, and compare.
     Raises DecodeError at the first fault that a protobuf parser would reject, SourceError as `load` does, and
     ExternalDataError for a file with a different checksum or a location that is not allowed.
     """
@@ -33,7 +33,7 @@ def verify(source: Source, type: type[Message] = ModelProto, *, checksums: bool 
 
 
 def _verify_checksums(message: Message) -> None:
-    """Compare external data files with the checksums that tensors state. Read each file once."""
+    """Compare external data files with the checksums in the tensors. Read each file once."""
     from onnxwire.io.tensor_list import find_tensors, is_external
     from onnxwire.tensor.error import tensor_error
     from onnxwire.tensor.external_data import payload, reference_of

@@ -53,7 +53,8 @@ class ExternalFile:
                     errno.EIO, "the file was truncated while it was opened; load it again", name
                 ) from None
             raise SourceError.from_os_error(error, name, advice_for(error)) from None
-        # The mapping is not passed as such: the document would prepare it for a scan. The buffer keeps it alive.
+        # Pass only the buffer, which keeps the mapping alive: given the mapping, the document would prepare it for a
+        # scan.
         return cls(Document(data, name, None, descriptor), None if mmap else size)
 
     @property

@@ -21,7 +21,8 @@ _CHUNK_BYTES = 1 << 22
 
 
 def add_payload(digest: Digest, tensor: TensorProto) -> None:
-    """Feed the payload of a tensor to a digest, in the layout of raw_data; strings one by one, each after its length.
+    """Update a digest with the payload of a tensor, in the layout of raw_data; strings one by one, each after its
+    length.
 
     Raises TensorError for a tensor without a valid payload, SourceError and ExternalDataError for external data that
     cannot be read.

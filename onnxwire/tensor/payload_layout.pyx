@@ -19,14 +19,14 @@ the sum of their lengths.
 Inline or external. A tensor is external if and only if its data_location is EXTERNAL, as in the official
 runtimes: external_data alone is ignored, and so is raw_data beside EXTERNAL.
 
-Size of the payload. Inline: the length of raw_data, unless it is absent, or empty although dims and type require bytes,
-as some writers leave it beside a typed field; then the size that dims and type require. External: the length that
-external_data states, or, without a valid one, the size that dims and type require, since the file is not opened; 0 for
+Size of the payload. Inline: the length of raw_data; if raw_data is absent, or empty although dims and type require
+bytes (some writers add an empty raw_data to a typed field), the size that dims and type require. External: the length
+in external_data; without a valid length, the size that dims and type require, since the file is not opened; 0 for
 strings, which can't be external.
 
-external_data. The last entry of a repeated key counts, as in the official readers, and the
-description is ambiguous: reading such a tensor is refused. An offset or length is ASCII decimal digits below 2**63,
-leading zeros allowed; a sign, white space, underscores, other digits, an empty text and larger numbers make it UNCLEAR.
+external_data. The last entry of a repeated key counts, as in the official readers; but reading the elements of such an
+ambiguous tensor is refused. An offset or length is ASCII decimal digits below 2**63, leading zeros allowed; a sign,
+white space, underscores, other digits, an empty text and larger numbers make it UNCLEAR.
 Without an entry, the offset is 0 and the length ABSENT: up to the end of the file. An empty location counts as absent.
 """
 cimport cython
@@ -183,7 +183,7 @@ cdef class PayloadLayout:
 
     @property
     def length(self):
-        """The length that external_data states."""
+        """The length in external_data."""
         return None if self.layout.length < 0 else self.layout.length
 
 

@@ -1,1 +1,1 @@
-"""The text format and JSON, read and written."""
+"""Readers and writers of the text format and of JSON."""

@@ -22,7 +22,7 @@ def from_json(
     text: a str; bytes, bytearray or memoryview of UTF-8; or a text or binary file object, which is read in pieces to
     its end. type: the class of the message. ignore_unknown: skip unknown fields and unknown names of enum values, such
     as those of a newer ONNX.
-    Returns a new message. In addition, memory contains a small part of the text and one copy of one value, or a few
+    Returns a new message. Memory: besides the message, a small part of the text and one copy of one value, or a few
     copies of a string that is not ASCII or of malformed base64.
     Raises DecodeError with line and column for invalid text, or messages nested 100 deep or more. Raises TypeError if
     an argument is neither text nor a message class.

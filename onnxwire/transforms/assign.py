@@ -71,7 +71,8 @@ def set_value(message: Message, path: str, text: str, *, files: bool = False) ->
 def add_element(message: Message, path: str, text: str | None = None) -> str:
     """Append an element to a repeated field, or set an absent singular field; returns the path of the new value.
 
-    message: the root; it is changed. path: of the field. text: the value as for `set_value`; None for an empty message,
+    message: the root; it is changed. path: the path of the field. text: the value as for `set_value`; None for an empty
+        message,
     a 0 or an empty text. Raises PathError and EditError as `set_value` does; the message is then unchanged.
     """
     found = resolve(message, path)
@@ -80,7 +81,7 @@ def add_element(message: Message, path: str, text: str | None = None) -> str:
         raise EditError("nothing can be added here; name a field", f"{message._document.name}: {path!r}")
     if not field.is_repeated:
         if found.is_set:
-            raise EditError("the field is set already; assign to it", f"{message._document.name}: {path!r}")
+            raise EditError("the field is already set; assign to it", f"{message._document.name}: {path!r}")
         if text is not None:
             return set_value(message, found.path, text)
         if field.message_type is not None:
@@ -295,7 +296,7 @@ def _set_tensor(found: Resolved, text: str, keep_type: bool) -> None:
         except IndexError as error:
             raise EditError(str(error)) from None
         except (OverflowError, FloatingPointError, TypeError, ValueError) as error:
-            raise EditError(f"{array.dtype} can't hold it: {error}") from None
+            raise EditError(f"{array.dtype} can't store it: {error}") from None
     made = from_array(array)
     if keep_type:
         check_type(tensor, made.data_type, list(made.dims))

@@ -1,4 +1,4 @@
-"""Extracts a part of a model, between given values, as a model of its own."""
+"""Extracts a part of a model, between given values, as a separate model."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from onnxwire.messages import SparseTensorProto
 
 _T = TypeVar("_T")
-_MAX_LISTED_NAMES = 5  # in a message
+_MAX_LISTED_NAMES = 5  # maximum number of names in a message
 
 
 class UntypedValueWarning(UserWarning):
@@ -29,12 +29,12 @@ class UntypedValueWarning(UserWarning):
 def extract(model: ModelProto, inputs: Iterable[str] | None, outputs: Iterable[str]) -> ModelProto:
     """Make a model of the part that computes some values from others; it shares the model's bytes, weights included.
 
-    model: is not changed. inputs: names of any values, which become inputs; None for those of the model's inputs that
-    are needed. outputs: names of the values to compute.
-    The part has the nodes and initializers that are needed, also by subgraphs; the functions that are called, directly
-    or not; value_info of its values; quantization_annotation of values in use, with the initializers that it names; and
-    all other fields of the model except training_info, which describes the full model. Types of inputs and outputs are
-    taken from value_info.
+    model: is not changed. inputs: names of any values, which become inputs; None for the needed inputs of the model.
+    outputs: names of the values to compute.
+    The part has the needed nodes and initializers, including those that subgraphs need; the functions that are called,
+    directly or not; value_info of its values; quantization_annotation of values in use, with the initializers that it
+    names; and all other fields of the model except training_info, which describes the full model. Types of inputs and
+    outputs are taken from value_info.
     Raises PathError for a name that no value has, and if the outputs can't be computed from the inputs; the message
     lists the missing values. Warns with UntypedValueWarning if the model does not declare the type of an input or
     output.
@@ -73,7 +73,8 @@ def boundary(graph: GraphProto, nodes: Iterable[int]) -> tuple[list[str], list[s
 
 
 def cut(model: ModelProto, inputs: Iterable[str] | None, outputs: Iterable[str], source: str = "") -> None:
-    """Reduce a model in place to such a part. Arguments as for `extract`; source: the file's name for errors."""
+    """Reduce a model in place to the part that computes some values from others. Arguments as for `extract`; source:
+    the file's name for errors."""
     graph = model.graph
     wanted = _listed(outputs, "outputs")
     given = None if inputs is None else _listed(inputs, "inputs")

@@ -30,9 +30,9 @@ def rename_values(model: ModelProto, names: Mapping[str, str], *, scope: str | N
     A value is renamed where it is defined and wherever it is used: by nodes, subgraphs and training graphs, in
     value_info, quantization_annotation, sharding specs and training bindings. A name that the main graph does not
     define is renamed in each subgraph and function that defines it.
-    scope: the path of the one graph or function that defines the values, such as "functions[0]"; values of the graphs
-    around it are not renamed.
-    Raises PathError for a name that no value has, EditError for a new name that another value has already, or that is
+    scope: the path of the one graph or function that defines the values, such as "functions[0]"; values of enclosing
+    graphs are not renamed.
+    Raises PathError for a name that no value has, EditError for a new name that another value already has, or that is
     empty or not text, DecodeError for messages nested more than 100 deep; the model is then unchanged.
     """
     names = _texts(model, names)
@@ -70,7 +70,7 @@ def replace_uses(model: ModelProto, old: str, new: str, *, scope: str = "graph")
     scopes = _Scopes(model, {old, new})
     for path, inner in scopes:
         if _sees(path, scope) and new in (own := scopes.defined(path, inner)) and old not in own:
-            reason = f"{path} has a value of its own called {new!r}, which hides the replacement of {old!r}"
+            reason = f"{path} defines another value called {new!r}, which hides the replacement of {old!r}"
             raise EditError(f"{reason}; rename one of them first", model._document.name)
     _remove_annotations(resolve(model, scope).value, old)
     own_names = {old: new}
@@ -88,8 +88,8 @@ class _Scopes:
     """The graphs and functions of a model that mention some names; iteration yields (path, scope).
 
     The main graph comes before all others, and each scope before those that see it, which follow it in one run, so that
-    a stack can hold the scopes around the current one. Graphs of initial values are last: unlike algorithms, they do
-    not see the main graph.
+    a stack can store the enclosing scopes of the current one. Graphs of initial values are last: unlike algorithms,
+    they do not see the main graph.
     If there are few names, messages that mention none of them are skipped by a scan of their bytes; but not in models
     with training_info, whose bindings are outside of the graphs that they refer to.
     """
@@ -128,7 +128,7 @@ def _rename(scopes: _Scopes, choose: Callable[[str, set[str]], Mapping[str, str]
     """
     count = 0
     visible: dict[str, str] = {}  # the new names that apply in the current scope
-    # The scopes around the current one, itself included: path, and the names in `visible` before it was entered.
+    # The current scope and its enclosing scopes: path, and the names in `visible` before the scope was entered.
     around: list[tuple[str, dict[str, str | None]]] = []
     for path, holder in scopes:
         while around and not _sees(path, around[-1][0]):
@@ -158,7 +158,7 @@ def _chosen(names: dict[str, str], own: set[str], main: set[str], path: str, sco
 
 @dataclass(slots=True)
 class _Level:
-    """A graph or function whose values are renamed. taken: new names that it already defines; given: those it gets."""
+    """A graph or function whose values are renamed. taken: new names that it already defines; given: its new names."""
 
     path: str
     taken: set[str]
@@ -166,13 +166,14 @@ class _Level:
 
 
 def _check_values(scopes: _Scopes, names: dict[str, str], main: set[str], scope: str | None) -> None:
-    """Raise for names that no value has, and for new names in use: in the graph, in one around it, or inside it."""
+    """Raise for names that no value has, and for new names in use in the graph, in an enclosing graph, or in a
+    subgraph."""
     source = scopes.model._document.name
     missing = dict.fromkeys(names)
     wanted = set(names.values())
     levels: list[_Level] = []
     around: dict[str, list[_Level]] = {}  # by new name: the levels that define it already
-    given: dict[str, list[str]] = {}  # by new name: the old name, once for each level that gets it
+    given: dict[str, list[str]] = {}  # by new name: the old name, once for each level that receives the new name
     for path, holder in scopes:
         while levels and not _sees(path, levels[-1].path):
             _leave(levels.pop(), around, given)
@@ -216,12 +217,12 @@ def _leave(level: _Level, around: dict[str, list[_Level]], given: dict[str, list
 
 
 def _taken(source: str, path: str, old: str, new: str) -> EditError:
-    reason = f"there is a value called {new!r} already; choose another name for {old!r}"
+    reason = f"a value called {new!r} already exists; choose another name for {old!r}"
     return EditError(reason, f"{source}: {path}")
 
 
 def _duplicate(source: str, path: str, new: str) -> EditError:
-    return EditError(f"two can't both be renamed to {new!r}", f"{source}: {path}")
+    return EditError(f"two values can't both be renamed to {new!r}", f"{source}: {path}")
 
 
 def rename_nodes(model: ModelProto, names: Mapping[str, str]) -> int:
@@ -229,7 +230,7 @@ def rename_nodes(model: ModelProto, names: Mapping[str, str]) -> int:
 
     model: is changed. names: new names by old names, all applied at once. Nothing refers to a node by its name.
     Raises PathError for a name that no node has, or several nodes in one graph have; EditError for a new name that
-    another node of the graph has already, or that is not text; DecodeError for messages nested more than 100 deep. The
+    another node of the graph already has, or that is not text; DecodeError for messages nested more than 100 deep. The
     model is then unchanged.
     """
     names = _texts(model, names)
@@ -244,12 +245,12 @@ def rename_nodes(model: ModelProto, names: Mapping[str, str]) -> int:
 
 
 def _check_nodes(model: ModelProto, names: dict[str, str]) -> None:
-    """Raise for names that no node or several nodes in one graph have, and for new names that the graph has already."""
+    """Raise for names that no node or several nodes in one graph have, and for new names that the graph already has."""
     source = model._document.name
     wanted = set(names.values())
     missing = dict.fromkeys(names)
-    # The graphs around the current node: path, and the paths of its nodes with an old name and with a new name. A graph
-    # is checked when the walk leaves it, so that only these are in memory.
+    # The enclosing graphs of the current node: path, and the paths of the graph's nodes with an old name and with a new
+    # name. A graph is checked when the walk leaves it, so that only enclosing graphs are in memory.
     levels: list[tuple[str, dict[str, str], dict[str, str]]] = []
     for path, node in Search(model, [NodeProto], None, NameFilter.of({*names, *wanted})):
         graph = path.rpartition(".")[0]
@@ -282,7 +283,7 @@ def _check_graph(source: str, names: dict[str, str], _: str, found: dict[str, st
     for old, path in found.items():
         new = names[old]
         if new and new in taken:
-            reason = f"it is called {new!r} already; choose another name for {old!r}"
+            reason = f"a node called {new!r} already exists; choose another name for {old!r}"
             raise EditError(reason, f"{source}: {taken[new]}")
         if new and new in given:
             raise _duplicate(source, path, new)

@@ -578,7 +578,7 @@ def test_tables_of_real_models_are_valid(path, table):
 
 
 def test_an_unknown_table_is_an_error():
-    with pytest.raises(onnxwire.EditError, match="there is no table 'node'; there are nodes, attributes"):
+    with pytest.raises(onnxwire.EditError, match="there is no table 'node'; the tables are nodes, attributes"):
         onnxwire.to_arrow(DIGITS, "node")
     with pytest.raises(ValueError, match="'utf8_view' or 'utf8', not 'text'"):
         onnxwire.to_arrow(DIGITS, "nodes", strings="text")

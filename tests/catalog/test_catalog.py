@@ -439,7 +439,7 @@ def test_models_of_a_lost_task_are_read_again_by_the_same_engine(zoo, tmp_path, 
 
 
 def test_missing_engines_are_reported(zoo, tmp_path, monkeypatch):
-    with pytest.raises(ValueError, match="there are local, dask and ray"):
+    with pytest.raises(ValueError, match="the engines are local, dask and ray"):
         catalog.build([zoo], tmp_path / "out", engine="spark")
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(MissingPackageError, match="Ray"):

@@ -72,7 +72,7 @@ class Ground:
         try:
             return rows_by_model(self.out)
         except onnxwire.SourceError as error:
-            assert "holds no catalog" in str(error) or "No such file" in str(error)
+            assert "contains no catalog" in str(error) or "No such file" in str(error)
             return {}
 
     def judge(self):

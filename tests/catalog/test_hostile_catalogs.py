@@ -132,7 +132,7 @@ def test_a_damaged_line_is_one_line_of_error_and_nothing_is_written_or_deleted(z
     before = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
     for text in complaints(zoo, out, capsys):
         assert f"{JOURNAL}: line {number} is damaged: " in text
-        assert "restore it from a copy, or make the catalog anew" in text
+        assert "restore it from a copy, or build the catalog again" in text
     with pytest.raises(onnxwire.SourceError):
         onnxwire.sql(out, "select 1")
     assert {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == before
@@ -183,7 +183,7 @@ def test_links_in_the_place_of_folders_and_files_are_not_followed(zoo, out, caps
     (out / "models").symlink_to(tmp_path / "elsewhere")
     before = parquet_files(tmp_path / "elsewhere")
     for text in complaints(zoo, out, capsys):
-        assert "models: it is a link or a file, and no folder" in text
+        assert "models: it is a link or a file, not a folder" in text
     assert parquet_files(tmp_path / "elsewhere") == before
     (out / "models").unlink()
     (out / "models").mkdir()
@@ -279,7 +279,7 @@ def test_a_folder_that_holds_something_else_is_refused(zoo, tmp_path, capsys):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text("mine")
     assert main(["catalog", str(zoo), "-o", str(folder)]) == 2
-    assert "the folder holds other files and no catalog; name a new or an empty one" in capsys.readouterr().err
+    assert "the folder contains other files and no catalog; name a new or an empty folder" in capsys.readouterr().err
     (tmp_path / "notes").mkdir()
     for text in (b"notes", b'{"onnxwire catalog"', HEADER[:-1] + b" "):
         (tmp_path / "notes" / JOURNAL).write_bytes(text)

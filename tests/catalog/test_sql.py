@@ -123,7 +123,7 @@ def test_an_error_of_python_is_reported_by_its_last_line(capsys, monkeypatch):
 
 def test_a_folder_without_tables_is_rejected(tmp_path, capsys):
     assert main(["sql", str(tmp_path), "select 1"]) == 2
-    assert "this folder holds no catalog" in capsys.readouterr().err
+    assert "this folder contains no catalog" in capsys.readouterr().err
 
 
 def test_answers_are_printed_as_a_table(capsys):

@@ -234,7 +234,7 @@ def test_problems_are_a_sequence():
     assert made[4] in problems and problems.index(made[4]) == 4
     assert problems == made and problems != made[1:] and problems != "text"
     assert repr(problems).startswith(f"[{made[0]!r}, {made[1]!r}") and repr(problems).endswith(", ...]")
-    with pytest.raises(IndexError, match="none at"):
+    with pytest.raises(IndexError, match="is out of range"):
         problems[len(made)]
 
 

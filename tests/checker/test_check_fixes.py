@@ -329,7 +329,7 @@ def test_each_repair_is_listed_and_what_is_left_is_told(tmp_path, capsys):
     assert main(["check", str(path), "--fix", "--select", "metadata-model-key-unique"]) == 1
     listed, left = capsys.readouterr().out.splitlines()
     assert listed == (
-        f"{path}: repair: metadata_props[2]: remove the entry 'a', which is there before in the same words "
+        f"{path}: repair: metadata_props[2]: remove the entry 'a', which repeats an earlier one exactly "
         "[metadata-model-key-unique]"
     )
     assert left.startswith(f"{path}: error: byte ") and ": metadata_props[3]: " in left
@@ -431,7 +431,7 @@ def test_repairs_are_made_once_and_told_before_that():
     apply_fixes(fixes)
     assert len(message.metadata_props) == 1
     for again in (lambda: list(fixes), lambda: apply_fixes(fixes)):
-        with pytest.raises(onnxwire.errors.ChangedError, match="have been made"):
+        with pytest.raises(onnxwire.errors.ChangedError, match="have already been applied"):
             again()
 
 

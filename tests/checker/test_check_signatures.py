@@ -113,8 +113,8 @@ def test_an_unknown_operator_is_told_what_may_have_been_meant(op, hint):
 
 def test_counts_say_what_there_is_and_what_may_be():
     text = model(X + node("x x x x x", "a b", op="BatchNormalization"))
-    assert "has 2 outputs" in said(text) and "it makes 1 to 3 outputs and not 2" in said(text)
-    assert "takes 1 input or more" in said(
+    assert "has 2 outputs" in said(text) and "it produces 1 to 3 outputs and not 2" in said(text)
+    assert "accepts 1 input or more" in said(
         model(X + node("", "a", 'attribute { name: "axis" type: INT i: 0 }', op="Concat"))
     )
 
@@ -297,11 +297,11 @@ def test_operators_of_a_company_are_held_to_its_own_table(tmp_path):
         ("a.b\tF\t1" + "\t" * 6, "a row has domain, operator, since"),
         ("a.b\tF\t1\tX", "is not a parameter"),
         ("a.b\tF\t1\tX:T*x", "is not a parameter"),
-        ("a.b\tF\t1\tX:T*1 Y:T", "after a parameter of any number"),
+        ("a.b\tF\t1\tX:T*1 Y:T", "after a variadic parameter"),
         ("a.b\tF\t1\tX:T\tY:T\taxis:NUMBER", "is not an attribute"),
         ("a.b\tF\t1\tX:T\tY:T\t" + " ".join(f"a{i}:INT" for i in range(65)), "at most 64"),
         ("a.b\tF\t1\tX:T\tY:T\t\tT", "is not a type variable"),
-        ("a.b\tF\t1\tX:T\tY:T\t\tT=@none", "has no row above"),
+        ("a.b\tF\t1\tX:T\tY:T\t\tT=@none", "is not defined above"),
         ("a.b\tF\t1\tX:T\tY:T\t\t\told", "is not one of deprecated"),
     ],
 )

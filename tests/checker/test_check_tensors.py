@@ -50,7 +50,7 @@ def test_a_list_that_is_too_long_to_count_is_judged_by_its_bytes():
     assert COUNTS in _rules(_int64([2 * n + 1], run))
     assert COUNTS in _rules(_int64([n // 10], run))
     (problem,) = onnxwire.check(_int64([n // 10], run), TensorProto, select=COUNTS)
-    assert "and there are more" in problem.message
+    assert "but it has more" in problem.message
 
 
 def test_values_are_looked_at_from_the_start():

@@ -131,14 +131,14 @@ def test_in_place_and_verbose(tmp_path, capsys):
     [
         (["nope", "n"], "there is no value called 'nope'"),
         (["flags", "n"], "did you mean 'flag'?"),
-        (["x", "w"], "m.onnx: graph: there is a value called 'w' already"),
-        (["x", "Add_out"], "graph.node[1].attribute[1].g: there is a value called 'Add_out' already"),
-        (["Add_out", "w"], "graph: there is a value called 'w' already"),
-        (["x", "n", "h", "n"], "two can't both be renamed to 'n'"),
+        (["x", "w"], "m.onnx: graph: a value called 'w' already exists"),
+        (["x", "Add_out"], "graph.node[1].attribute[1].g: a value called 'Add_out' already exists"),
+        (["Add_out", "w"], "graph: a value called 'w' already exists"),
+        (["x", "n", "h", "n"], "two values can't both be renamed to 'n'"),
         (["x", ""], "which marks an omitted input or output"),
         (["x", "a", "x", "b"], "one name has two new names"),
         (["--nodes", "firts", "n"], "no node called 'firts'; did you mean 'first'?"),
-        (["--nodes", "first", "call"], "graph.node[2]: it is called 'call' already"),
+        (["--nodes", "first", "call"], "graph.node[2]: a node called 'call' already exists"),
     ],
 )
 def test_an_impossible_rename_is_one_line(refusal, names, text):

@@ -140,9 +140,9 @@ def nested(path):
 @pytest.mark.parametrize(
     ("names", "reason"),
     [
-        ({"a": "z", "f": "z"}, "two can't both be renamed to 'z'"),
-        ({"a": "f"}, "graph: there is a value called 'f' already; choose another name for 'a'"),
-        ({"f": "a"}, "there is a value called 'a' already; choose another name for 'f'"),
+        ({"a": "z", "f": "z"}, "two values can't both be renamed to 'z'"),
+        ({"a": "f"}, "graph: a value called 'f' already exists; choose another name for 'a'"),
+        ({"f": "a"}, "a value called 'a' already exists; choose another name for 'f'"),
     ],
 )
 def test_two_values_visible_in_one_graph_never_get_the_same_name(path, names, reason):

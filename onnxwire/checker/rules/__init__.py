@@ -1,1 +1,1 @@
-"""The rules, one module a scope; `checker/rules.tsv` is their table."""
+"""The rules, one module for each scope; `checker/rules.tsv` is their table."""

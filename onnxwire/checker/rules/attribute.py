@@ -15,7 +15,7 @@ from onnxwire.checker.scopes import Scopes
 from onnxwire.engine.record_reader import bytes_at
 from onnxwire.messages import AttributeProto
 
-# The value fields, each with the type that names it.
+# The value fields, each with the attribute type that uses it.
 VALUES = {
     "f": 1, "i": 2, "s": 3, "t": 4, "g": 5, "floats": 6, "ints": 7, "strings": 8, "tensors": 9, "graphs": 10,
     "sparse_tensor": 11, "sparse_tensors": 12, "tp": 13, "type_protos": 14,
@@ -26,7 +26,7 @@ FIELDS = {number: field for field, number in VALUES.items()}
 MESSAGE_FIELDS = {number: FIELDS[number] for number in (4, 5, 11, 13)}
 _LISTS = (6, 7, 8, 9, 10, 12, 14)
 
-_SMALL_COUNT = 8  # attributes of a node that are compared one by one
+_SMALL_COUNT = 8  # number of attributes of a node up to which they are compared pairwise
 
 RULES = {
     "AttributeProto": {
@@ -94,7 +94,7 @@ RULES = {
         ),
         "attribute-value-absent-ir1": (
             lambda attribute: _lacks_value(attribute) & attribute.derive(is_untyped),
-            "attribute {name!r} has no value, so nothing says of what kind it is; set the field of its value",
+            "attribute {name!r} has neither type nor value; set both",
         ),
         # `function-attribute-proto-has-value` reports references in defaults.
         "attribute-ref-only-in-function": (
@@ -151,7 +151,7 @@ class Populated:
 
 
 def unknown_types(facts: Facts) -> tuple[Any, Any]:
-    """Return the attributes whose type is a number that the enum does not have: rows, numbers."""
+    """Return the attributes whose type number is not in the enum: rows, numbers."""
     unknown, attributes = facts.unknown_fields, facts.AttributeProto
     records = true_rows(
         unknown.under("AttributeProto") & (unknown.number == AttributeProto.TYPE_FIELD_NUMBER) & (unknown.wire == 0)
@@ -183,7 +183,7 @@ def _is_default(attributes: Sheet) -> Any:
 
 
 def parameters_with_type(facts: Facts) -> tuple[Any, tuple[Any, Any]]:
-    """Return attribute parameters whose default has a type: rows, and (rows of FunctionProto, ids of names)."""
+    """Return the attribute parameters whose default has a type: rows, and (rows of FunctionProto, ids of names)."""
     attributes = facts.AttributeProto
     defaults = true_rows(_is_default(attributes) & (attributes.type != 0))
     return defaults, (attributes.parent[defaults], attributes.name[defaults])
@@ -208,7 +208,7 @@ def _is_of_type(attributes: Sheet, *numbers: int) -> Any:
 
 def _is_outside_functions(attributes: Sheet) -> Any:
     if attributes.facts.root in ("NodeProto", "AttributeProto"):
-        return np.zeros(attributes.n, bool)  # the graph or function around them is unknown
+        return np.zeros(attributes.n, bool)  # the enclosing graph or function is unknown
     nodes = attributes.parent_under("NodeProto.attribute")
     return np.append(attributes.derive(Scopes).node_function < 0, False)[nodes]
 
@@ -217,8 +217,8 @@ def _is_outside_functions(attributes: Sheet) -> Any:
 def name_unique(facts: Facts) -> Iterator[Finding]:
     """Yield attributes that have the name of an earlier one of their node.
 
-    The attributes of a node are consecutive rows, and most nodes have few: comparing each with those before it takes a
-    tenth of the time of a sort.
+    The attributes of a node are consecutive rows, and most nodes have few of them, so pairwise comparison takes a tenth
+    of the time of a sort.
     """
     attributes, counts = facts.AttributeProto, facts.NodeProto.attribute
     rows = true_rows(attributes.under("NodeProto.attribute") & (attributes.name != EMPTY))
@@ -229,7 +229,7 @@ def name_unique(facts: Facts) -> Iterator[Finding]:
         is_again[distance:] |= is_same
     many = true_rows(counts[parents] > _SMALL_COUNT)
     is_again[many] = repeats(parents[many], names[many])
-    yield attributes.at(rows[is_again], "another attribute of the node is named {name!r}, too; keep one of them")
+    yield attributes.at(rows[is_again], "another attribute of the node has the same name, {name!r}; keep one of them")
 
 
 @rule("attribute-name-vs-values", "NodeProto", "AttributeProto")
@@ -299,7 +299,8 @@ def _is_utf8(facts: Facts, start: int, length: int) -> bool:
 
 @rule("attribute-doc-string-present", "AttributeProto")
 def doc_string_present(facts: Facts) -> Iterator[Finding]:
-    """Yield the first attribute without documentation, and the count of all: hardly any attribute has one."""
+    """Yield only the first attribute without documentation, with the count of all, since hardly any attribute has
+    documentation."""
     attributes = facts.AttributeProto
     rows = true_rows(attributes.doc_string == EMPTY)
     count = len(rows)
@@ -308,7 +309,8 @@ def doc_string_present(facts: Facts) -> Iterator[Finding]:
 
 
 def references(facts: Facts) -> tuple[Any, Any]:
-    """Return references of nodes in functions, nested ones too: rows of AttributeProto, rows of FunctionProto."""
+    """Return the references of nodes in functions and their nested graphs: rows of AttributeProto, rows of
+    FunctionProto."""
     attributes = facts.AttributeProto
     rows = true_rows(attributes.under("NodeProto.attribute") & (attributes.ref_attr_name != EMPTY))
     functions = facts.derive(Scopes).node_function[attributes.parent[rows]]
@@ -317,7 +319,7 @@ def references(facts: Facts) -> tuple[Any, Any]:
 
 @rule("attribute-ref-declared", "AttributeProto", "FunctionProto")
 def ref_declared(facts: Facts) -> Iterator[Finding]:
-    """Yield references to parameters that the function around them does not have."""
+    """Yield references to parameters that the enclosing function does not declare."""
     attributes = facts.AttributeProto
     rows, functions = facts.derive(references)
     found = facts.join((functions, attributes.ref_attr_name[rows]), facts.derive(parameters))
@@ -330,7 +332,7 @@ def ref_declared(facts: Facts) -> Iterator[Finding]:
 
 @rule("attribute-ref-type-match", "AttributeProto", "FunctionProto")
 def ref_type_match(facts: Facts) -> Iterator[Finding]:
-    """Yield references with another type than the parameter's default."""
+    """Yield references whose type differs from the type of the parameter's default."""
     attributes = facts.AttributeProto
     rows, functions = facts.derive(references)
     defaults, keys = facts.derive(parameters_with_type)

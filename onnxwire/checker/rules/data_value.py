@@ -82,18 +82,18 @@ RULES = {
     "MapProto.keys": {
         "map-key-range": (
             lambda key: _is_out_of_range(key),
-            "the key {value} is not one of {type_name}; correct it, or the key_type",
+            "the key {value} is not in the range of {type_name}; correct it, or the key_type",
             {"type_name": lambda key: _names_of(_key_types(key))},
         ),
         "map-key-unique": (
             lambda key: repeats(key.parent, key.value),
-            "the map has the key {value} before; remove one of them",
+            "the map has the key {value} twice; remove one of them",
         ),
     },
     "MapProto.string_keys": {
         "map-key-unique": (
             lambda key: repeats(key.parent, key.value),
-            "the map has the key {key!r} before; remove one of them",
+            "the map has the key {key!r} twice; remove one of them",
             {"key": lambda key: key.texts(key.value)},
         ),
         "map-string-key-utf8": (
@@ -144,7 +144,7 @@ def _is_kind(elem_type: Any) -> Any:
 
 @rule("sequence-field-matches-elem-type", "SequenceProto")
 def sequence_field_matches_elem_type(facts: Facts) -> Iterator[Finding]:
-    """Yield sequences with elements of another kind than elem_type."""
+    """Yield sequences whose elements have another kind than elem_type declares."""
     sequences = facts.SequenceProto
     found: dict[int, str] = {}
     for kind in range(_TENSOR, _OPTIONAL + 1):
@@ -160,9 +160,10 @@ def sequence_field_matches_elem_type(facts: Facts) -> Iterator[Finding]:
 
 
 def _first_known(parents: Any, values: Any, is_known: Any) -> tuple[Any, Any]:
-    """Return parents that have children, and of each the value of its first known child, or of its first child.
+    """Return the parents that have children, and for each the value of its first known child, otherwise of its first
+    child.
 
-    parents, values, is_known: columns of the children; those of one parent are in their order.
+    parents, values, is_known: columns of the children; the children of one parent are in their order.
     """
     order = np.lexsort((np.arange(len(parents)), ~is_known, parents))
     heads = order[np.append(True, parents[order][1:] != parents[order][:-1])[: len(order)]]
@@ -176,7 +177,7 @@ def _sparse_types(facts: Facts) -> Any:
 
 @rule("sequence-tensor-dtype-homogeneous", "SequenceProto")
 def sequence_tensor_dtype_homogeneous(facts: Facts) -> Iterator[Finding]:
-    """Yield tensors of a sequence with another data type than the first one."""
+    """Yield tensors of a sequence whose data type differs from the first tensor's."""
     sequences = facts.SequenceProto
     for sheet, kind, types in (
         (facts.TensorProto, _TENSOR, facts.TensorProto.data_type),
@@ -201,7 +202,7 @@ class Types:
 
     A type is a number, an index of `kinds`, `params` (data_type or key_type, 0 if unknown) and `children` (the type of
     the elements or the value, -1 if unknown). `of`: by kind, the types of all rows of a sheet. elements: for each
-    SequenceProto, the type of its elements: of the first one that is fully known.
+    SequenceProto, the type of its first element whose type is fully known.
     """
 
     def __init__(self, facts: Facts) -> None:
@@ -251,7 +252,7 @@ class Types:
                 self.of[_OPTIONAL][some] = self._intern(_OPTIONAL, 0, inner)
 
     def _empty(self, elem_types: Any) -> Any:
-        """Return the types of which only the kind is known."""
+        """Return the types with known kinds and unknown parts."""
         by_kind = self._intern(np.arange(_OPTIONAL + 1), 0, -1)
         by_kind[0] = -1
         return by_kind[np.where(_is_kind(elem_types), elem_types, 0)]
@@ -267,7 +268,7 @@ class Types:
             self.elements[holders] = values
 
     def _intern(self, kinds: Any, params: Any, children: Any) -> Any:
-        """Return the types with these parts, which are numbers or columns."""
+        """Return the types with the given parts, which are numbers or columns."""
         parts = np.stack(np.broadcast_arrays(kinds, params, children)).astype(np.int64)
         order = np.lexsort(parts)
         ordered = parts[:, order]
@@ -318,7 +319,8 @@ def _by_depth(depth: Any, rows: Any) -> dict[int, Any]:
 
 @rule("sequence-nested-homogeneous", "SequenceProto")
 def sequence_nested_homogeneous(facts: Facts) -> Iterator[Finding]:
-    """Yield sequences, maps and optionals in a sequence whose type contradicts that of the others; empty ones fit."""
+    """Yield sequences, maps and optionals whose type contradicts other elements of their sequence. Empty ones have any
+    type."""
     types = facts.derive(Types)
     for kind in (_SEQUENCE, _MAP, _OPTIONAL) if types.is_needed else ():
         sheet = types.sheets[kind]
@@ -345,18 +347,18 @@ def sequence_nested_homogeneous(facts: Facts) -> Iterator[Finding]:
 
 
 def _has_key_type(maps: Sheet) -> Any:
-    """Return whether the key_type of each map is one that keys may have."""
+    """Return whether the key_type of each map is allowed for keys."""
     return np.isin(maps.key_type, _KEY_TYPES)
 
 
 def _key_types(keys: List) -> Any:
-    """Return the key_type of each key, 0 if keys may not have it."""
+    """Return the key_type of each key, 0 if it is not allowed for keys."""
     maps = keys.facts.MapProto
     return np.where(_has_key_type(maps), maps.key_type, 0)[keys.parent]
 
 
 def _is_out_of_range(keys: List) -> Any:
-    """Return whether each integer key is not a number of its type; keys of UINT64 are stored bit for bit."""
+    """Return whether each integer key is out of the range of its type; UINT64 keys are stored bit for bit."""
     limits = np.iinfo(np.int64)
     least, greatest = np.full(64, limits.min, np.int64), np.full(64, limits.max, np.int64)
     for name in _INTEGERS:
@@ -398,7 +400,7 @@ def _held_fields(optionals: Sheet) -> Any:
 
 
 def _held_kinds(facts: Facts) -> tuple[Any, Any]:
-    """Return the number of values in each OptionalProto, and the kind of the last one, 0 for none."""
+    """Return the number of values in each OptionalProto, and the kind of the last value, 0 for none."""
     optionals = facts.OptionalProto
     count, held = np.zeros(optionals.n, np.int64), np.zeros(optionals.n, np.int64)
     for kind in range(_TENSOR, _OPTIONAL + 1):

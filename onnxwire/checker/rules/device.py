@@ -24,7 +24,7 @@ RULES = {
         ),
         "device-config-name-unique": (
             lambda configuration: (configuration.name != EMPTY) & repeats(configuration.name),
-            "another device configuration is named {name!r}, too; rename one of them",
+            "another device configuration has the same name, {name!r}; rename one of them",
         ),
         "device-config-num-devices": (
             lambda configuration: configuration.num_devices < 1,
@@ -48,7 +48,7 @@ RULES = {
             lambda entry: entry.configuration_id == EMPTY,
             "the entry has no configuration_id; name a device configuration of the model",
         ),
-        # The configurations of a model are known; those of a graph by itself are not.
+        # The configurations of a model are known, but not those of a standalone graph.
         "device-node-config-id-known": (
             lambda entry: (
                 (entry.facts.root == "ModelProto")
@@ -59,7 +59,7 @@ RULES = {
         ),
         "device-node-config-id-unique": (
             lambda entry: (entry.configuration_id != EMPTY) & repeats(entry.parent, entry.configuration_id),
-            "the node has an entry for device configuration {configuration_id!r} before; merge them",
+            "the node already has an entry for device configuration {configuration_id!r}; merge the two",
         ),
     },
     "ShardingSpecProto": {
@@ -73,7 +73,7 @@ RULES = {
         ),
         "device-sharding-tensor-unique": (
             lambda spec: (spec.tensor_name != EMPTY) & repeats(spec.parent, spec.tensor_name),
-            "the entry has a sharding of {tensor_name!r} before; keep one of them",
+            "the entry already has a sharding of {tensor_name!r}; keep one of the two",
         ),
         "device-sharding-device-present": (
             lambda spec: spec.device == 0,
@@ -93,10 +93,10 @@ RULES = {
                 "rank": lambda dim: _spec_column(dim, dim.derive(Shardings).rank, -1),
             },
         ),
-        # Axes that count from the back are the same as those from the front where the rank is known.
+        # Where the rank is known, a negative axis counts as the same axis counted from the front.
         "device-sharded-axis-unique": (
             lambda dim: repeats(dim.parent, dim.derive(Shardings).axis, where=dim.has("axis")),
-            "axis {axis} is listed before; merge the entries",
+            "axis {axis} is listed twice; merge the entries",
         ),
         "device-simple-sharding-present": (
             lambda dim: dim.simple_sharding == 0,
@@ -135,13 +135,13 @@ RULES = {
             lambda group: repeats(
                 group.parent, group.key, where=group.under("ShardingSpecProto.index_to_device_group_map")
             ),
-            "the sharding has a group {key} before; merge them or change a key",
+            "the sharding already has a group {key}; merge the two or change a key",
         ),
     },
     "IntIntListEntryProto.value": {
         "device-group-members-known": (
             lambda member: _is_unknown_member(member),
-            "{value} is not a device of the configuration; members of groups are numbers from 0 to below num_devices",
+            "{value} is not a device of the configuration; members of groups are numbers from 0 to num_devices - 1",
         ),
     },
 }
@@ -150,9 +150,9 @@ RULES = {
 class Shardings:
     """Columns for ShardingSpecProto and ShardedDimProto, by `facts.derive(Shardings)`.
 
-    node: the row of each spec's node, or -1. devices: num_devices of its configuration, -1 if unknown. rank: of its
-    tensor, -1 if unknown. axis: of each sharded dimension, counted from the front where the rank is known. size: of
-    that axis, -1 if unknown.
+    node: the row of each spec's node, or -1. devices: num_devices of its configuration, -1 if unknown. rank: the rank
+    of its tensor, -1 if unknown. axis: the axis of each sharded dimension, counted from the front where the rank is
+    known. size: the size of that axis, -1 if unknown.
     """
 
     def __init__(self, facts: Facts) -> None:
@@ -195,7 +195,7 @@ def _shapes(facts: Facts, nodes: Rows, names: Rows) -> tuple[Rows, Rows, Rows]:
     shapes, dims = facts.TensorShapeProto, facts["TensorShapeProto.Dimension"]
     dense_sizes, sparse_sizes = facts.lists("TensorProto.dims").value, facts.lists("SparseTensorProto.dims").value
     sizes = np.concatenate([np.where(dims.has("dim_value"), dims.dim_value, -1), dense_sizes, sparse_sizes])
-    # Functions are scopes, too, numbered after the graphs.
+    # Functions are scopes, too; they are numbered after the graphs.
     scope = np.where(infos.under("FunctionProto.value_info"), infos.parent + graphs, values.graph)
     shaped = true_rows((scope >= 0) & (values.shape >= 0))
     dense = true_rows(tensors.under("GraphProto.initializer"))
@@ -225,7 +225,7 @@ def _shapes(facts: Facts, nodes: Rows, names: Rows) -> tuple[Rows, Rows, Rows]:
 def _defining_scopes(facts: Facts, nodes: Rows, names: Rows) -> Rows:
     """Return the graphs, or functions after them, that define inputs and outputs of nodes, as `Scopes.defining_scopes`.
 
-    For a name that no scope defines, or that is none of the node's, it is the scope of the node.
+    A name that no scope defines, or that is neither input nor output of the node, counts for the scope of the node.
     """
     scopes, sheet = facts.derive(Scopes), facts.NodeProto
     own = np.where(sheet.under("FunctionProto.node"), sheet.parent + facts.GraphProto.n, scopes.node_graph)
@@ -240,7 +240,7 @@ def _defining_scopes(facts: Facts, nodes: Rows, names: Rows) -> Rows:
 
 
 def _are_listed(left: tuple[Rows, Rows], right: tuple[Rows, Rows]) -> Rows:
-    """Return whether each pair of row and number on the left is on the right."""
+    """Return whether each pair of row and number in `left` is in `right`."""
     count = len(left[0])
     if not count or not len(right[0]):
         return np.zeros(count, bool)
@@ -291,11 +291,11 @@ def group_meaningful(facts: Facts) -> Iterator[Finding]:
     used = facts.lists("ShardingSpecProto.device")
     is_used = _are_listed((groups.parent[rows], groups.key[rows]), (used.parent, used.value))
     yield groups.at(rows[~is_used], "group {key} is not in the device list; list its key there or remove the group")
-    yield members.at(repeats(members.parent, members.value), "device {value} is in the group before; list it once")
+    yield members.at(repeats(members.parent, members.value), "device {value} is in the group twice; list it once")
 
 
 def _spec_column(dims: Sheet, column: Rows, missing: int) -> Rows:
-    """Return a column of ShardingSpecProto as one of ShardedDimProto."""
+    """Return a column of ShardingSpecProto, repeated for the rows of ShardedDimProto."""
     result: Rows = np.append(column, missing)[dims.parent_under("ShardingSpecProto.sharded_dim")]
     return result
 
@@ -326,7 +326,7 @@ def _is_unknown_device(elements: List) -> Rows:
 
 
 def _is_unknown_member(members: List) -> Rows:
-    """Return whether each member of a group is no device of the configuration."""
+    """Return whether each member of a group is not a device of the configuration."""
     specs = members.facts.IntIntListEntryProto.parent_under("ShardingSpecProto.index_to_device_group_map")
     devices = np.append(members.derive(Shardings).devices, -1)[specs][members.parent]
     is_unknown: Rows = (members.value < 0) | ((devices >= 0) & (members.value >= devices))
@@ -336,7 +336,7 @@ def _is_unknown_member(members: List) -> Rows:
 def _divided_sizes(parts: Sheet) -> Rows:
     """Return the size that each SimpleShardedDimProto divides, -1 where it is unknown.
 
-    It is that of the axis where the axis is divided once and no other is given.
+    If the axis is divided once and no other size is given, it is the size of the axis.
     """
     dims = parts.facts.ShardedDimProto
     of_dims = np.append(np.where(dims.simple_sharding == 1, parts.derive(Shardings).size, -1), -1)
@@ -347,7 +347,7 @@ def _divided_sizes(parts: Sheet) -> Rows:
 
 @rule("device-shard-dim-matches-tensor", "SimpleShardedDimProto")
 def shard_dim_matches_tensor(facts: Facts) -> Iterator[Finding]:
-    """Yield axes whose dim_values, where all are known, do not multiply to the size of the axis."""
+    """Yield axes whose dim_values are all known and whose product is not the size of the axis."""
     dims, parts = facts.ShardedDimProto, facts.SimpleShardedDimProto
     rows = _children(parts, "ShardedDimProto.simple_sharding")
     parents, given = parts.parent[rows], parts.dim_value[rows]
@@ -363,7 +363,7 @@ def shard_dim_matches_tensor(facts: Facts) -> Iterator[Finding]:
 
 @rule("device-shard-count-matches-devices", "SimpleShardedDimProto")
 def shard_count_matches_devices(facts: Facts) -> Iterator[Finding]:
-    """Yield shardings that do not have as many parts as entries in the device list."""
+    """Yield shardings whose number of parts differs from the number of entries in the device list."""
     specs, dims, parts = facts.ShardingSpecProto, facts.ShardedDimProto, facts.SimpleShardedDimProto
     rows = _children(parts, "ShardedDimProto.simple_sharding")
     counts = np.maximum(parts.num_shards[rows], 0)
@@ -374,6 +374,7 @@ def shard_count_matches_devices(facts: Facts) -> Iterator[Finding]:
     is_known = _all_of(dims.parent[axes], is_cut[axes], specs.n)
     yield specs.at(
         is_known & (specs.device > 0) & (of_spec != specs.device),
-        "the parts of {tensor_name!r} are not as many as the {device} entries in its device list; correct num_shards "
+        "the number of parts of {tensor_name!r} is not that of the {device} entries in its device list; correct "
+        "num_shards "
         "or the list",
     )

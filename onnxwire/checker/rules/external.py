@@ -1,7 +1,7 @@
-"""Rules of external data: the entries that say where it is, and the files beside the model.
+"""Rules of external data: the entries that describe its position, and the files in the model's folder.
 
-Of files, only type, links and size are checked; they are read only to compare checksums, if the caller asks for that.
-A document that was not loaded from a file has no files beside it, and rules of files report nothing.
+Of a file, only type, links and size are checked; it is read only to compare checksums, if the caller requests that. A
+document that was not loaded from a file has no folder, and rules of files report nothing.
 """
 
 from __future__ import annotations
@@ -33,15 +33,16 @@ RULES = {
     "TensorProto": {
         "external-value-fields-empty": (
             lambda tensor: tensor.derive(External).is_external & _holds_data(tensor.facts),
-            "tensor {name!r} has its data in a file, as data_location says, and holds data, too; clear one of the two",
+            "tensor {name!r} has its data in a file according to data_location, and also in the message; clear one of "
+            "the two",
         ),
         "external-location-present": (
             lambda tensor: tensor.derive(External).is_external & ~_has_location(tensor.facts),
-            "tensor {name!r} has its data in a file that it does not name; add the key location to external_data",
+            "tensor {name!r} has its data in an unnamed file; add the key location to external_data",
         ),
         "external-entries-without-flag": (
             lambda tensor: (tensor.external_data > 0) & ~tensor.derive(External).is_external,
-            "tensor {name!r} has external_data, and its data_location is not EXTERNAL, so that it does not count; "
+            "tensor {name!r} has external_data, which is ignored because its data_location is not EXTERNAL; "
             "set data_location or remove external_data",
         ),
         "external-not-for-strings": (
@@ -60,18 +61,18 @@ RULES = {
         ),
         "external-location-no-parent": (
             lambda entry: _is_wrong(entry, "location", _climbs),
-            "the location {value!r} holds ..; put the file into the model's folder and name it there",
+            "the location {value!r} contains ..; move the file into the model's folder and correct the location",
         ),
         "external-location-posix": (
             lambda entry: _is_wrong(entry, "location", lambda location: "\\" in location),
-            "the location {value!r} holds a backslash; separate folders by /",
+            "the location {value!r} contains a backslash; separate folders by /",
         ),
         "external-location-hash-marker": (
             lambda entry: _is_wrong(entry, "location", lambda location: location.startswith("#")),
             "the location {value!r} begins with #, which marks data in the memory of a program; "
             "save the data to a file",
         ),
-        # The file is in the model's folder, wherever links lead.
+        # The file has to be in the model's folder after links are resolved.
         "external-location-contained": (
             lambda entry: _at_locations(entry.facts, entry.derive(Files).outside),
             "{message}",
@@ -115,12 +116,12 @@ RULES = {
         ),
         "external-key-unique": (
             lambda entry: repeats(entry.parent, entry.key, where=entry.derive(External).is_entry),
-            "external_data has the key {key!r} before; remove one of the entries",
+            "external_data has the key {key!r} twice; remove one of the entries",
         ),
         # `external-key-basepath` reports basepath.
         "external-key-known": (
             lambda entry: entry.derive(External).is_entry & ~entry.facts.are_among(entry.key, (*_KEYS, "basepath")),
-            f"the key {{key!r}} is not one of {', '.join(_KEYS)}; it means nothing, so remove it",
+            f"the key {{key!r}} is not one of {', '.join(_KEYS)}; it has no effect, so remove it",
         ),
         "external-key-basepath": (
             lambda entry: entry.derive(External).entries("basepath"),
@@ -163,7 +164,7 @@ class Ranges:
     """The range of each TensorProto's data in its file, by `facts.derive(Ranges)`.
 
     offset, length: in bytes; _UNCLEAR where the entry is not a number or is repeated; without an entry 0 and _ABSENT.
-    nbytes: the bytes that type and shape call for, -1 where they do not say.
+    nbytes: the bytes that type and shape require, -1 if unknown.
     """
 
     def __init__(self, facts: Facts) -> None:
@@ -175,7 +176,7 @@ class Ranges:
 
 
 def _numbers(facts: Facts, rows: Any, absent: int) -> Any:
-    """Return the numbers in entries; rows: as of `External.of`."""
+    """Return the numbers in entries; rows: see `External.of`."""
     result = np.where(rows == _ABSENT, absent, _UNCLEAR).astype(np.int64)
     there = true_rows(rows >= 0)
     different, back = np.unique(facts.StringStringEntryProto.value[rows[there]], return_inverse=True)
@@ -191,7 +192,7 @@ def _is_wrong(entries: Sheet, key: str, is_wrong: Callable[[str], bool]) -> Any:
 
 
 def _holds_data(facts: Facts) -> Any:
-    """Return whether each tensor has something in a field of values."""
+    """Return whether each tensor has a nonempty value field."""
     result = facts.TensorProto.string_data > 0
     for field in ("raw_data", *FIELDS):
         result = result | (payload_sizes(facts, field) > 0)
@@ -218,8 +219,8 @@ def _climbs(location: str) -> bool:
 class Files:
     """The files at the locations, by `facts.derive(Files)`.
 
-    sizes: bytes of files that may be read; outside, irregular, linked: messages about others; all by the id of the
-    location. Each file is opened as a reader of the tensor opens it.
+    sizes: sizes of readable files in bytes; outside, irregular, linked: messages about other files; all by the id of
+    the location. Files are opened in the same way as for reading the tensor.
     """
 
     def __init__(self, facts: Facts) -> None:
@@ -240,7 +241,7 @@ class Files:
             elif files.folder is None or not location or _is_absolute(location) or _climbs(location):
                 continue  # other rules report it
             elif not os.path.isfile(os.path.join(files.folder, location)):
-                # A file of such a name may exist, though few programs will read it.
+                # A file of such a name may exist, although few programs will read it.
                 self.irregular[id] = f"there is no file at the location {location!r}: {fault}"
 
     def _open(self, id: int, location: str) -> None:
@@ -262,7 +263,7 @@ class Files:
             self.linked[id] = f"{name} has {links} names (hard links), which many refuse; put a copy of the file there"
 
     def _explain(self, id: int, folder: str, location: str, reason: str) -> None:
-        """Note which rule a refused file breaks, if it was refused for such a reason."""
+        """Record which rule a refused file breaks, if the refusal corresponds to a rule."""
         name = os.path.join(folder, location)
         inside = os.path.join(os.path.realpath(folder or "."), "")
         if not os.path.realpath(name).startswith(inside):
@@ -304,7 +305,7 @@ def _file_sizes(facts: Facts) -> Any:
 
 
 def _at_entries(facts: Facts, key: str, tensors: Any, template: str, *columns: Any) -> dict[int, str]:
-    """Return messages about tensors, a bool column, by the row of their entry with a key; columns: of TensorProto."""
+    """Return messages about tensors (a bool column) by the row of their entry with a key; columns: of TensorProto."""
     rows = facts.derive(External).of(key)
     found = true_rows(tensors)
     values = [column[found].tolist() for column in (rows, *columns)]
@@ -321,7 +322,8 @@ def range_in_file(facts: Facts) -> Iterator[Finding]:
         facts,
         "offset",
         begins_late,
-        "the offset {0:,} is after the end of the file, which has {1:,} bytes; it was cut, or is another model's",
+        "the offset {0:,} is after the end of the file, which has {1:,} bytes; the file is truncated or belongs to "
+        "another model",
         ranges.offset,
         sizes,
     )
@@ -329,7 +331,8 @@ def range_in_file(facts: Facts) -> Iterator[Finding]:
         facts,
         "length",
         is_known & ~begins_late & (ranges.length > sizes - ranges.offset),
-        "{0:,} bytes from byte {1:,} on are more than the file has, {2:,}; it was cut, or is another model's",
+        "{0:,} bytes from byte {1:,} on run past the end of the file, which has {2:,}; it is truncated or belongs to "
+        "another model",
         ranges.length,
         ranges.offset,
         sizes,
@@ -339,14 +342,14 @@ def range_in_file(facts: Facts) -> Iterator[Finding]:
 
 @rule("external-length-matches-shape", "StringStringEntryProto")
 def length_matches_shape(facts: Facts) -> Iterator[Finding]:
-    """Yield lengths other than shape and type call for, and files that are too short."""
+    """Yield lengths that differ from the length by shape and type, and files that are too short."""
     entries, ranges, sizes = facts.StringStringEntryProto, facts.derive(Ranges), facts.derive(_file_sizes)
     is_known = facts.derive(External).is_external & (ranges.nbytes >= 0)
     found = _at_entries(
         facts,
         "length",
         is_known & (ranges.length >= 0) & (ranges.length != ranges.nbytes),
-        "the length is {0:,}, and data_type and dims call for {1:,} bytes; make them agree",
+        "the length is {0:,}, but data_type and dims require {1:,} bytes; make them agree",
         ranges.length,
         ranges.nbytes,
     )
@@ -356,8 +359,8 @@ def length_matches_shape(facts: Facts) -> Iterator[Finding]:
         facts,
         "location",
         has_rest & (left < ranges.nbytes),
-        "the file has {0:,} bytes for the tensor, and data_type and dims call for {1:,}; it was cut, or is another "
-        "model's",
+        "the file has {0:,} bytes for the tensor, but data_type and dims require {1:,}; it is truncated or belongs "
+        "to another model",
         left,
         ranges.nbytes,
     )
@@ -376,7 +379,7 @@ def _is_digest(text: str) -> bool:
 
 @rule("external-checksum-match", "StringStringEntryProto")
 def checksum_match(facts: Facts) -> Iterator[Finding]:
-    """Yield checksums that the file does not have; it is read, if the caller asks for that."""
+    """Yield checksums that differ from the file's. Files are read only if the caller requests it."""
     if not facts.checksums:
         return
     entries, external, files = facts.StringStringEntryProto, facts.derive(External), facts.derive(Files)

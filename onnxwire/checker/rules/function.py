@@ -31,7 +31,7 @@ RULES = {
         ),
         "function-id-unique": (
             lambda function: _again(function.facts),
-            "another function of domain {domain!r} is named {name!r}, too; rename one of them",
+            "another function of domain {domain!r} has the same name, {name!r}; rename one of them",
         ),
         "function-id-unique-overload": (
             lambda function: _again(function.facts, function.overload),
@@ -40,14 +40,15 @@ RULES = {
         ),
         "function-shadows-operator": (
             lambda function: _standard_operators(function.facts),
-            "{name!r} of domain {domain!r} is an operator of ONNX, too, and runtimes differ in which they take; "
+            "{name!r} of domain {domain!r} is also an operator of ONNX, and runtimes differ in which of the two they "
+            "run; "
             "rename it",
         ),
     },
     "FunctionProto.input": {
         "function-input-name-unique": (
             lambda input: repeats(input.parent, input.value),
-            "another input of the function is named {value!r}, too; rename one of them",
+            "another input of the function has the same name, {value!r}; rename one of them",
         ),
         "function-io-name-present": (
             lambda input: input.value == EMPTY,
@@ -57,7 +58,7 @@ RULES = {
     "FunctionProto.output": {
         "function-output-name-unique": (
             lambda output: repeats(output.parent, output.value),
-            "another output of the function is named {value!r}, too; rename one of them",
+            "another output of the function has the same name, {value!r}; rename one of them",
         ),
         "function-io-name-present": (
             lambda output: output.value == EMPTY,
@@ -65,13 +66,13 @@ RULES = {
         ),
         "function-output-defined": (
             lambda output: output.derive(Scopes).function_outputs == NOWHERE,
-            "output {value!r} is not a value of the function: let a node make it, or correct the name",
+            "output {value!r} is not a value of the function; add a node that produces it, or correct the name",
         ),
     },
     "FunctionProto.attribute": {
         "function-attribute-name-unique": (
             lambda name: repeats(name.parent, name.value),
-            "another attribute parameter of the function is named {value!r}, too; rename one of them",
+            "another attribute parameter of the function has the same name, {value!r}; rename one of them",
         ),
         "function-attribute-vs-io-name": (
             lambda name: (
@@ -85,7 +86,7 @@ RULES = {
             lambda attribute: repeats(
                 attribute.parent, attribute.name, where=_is_default(attribute) & (attribute.name != EMPTY)
             ),
-            "another attribute parameter of the function is named {name!r}, too; keep one of them",
+            "another attribute parameter of the function has the same name, {name!r}; keep one of them",
         ),
         "function-attribute-exclusive": (
             lambda attribute: _is_default(attribute) & _is_listed(attribute),
@@ -127,18 +128,18 @@ RULES = {
     ("NodeProto.input", "FunctionProto"): {
         "function-topological-order": (
             lambda input: (input.derive(Scopes).uses == MADE_LATER) & _is_direct(input),
-            "{value!r} is made by {maker}, which does not come before this node; sort the nodes of the function",
+            "{value!r} is produced by {maker}, which does not come before this node; sort the nodes of the function",
             {"maker": lambda input: maker_paths(input)},
         ),
         "function-no-outer-capture": (
             lambda input: (input.derive(Scopes).uses == NOWHERE) & _is_direct(input),
-            "nothing in the function is named {value!r}, and a function sees no values from outside; make it an input",
+            "no value in the function is named {value!r}, and a function sees no outer values; make it an input",
         ),
     },
     ("NodeProto.output", "FunctionProto"): {
         "function-node-output-ssa": (
             lambda output: (output.derive(Scopes).defined & (IS_INPUT | IS_NODE) != 0) & _is_direct(output),
-            "{value!r} is an input of the function, or made before; rename the output",
+            "{value!r} is an input of the function or the output of an earlier node; rename the output",
         ),
     },
     ("NodeProto", "FunctionProto"): {
@@ -165,7 +166,7 @@ RULES = {
             lambda info: repeats(
                 info.parent, info.name, where=info.under("FunctionProto.value_info") & (info.name != EMPTY)
             ),
-            "value_info has {name!r} before; remove one of the entries",
+            "value_info has {name!r} twice; remove one of the entries",
         ),
         "function-value-info-known-name": (
             lambda info: info.under("FunctionProto.value_info") & (info.derive(Scopes).named == NOWHERE),
@@ -189,7 +190,7 @@ RULES = {
 
 
 def _again(facts: Facts, *more: Any) -> Any:
-    """Return whether each function of a model has domain, name and other columns of an earlier one."""
+    """Return whether each function of a model has the same domain, name and other columns as an earlier function."""
     functions = facts.FunctionProto
     again = repeats(functions.edge, plain_domains(facts, functions.domain), functions.name, *more)
     return functions.under("ModelProto.functions") & (functions.name != EMPTY) & again
@@ -198,7 +199,7 @@ def _again(facts: Facts, *more: Any) -> Any:
 class Imports:
     """The imports of functions, by `facts.derive(Imports)`.
 
-    rows: of OperatorSetIdProto. functions: of FunctionProto. domains: ids, the default one by its empty name only.
+    rows: of OperatorSetIdProto. functions: of FunctionProto. domains: ids; the default domain only as the empty name.
     """
 
     def __init__(self, facts: Facts) -> None:
@@ -209,7 +210,7 @@ class Imports:
 
 
 def _uncovered(facts: Facts) -> Any:
-    """Return nodes in functions whose domain the function does not import: the first of each function and domain."""
+    """Return the first node of each function and each domain that the function does not import."""
     nodes, imports = facts.NodeProto, facts.derive(Imports)
     functions = facts.derive(Scopes).node_function
     rows = true_rows(functions >= 0)
@@ -221,7 +222,7 @@ def _uncovered(facts: Facts) -> Any:
 
 @rule("function-domain-imported", "FunctionProto", "NodeProto")
 def domain_imported(facts: Facts) -> Iterator[Finding]:
-    """Yield calls of functions whose domain the caller, the model or a function, does not import."""
+    """Yield calls of functions whose domain the calling model or function does not import."""
     nodes, called = facts.NodeProto, facts.derive(Calls).function
     rows = facts.derive(_uncovered)
     rows = rows[called[rows] >= 0]
@@ -231,13 +232,14 @@ def domain_imported(facts: Facts) -> Iterator[Finding]:
         rows = np.concatenate([true_rows(is_caller), rows])
     yield nodes.at(
         np.sort(rows),
-        "the call of {op_type!r} is of domain {domain!r}, which its surroundings do not import; add it to their "
+        "the call of {op_type!r} is of domain {domain!r}, which the calling model or function does not import; add it "
+        "to its "
         "opset_import",
     )
 
 
 def _is_direct(elements: List) -> Any:
-    """Return whether each input or output of nodes is directly in a function, not in a nested graph."""
+    """Return whether each input or output of nodes is directly in a function and not in a nested graph."""
     return elements.facts.NodeProto.under("FunctionProto.node")[elements.parent]
 
 
@@ -264,7 +266,7 @@ def _value_names(facts: Facts) -> tuple[Any, Any]:
 
 
 def _standard_operators(facts: Facts) -> Any:
-    """Return the functions that have domain and name of an operator that ONNX defines."""
+    """Return the functions with the domain and name of an operator that ONNX defines."""
     functions, known = facts.FunctionProto, operators().versions
     names = {name for _, name in known}
     domains = plain_domains(facts, functions.domain)
@@ -283,7 +285,7 @@ def no_recursion(facts: Facts) -> Iterator[Finding]:
     for members in cyclic_components(edges // functions.n, edges % functions.n):
         names = [repr(facts.text(functions.name[row])) for row in members[:4]]
         more = f" and {len(members) - 4:,} more" if len(members) > 4 else ""
-        found[members[0]] = f"the functions {', '.join(names)}{more} call each other in a circle; break it"
+        found[members[0]] = f"the functions {', '.join(names)}{more} call each other in a cycle; break it"
         if len(members) == 1:
             found[members[0]] = f"function {names[0]} calls itself; let it call another one"
     yield functions.each(found)
@@ -291,10 +293,10 @@ def no_recursion(facts: Facts) -> Iterator[Finding]:
 
 @rule("function-opset-compatible", "FunctionProto", "NodeProto")
 def opset_compatible(facts: Facts) -> Iterator[Finding]:
-    """Yield nodes of functions whose operator is not the same in another version of its domain that is imported.
+    """Yield nodes of functions whose operator differs in another imported version of its domain.
 
-    A function's version is compared with the model's, or with that of the first function that imports the domain; of
-    several versions the highest counts. Operators that ONNX does not define are left out, since their definitions are
+    A function's version is compared with the model's, or with that of the first function that imports the domain; if
+    there are several, the highest counts. Operators that ONNX does not define are skipped, since their definitions are
     unknown. Each operator is reported once.
     """
     nodes, imports, own = facts.NodeProto, facts.OperatorSetIdProto, facts.derive(Imports)

@@ -29,11 +29,11 @@ from onnxwire.checker.scopes import (
 )  # fmt: skip
 
 _QUANTIZATION_KEYS = ("SCALE_TENSOR", "ZERO_POINT_TENSOR")
-_UNSORTED = "{value!r} is made by {maker}, which does not come before this node; sort the nodes"
+_UNSORTED = "{value!r} is produced by {maker}, which does not come before this node; sort the nodes"
 _MAKER = {"maker": lambda input: maker_paths(input)}
-_SHADOWS_OUTER = "{name!r} is a value of a graph around this one; rename the initializer"
+_SHADOWS_OUTER = "{name!r} is a value of an enclosing graph; rename the initializer"
 _OVERRIDABLE = "initializer {name!r} is an input, so callers can replace it; if it is a constant, remove the input"
-_IS_NESTED_INPUT = "{name!r} is an input of the nested graph, too; remove the initializer or the input"
+_IS_NESTED_INPUT = "{name!r} is also an input of the nested graph; remove the initializer or the input"
 _SPARSE_NAME = {"name": lambda sparse: sparse.texts(sparse.derive(sparse_names))}
 
 RULES = {
@@ -41,7 +41,7 @@ RULES = {
         "graph-name-present": (lambda graph: graph.name == EMPTY, "the graph has no name; give it one"),
         "graph-name-unique": (
             lambda graph: (graph.name != EMPTY) & repeats(graph.name),
-            "another graph is named {name!r}, too; rename one of them",
+            "another graph has the same name, {name!r}; rename one of them",
         ),
         "graph-doc-string-present": (
             lambda graph: graph.doc_string == EMPTY,
@@ -49,7 +49,7 @@ RULES = {
         ),
     },
     "NodeProto.input": {
-        # Rules of training report names that another graph defines, which this one can't see.
+        # Rules of training report names that are defined only in a graph that is not visible here.
         "graph-node-input-defined": (
             lambda input: (
                 _has_use(input, NOWHERE) and _refers_to(input, NOWHERE) & ~is_reported_by_training(input.facts)
@@ -75,7 +75,7 @@ RULES = {
     "NodeProto.output": {
         "node-output-ssa": (
             lambda output: _is_defined_as(output, IS_NODE),
-            "{value!r} is made in this graph before; rename one of the outputs",
+            "{value!r} is the output of an earlier node of this graph; rename one of the outputs",
         ),
         "node-output-redefines-input": (
             lambda output: _is_defined_as(output, IS_INPUT),
@@ -93,30 +93,29 @@ RULES = {
     "ValueInfoProto": {
         "graph-input-name-unique": (
             lambda info: info.derive(Scopes).inputs & IS_INPUT != 0,
-            "another input is named {name!r}, too; rename one of them",
+            "another input has the same name, {name!r}; rename one of them",
         ),
         "graph-output-defined": (
             lambda info: _is_undefined_output(info) & ~_is_nested_element(info, "GraphProto.output"),
-            "output {name!r} is not a value of the graph: let a node make it, or correct the name",
+            "output {name!r} is not a value of the graph; add a node that produces it, or correct the name",
         ),
         "subgraph-output-defined-locally": (
             lambda info: _is_undefined_output(info) & _is_nested_element(info, "GraphProto.output"),
-            "output {name!r} is not a value of this graph; "
-            "a value from outside goes through a node, such as Identity, first",
+            "output {name!r} is not a value of this graph; pass an outer value through a node such as Identity",
         ),
         "graph-output-name-unique": (
             lambda info: repeats(info.parent, info.name, where=info.under("GraphProto.output") & (info.name != EMPTY)),
-            "{name!r} is listed as an output before",
+            "{name!r} is listed as an output twice",
         ),
         "subgraph-input-no-shadowing": (
             lambda info: (info.derive(Scopes).inputs & SHADOWS != 0) & _is_nested_element(info, "GraphProto.input"),
-            "{name!r} is a value of a graph around this one; rename the input",
+            "{name!r} is a value of an enclosing graph; rename the input",
         ),
         "graph-value-info-name-unique": (
             lambda info: repeats(
                 info.parent, info.name, where=info.under("GraphProto.value_info") & (info.name != EMPTY)
             ),
-            "value_info has {name!r} before; remove one of the entries",
+            "value_info has {name!r} twice; remove one of the entries",
         ),
         "graph-value-info-known-name": (
             lambda info: _is_unknown_value_info(info.facts),
@@ -124,7 +123,7 @@ RULES = {
         ),
         "graph-value-info-not-io": (
             lambda info: {row for row, _ in info.derive(_described_again)},
-            "{name!r} is an input or output, which describes itself; remove the entry of value_info",
+            "{name!r} is an input or output, which has its own type; remove the entry of value_info",
         ),
     },
     "TensorProto": {
@@ -134,7 +133,7 @@ RULES = {
         ),
         "initializer-name-unique": (
             lambda tensor: tensor.derive(Scopes).initializers & IS_INITIALIZER != 0,
-            "another initializer is named {name!r}, too; rename one of them",
+            "another initializer has the same name, {name!r}; rename one of them",
         ),
         "initializer-subset-of-inputs": (
             lambda tensor: (
@@ -142,7 +141,7 @@ RULES = {
                 & (tensor.derive(Scopes).initializers & IS_INPUT == 0)
                 & (tensor.name != EMPTY)
             ),
-            "initializer {name!r} is not an input, as IR version {facts.ir_version} asks for; "
+            "initializer {name!r} is not an input, as IR version {facts.ir_version} requires; "
             "add an input of that name",
         ),
         "subgraph-initializer-no-shadowing": (
@@ -162,7 +161,7 @@ RULES = {
         ),
         "sparse-initializer-name-unique": (
             lambda sparse: sparse.derive(Scopes).sparse & IS_INITIALIZER != 0,
-            "another initializer is named {name!r}, too; rename one of them",
+            "another initializer has the same name, {name!r}; rename one of them",
             _SPARSE_NAME,
         ),
         "subgraph-initializer-no-shadowing": (
@@ -194,11 +193,11 @@ RULES = {
             lambda annotation: (
                 annotation.facts.join((annotation.parent, annotation.tensor_name), annotation.derive(_value_names)) < 0
             ),
-            "the annotation is of {tensor_name!r}, which is not a value of the graph; correct tensor_name",
+            "the annotation names {tensor_name!r}, which is not a value of the graph; correct tensor_name",
         ),
         "quant-annotation-tensor-unique": (
             lambda annotation: repeats(annotation.parent, annotation.tensor_name) & (annotation.tensor_name != EMPTY),
-            "{tensor_name!r} has an annotation before; merge them",
+            "{tensor_name!r} already has an annotation; merge the two",
         ),
     },
     "StringStringEntryProto": {
@@ -208,7 +207,7 @@ RULES = {
         ),
         "quant-annotation-key-unique": (
             lambda entry: repeats(entry.parent, entry.key, where=_is_parameter_name(entry)),
-            "the annotation has the key {key!r} before; remove one of the entries",
+            "the annotation has the key {key!r} twice; remove one of the entries",
         ),
         "quant-annotation-value-known": (
             lambda entry: _is_parameter_name(entry) & ~entry.derive(_is_value_name)[entry.value],
@@ -224,12 +223,12 @@ def is_nested(facts: Facts, graphs: Any) -> Any:
 
 
 def _graphs_of(elements: List) -> Any:
-    """Return the graph of each input or output of nodes, -1 where the node is directly in a function."""
+    """Return the graph of each input or output of nodes, -1 if the node is directly in a function."""
     return elements.derive(Scopes).node_graph[elements.parent]
 
 
 def maker_paths(inputs: List) -> Any:
-    """Return the paths of the nodes that make node inputs, as a function of the row."""
+    """Return the paths of the nodes that produce node inputs, as a function of the row."""
     makers = inputs.derive(Scopes).makers
     return lambda row: inputs.facts.path("NodeProto", int(makers[row]))
 
@@ -250,7 +249,7 @@ def _has_use(inputs: List, meaning: int) -> bool:
 
 
 def _refers_to(inputs: List, meaning: int) -> Any:
-    """Return whether each node input, in graphs and not directly in functions, has a meaning."""
+    """Return whether each node input, in graphs and not directly in functions, has a given meaning."""
     scopes = inputs.derive(Scopes)
     return (scopes.uses == meaning) & (_graphs_of(inputs) >= 0)
 
@@ -262,7 +261,7 @@ def _is_defined_as(outputs: List, flag: int) -> Any:
 
 
 def _is_initializer_as(sheet: Any, flag: int, nested: bool) -> Any:
-    """Return whether the name of each initializer, of nested graphs or of others, is defined already."""
+    """Return whether the name of each initializer, of nested graphs or of others, is already defined."""
     is_dense = sheet.type_name == "TensorProto"
     scopes = sheet.derive(Scopes)
     is_defined = (scopes.initializers if is_dense else scopes.sparse) & flag != 0
@@ -273,7 +272,7 @@ def _is_initializer_as(sheet: Any, flag: int, nested: bool) -> Any:
 def _is_undefined_output(infos: Any) -> Any:
     """Return whether each ValueInfoProto is a graph output that the graph does not define."""
     meanings = infos.derive(Scopes).outputs
-    # An algorithm and the main graph are one graph.
+    # A training algorithm and the main graph share one namespace.
     is_main_value = (meanings == OUTER) & _is_algorithm(infos.facts, infos.parent_under("GraphProto.output"))
     return (meanings >= OUTER) & ~is_main_value
 
@@ -283,7 +282,7 @@ def _is_algorithm(facts: Facts, graphs: Any) -> Any:
 
 
 def sparse_names(facts: Facts) -> Any:
-    """Return the name of each SparseTensorProto, which is that of its values."""
+    """Return the name of each SparseTensorProto, which is the name of its values."""
     return np.append(facts.TensorProto.name, EMPTY)[facts.SparseTensorProto.values]
 
 
@@ -307,9 +306,9 @@ def acyclic(facts: Facts) -> Iterator[Finding]:
     for members in cycles(facts):
         names = [_title(facts, row) for row in members[:4]]
         more = f" and {len(members) - 4:,} more" if len(members) > 4 else ""
-        found[members[0]] = f"the nodes {', '.join(names)}{more} depend on each other in a circle; break it"
+        found[members[0]] = f"the nodes {', '.join(names)}{more} depend on each other in a cycle; break it"
         if len(members) == 1:
-            found[members[0]] = f"node {names[0]} reads what it makes; let it read another value"
+            found[members[0]] = f"node {names[0]} reads its own output; change the input"
     yield nodes.each(found)
 
 
@@ -319,7 +318,7 @@ def _title(facts: Facts, row: int) -> str:
 
 
 def _with_inputs(facts: Facts) -> list[tuple[int, int]]:
-    """Return dense initializers and the inputs of the same names."""
+    """Return the dense initializers that are also inputs, and these inputs."""
     tensors = facts.TensorProto
     rows = true_rows(facts.derive(Scopes).initializers & IS_INPUT)
     inputs = facts.derive(DeclaredTypes).same_inputs(tensors.parent[rows], tensors.name[rows])
@@ -328,7 +327,7 @@ def _with_inputs(facts: Facts) -> list[tuple[int, int]]:
 
 @rule("initializer-input-type-match", "TensorProto", "ValueInfoProto")
 def initializer_input_type_match(facts: Facts) -> Iterator[Finding]:
-    """Yield initializers with another element type than the input of their name."""
+    """Yield initializers whose element type differs from that of the input of the same name."""
     tensors, declared = facts.TensorProto, facts.derive(DeclaredTypes)
     found = {}
     for row, other in facts.derive(_with_inputs):
@@ -336,14 +335,15 @@ def initializer_input_type_match(facts: Facts) -> Iterator[Finding]:
         if expected and actual and expected != actual:
             name = facts.text(tensors.name[row])
             found[row] = (
-                f"initializer {name!r} has data_type {actual}, the input of that name {expected}; make them agree"
+                f"initializer {name!r} has data_type {actual}, but the input of that name has {expected}; make them "
+                f"agree"
             )
     yield tensors.each(found)
 
 
 @rule("initializer-input-shape-match", "TensorProto", "ValueInfoProto")
 def initializer_input_shape_match(facts: Facts) -> Iterator[Finding]:
-    """Yield initializers with another shape than the input of their name."""
+    """Yield initializers whose shape differs from that of the input of the same name."""
     tensors, declared = facts.TensorProto, facts.derive(DeclaredTypes)
     found = {}
     for row, other in facts.derive(_with_inputs):
@@ -356,7 +356,7 @@ def initializer_input_shape_match(facts: Facts) -> Iterator[Finding]:
 
 @rule("subgraph-initializer-after-actual-inputs", "ValueInfoProto", "TensorProto")
 def subgraph_initializer_after_actual_inputs(facts: Facts) -> Iterator[Finding]:
-    """Yield inputs of nested graphs that have no initializer and come after one that has."""
+    """Yield inputs of nested graphs that have no initializer and come after an input that has one."""
     infos = facts.ValueInfoProto
     has_initializer = np.zeros(infos.n, bool)
     has_initializer[[other for _, other in facts.derive(_with_inputs)]] = True
@@ -367,7 +367,7 @@ def subgraph_initializer_after_actual_inputs(facts: Facts) -> Iterator[Finding]:
             last = int(infos.parent[row])
         elif last == infos.parent[row]:
             name = facts.text(infos.name[row])
-            found[row] = f"input {name!r} has no initializer and comes after one that has; move it to the front"
+            found[row] = f"input {name!r} has no initializer and comes after an input that has one; move it up"
     yield infos.each(found)
 
 
@@ -398,7 +398,7 @@ def _is_unknown_value_info(facts: Facts) -> Any:
 
 
 def _described_again(facts: Facts) -> list[tuple[int, int]]:
-    """Return rows of value_info, and inputs or outputs of the same names."""
+    """Return rows of value_info, and the inputs or outputs of the same names."""
     infos, declared = facts.ValueInfoProto, facts.derive(DeclaredTypes)
     rows = true_rows(declared.is_info & (infos.name != EMPTY))
     pairs = []
@@ -415,7 +415,7 @@ def _described_again(facts: Facts) -> list[tuple[int, int]]:
 
 @rule("graph-value-info-contradiction", "ValueInfoProto")
 def value_info_contradiction(facts: Facts) -> Iterator[Finding]:
-    """Yield value_info with another type or shape than the input, output or initializer of its name."""
+    """Yield value_info whose type or shape differs from that of the input, output or initializer of the same name."""
     infos, declared, tensors = facts.ValueInfoProto, facts.derive(DeclaredTypes), facts.TensorProto
     found = {}
 

@@ -20,7 +20,7 @@ _NESTED = tuple(
 )
 
 _STANDARD = ("model_author", "model_license")
-# The first vocabulary, and what replaced each key; the producer's fields do for the last one.
+# The keys of the first vocabulary and their replacements; fields of the model replace the last key.
 _EARLY = {
     "author": "model_author",
     "company": "model_author",
@@ -31,7 +31,7 @@ _EARLY = {
 # Patterns are compiled when a document has something for them to match.
 _PREFIX = r"[A-Za-z][A-Za-z0-9_-]*\.[A-Za-z0-9_-]"
 
-# Of images; keys and values count without case.
+# Keys and values for images; their case is ignored.
 _IMAGE = "image."
 _IMAGE_VALUES = {
     "Image.BitmapPixelFormat": ("Gray8", "Rgb8", "Bgr8", "Rgba8", "Bgra8"),
@@ -53,11 +53,11 @@ RULES = {
     "StringStringEntryProto": {
         "metadata-model-key-unique": (
             lambda entry: repeats(entry.key, where=entry.under(_MODEL)),
-            "the model has the key {key!r} before; remove one of the entries",
+            "the model has the key {key!r} twice; remove one of the entries",
         ),
         "metadata-nested-key-unique": (
             lambda entry: repeats(entry.edge, entry.parent, entry.key, where=entry.under(*_NESTED)),
-            "the key {key!r} stands in this list before; remove one of the entries",
+            "the list has the key {key!r} twice; remove one of the entries",
         ),
         "metadata-key-present": (
             lambda entry: (entry.key == EMPTY) & entry.under(_MODEL, *_NESTED),
@@ -65,26 +65,26 @@ RULES = {
         ),
         "metadata-before-ir10": (
             lambda entry: entry.under(*_NESTED),
-            "metadata of less than the model needs IR version 10, and the model has {facts.ir_version}; "
+            "metadata of parts of a model needs IR version 10, and the model has {facts.ir_version}; "
             "raise ir_version or move the entry to the model",
         ),
         # `metadata-image-key-known` reports keys of images.
         "metadata-key-qualified": (
             lambda entry: _unqualified(entry),
-            "the key {key!r} is not of the standard and has no prefix; write it like com.example.{key}",
+            "the key {key!r} is not a standard key and has no prefix; write it like com.example.{key}",
         ),
         "metadata-standard-author": (
             lambda entry: _wrong_values(entry, "model_author", _is_list),
-            "model_author is {value!r}; list names of people or organisations with single commas between",
+            "model_author is {value!r}; list names of people or organisations, separated by single commas",
         ),
-        # A license counts by the beginning of its name.
+        # A license is recognized by the prefix of its name.
         "metadata-standard-license": (
             lambda entry: _wrong_values(entry, "model_license", _is_license),
             "model_license {value!r} is neither a well-known name nor a URL; give one, such as Apache-2.0",
         ),
         "metadata-early-names": (
             lambda entry: entry.under(_MODEL) & entry.facts.are_among(entry.key, _EARLY),
-            "the key {key} is of the first vocabulary; {later} replaced it",
+            "the key {key} is obsolete; use {later}",
             {"later": lambda entry: lambda row: _EARLY[entry.cell("key", row)]},
         ),
         "metadata-image-without-value": (
@@ -96,7 +96,7 @@ RULES = {
 
 
 def _unqualified(entries: Sheet) -> Rows:
-    """Return the entries of metadata whose key is not of the standard and has no prefix."""
+    """Return the entries of metadata whose key is not a standard key and has no prefix."""
     facts = entries.facts
     is_own = entries.under(_MODEL, *_NESTED) & ~facts.are_among(entries.key, ("", *_STANDARD, *_EARLY))
     rows = true_rows(is_own)
@@ -110,7 +110,7 @@ def _wrong_values(entries: Sheet, key: str, accepts: Callable[[str], bool]) -> R
 
 
 def _is_list(text: str) -> bool:
-    """Return whether a text is a list of names with commas between."""
+    """Return whether a text is a list of names separated by commas."""
     return all(name.strip() for name in text.split(",")) and not re.search(r"[;\n]", text)
 
 
@@ -134,7 +134,7 @@ def _has_image(facts: Facts) -> bool:
 
 @rule("metadata-image-present", "ModelProto", "TypeProto")
 def image_present(facts: Facts) -> Iterator[Finding]:
-    """Yield the model, if it has images and does not describe their pixels."""
+    """Yield the model if it has images and does not describe their pixels."""
     if facts.derive(_has_image):
         present = set(facts.derive(_image_entries)[1])
         missing = [key for lower, key in _IMAGE_KEYS.items() if lower not in present]
@@ -145,7 +145,7 @@ def image_present(facts: Facts) -> Iterator[Finding]:
 
 @rule("metadata-image-value-known", "StringStringEntryProto")
 def image_value_known(facts: Facts) -> Iterator[Finding]:
-    """Yield entries about pixels with a value that is not of the vocabulary."""
+    """Yield entries about pixels whose value is not in the vocabulary."""
     entries = facts.StringStringEntryProto
     rows, keys = facts.derive(_image_entries)
     found = {}
@@ -166,13 +166,13 @@ def image_case_insensitive(facts: Facts) -> Iterator[Finding]:
     folded = np.array([numbers[key] for key in keys], np.int64)
     yield entries.at(
         rows[repeats(folded) & ~repeats(entries.key[rows])],
-        "the key {key!r} stands here before in other case, and case does not count; remove one of the entries",
+        "the key {key!r} repeats an earlier one in other case, and case is ignored; remove one of the entries",
     )
 
 
 @rule("metadata-image-key-known", "StringStringEntryProto")
 def image_key_known(facts: Facts) -> Iterator[Finding]:
-    """Yield keys of images that are not of the vocabulary."""
+    """Yield keys of images that are not in the vocabulary."""
     entries = facts.StringStringEntryProto
     rows, keys = facts.derive(_image_entries)
     yield entries.at(

@@ -36,8 +36,8 @@ _RESERVED: dict[str, tuple[int, ...]] = {
     "FunctionProto": (2, 3),
     "TypeProto.Opaque": (3,),
 }
-# Fields of closed enums: a number that the enum does not have makes the record an unknown field, and other rules
-# report the number.
+# Fields of closed enums. A number outside the enum makes the record an unknown field, and other rules report the
+# number.
 _ENUM_FIELDS: dict[str, tuple[int, ...]] = {"AttributeProto": (20,), "TensorProto": (14,), "OperatorProto": (3,)}
 
 RULES = {
@@ -53,7 +53,7 @@ RULES = {
         ),
         "model-ir-version-undated": (
             lambda model: model.ir_version == 14,
-            "IR version 14 is not dated yet; what it means may still change",
+            "IR version 14 has no publication date yet; its definition may still change",
         ),
         "model-graph-present": (lambda model: model.graph < 0, "the model has no graph; set `graph`"),
         "model-producer-present": [
@@ -72,7 +72,7 @@ RULES = {
         ),
         "model-version-scheme": (
             lambda model: model.model_version < 0,
-            "model_version {model_version} is negative, so neither a counter nor a packed semantic version",
+            "model_version {model_version} is negative, so it is neither a counter nor a packed semantic version",
         ),
         "model-protobuf-size": (
             lambda model: model.length > INLINE_LIMIT,
@@ -108,7 +108,7 @@ RULES = {
             _NO_IDENTIFIER,
         )
     },
-    # A value's name is reported where a node makes it, not at each use.
+    # The name of a value is reported at the node that produces it, not at each use.
     "NodeProto.output": {
         "name-c90-identifier": (
             lambda output: _is_bad_name(output, output.value),
@@ -171,7 +171,7 @@ def strings_utf8(facts: Facts) -> Iterator[Finding]:
 
 
 def _text_columns(facts: Facts) -> Iterator[tuple[Any, str, Any]]:
-    """Yield every singular string field of each type that the document has: sheet, name, ids."""
+    """Yield every singular string field of each type in the document: sheet, name, ids."""
     for name in facts.columns.sheet_names:
         sheet = facts[name]
         for field in sheet.fields if sheet.n else ():

@@ -15,7 +15,7 @@ from onnxwire.checker.scopes import Scopes
 _NEEDS_IR_10 = (
     "overload {overload!r} needs IR version 10, and the model has {facts.ir_version}; raise that or remove it"
 )
-_TRAILING = "an omitted optional at the end; it can be left out"
+_TRAILING = "the last name is empty, which marks an omitted optional; remove it"
 
 RULES = {
     "NodeProto": {
@@ -30,7 +30,7 @@ RULES = {
         ),
         "node-name-unique": (
             lambda node: repeats(node.edge, node.parent, node.name, where=_has_repeated_name(node)),
-            "another node is named {name!r}, too; rename one of them",
+            "another node has the same name, {name!r}; rename one of them",
         ),
         # `function-opset-covers-body` reports nodes of functions, `function-domain-imported` calls of functions.
         "node-domain-imported": (
@@ -42,7 +42,8 @@ RULES = {
     ("NodeProto", "NodeProto.domain"): {
         "node-domain-default-alias": (
             lambda node: _uses_alias(node),
-            "the domain is given as ai.onnx and imported as the empty name, which some tools do not take for the same; "
+            "the domain is given as ai.onnx and imported as the empty name, which some tools do not treat as the same "
+            "domain; "
             "leave it empty",
         ),
         "node-domain-before-ir3": (
@@ -82,7 +83,7 @@ def _has_named_output(nodes: Sheet) -> Any:
 
 
 def _has_repeated_name(nodes: Sheet) -> Any:
-    """Return whether another node anywhere has the name of each node, which is quick to find out."""
+    """Return whether another node in any graph has the name of each node, a quick test."""
     counts = np.bincount(nodes.name)
     counts[EMPTY] = 0
     return counts[nodes.name] > 1
@@ -123,7 +124,7 @@ class Calls:
 
 
 def imported(facts: Facts) -> Any:
-    """Return whether each string, by id, is a domain that the model imports; the default one by its empty name."""
+    """Return whether each string, by id, is a domain that the model imports; the default domain as the empty name."""
     imports = facts.OperatorSetIdProto
     is_imported = np.zeros(facts.columns.text_count(), bool)
     is_imported[plain_domains(facts, imports.domain[imports.under("ModelProto.opset_import")])] = True
@@ -133,7 +134,7 @@ def imported(facts: Facts) -> Any:
 def _is_of_unimported_domain(facts: Facts) -> Any:
     nodes = facts.NodeProto
     if not facts.derive(imported).any():
-        return np.zeros(nodes.n, bool)  # a graph by itself, or a model that opset-import-required reports
+        return np.zeros(nodes.n, bool)  # a standalone graph, or a model that opset-import-required reports
     is_imported = facts.derive(imported)[plain_domains(facts, nodes.domain)]
     return ~is_imported & (facts.derive(Scopes).node_function < 0) & (facts.derive(Calls).function < 0)
 
@@ -196,14 +197,12 @@ def call_attribute_declared(facts: Facts) -> Iterator[Finding]:
         np.concatenate([bare.value, attributes.name[is_default]]),
     )
     found = facts.join((functions, attributes.name[rows]), declared)
-    yield attributes.at(
-        rows[found < 0], "the function that is called declares no attribute {name!r}; remove it or declare it"
-    )
+    yield attributes.at(rows[found < 0], "the called function declares no attribute {name!r}; remove it or declare it")
 
 
 @rule("node-call-attribute-type", "AttributeProto", "FunctionProto")
 def call_attribute_type(facts: Facts) -> Iterator[Finding]:
-    """Yield attributes of calls with another type than the default of the function."""
+    """Yield attributes of calls whose type differs from that of the function's default."""
     attributes = facts.AttributeProto
     rows, functions = facts.derive(_passed)
     defaults = true_rows(attributes.under("FunctionProto.attribute_proto"))
@@ -214,7 +213,6 @@ def call_attribute_type(facts: Facts) -> Iterator[Finding]:
     is_known = (attributes.type[rows] != 0) & (wanted[rows] != 0)
     yield attributes.at(
         rows[is_known & (attributes.type[rows] != wanted[rows])],
-        "attribute {name!r} has type {type}, and the default of the function that is called has type {wanted}; make "
-        "them agree",
+        "attribute {name!r} has type {type}, and the default of the called function has type {wanted}; make them agree",
         wanted=wanted,
     )

@@ -16,15 +16,15 @@ from onnxwire.checker.rules.opset_import import plain_domains
 from onnxwire.messages import OperatorProto
 
 _MAGIC = "ONNXOPSET"
-_SINCE_VERSION = 2  # the number of a field of FunctionProto, which was withdrawn
+_SINCE_VERSION = 2  # the number of a withdrawn field of FunctionProto
 _VARINT = 0
 
-# Semantic versioning: identifiers with dots between; numbers in a prerelease have no leading zeros.
+# Semantic versioning: identifiers separated by dots; numbers in a prerelease have no leading zeros.
 _IDENTIFIER = r"(?:0|[1-9][0-9]*|[0-9]*[A-Za-z-][0-9A-Za-z-]*)"
 _PRERELEASE = re.compile(rf"{_IDENTIFIER}(?:\.{_IDENTIFIER})*")
 _BUILD = re.compile(r"[0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*")
 
-# Rules of functions in a model only: a set may be the default one, and its functions have its domain.
+# Rules that hold only for functions in a model: a set may be the default one, and its functions have its domain.
 _OF_MODELS = ("function-domain-present", "function-domain-not-default")
 
 RULES = {
@@ -52,7 +52,7 @@ RULES = {
             (
                 lambda opset, field=field, pattern=pattern: _is_malformed(opset, field, pattern),
                 f"{field} {{{field}!r}} is not part of a semantic version; "
-                "write letters, digits and hyphens, with dots between",
+                "write letters, digits and hyphens, separated by dots",
             )
             for field, pattern in (("ir_version_prerelease", _PRERELEASE), ("ir_build_metadata", _BUILD))
         ],
@@ -65,7 +65,7 @@ RULES = {
         "operator-op-type-present": (lambda op: op.op_type == EMPTY, "the operator has no op_type; name it"),
         "operator-op-type-unique": (
             lambda op: (op.op_type != EMPTY) & repeats(op.op_type, op.since_version),
-            "operator {op_type!r} of version {since_version} is in the set before; remove one of them",
+            "operator {op_type!r} of version {since_version} is in the set twice; remove one of them",
         ),
         "operator-since-version-bound": (
             lambda op: (_set_versions(op) > 0) & (op.since_version > _set_versions(op)),
@@ -94,29 +94,29 @@ RULES = {
 
 @rule("operator-set-domain-present", "OperatorSetProto")
 def domain_present(facts: Facts) -> Iterator[Finding]:
-    """Yield a set without a domain that is not the default one.
+    """Yield a set that has no domain although it is not the default set.
 
-    It is another one if it has functions of another domain, or operators and none that ONNX defines.
+    It is not the default set if it has functions of another domain, or operators none of which ONNX defines.
     """
     sets = facts.OperatorSetProto
     reason = _is_other(facts) if (sets.domain == EMPTY).any() else ""
     if reason:
-        yield sets.at(sets.domain == EMPTY, f"the set has no domain, as the default one, and {reason}; set domain")
+        yield sets.at(sets.domain == EMPTY, f"the set has no domain, like the default set, but {reason}; set domain")
 
 
 def _is_other(facts: Facts) -> str:
-    """Return why an operator set is not the default one, "" if nothing shows that."""
+    """Return the reason why an operator set is not the default one, "" if there is none."""
     functions, ops = facts.FunctionProto, facts.OperatorProto
     rows = true_rows(functions.under("OperatorSetProto.functions"))
     if (plain_domains(facts, functions.domain[rows]) != EMPTY).any():
-        return "has functions of another one"
+        return "has functions of another domain"
     named = ops.op_type[ops.op_type != EMPTY]
     known = [facts.find(name) for domain, name in operators().versions if not domain]
-    return "none of its operators is one of ONNX" if len(named) and not np.isin(named, known).any() else ""
+    return "none of its operators is defined by ONNX" if len(named) and not np.isin(named, known).any() else ""
 
 
 def _is_malformed(sets: Sheet, field: str, pattern: re.Pattern[str]) -> Any:
-    """Return whether a field of each set is given and does not match a pattern."""
+    """Return whether a field of each set is present and does not match a pattern."""
     ids = getattr(sets, field)
     return (ids != EMPTY) & ~sets.facts.matching(lambda text: pattern.fullmatch(text) is not None, ids)
 
@@ -137,7 +137,7 @@ def _function_versions(facts: Facts) -> Any:
 
 @rule("operator-set-functions-unique", "OperatorSetProto", "FunctionProto")
 def functions_unique(facts: Facts) -> Iterator[Finding]:
-    """Yield repeated functions, and functions that are an operator, too, of the same version if they have one."""
+    """Yield repeated functions, and functions that are also operators (of the same version, if they have one)."""
     functions, ops = facts.FunctionProto, facts.OperatorProto
     rows = true_rows(functions.under("OperatorSetProto.functions") & (functions.name != EMPTY))
     if not len(rows):
@@ -146,14 +146,14 @@ def functions_unique(facts: Facts) -> Iterator[Finding]:
     domains = plain_domains(facts, functions.domain)
     yield functions.at(
         rows[repeats(domains[rows], functions.name[rows], functions.overload[rows], versions[rows])],
-        "function {name!r} is in the set before; remove one of them",
+        "function {name!r} is in the set twice; remove one of them",
     )
     known = np.maximum(versions[rows], 0)
     same_version = facts.join((known, functions.name[rows]), (np.maximum(ops.since_version, 0), ops.op_type))
     is_named = np.isin(functions.name[rows], ops.op_type)
     yield functions.at(
         rows[np.where(known > 0, same_version >= 0, is_named)],
-        "function {name!r} is an operator of the set, too; remove one of them or rename it",
+        "function {name!r} is also an operator of the set; remove one of them or rename it",
     )
 
 
@@ -164,7 +164,7 @@ def functions_valid(facts: Facts) -> Iterator[Finding]:
     rows = true_rows(functions.under("OperatorSetProto.functions"))
     if not len(rows):
         return
-    # The messages in a function have offsets in it.
+    # Offsets of messages in a function are relative to the function.
     starts = functions.start[rows]
     broken: dict[int, str] = {}
     for id, about in rules().items():
@@ -174,4 +174,4 @@ def functions_valid(facts: Facts) -> Iterator[Finding]:
             owners = np.searchsorted(starts, found.table.offset_of(found.rows), "right") - 1
             for row in rows[unique(owners[owners >= 0])].tolist():
                 broken.setdefault(row, id)
-    yield functions.at(broken, "function {name!r} is not right, which {broken} speaks of; correct it", broken=broken)
+    yield functions.at(broken, "function {name!r} breaks the rule {broken}; correct it", broken=broken)

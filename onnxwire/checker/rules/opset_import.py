@@ -36,7 +36,7 @@ RULES = {
     "OperatorSetIdProto": {
         "opset-import-duplicate-entry": (
             lambda entry: repeats(entry.edge, entry.parent, entry.domain, entry.version),
-            "domain {domain!r} at version {version} is listed before; remove one of the entries",
+            "domain {domain!r} at version {version} is listed twice; remove one of the entries",
         ),
         "opset-import-version-positive": (
             lambda entry: (entry.version <= 0) | (entry.version > _MAX_VERSION),
@@ -67,7 +67,7 @@ RULES = {
 
 
 def plain_domains(facts: Facts, domains: Any) -> Any:
-    """Return a column of domains with "ai.onnx" replaced by the empty string, the other name of that domain."""
+    """Return a column of domains with "ai.onnx" replaced by the empty string, the other name of the default domain."""
     alias = facts.find("ai.onnx")
     return domains if alias < 0 else np.where(domains == alias, EMPTY, domains)
 
@@ -77,7 +77,7 @@ def _plain(imports: Any) -> Any:
 
 
 def _is_default(imports: Any) -> Any:
-    """Return whether each entry imports the default operator set for the model."""
+    """Return whether each entry imports the default operator set into the model."""
     return imports.under("ModelProto.opset_import") & (_plain(imports) == EMPTY)
 
 

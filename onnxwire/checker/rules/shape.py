@@ -51,9 +51,9 @@ RULES = {
 
 @rule("shape-dim-param-consistent", "TensorShapeProto.Dimension.dim_param", "ValueInfoProto")
 def dim_param_consistent(facts: Facts) -> Iterator[Finding]:
-    """Yield values that show that a variable has two sizes.
+    """Yield values that prove two sizes of one variable.
 
-    A value that is described twice, once with the variable and once with a number, shows a size.
+    A value that is described twice, once with the variable and once with a number, proves a size.
     """
     infos, tensors = facts.ValueInfoProto, facts.TensorProto
     declared = facts.derive(DeclaredTypes)
@@ -68,7 +68,7 @@ def dim_param_consistent(facts: Facts) -> Iterator[Finding]:
     )
     order = np.argsort(keys, kind="stable")
     ordered = keys[order]
-    # Equal keys side by side: a value that is described twice.
+    # Adjacent equal keys belong to a value that is described twice.
     is_same = np.append(ordered[1:] == ordered[:-1], False)
     sizes: dict[int, int] = {}
     found = {}

@@ -31,7 +31,7 @@ from onnxwire.errors import count_text
 if TYPE_CHECKING:
     from onnxwire.checker.operators import Parameter
 
-MAX_SHOWN_NAMES = 12  # in a message
+MAX_SHOWN_NAMES = 12  # maximum number of names in a message
 
 
 @rule("signature-operator-known", "NodeProto")
@@ -67,7 +67,8 @@ def operator_deprecated(facts: Facts) -> Iterator[Finding]:
     is_deprecated = np.array([signature.is_deprecated for signature in check.signatures] + [False, False], bool)
     yield nodes.at(
         is_deprecated[check.chosen],
-        "{op_type!r} went with version {since} of its operator set, and {versions} is imported; use its successor",
+        "{op_type!r} is deprecated since version {since} of its operator set, and {versions} is imported; use its "
+        "successor",
         since=lambda row: check.signature(row).since,
         versions=check.versions,
     )
@@ -83,11 +84,11 @@ def _counted(parameters: tuple[Parameter, ...], refused: tuple[int, ...], noun: 
 
 @rule("signature-input-count", "NodeProto")
 def input_count(facts: Facts) -> Iterator[Finding]:
-    """Yield nodes with fewer or more inputs than the operator takes."""
+    """Yield nodes with fewer or more inputs than the operator accepts."""
     nodes, check = facts.NodeProto, facts.derive(SignatureCheck)
     yield nodes.at(
         check.nodes & INPUT_COUNT != 0,
-        "{op_type!r} has {count}, and in {title} it takes {expected}; correct the inputs",
+        "{op_type!r} has {count}, and in {title} it accepts {expected}; correct the inputs",
         count=_count_of(nodes.input, "input"),
         title=check.title,
         expected=lambda row: _counted(check.signature(row).inputs, check.signature(row).refused_inputs, "input"),
@@ -96,11 +97,11 @@ def input_count(facts: Facts) -> Iterator[Finding]:
 
 @rule("signature-output-count", "NodeProto")
 def output_count(facts: Facts) -> Iterator[Finding]:
-    """Yield nodes with fewer or more outputs than the operator makes."""
+    """Yield nodes with fewer or more outputs than the operator produces."""
     nodes, check = facts.NodeProto, facts.derive(SignatureCheck)
     yield nodes.at(
         check.nodes & OUTPUT_COUNT != 0,
-        "{op_type!r} has {count}, and in {title} it makes {expected}; correct the outputs",
+        "{op_type!r} has {count}, and in {title} it produces {expected}; correct the outputs",
         count=_count_of(nodes.output, "output"),
         title=check.title,
         expected=lambda row: _counted(check.signature(row).outputs, check.signature(row).refused_outputs, "output"),
@@ -154,7 +155,7 @@ def _omitted(facts: Facts, field: str, faults: Any) -> Finding:
     ends = _Ends(facts, field)
     return ends.elements.at(
         faults & OMITTED != 0,
-        f"{field} {{name!r}} of {{operator!r}} is omitted, and must be there; name a value",
+        f"{field} {{name!r}} of {{operator!r}} is required but omitted; name a value",
         name=ends.name,
         operator=ends.operator,
     )
@@ -190,19 +191,19 @@ def _of_wrong_type(facts: Facts, field: str, faults: Any) -> Finding:
 
 @rule("signature-input-type", "NodeProto")
 def input_type(facts: Facts) -> Iterator[Finding]:
-    """Yield inputs of a known type that the operator does not take."""
+    """Yield inputs of a known type that the operator does not accept."""
     yield _of_wrong_type(facts, "input", facts.derive(SignatureCheck).inputs)
 
 
 @rule("signature-output-type", "NodeProto")
 def output_type(facts: Facts) -> Iterator[Finding]:
-    """Yield outputs of a declared type that the operator does not make."""
+    """Yield outputs of a declared type that the operator does not produce."""
     yield _of_wrong_type(facts, "output", facts.derive(SignatureCheck).outputs)
 
 
 @rule("signature-type-agreement", "NodeProto")
 def type_agreement(facts: Facts) -> Iterator[Finding]:
-    """Yield inputs and outputs with another type than earlier ones of the same type variable."""
+    """Yield inputs and outputs whose type differs from that of earlier ones with the same type variable."""
     check = facts.derive(SignatureCheck)
     for field, faults in (("input", check.inputs), ("output", check.outputs)):
         ends = _Ends(facts, field)
@@ -238,11 +239,11 @@ def _attributes_of(check: SignatureCheck, node: int) -> str:
 
 @rule("signature-attribute-type", "NodeProto", "AttributeProto")
 def attribute_type(facts: Facts) -> Iterator[Finding]:
-    """Yield attributes, references too, with another type than the operator takes."""
+    """Yield attributes, including references, whose type the operator does not accept."""
     attributes, check = facts.AttributeProto, facts.derive(SignatureCheck)
     yield attributes.at(
         check.attributes & WRONG_KIND != 0,
-        "attribute {name!r} of {op_type!r} has type {actual}, and the operator takes {expected}; correct it",
+        "attribute {name!r} of {op_type!r} has type {actual}, but the operator accepts {expected}; correct it",
         op_type=lambda row, nodes=facts.NodeProto: check.text_of(nodes.op_type[attributes.parent[row]]),
         actual=lambda row: NAMES.get(int(check.kind_of(row, attributes.type)), str(attributes.type[row])),
         expected=lambda row: NAMES[

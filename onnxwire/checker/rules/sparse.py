@@ -1,6 +1,6 @@
-"""Rules of sparse tensors: values, dims, and indices, which are read where they are few.
+"""Rules of sparse tensors: values, dims, and indices, which are read if they are few.
 
-Their values and indices are tensors, too, and the rules of tensors check them as such.
+The values and indices are tensors, so the rules of tensors check them, too.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ RULES = {
     "SparseTensorProto.dims": {
         "sparse-dims-positive": (
             lambda dim: dim.value <= 0,
-            "a dimension of a sparse tensor is {value}; it is to be 1 or more",
+            "a dimension of a sparse tensor is {value}; it must be 1 or more",
         ),
     },
 }
@@ -45,9 +45,10 @@ RULES = {
 class Parts:
     """Properties of the parts of each SparseTensorProto, by `facts.derive(Parts)`.
 
-    nnz: the number of values, -1 where their shape does not say. rank: of the dense tensor; size: the number of its
-    elements, -1 where that is 2**63 or more or a dimension is negative. has_indices; indices_rank: -1 without indices.
-    is_linear, is_coordinates: whether the indices are of that form and their shape is right.
+    nnz: the number of values, -1 if their shape is invalid. rank: the rank of the dense tensor; size: the number of its
+    elements, -1 if that is 2**63 or more or a dimension is negative. has_indices: whether there are indices;
+    indices_rank: their rank, -1 without indices. is_linear, is_coordinates: whether the indices have that form and the
+    right shape.
     """
 
     def __init__(self, facts: Facts) -> None:
@@ -87,7 +88,7 @@ def values_rank_1(facts: Facts) -> Iterator[Finding]:
         facts,
         "values",
         parts.has_values & (parts.values_rank != 1),
-        "values of a sparse tensor have one dimension, and these have {rank}; set dims to how many there are",
+        "values of a sparse tensor have one dimension, and these have {rank}; set dims to the number of values",
         rank=parts.values_rank,
     )
 
@@ -133,13 +134,13 @@ def indices_rank(facts: Facts) -> Iterator[Finding]:
 
 @rule("sparse-indices-linear-shape", "SparseTensorProto")
 def indices_linear_shape(facts: Facts) -> Iterator[Finding]:
-    """Yield linear indices that are not as many as the values."""
+    """Yield linear indices whose number differs from the number of values."""
     parts = facts.derive(Parts)
     yield _at(
         facts,
         "indices",
         (parts.indices_rank == 1) & (parts.nnz >= 0) & ~parts.is_linear,
-        "there are {index_count} indices for {nnz} values; give each value one",
+        "there are {index_count} indices for {nnz} values; give each value one index",
         index_count=parts.rows,
         nnz=parts.nnz,
     )
@@ -165,7 +166,7 @@ def indices_coo_shape(facts: Facts) -> Iterator[Finding]:
 class Indices:
     """Faults of the indices of sparse tensors, by `facts.derive(Indices)`.
 
-    outside, descending, repeated: messages by row of TensorProto. Only indices whose shape is right and that are small
+    outside, descending, repeated: messages by row of TensorProto. Only indices with the right shape that are small
     enough (`portions`) are read.
     """
 
@@ -192,10 +193,11 @@ class Indices:
             self._check(portion.rows, *varints(portion))
 
     def _check(self, tensors: Any, counts: Any, numbers: Any) -> None:
-        """Check the indices of some tensors. counts: of each tensor's numbers, which are consecutive in `numbers`."""
+        """Check the indices of some tensors. counts: the length of each tensor's range in `numbers`; ranges are
+        consecutive."""
         parts, holder = self.parts, self.holder[tensors]
         rank = np.where(parts.is_linear[holder], 1, parts.rank[holder])
-        # The rules of tensors report more or fewer numbers than the shape calls for.
+        # The rules of tensors report counts that differ from the shape.
         fits = counts == parts.nnz[holder] * rank
         if not fits.all():
             numbers = numbers[np.repeat(fits, counts)]
@@ -215,7 +217,7 @@ class Indices:
             shown = self._shown(numbers, int(begins[which]), int(rank[which]), element)
             name = "coordinate" if not is_linear[at] else "index"
             self.outside[int(tensors[which])] = (
-                f"index {shown} of value {element} is outside of the dense tensor: the {name} {numbers[at]} is not in "
+                f"index {shown} of value {element} is outside the dense tensor: the {name} {numbers[at]} is not in "
                 f"0 ... {limit[at] - 1}; correct it or dims"
             )
         # Compare each index with the next; the first number that differs decides.
@@ -230,8 +232,8 @@ class Indices:
         signs[number[first]] = order[differs[first]]
         down, same = heads[signs[heads] < 0], heads[signs[heads] == 0]
         for table, starts, what in (
-            (self.descending, down, "comes after a greater one; sort values and indices together"),
-            (self.repeated, same, "is there before; keep one of its values"),
+            (self.descending, down, "comes after a greater index; sort values and indices together"),
+            (self.repeated, same, "is repeated; keep one of its values"),
         ):
             for at in starts[_is_first(owner[starts])].tolist():
                 which = int(owner[at])
@@ -252,7 +254,7 @@ class Indices:
         if len(again):
             element = int(again.min())
             shown = self._shown(numbers, 0, rank, element)
-            self.repeated[row] = f"index {shown} of value {element} is there before; keep one of its values"
+            self.repeated[row] = f"index {shown} of value {element} is repeated; keep one of its values"
 
     def _shown(self, numbers: Any, begin: int, rank: int, element: int) -> str:
         at = begin + element * rank
@@ -271,13 +273,13 @@ def _is_first(keys: Any) -> Any:
 
 @rule("sparse-indices-bounds", "SparseTensorProto")
 def indices_bounds(facts: Facts) -> Iterator[Finding]:
-    """Yield indices that are outside of the dense tensor."""
+    """Yield indices that are outside the dense tensor."""
     yield facts.TensorProto.each(facts.derive(Indices).outside)
 
 
 @rule("sparse-indices-ascending", "SparseTensorProto")
 def indices_ascending(facts: Facts) -> Iterator[Finding]:
-    """Yield indices that are not in ascending, for coordinates lexicographic order."""
+    """Yield indices that are not in ascending order (for coordinates: lexicographic order)."""
     yield facts.TensorProto.each(facts.derive(Indices).descending)
 
 
@@ -289,7 +291,8 @@ def indices_unique(facts: Facts) -> Iterator[Finding]:
 
 @rule("sparse-values-nondefault", "SparseTensorProto")
 def values_nondefault(facts: Facts) -> Iterator[Finding]:
-    """Yield values that are 0 or empty, as absent ones are; of small payloads, with elements of whole bytes."""
+    """Yield stored values that are 0 or empty like absent values; only in small payloads with elements of whole
+    bytes."""
     sparse, tensors = facts.SparseTensorProto, facts.TensorProto
     is_inline = np.append(tensors.data_location != EXTERNAL, False)
     rows = np.sort(sparse.values[is_inline[sparse.values]])
@@ -309,12 +312,13 @@ def values_nondefault(facts: Facts) -> Iterator[Finding]:
 
 def _wasted(count: int, what: str) -> str:
     return (
-        f"{count} of the values {'is' if count == 1 else 'are'} {what}, as without being stored; leave out such values"
+        f"{count} of the values {'is' if count == 1 else 'are'} {what}, which absent values are anyway; remove such "
+        f"values"
     )
 
 
 def _zeros(facts: Facts, data_type: DataType, rows: Any) -> Iterator[tuple[Portion, Any, Any]]:
-    """Yield, for a portion of the tensors of a type at a time, element counts and whether each element is 0."""
+    """Yield element counts and whether each element is 0, for portions of the tensors of each type."""
     width = data_type.bits // 8
     for field in ("raw_data", data_type.field):
         if field in ("raw_data", "float_data", "double_data"):

@@ -1,4 +1,4 @@
-"""Rules of tensors: types, dims, where the elements are and how many; `tensor_values` has those of the values."""
+"""Rules of tensors: types, dims, position and number of the elements; `tensor_values` has the rules of values."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from onnxwire.messages import TensorProto
 from onnxwire.tensor.dtypes import DATA_TYPES
 
 _TYPE_NAME = {"type_name": lambda tensor: type_names(tensor.data_type)}
-# Lists, each with the types that it is for.
+# The repeated fields for elements, each with its data types.
 _LIST_TYPES = {
     "float": "FLOAT and COMPLEX64",
     "double": "DOUBLE and COMPLEX128",
@@ -64,17 +64,17 @@ RULES = {
             f"the data_type of tensor {{name!r}} is {{data_type}}, which is not a type; "
             f"the types are 1 to {DATA_TYPES[-1].number}",
         ),
-        # The elements, and their bytes, are counted in 63 bits; a tensor with a dimension of 0 has none.
+        # Elements and their bytes are counted in 63 bits; a tensor with a dimension of 0 has none.
         "tensor-dims-product-overflow": (
             lambda tensor: tensor.derive(Payloads).is_too_much,
-            "the dims of tensor {name!r} call for more bytes than 63 bits can count; correct them",
+            "the dims of tensor {name!r} require more bytes than 63 bits can count; correct them",
         ),
         "tensor-single-storage": [
             (
                 lambda tensor: (
                     _has_elements(tensor) & (tensor.derive(Payloads).filled == 0) & (tensor.derive(Payloads).stored > 0)
                 ),
-                "tensor {name!r} holds nothing, and its element count is {stored:,}; "
+                "tensor {name!r} has no data, and its element count is {stored:,}; "
                 "fill raw_data or the list of its type, or set data_location to EXTERNAL",
                 {"stored": lambda tensor: tensor.derive(Payloads).stored},
             ),
@@ -90,29 +90,29 @@ RULES = {
                 & (tensor.derive(Payloads).elements == 0)
                 & (tensor.derive(Payloads).filled > 0)
             ),
-            "a dimension of tensor {name!r} is 0, and still it holds data; clear the data or correct the dims",
+            "a dimension of tensor {name!r} is 0, but it has data; clear the data or correct the dims",
         ),
         "tensor-raw-data-dtype": [
             (
                 lambda tensor: _has_only_raw_data(tensor) & tensor.derive(Payloads).of("STRING"),
-                "tensor {name!r} holds strings in raw_data; move them to string_data",
+                "tensor {name!r} has strings in raw_data; move them to string_data",
             ),
             (
                 lambda tensor: _has_only_raw_data(tensor) & (tensor.data_type == 0),
-                "tensor {name!r} has raw_data and no type to read it by; set data_type",
+                "tensor {name!r} has raw_data and no data_type; set data_type",
             ),
         ],
         "tensor-float6-raw-preferred": (
             lambda tensor: tensor.derive(Payloads).of(*FLOAT6) & tensor.derive(Payloads).has("int32_data"),
-            "tensor {name!r} of {type_name} takes a byte an element in int32_data; "
-            "move the elements to raw_data, where it is 6 bits",
+            "tensor {name!r} of {type_name} has one byte for each element in int32_data; "
+            "move the elements to raw_data, where each takes 6 bits",
             _TYPE_NAME,
         ),
     }
     | {
         f"tensor-{kind}-data-dtype": (
             lambda tensor, field=f"{kind}_data": _is_misplaced(tensor, LOCATIONS.index(field)),
-            f"tensor {{name!r}} of {{type_name}} holds its elements in {kind}_data, which is for {types}; "
+            f"tensor {{name!r}} of {{type_name}} has its elements in {kind}_data, which is for {types}; "
             "move them to {location} or correct data_type",
             _TYPE_NAME | {"location": lambda tensor: location_names(tensor.derive(Payloads).own_location)},
         )
@@ -121,13 +121,13 @@ RULES = {
     "TensorProto.dims": {
         "tensor-dims-nonnegative": (
             lambda dim: dim.value < 0,
-            "a dimension of {value}; those of a tensor are fixed, 0 or more",
+            "a dimension of a tensor is {value}; it must be 0 or more",
         ),
     },
     "TensorProto.Segment": {
         "tensor-segment-unsupported": (
             lambda segment: segment.under("TensorProto.segment"),
-            "the tensor is a chunk of a greater one, which most readers refuse; store it whole",
+            "the tensor is a segment of a larger one, which most readers refuse; store the whole tensor",
         ),
     },
     "UnknownFields": {
@@ -160,7 +160,7 @@ def _has_only_raw_data(tensors: Sheet) -> Any:
 
 
 def _is_misplaced(tensors: Sheet, location: int) -> Any:
-    """Return whether each tensor has its elements in one list only, and that is for other types."""
+    """Return whether each tensor has its elements in one list only, which is for other types."""
     payloads = tensors.derive(Payloads)
     is_here = payloads.location == location
     if not is_here.any():
@@ -170,12 +170,12 @@ def _is_misplaced(tensors: Sheet, location: int) -> Any:
 
 
 def _report_count(facts: Facts, rows: Any, subject: str) -> Finding:
-    """Report tensors whose list has another number of entries than it should."""
+    """Report tensors whose list has a wrong number of entries."""
     tensors, payloads = facts.TensorProto, facts.derive(Payloads)
     count, entries, size = payloads.count, payloads.entries, payloads.count_bytes
     return tensors.at(
         rows,
-        f"{subject} {{entries:,}} entries of {{location}}, and there are {{count}}; correct one of the two",
+        f"{subject} {{entries:,}} entries of {{location}}, but it has {{count}}; correct one of the two",
         type_name=type_names(tensors.data_type),
         entries=entries,
         location=location_names(payloads.location),
@@ -184,11 +184,11 @@ def _report_count(facts: Facts, rows: Any, subject: str) -> Finding:
 
 
 def _report_size(facts: Facts, rows: Any, subject: str) -> Finding:
-    """Report tensors whose raw_data has another length than it should."""
+    """Report tensors whose raw_data has a wrong length."""
     tensors, payloads = facts.TensorProto, facts.derive(Payloads)
     return tensors.at(
         rows,
-        f"{subject} {{size:,}} bytes of raw_data, and there are {{length:,}}; correct one of the two",
+        f"{subject} {{size:,}} bytes of raw_data, but it has {{length:,}}; correct one of the two",
         type_name=type_names(tensors.data_type),
         size=payloads.size,
         length=tensors.span("raw_data")[1],
@@ -196,24 +196,26 @@ def _report_size(facts: Facts, rows: Any, subject: str) -> Finding:
 
 
 def _wrong_counts(id: str, facts: Facts) -> Iterator[Finding]:
-    """Yield whole tensors of the rule's types whose list has another number of entries than the dims call for.
+    """Yield whole tensors of the rule's types whose list does not have the number of entries that the dims require.
 
-    An int64_data, int32_data or uint64_data of more than 1 MiB is judged by its bytes: a number takes one to ten.
+    For int64_data, int32_data or uint64_data of more than 1 MiB, only the size is checked: a number takes one to ten
+    bytes.
     """
     payloads = facts.derive(Payloads)
     is_wrong = payloads.is_wrong_count & ~payloads.has_segment & (payloads.elements > 0)
     if is_wrong.any():
         is_of_types = payloads.of(*_COUNTED_TYPES[id])
-        yield _report_count(facts, is_wrong & is_of_types, "the dims of tensor {name!r} of {type_name} call for")
+        yield _report_count(facts, is_wrong & is_of_types, "the dims of tensor {name!r} of {type_name} require")
 
 
 def _wrong_sizes(id: str, facts: Facts) -> Iterator[Finding]:
-    """Yield whole tensors with elements of the rule's bits whose raw_data has another length than the dims call for."""
+    """Yield whole tensors with elements of the rule's bits whose raw_data does not have the length that the dims
+    require."""
     payloads = facts.derive(Payloads)
     is_wrong = payloads.is_wrong_size & ~payloads.has_segment & (payloads.elements > 0)
     if is_wrong.any():
         has_bits = np.isin(payloads.bits, _RAW_BITS[id])
-        yield _report_size(facts, is_wrong & has_bits, "the dims of tensor {name!r} of {type_name} call for")
+        yield _report_size(facts, is_wrong & has_bits, "the dims of tensor {name!r} of {type_name} require")
 
 
 for _id in _COUNTED_TYPES:
@@ -224,11 +226,11 @@ for _id in _RAW_BITS:
 
 @rule("tensor-segment-bounds", "TensorProto.Segment")
 def segment_bounds(facts: Facts) -> Iterator[Finding]:
-    """Yield segments that are not a range of the tensor's elements, and tensors that do not hold their segment."""
+    """Yield segments that are not a range of the tensor's elements, and tensors that do not contain their segment."""
     segments, payloads = facts["TensorProto.Segment"], facts.derive(Payloads)
     owners = segments.parent_under("TensorProto.segment")
     has_both = segments.has("begin") & segments.has("end")
-    yield segments.at((owners >= 0) & ~has_both, "the segment has no begin or no end; set both")
+    yield segments.at((owners >= 0) & ~has_both, "the segment lacks begin or end; set both")
     elements = np.append(payloads.elements, -1)[owners]
     stored = np.append(payloads.stored, -1)[owners]
     yield segments.at(
@@ -237,6 +239,6 @@ def segment_bounds(facts: Facts) -> Iterator[Finding]:
         elements=elements,
     )
     is_segment = payloads.has_segment & (payloads.elements > 0)
-    subject = "the segment of tensor {name!r} of {type_name} calls for"
+    subject = "the segment of tensor {name!r} of {type_name} requires"
     yield _report_count(facts, is_segment & payloads.is_wrong_count, subject)
     yield _report_size(facts, is_segment & payloads.is_wrong_size, subject)

@@ -1,6 +1,6 @@
 """Rules of the values in tensors.
 
-They check the first 64 KiB of numbers or 1 MiB of strings of a tensor, and 16 MiB of a document: see `payloads`.
+They check the first 64 KiB of numbers or 1 MiB of strings of a tensor, and 16 MiB of a document; see `payloads`.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def _out_of_range(ranges: dict[str, tuple[int, int]], facts: Facts) -> Iterator[
     low, high = numbers.low, numbers.high
     yield tensors.at(
         rows[(low[rows] < least[types[rows]]) | (high[rows] > greatest[types[rows]])],
-        "tensor {name!r} of {type_name} has {entry} in int32_data, where entries are {least} to {greatest}; "
+        "tensor {name!r} of {type_name} has {entry} in int32_data, whose entries are {least} to {greatest}; "
         "correct the values or data_type",
         type_name=type_names(tensors.data_type),
         entry=lambda row: low[row] if low[row] < least[types[row]] else high[row],
@@ -113,7 +113,7 @@ def uint64_data_range(facts: Facts) -> Iterator[Finding]:
 
 
 def _has_padding(facts: Facts) -> Any:
-    """Return whether the last byte of each raw_data has bits that are set and belong to no element."""
+    """Return whether the last byte of each raw_data has bits set that belong to no element."""
     payloads = facts.derive(Payloads)
     _, last = facts.derive(raw_bytes)
     return (payloads.last_bits > 0) & (last >> payloads.last_bits.view(np.uint8) > 0)
@@ -121,7 +121,7 @@ def _has_padding(facts: Facts) -> Any:
 
 @rule("tensor-packed-padding-zero", "TensorProto")
 def packed_padding_zero(facts: Facts) -> Iterator[Finding]:
-    """Yield tensors of 4 or 2 bits with bits after the last element; of int32_data, lists of up to 64 KiB count."""
+    """Yield tensors of 4 or 2 bits with bits after the last element; int32_data is checked up to 64 KiB."""
     tensors, payloads = facts.TensorProto, facts.derive(Payloads)
     is_packed = payloads.of(*FOUR_BITS, *TWO_BITS)
     if not is_packed.any():

@@ -1,4 +1,4 @@
-"""Rules of training: its graphs beside the main one, and the bindings of their results."""
+"""Rules of training: its graphs and the bindings of their results."""
 
 from __future__ import annotations
 
@@ -12,18 +12,16 @@ from onnxwire.checker.facts import EMPTY, Facts, Finding, Sheet, Table, repeats,
 from onnxwire.checker.registry import rule
 from onnxwire.checker.scopes import ALGORITHM, INITIALIZATION, MAIN, NESTED, NOWHERE, Scopes
 
-_SINCE_IR = 7  # of all rules here
+_SINCE_IR = 7  # the sheet that all rules here check
 _INITIALIZATION = "TrainingInfoProto.initialization_binding"
 _UPDATE = "TrainingInfoProto.update_binding"
-_UNKNOWN_KEY = (
-    "the key {key!r} is not an initializer of the main graph or the algorithm beside it; correct the name or add it"
-)
+_UNKNOWN_KEY = "the key {key!r} is not an initializer of the main graph or of the algorithm; correct the name or add it"
 
 RULES = {
     "TrainingInfoProto": {
         "training-algorithm-present": (
             lambda info: _lacks_algorithm(info),
-            "update bindings name values that the main graph does not give, and there is no algorithm; add one",
+            "update bindings name values that are not outputs of the main graph, and there is no algorithm; add one",
         ),
         "training-initialization-present": (
             lambda info: (info.initialization_binding > 0) & (info.initialization < 0),
@@ -34,7 +32,7 @@ RULES = {
     ("GraphProto", "TrainingInfoProto"): {
         "training-initialization-no-inputs": (
             lambda graph: graph.under("TrainingInfoProto.initialization") & (graph.input > 0),
-            "the initialization graph has {input} inputs, and nothing gives them values; make them initializers",
+            "the initialization graph has {input} inputs, which have no values; make them initializers",
         ),
     },
     ("StringStringEntryProto", "TrainingInfoProto"): {
@@ -50,12 +48,12 @@ RULES = {
         ),
         "training-initialization-key-unique": (
             lambda entry: repeats(entry.parent, entry.key, where=entry.under(_INITIALIZATION) & (entry.key != EMPTY)),
-            "{key!r} is bound in this entry before; keep one of the bindings",
+            "{key!r} is bound twice in this entry; keep one of the bindings",
         ),
-        # Over all entries together.
+        # Compares the bindings of all entries.
         "training-update-key-unique": (
             lambda entry: repeats(entry.key, where=entry.under(_UPDATE) & (entry.key != EMPTY)),
-            "{key!r} is updated by another binding before; keep one of them",
+            "{key!r} is updated by two bindings; keep one of them",
         ),
         "training-binding-nonempty": [
             (
@@ -76,11 +74,12 @@ RULES = {
     ("NodeProto.input", "TrainingInfoProto"): {
         "training-inference-independent": (
             lambda input: input.derive(reads_algorithm),
-            "{value!r} is of a training algorithm, and the main graph runs without; let it read a value of its own",
+            "{value!r} belongs to a training algorithm, without which the main graph runs; use a value of the main "
+            "graph",
         ),
         "training-graphs-valid": (
             lambda input: input.derive(reads_main),
-            "{value!r} is of the main graph, which an initialization graph does not see; copy the value into it",
+            "{value!r} belongs to the main graph, which an initialization graph does not see; copy the value into it",
         ),
     },
 }
@@ -90,7 +89,8 @@ class Names:
     """Names of the main graph and of algorithms, by `facts.derive(Names)`.
 
     initializers, inputs, outputs, infos, made: pairs of columns, a row of GraphProto and the id of a name; sparse
-    initializers are named by their values. inputs, outputs and infos have `..._rows` of ValueInfoProto beside them.
+    initializers are named by their values. inputs, outputs and infos have parallel columns `..._rows`, rows of
+    ValueInfoProto.
     main: the row of the main graph, or -1. algorithms, initializations: the row for each TrainingInfoProto, or -1.
     """
 
@@ -125,7 +125,7 @@ class Names:
         return self._among(np.array([self.main]), pairs)
 
     def of_algorithms(self, *pairs: tuple[Any, Any]) -> Any:
-        """Return the same for all algorithms."""
+        """Return the same for the names of all algorithms."""
         return self._among(self.algorithms, pairs)
 
     def _among(self, graphs: Any, pairs: tuple[tuple[Any, Any], ...]) -> Any:
@@ -162,7 +162,7 @@ def _strangers(facts: Facts, kind: int, is_known: Any) -> Any:
 
 
 def reads_algorithm(facts: Facts) -> Any:
-    """Return whether each node input is in the main graph, and only an algorithm defines its name."""
+    """Return whether each node input is in the main graph, and its name is defined only in an algorithm."""
     if not facts.TrainingInfoProto.n:
         return np.zeros(facts.lists("NodeProto.input").n, bool)
     names = facts.derive(Names)
@@ -170,7 +170,7 @@ def reads_algorithm(facts: Facts) -> Any:
 
 
 def reads_main(facts: Facts) -> Any:
-    """Return whether each node input is in an initialization, and only the main graph defines its name."""
+    """Return whether each node input is in an initialization, and its name is defined only in the main graph."""
     if not facts.TrainingInfoProto.n:
         return np.zeros(facts.lists("NodeProto.input").n, bool)
     names = facts.derive(Names)
@@ -187,7 +187,7 @@ def is_reported_by_training(facts: Facts) -> Any:
 def _is_unknown_key(entries: Sheet, field: str) -> Any:
     """Return the bindings whose key is no initializer of the main graph, nor of the algorithm of the same entry.
 
-    For training information by itself, whose main graph is unknown, there are none.
+    Returns none for standalone training information, whose main graph is unknown.
     """
     facts, names = entries.facts, entries.derive(Names)
     rows = true_rows(entries.under(field) & (entries.key != EMPTY))
@@ -197,14 +197,14 @@ def _is_unknown_key(entries: Sheet, field: str) -> Any:
 
 
 def _has(facts: Facts, graphs: Any, names: Any, pairs: tuple[Any, Any]) -> Any:
-    """Return whether the pairs of columns have each name for its graph, which is -1 for none."""
+    """Return whether the pairs of columns contain each name with its graph (-1 for none)."""
     return (graphs >= 0) & (facts.join((np.maximum(graphs, 0), names), pairs) >= 0)
 
 
 def _unknown_updates(facts: Facts) -> Any:
     """Return the update bindings whose value is no output of the main graph, nor of the algorithm of the same entry.
 
-    For training information by itself, whose main graph is unknown, there are none.
+    Returns none for standalone training information, whose main graph is unknown.
     """
     entries, names = facts.StringStringEntryProto, facts.derive(Names)
     rows = true_rows(entries.under(_UPDATE) & (entries.value != EMPTY))
@@ -214,7 +214,7 @@ def _unknown_updates(facts: Facts) -> Any:
 
 
 def _unknown_outputs_of_algorithms(entries: Sheet) -> Any:
-    """Return the update bindings with an unknown value, where there is an algorithm; else that is reported."""
+    """Return the update bindings with an unknown value, if there is an algorithm; another rule reports its absence."""
     rows = entries.derive(_unknown_updates)
     return rows[entries.facts.TrainingInfoProto.algorithm[entries.parent[rows]] >= 0]
 
@@ -236,7 +236,7 @@ def _is_unknown_output(entries: Sheet) -> Any:
 
 @rule("training-algorithm-combined-valid", "TrainingInfoProto")
 def algorithm_combined_valid(facts: Facts) -> Iterator[Finding]:
-    """Yield names of an algorithm that are names of the main graph: the two are one graph together.
+    """Yield names of an algorithm that are also names of the main graph, since the two share one namespace.
 
     Rules of graphs check the inputs and the order of its nodes. As in any graph, an initializer may be the default of
     an input.
@@ -246,7 +246,7 @@ def algorithm_combined_valid(facts: Facts) -> Iterator[Finding]:
 
     def found(table: Table, rows: Any, pair: tuple[Any, Any], ids: Any, what: str, *others: tuple[Any, Any]) -> Finding:
         again = (kinds[pair[0]] == ALGORITHM) & names.of_main(*others)[pair[1]]
-        message = f"{{name!r}} is {what} of the main graph, with which the algorithm is one graph; rename one of them"
+        message = f"{{name!r}} is {what} of the main graph, with which the algorithm shares names; rename one of them"
         return table.at(rows[again], message, name=table.texts(ids))
 
     outputs, tensors, sparse = facts.lists("NodeProto.output"), facts.TensorProto, facts.SparseTensorProto
@@ -267,7 +267,7 @@ def algorithm_combined_valid(facts: Facts) -> Iterator[Finding]:
 def binding_type_match(facts: Facts) -> Iterator[Finding]:
     """Yield bindings of an output to an initializer of another element type or shape, where both are known.
 
-    Sparse initializers are left out.
+    Sparse initializers are skipped.
     """
     entries, names, values = facts.StringStringEntryProto, facts.derive(Names), facts.derive(DeclaredTypes)
     tensors, infos = facts.TensorProto, facts.ValueInfoProto
@@ -292,9 +292,7 @@ def binding_type_match(facts: Facts) -> Iterator[Finding]:
             reason = f"element types {wanted} and {given}"
         if reason:
             key, value = facts.text(tensors.name[tensor]), facts.text(infos.name[info])
-            found[row] = (
-                f"initializer {key!r} and output {value!r}, which it is set from, have {reason}; make them agree"
-            )
+            found[row] = f"initializer {key!r} and its source, output {value!r}, have {reason}; make them agree"
     yield entries.each(found)
 
 

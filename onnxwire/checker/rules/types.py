@@ -1,4 +1,4 @@
-"""Rules of types: what a TypeProto says, at the boundary of a graph and inside other types."""
+"""Rules of types: TypeProto messages at the boundary of a graph and inside other types."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from onnxwire.checker.rules.value_info import is_main_io
 from onnxwire.messages import TensorProto
 
 _DENOTATIONS = ("TENSOR", "IMAGE", "AUDIO", "TEXT")
-_DATA_TYPES = range(len(TensorProto.DataType.values()))  # without gaps
+_DATA_TYPES = range(len(TensorProto.DataType.values()))  # the numbers have no gaps
 _KEY_TYPES = tuple(
     TensorProto.DataType.Value(name)
     for name in ("INT8", "INT16", "INT32", "INT64", "UINT8", "UINT16", "UINT32", "UINT64", "STRING")
@@ -22,7 +22,7 @@ _KEY_TYPES = tuple(
 _UNKNOWN_ELEM_TYPE = (
     f"elem_type {{elem_type}} is not one of 1 to {_DATA_TYPES[-1]}; use a number of TensorProto.DataType"
 )
-# Rules that are reported for the type around a type, too.
+# Rules that are also reported for the enclosing type.
 _NESTED_RULES = (
     "type-value-case-set", "type-tensor-elem-type", "type-sparse-elem-type", "type-sequence-elem-type-present",
     "type-map-key-type", "type-map-value-type", "type-optional-elem-type-present", "type-opaque-name-present",
@@ -38,9 +38,9 @@ RULES = {
                     type_.under(*_INSIDE, "AttributeProto.tp", "AttributeProto.type_protos")
                     & (type_.derive(DeclaredTypes).type_kind[:-1] < 0)
                 ),
-                "the type is of no known kind; set tensor_type or another",
+                "the type has no known kind; set tensor_type or another field",
             ),
-            (lambda type_: type_.flags & CLASH != 0, "the type is of several kinds; keep one of them"),
+            (lambda type_: type_.flags & CLASH != 0, "the type has several kinds; keep one of them"),
         ],
         # TENSOR fits all tensors.
         "type-denotation-present": (
@@ -50,8 +50,7 @@ RULES = {
         ),
         "type-sequence-map-before-ir6": (
             lambda type_: type_.has("sequence_type") | type_.has("map_type"),
-            "sequences and maps are for ONNX-ML only before IR version 6, and the model has {facts.ir_version}; "
-            "raise it",
+            "before IR version 6, only ONNX-ML has sequences and maps, and the model has {facts.ir_version}; raise it",
         ),
         "type-sparse-before-ir8": (
             lambda type_: type_.has("sparse_tensor_type"),
@@ -63,7 +62,7 @@ RULES = {
         ),
         "type-opaque-before-ir14": (
             lambda type_: type_.has("opaque_type"),
-            "opaque types are for ONNX-ML only before IR version 14, and the model has {facts.ir_version}",
+            "before IR version 14, only ONNX-ML has opaque types, and the model has {facts.ir_version}",
         ),
     },
     ("TypeProto", "TypeProto.Optional"): {
@@ -99,12 +98,12 @@ RULES = {
     "TypeProto.Sequence": {
         "type-sequence-elem-type-present": (
             lambda sequence: sequence.elem_type < 0,
-            "the sequence type does not say what it holds; set elem_type",
+            "the sequence type has no element type; set elem_type",
         ),
     },
     "TypeProto.Map": {
         "type-map-key-type": [
-            (lambda map_: map_.key_type == 0, "the map type does not say what its keys are; set key_type"),
+            (lambda map_: map_.key_type == 0, "the map type has no key type; set key_type"),
             (
                 lambda map_: (map_.key_type != 0) & ~is_one_of(map_.key_type, _KEY_TYPES),
                 "keys of type {key_type} are neither integers of 8 to 64 bits nor strings; use such a key_type",
@@ -112,13 +111,13 @@ RULES = {
         ],
         "type-map-value-type": (
             lambda map_: map_.value_type < 0,
-            "the map type does not say what its values are; set value_type",
+            "the map type has no value type; set value_type",
         ),
     },
     "TypeProto.Optional": {
         "type-optional-elem-type-present": (
             lambda optional: optional.elem_type < 0,
-            "the optional type does not say what it wraps; set elem_type",
+            "the optional type has no element type; set elem_type",
         ),
     },
     "TypeProto.Opaque": {
@@ -136,14 +135,15 @@ def _is_unknown(elem_types: Any) -> Any:
 
 
 def _io_names(facts: Facts) -> Any:
-    """Return, for each TypeProto, the name of the input or output of the model whose type it is, or -1."""
+    """Return, for each TypeProto that is the type of an input or output of the model, the id of its name, otherwise
+    -1."""
     types, infos = facts.TypeProto, facts.ValueInfoProto
     rows = true_rows(facts.derive(is_main_io) & (infos.type >= 0))
     return lookup(types.n, infos.type[rows], infos.name[rows])
 
 
 def _outer(facts: Facts) -> Any:
-    """Return the row of the TypeProto around each TypeProto, -1 where there is none."""
+    """Return the row of the TypeProto that contains each TypeProto, -1 if none does."""
     types = facts.TypeProto
     outer = np.full(types.n, -1, np.int64)
     for field in _INSIDE:
@@ -154,7 +154,7 @@ def _outer(facts: Facts) -> Any:
 
 @rule("type-nested-valid", "TypeProto")
 def nested_valid(facts: Facts) -> Iterator[Finding]:
-    """Yield the outermost types around types that break a rule, with that rule."""
+    """Yield the outermost types that contain types that break a rule, with that rule."""
     if not any(facts.count(field.rpartition(".")[0]) for field in _INSIDE):
         return
     types, outer = facts.TypeProto, _outer(facts)
@@ -170,12 +170,12 @@ def nested_valid(facts: Facts) -> Iterator[Finding]:
             while (outer[outermost] >= 0).any():
                 outermost = np.where(outer[outermost] >= 0, outer[outermost], outermost)
             is_first = inner[outermost] < 0
-            # Of several inner types the last one is kept; any would do.
+            # The last of several inner types is reported; any would do.
             inner[outermost[is_first]] = rows[is_first]
             broken.update(dict.fromkeys(outermost[is_first].tolist(), id))
     yield types.at(
         inner >= 0,
-        "the type holds {inner}, which {rule} speaks of; correct it",
+        "the type contains {inner}, which breaks the rule {rule}; correct it",
         inner=lambda row: facts.path("TypeProto", int(inner[row])),
         rule=broken,
     )

@@ -13,7 +13,7 @@ RULES = {
     "ValueInfoProto": {
         "value-info-name-present": (
             lambda info: info.name == EMPTY,
-            "the entry has no name; name the value that it describes",
+            "the entry has no name; set the name of a value",
         ),
         "main-io-type-present": (
             lambda info: info.derive(is_main_io) & (info.type < 0),
@@ -21,7 +21,7 @@ RULES = {
         ),
         "main-io-type-case-set": (
             lambda info: info.derive(is_main_io) & (info.type >= 0) & (info.derive(DeclaredTypes).kind < 0),
-            "the type of {name!r} is of no known kind; set tensor_type or another",
+            "the type of {name!r} has no known kind; set tensor_type or another field",
         ),
         "main-io-shape-present": (
             lambda info: info.derive(is_main_io) & _is_tensor(info) & (info.derive(DeclaredTypes).shape < 0),
@@ -33,7 +33,7 @@ RULES = {
                 & (info.derive(DeclaredTypes).graph >= 0)
                 & (info.under("GraphProto.value_info") | is_nested(info.facts, info.derive(DeclaredTypes).graph))
             ),
-            "{name!r} has no type, as IR version {facts.ir_version} asks for; set one",
+            "{name!r} has no type, which IR version {facts.ir_version} requires; set one",
         ),
     },
 }
@@ -46,7 +46,7 @@ def is_main_io(facts: Facts) -> Any:
 
 
 def _is_tensor(infos: Any) -> Any:
-    """Return whether each value is of a dense or sparse tensor type."""
+    """Return whether each value has a dense or sparse tensor type."""
     fields = infos.facts.TypeProto.fields
     kind = infos.derive(DeclaredTypes).kind
     return (kind == fields.index("tensor_type")) | (kind == fields.index("sparse_tensor_type"))

@@ -34,7 +34,7 @@ _MARKER_TEXT = b"""Signature: 8a477f597d28d172789f06886806bc55
 _ENTRY = re.compile(r"([0-9a-f]{64})\.(data|sums)")
 _PAGE = 1 << 12  # bytes per checksum: the file format, independent of the system's page size
 _CHECKSUM_BYTES = 4
-# O_NONBLOCK: do not wait for a pipe of such a name.
+# O_NONBLOCK: do not wait if the name is a pipe.
 _READ = os.O_RDONLY | NO_FOLLOW | FLAGS | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)
 _OPEN = _READ & ~os.O_RDONLY | os.O_RDWR | os.O_CREAT
 _NO_RESOURCES = (

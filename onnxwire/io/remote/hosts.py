@@ -1,4 +1,4 @@
-"""Decide which servers the requests for one model may go to: its own, its redirects, and those the caller allows."""
+"""Decide to which servers requests for one model may be sent: its own, its redirects, and those the caller allows."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def addresses_of(host: str, port: int) -> list[str]:
 
 
 class Hosts:
-    """The hosts that requests for one model and its external data may go to.
+    """The hosts to which requests for one model and its external data may be sent.
 
     own: the model's server. allowed: more hosts, as `host` (default ports) or `host:port`, that redirects may lead to;
     if any are given, requests for the model itself may not be redirected elsewhere either. Raises ValueError for an

@@ -1,7 +1,7 @@
 """Send HTTP requests with persistent connections, retries, and a check of every redirect.
 
 Requests run in threads of the loop's executor, one at a time in each; cancelling a request shuts its socket down. The
-credentials in the address and the caller's headers are sent only to the server of the address, and no longer after a
+credentials in the address and the caller's headers are sent only to the server of the address, and never after a
 redirect to another server.
 """
 
@@ -416,7 +416,8 @@ class HttpClient:
         return opened
 
     def _connect_by_proxy(self, hosts: Hosts, site: Site, reached: int | None, proxy: str) -> _Connection:
-        """Return a connection to a server through a proxy, which resolves the name; any name counts as public."""
+        """Return a connection to a server through a proxy. The proxy resolves the name, so every name counts as
+        public."""
         reach = GLOBAL
         for spelled in (site.host, _ipv4_of(site.host)):
             with suppress(ValueError):
