@@ -243,7 +243,7 @@ def test_a_damaged_file_that_a_run_must_rewrite_is_named_with_the_way_out(zoo, o
     (file,) = (tmp_path / "mine" / "values").iterdir()
     file.write_bytes(file.read_bytes()[:-20])
     (tmp_path / "zoo" / "m0.onnx").write_bytes(small_model(0, "Neg"))
-    with pytest.raises(onnxwire.SaveError, match=r"values.*delete it, and a run restores it") as caught:
+    with pytest.raises(onnxwire.SaveError, match=r"values.*delete it, and the next run restores it") as caught:
         catalog.build([tmp_path / "zoo"], tmp_path / "mine", workers=1)
     assert "\n" not in str(caught.value)
     file.unlink()
@@ -265,7 +265,7 @@ def test_models_whose_rows_are_lost_are_failures_until_they_are_named_again(zoo,
         if "failures" in rows
     }
     assert sorted(lost) == ["m1.onnx", "m2.onnx"]
-    assert all("make a run that names it" in reason for reason in lost.values())
+    assert all("with this model again" in reason for reason in lost.values())
     assert catalog.build([zoo], out, workers=1).read == 2
     assert not onnxwire.sql(out, "from failures").fetchall()
 
