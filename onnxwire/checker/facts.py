@@ -394,7 +394,7 @@ class UnknownFields(Table):
 
 
 class Facts:
-    """All that rules know about a document. Sheets and derived columns are made when they are first asked for.
+    """The input of all rules. Sheets and derived columns are computed at their first use.
 
     edges: the numbers of fields, such as "GraphProto.node", in `edge` columns. present: the names of sheets and lists
     that have rows, and of fields that some message has, such as "NodeProto", "NodeProto.input" and "NodeProto.domain".
@@ -480,7 +480,7 @@ class Facts:
         return self._lists[name]
 
     def table(self, name: str) -> Table:
-        """Return a sheet, a list, or the unknown fields ("UnknownFields"), by the name that `count` takes, too."""
+        """Return a sheet, a list, or the unknown fields ("UnknownFields") by name, as for `count`."""
         known = self._sheets.get(name) or self._lists.get(name)
         if known is not None:
             return known

@@ -60,7 +60,7 @@ class Attribute(NamedTuple):
 
 
 class Signature(NamedTuple):
-    """The signature of an operator from a version of its domain on.
+    """The signature of an operator, valid from a version of its domain on.
 
     is_open: whether undeclared attributes are allowed. refused_*: counts between minimum and maximum that are not
         allowed.
@@ -112,7 +112,7 @@ class Operators:
         self._steps: dict[str, list[int]] = {}
 
     def add(self, text: str, source: str) -> None:
-        """Add a table, replacing signatures that are known already. Raises DecodeError with the line."""
+        """Add a table, replacing signatures that are already known. Raises DecodeError with the line number."""
         sets: dict[str, str] = {}
         added: dict[tuple[str, str], list[int]] = {}
         for number, line in enumerate(text.splitlines(), 1):
@@ -213,7 +213,7 @@ def _read(row: _Row, key: tuple[str, str, int]) -> Signature:
         if not sign or not name or not some:
             raise _fault(row, f"{constraint!r} is not a type variable like T=float or T=@3")
         if some.startswith("@") and some not in row.sets:
-            raise _fault(row, f"the set of types {some} has no row above; add {some}, a tab and the types")
+            raise _fault(row, f"the set of types {some} is not defined above; add a row of {some}, a tab and the types")
         variables[name] = frozenset(row.sets[some].split() if some.startswith("@") else some.split("|"))
     known = {}
     for text in attributes.split():

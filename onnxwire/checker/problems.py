@@ -21,7 +21,7 @@ _BATCH = 4096  # problems whose offsets are looked up at a time
 
 
 class _Group(NamedTuple):
-    """One finding of a rule. rows: int32, the rows of `found.table` within the limit."""
+    """One finding of a rule. rows: int32, those rows of `found.table` that are within the limit."""
 
     rule: Rule
     found: Finding
@@ -59,7 +59,7 @@ class Problems(Sequence[Problem]):
             rows = rows[:limit]
         if len(rows):
             kept = rows.astype(np.int32)
-            # Rules that the same rows break share one array.
+            # Rules with the same rows share one array.
             kept = next((group.rows for group in self._groups if _are_equal(group.rows, kept)), kept)
             self._groups.append(_Group(rule, found, kept, is_placed))
             found.release_rows()

@@ -13,8 +13,8 @@ of the rule:
     }
 
 A third element, {name: function of the sheet that returns a column}, adds names to the message. Messages are made
-later, so a column must not call `derive` or read the document by then. A list of entries is several faults of one
-rule. The key ("NodeProto", "NodeProto.domain") checks nodes of documents in which some node has a domain, and
+later, so a column must not call `derive` or read the document by then. A list of entries describes several faults of
+one rule. The key ("NodeProto", "NodeProto.domain") checks nodes of documents in which some node has a domain, and
 ("NodeProto.input", "FunctionProto") node inputs of documents that have functions: conditions are not called where they
 could not be met. A check that needs more is a function with the decorator `rule`.
 """
@@ -201,7 +201,7 @@ def checked() -> frozenset[str]:
 
 
 def read_table(name: str) -> list[list[str]]:
-    """Return the rows of a TSV file beside this module, without its head."""
+    """Return the rows of a TSV file in this module's folder, without its header."""
     with open(os.path.join(os.path.dirname(__file__), name), encoding="utf-8") as file:
         return [line.split("\t") for line in file.read().splitlines()[1:] if line]
 

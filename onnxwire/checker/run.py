@@ -77,7 +77,7 @@ def _facts_of(message: Message, ir_version: int | None, checksums: bool, operato
 
 
 def _without_weights(message: Message) -> Message:
-    """Return a copy whose weights are zeros of a sparse file, except those that a rule scans."""
+    """Return a copy whose weights are zeros in a sparse file, except those that a rule scans."""
     import tempfile
 
     from onnxwire.checker.payloads import is_scanned

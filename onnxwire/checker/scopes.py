@@ -34,10 +34,11 @@ class Scopes:
     described: for each ValueInfoProto, the element of NodeProto.output that it describes, or -1.
     outputs, named: for each ValueInfoProto that is a graph's output or value_info, its meaning.
     function_outputs: the meaning of each element of FunctionProto.output. defined: for each element of
-    NodeProto.output, what the name is already; all_defined: the flags of all together; inputs, initializers, sparse:
+    NodeProto.output, the earlier meanings of its name; all_defined: the flags of all together; inputs, initializers,
+    sparse:
     as `defined`, for ValueInfoProto, TensorProto, SparseTensorProto.
     is_main, is_algorithm, is_nested: whether each GraphProto is of a kind, and False for no graph, -1.
-    graph_kind, graph_function: for each GraphProto, MAIN ... ALGORITHM, and the function that it is in or -1.
+    graph_kind, graph_function: for each GraphProto, MAIN ... ALGORITHM, and the function that contains it, or -1.
     node_graph_kind, node_function: the same for the graph of a node; MAIN for nodes directly in functions.
     """
 
@@ -76,8 +77,8 @@ class Scopes:
         self.graph_kind[others] = INITIALIZATION
         self.is_main, self.is_algorithm, self.is_nested = kinds == MAIN, kinds == ALGORITHM, kinds == NESTED
         self.is_nested[-1] = False
-        # A nested graph is in the function of the node that holds it, or of the parameter whose default it is. Graphs
-        # come before those in them, so one pass for each level of nesting is enough, and there are few levels.
+        # A nested graph is in the function of the node that contains it, or of the parameter whose default it is. Outer
+        # graphs have lower rows than inner ones, so one pass for each of the few levels of nesting is enough.
         self.graph_function = np.full(graphs.n, -1, np.int32)
         if "FunctionProto" in facts.present:
             self.node_function = nodes.parent_under("FunctionProto.node")

@@ -63,7 +63,7 @@ class Versions:
             if (id := facts.find(name)) >= 0:
                 domain_of[id] = number
         self.domains = domain_of[plain_domains(facts, nodes.domain)]
-        # Of several entries of a domain, which another rule reports, the last one counts.
+        # If a domain has several entries, which another rule reports, the last one counts.
         models = true_rows(imports.under("ModelProto.opset_import"))
         imported = np.zeros(len(self.names) + 1, np.int64)
         imported[domain_of[plain_domains(facts, imports.domain[models])]] = imports.version[models]
@@ -96,7 +96,7 @@ class Types:
         return self.numbers[text]
 
     def of_elements(self, template: str = "{}") -> Column:
-        """Return the numbers of types by element type; 0 for numbers that are no data type."""
+        """Return the numbers of types by element type; 0 for invalid data types."""
         if template == "{}":
             return _ELEMENTS
         column = np.zeros(256, np.int32)
@@ -120,7 +120,7 @@ class Types:
                 result[rows] = self.of_elements(template)[_plain(elements)]
         if facts.present.isdisjoint(("TypeProto.sequence_type", "TypeProto.map_type", "TypeProto.optional_type")):
             return result
-        # Types around other types: the deepest first, all of one depth at once.
+        # Types that contain other types: the deepest first, all types of one depth at once.
         nested = true_rows(types.has("sequence_type") | types.has("map_type") | types.has("optional_type"))
         for depth in unique(types.depth[nested])[::-1].tolist():
             rows = nested[types.depth[nested] == depth]
@@ -202,7 +202,7 @@ class SignatureCheck:
     def _choose(self, facts: Facts) -> Column:
         """Return the signature of each node; each operator and version is looked up once."""
         nodes, operators = facts.NodeProto, self.operators
-        # A period is the versions from one that changed something to the next.
+        # A period is a range of versions between two changes of the domain.
         steps, bases = operators.periods
         periods = np.full(nodes.n, bases[-1], np.int32)
         is_judged = (self.versions > 0) & (nodes.op_type != EMPTY) & (facts.derive(Calls).function < 0)
@@ -269,7 +269,7 @@ def withdrawn(facts: Facts) -> list[int]:
 
 
 def is_withdrawn(facts: Facts) -> Column:
-    """Return whether each node has an operator that was an experiment."""
+    """Return whether each node has an operator that was experimental."""
     nodes = facts.NodeProto
     result: Column = is_one_of(nodes.op_type, facts.derive(withdrawn))
     result &= (plain_domains(facts, nodes.domain) == EMPTY) & (facts.derive(Calls).function < 0)

@@ -117,12 +117,12 @@ def test_conditions_compare_numbers_and_match_texts(condition: str, is_met: bool
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        (["--filter", "size>1"], "size>1: there is no size to compare; there are name, type, shape, bytes,"),
+        (["--filter", "size>1"], "size>1: there is no size to compare; the keys are name, type, shape, bytes,"),
         (["--filter", "bytes"], "bytes: this is not a condition; write a key, a comparison and a value, such as"),
-        (["--filter", "bytes>many"], "bytes is a number, and 'many' is not one"),
+        (["--filter", "bytes>many"], "bytes is a number, but 'many' is not"),
         (["--filter", "name~("], "this is not a regular expression"),
         (["-E", "("], "this is not a regular expression"),
-        (["--sort", "size"], "there is no size to sort by; there are name, type,"),
+        (["--sort", "size"], "there is no size to sort by; the keys are name, type,"),
     ],
 )
 def test_a_malformed_condition_is_one_line(arguments, text, capsys) -> None:

@@ -54,7 +54,7 @@ RULES = {
             lambda input: (
                 _has_use(input, NOWHERE) and _refers_to(input, NOWHERE) & ~is_reported_by_training(input.facts)
             ),
-            "nothing is named {value!r} here: no input, initializer or node output; add it or correct the name",
+            "no input, initializer or node output is named {value!r} here; add it or correct the name",
         ),
         "graph-topological-order": (
             lambda input: _has_use(input, MADE_LATER) and _refers_to(input, MADE_LATER) & ~_is_in_nested(input),
@@ -68,7 +68,7 @@ RULES = {
         ),
         "subgraph-capture-visible": (
             lambda input: _has_use(input, MADE_AFTER_OWNER) and _refers_to(input, MADE_AFTER_OWNER),
-            "{value!r} is made by {maker}, which does not come before the node that owns this graph",
+            "{value!r} is produced by {maker}, which does not come before the node that owns this graph",
             _MAKER,
         ),
     },
@@ -87,7 +87,7 @@ RULES = {
         ),
         "subgraph-node-output-no-shadowing": (
             lambda output: _is_in_nested(output) & _is_defined_as(output, SHADOWS),
-            "{value!r} is a value of a graph around this one; rename the output",
+            "{value!r} is a value of an enclosing graph; rename the output",
         ),
     },
     "ValueInfoProto": {
@@ -218,7 +218,7 @@ RULES = {
 
 
 def is_nested(facts: Facts, graphs: Any) -> Any:
-    """Return whether each row of GraphProto in a column, -1 for none, is a graph in an attribute."""
+    """Return whether each row of GraphProto in a column (-1 for none) is a graph in an attribute."""
     return facts.derive(Scopes).is_nested[graphs]
 
 
@@ -255,7 +255,7 @@ def _refers_to(inputs: List, meaning: int) -> Any:
 
 
 def _is_defined_as(outputs: List, flag: int) -> Any:
-    """Return whether the name of each node output, in graphs and not directly in functions, is defined already."""
+    """Return whether the name of each node output, in graphs and not directly in functions, is already defined."""
     scopes = outputs.derive(Scopes)
     return bool(scopes.all_defined & flag) and (scopes.defined & flag != 0) & (_graphs_of(outputs) >= 0)
 

@@ -41,7 +41,7 @@ _IMAGE_VALUES = {
 _IMAGE_KEYS = {key.lower(): key for key in _IMAGE_VALUES}
 
 _URL = r"(?i:[a-z][a-z0-9+.-]*://\S+)"
-# The beginnings of names of well-known licenses: as in the SPDX list, and as people write them.
+# Prefixes of well-known license names, in the spelling of the SPDX list and in common spellings.
 _LICENSE = (
     r"(?i:\W*(the\s+)?(0BSD|AFL|AGPL|Apache|Artistic|APSL|BSD|Boost|BSL|CC0|CC[ -]?BY|CDLA|CeCILL|CPL|Creative Commons|"
     r"ECL|EPL|Eclipse|EUPL|FreeBSD|GFDL|GPL|GNU|ISC|LGPL|LicenseRef-|Llama|Gemma|Open ?RAIL|BigScience|MIT|Mozilla|"

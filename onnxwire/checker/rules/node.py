@@ -53,7 +53,7 @@ RULES = {
     },
     ("NodeProto", "NodeProto.overload"): {
         "overload-before-ir10": (lambda node: node.overload != EMPTY, _NEEDS_IR_10),
-        # The functions of a model are known; those that a graph by itself calls are not.
+        # The functions of a model are known, but not those that a standalone graph calls.
         "node-overload-resolves": (
             lambda node: (
                 (node.overload != EMPTY) & (node.facts.root == "ModelProto") & (node.derive(Calls).function < 0)

@@ -49,7 +49,7 @@ RULES = {
         ),
     },
     ("OperatorSetIdProto", "OperatorSetIdProto.domain"): {
-        # An entry that repeats another one of the same owner only because the two names are one domain.
+        # An entry that repeats another one of the same owner under the other name of the default domain.
         "opset-import-default-alias": (
             lambda entry: (
                 (_plain(entry) == EMPTY)

@@ -240,7 +240,7 @@ class Indices:
                 element = int(offset[at] // rank[which]) + 1
                 shown = self._shown(numbers, int(begins[which]), int(rank[which]), element)
                 table[int(tensors[which])] = f"index {shown} of value {element} {what}"
-        # In unsorted indices, equal ones need not be neighbours.
+        # Equal indices need not be adjacent in unsorted indices.
         for which in unique(owner[down]).tolist():
             row = int(tensors[which])
             if row not in self.repeated:

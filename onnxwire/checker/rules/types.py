@@ -42,7 +42,7 @@ RULES = {
             ),
             (lambda type_: type_.flags & CLASH != 0, "the type has several kinds; keep one of them"),
         ],
-        # TENSOR fits all tensors.
+        # TENSOR is valid for all tensors.
         "type-denotation-present": (
             lambda type_: (type_.denotation == EMPTY) & type_.has("tensor_type") & (type_.derive(_io_names) >= 0),
             f"the type of {{value!r}} has no denotation; set {' or '.join(_DENOTATIONS)}",
@@ -69,11 +69,11 @@ RULES = {
         "type-optional-elem-kind": [
             (
                 lambda type_: type_.under("TypeProto.Optional.elem_type") & type_.has("optional_type"),
-                "an optional wraps an optional type here; it is for tensors, sparse tensors, sequences and maps",
+                "an optional contains an optional type; it may contain tensors, sparse tensors, sequences and maps",
             ),
             (
                 lambda type_: type_.under("TypeProto.Optional.elem_type") & type_.has("opaque_type"),
-                "an optional wraps an opaque type here; it is for tensors, sparse tensors, sequences and maps",
+                "an optional contains an opaque type; it may contain tensors, sparse tensors, sequences and maps",
             ),
         ],
     },
