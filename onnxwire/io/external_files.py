@@ -63,7 +63,7 @@ class ExternalFiles:
         if data is not None and not callable(data) and not hasattr(data, "get"):
             raise TypeError(f"external_data is a mapping or a function, not {type(data).__name__}")
         self.folder = None if model_path is None else os.path.dirname(model_path)
-        self._folders = _Folders(model_path, root, model)
+        self._folders = AllowedFolders(model_path, root, model)
         self._data = data
         self._mmap = mmap
         self._by_location: dict[str, ExternalFile] = {}
@@ -176,7 +176,7 @@ class _Folder:
         self.identity = identity
 
 
-class _Folders:
+class AllowedFolders:
     """The folders in which external data is allowed. Parameters: as for ExternalFiles."""
 
     def __init__(

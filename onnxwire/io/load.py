@@ -74,10 +74,11 @@ def load(
 
 def files_beside(source: Source, document: Document, **options: Any) -> ExternalFiles:
     """Return the external data files of a document. options: as for ExternalFiles."""
-    if document.memory is not None:
+    origin = getattr(document.files if document.memory is None else document.memory.source, "origin", None)
+    if origin is not None:
         from onnxwire.io.remote.remote_document import RemoteFiles
 
-        return RemoteFiles(document.memory.source, **options)  # type: ignore[arg-type]
+        return RemoteFiles(origin, **options)
     path = os.fsdecode(source) if isinstance(source, str | os.PathLike) else None
     status = os.fstat(document.descriptor) if document.descriptor >= 0 else None
     return ExternalFiles(path, model=status, **options)

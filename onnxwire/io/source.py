@@ -41,7 +41,10 @@ def open_document(
         if store is not None or is_address(source):
             from onnxwire.io.remote.remote_document import open_remote
 
-            return open_remote(source, store, storage_options, cache, allow_hosts)
+            def map_file(descriptor: int, name: str) -> Document:
+                return _map_cached(descriptor, name, mmap)
+
+            return open_remote(source, store, storage_options, cache, allow_hosts, map_file=map_file)
     if storage_options is not None or allow_hosts is not None:
         name = "storage_options=" if storage_options is not None else "allow_hosts="
         raise TypeError(f"{name} applies to addresses only, such as s3://bucket/model.onnx")
@@ -89,6 +92,16 @@ def _advice(path: str) -> str:
         folder = os.path.dirname(path) or "."
         return "check the name" if os.path.isdir(folder) else f"there is no directory {folder}"
     return ""
+
+
+def _map_cached(descriptor: int, name: str, may_map: bool) -> Document:
+    """Map an open regular file as a document of a name, and close the descriptor. Raises SourceError."""
+    try:
+        return _map_descriptor(descriptor, name, may_map)
+    except OSError as error:
+        raise SourceError.from_os_error(error, name) from None
+    finally:
+        os.close(descriptor)
 
 
 def _map_descriptor(descriptor: int, name: str, may_map: bool) -> Document:

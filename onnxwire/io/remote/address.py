@@ -18,6 +18,7 @@ BUCKET_HOSTS = (
 """Hosts whose https:// addresses obstore reads with the credentials of their stores."""
 
 WEB_SCHEMES = ("http", "https")
+HUB_SCHEME = "hf"
 DEFAULT_PORTS = {"http": 80, "https": 443}
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 # A scheme of one letter is a Windows drive.
@@ -112,6 +113,8 @@ def parse_address(text: str) -> Address:
     try:
         scheme, user, host, path, query = _split(text)
         shown = f"{scheme}://{host}{path}"
+        if scheme == HUB_SCHEME:
+            return _parse_hub_address(shown)
         if not host or not path.rpartition("/")[2]:
             raise SourceError(errno.EINVAL, _NO_FILE_NAME, shown)
         if scheme in WEB_SCHEMES and (query or not host.partition(":")[0].lower().endswith(BUCKET_HOSTS)):
@@ -121,6 +124,22 @@ def parse_address(text: str) -> Address:
     except ValueError as error:
         raise SourceError(errno.EINVAL, str(error), shown_address(text)) from None
     return Address(scheme, *_split_key(scheme, host, path), shown, None, "", "")
+
+
+def _parse_hub_address(text: str) -> Address:
+    """Parse an address of the Hugging Face Hub. Raises ValueError; SourceError if it names no file."""
+    from urllib.parse import urlsplit
+
+    from onnxwire.io.remote.hub_address import hub_endpoint, parse_hub_file
+
+    file = parse_hub_file(text)
+    if not file.path.rpartition("/")[2]:
+        raise SourceError(errno.EINVAL, _NO_FILE_NAME, text)
+    parts = urlsplit(hub_endpoint())
+    if parts.scheme not in WEB_SCHEMES:
+        raise ValueError("HF_ENDPOINT must begin with https:// or http://")
+    site = site_of(parts.scheme, parts.netloc)
+    return Address(HUB_SCHEME, f"{site.scheme}://{site.netloc}", file.key, file.shown, site, "", "")
 
 
 def _split_key(scheme: str, host: str, path: str) -> tuple[str, str]:
@@ -193,6 +212,8 @@ def _split(text: str) -> tuple[str, str, str, str, str]:
         raise ValueError(_AMBIGUOUS)
     if scheme in ("abfs", "abfss", "azure", "adl", "az") and ":" not in user:
         user, host = "", authority  # container@account
+    if scheme == HUB_SCHEME and at:
+        raise ValueError("an address of the Hub names no user; set HF_TOKEN")
     if " " in authority or after[:1] == "\\":
         raise ValueError("the host of the address contains a space or a backslash")
     if not is_web:

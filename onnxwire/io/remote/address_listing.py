@@ -11,7 +11,7 @@ from contextlib import suppress
 from fnmatch import fnmatchcase
 
 from onnxwire.errors import SourceError
-from onnxwire.io.remote.address import WEB_SCHEMES, address_below, parse_address
+from onnxwire.io.remote.address import HUB_SCHEME, WEB_SCHEMES, address_below, parse_address
 from onnxwire.io.remote.failures import RangeError, UnknownHostError
 from onnxwire.io.remote.loop import run
 from onnxwire.io.remote.remote_document import hosts_of
@@ -81,7 +81,7 @@ async def _find(source: str, options: Options, turns: asyncio.Semaphore) -> list
     first = next((i for i, name in enumerate(names) if i > 2 and re.search(r"[*?[]", name)), None)
     if first is not None:
         return await _list("/".join(names[:first]) + query + rest, names[first:], options)
-    if start.endswith("/") or len(names) == 3:
+    if start.endswith("/") or len(names) == 3 or _is_repository(source):
         return await _list(source, None, options)
     version = await _look_or_error(parse_address(source), options, turns)
     if not isinstance(version, SourceError):
@@ -90,6 +90,18 @@ async def _find(source: str, options: Options, turns: asyncio.Semaphore) -> list
         with suppress(SourceError):
             return await _list(source, None, options)
     raise version
+
+
+def _is_repository(source: str) -> bool:
+    """Return whether an address is a repository of the Hub."""
+    if not source.lower().startswith(f"{HUB_SCHEME}://"):
+        return False
+    from onnxwire.io.remote.hub_address import parse_hub_file
+
+    try:
+        return not parse_hub_file(source).path
+    except ValueError:
+        return False
 
 
 async def _look_or_error(

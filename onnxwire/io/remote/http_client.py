@@ -54,20 +54,35 @@ _IGNORED_OPTIONS = (
 """Options of obstore's clients that have no effect here."""
 
 
-class Answer(namedtuple("Answer", ("status", "headers", "body"))):
-    """A response: its status, headers and body; body is None if it is longer than the limit."""
+class Redirect(namedtuple("Redirect", ("site", "target", "reach"))):
+    """Where a redirect leads: the server, path and query, and the largest reach of the servers before it."""
+
+    __slots__ = ()
+    site: Site
+    target: str
+    reach: int
+
+
+class Answer(namedtuple("Answer", ("status", "headers", "body", "redirect"))):
+    """A response: its status, headers and body; body is None if it is longer than the limit.
+
+    redirect: for a request that stays on its server, where this redirect leads; otherwise None.
+    """
 
     __slots__ = ()
     status: int
     headers: http.client.HTTPMessage
     body: bytearray | None
+    redirect: Redirect | None
 
 
 class Request:
     """A request for a file.
 
     is_model: whether the file is the model itself, which decides where redirects may lead. limits: the maximum size of
-    the response's body in bytes, by status; 0 for others. content: the body to send.
+    the response's body in bytes, by status; 0 for others. content: the body to send. stays: return the first redirect
+    to another server instead of following it. resumed: a redirect that an earlier request returned, to begin with; no
+    credentials are sent.
     """
 
     def __init__(
@@ -80,6 +95,8 @@ class Request:
         headers: Mapping[str, str] | None = None,
         limits: Mapping[int, int] | None = None,
         content: bytes | None = None,
+        stays: bool = False,
+        resumed: Redirect | None = None,
     ) -> None:
         self.address = address
         self.hosts = hosts
@@ -88,6 +105,8 @@ class Request:
         self.headers = dict(headers or {})
         self.limits = limits or {}
         self.content = content
+        self.stays = stays
+        self.resumed = resumed
 
 
 class _Job:
@@ -155,10 +174,17 @@ class HttpClient:
     """Sends requests.
 
     options: those of obstore's HTTP stores (storage_options). headers: more headers, which those of the options and the
-    user of an address override. Raises ValueError for invalid options.
+    user of an address override. uses_netrc: whether users come from .netrc too. Raises ValueError for invalid options.
     """
 
-    def __init__(self, options: Mapping[str, Any] | None = None, headers: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        options: Mapping[str, Any] | None = None,
+        headers: Mapping[str, str] | None = None,
+        *,
+        uses_netrc: bool = False,
+    ) -> None:
+        self._uses_netrc = uses_netrc
         self._more_headers = dict(headers or {})
         max_retries, retry_seconds = retry_limits()
         given = dict(options or {})
@@ -257,6 +283,10 @@ class HttpClient:
         reached: int | None = None
         is_own = True
         passed: list[Site] = []
+        if request.resumed is not None:
+            site, target, reached = request.resumed
+            is_own = False
+            passed.append(site)
         seen = {(site, target)}
         for _ in range(MAX_REDIRECTS + 1):
             connection, response = self._send_request(job, request, site, target, reached, is_own)
@@ -281,6 +311,8 @@ class HttpClient:
             passed.append(site)
             # After a redirect to another server, that server may have chosen this address: send no credentials.
             is_own = is_own and site.host_and_port == address.site.host_and_port
+            if request.stays and not is_own:
+                return Answer(response.status, response.headers, None, Redirect(site, target, reached))
         raise RefusedError(f"the server redirects more than {MAX_REDIRECTS} times")
 
     def _send_request(
@@ -318,7 +350,11 @@ class HttpClient:
             headers["Content-Length"] = str(len(request.content))
         if is_own:
             user = request.address.user
-            if not user and "authorization" not in map(str.lower, [*self._more_headers, *self._headers]):
+            if (
+                self._uses_netrc
+                and not user
+                and "authorization" not in map(str.lower, [*self._more_headers, *self._headers])
+            ):
                 user = user_of_netrc(site)
             basic = {"Authorization": f"Basic {b64encode(user.encode()).decode()}"} if user else {}
             agent = {"User-Agent": self._user_agent} if self._user_agent is not None else {}
@@ -354,7 +390,7 @@ class HttpClient:
             else:
                 response.close()
                 connection.http.close()
-        return Answer(status, response.headers, body)
+        return Answer(status, response.headers, body, None)
 
     def _connect(self, job: _Job, hosts: Hosts, site: Site, reached: int | None) -> _Connection:
         """Return an idle connection to a server, or a new one. Raises OSError and RefusedError."""

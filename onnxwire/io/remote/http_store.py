@@ -38,7 +38,7 @@ class HttpStore:
     """A store that reads and writes files on HTTP servers. options: as for HttpClient."""
 
     def __init__(self, options: Mapping[str, Any] | None = None) -> None:
-        self._client = HttpClient(options, headers_of_environment())
+        self._client = HttpClient(options, headers_of_environment(), uses_netrc=True)
 
     def reader(self, address: Address, hosts: Hosts, *, is_model: bool = True) -> HttpReader:
         """Return a reader of a file. hosts: the servers that redirects may lead to."""

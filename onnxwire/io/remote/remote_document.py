@@ -10,14 +10,15 @@ from onnxwire.engine.partial import PAGE_SIZE, PartialMemory
 from onnxwire.errors import ExternalDataError, SourceError
 from onnxwire.io.external_files import ExternalFiles
 from onnxwire.io.remote.address import address_in_store, is_address, parse_address, shown_address
+from onnxwire.io.remote.failures import RequestError
 from onnxwire.io.remote.file import RemoteFile
-from onnxwire.io.remote.stores import identity_in_store, open_store, reader_of
+from onnxwire.io.remote.stores import identity_in_store, open_store, reader_of, source_error
 from onnxwire.tensor.external_data import fault_of
 from onnxwire.tensor.external_file import ExternalFile
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from typing import Any
 
     from onnxwire.io.remote.address import Address
@@ -60,8 +61,29 @@ class Origin:
         self.store = store
 
     def open(self) -> RemoteFile:
-        """Open the model's file."""
-        return RemoteFile(reader_of(self.store, self.address, self._hosts), self.address, self)
+        """Open the model's file. Its external data is then of the same commit, if it has one."""
+        reader = reader_of(self.store, self.address, self._hosts)
+        file = RemoteFile(reader, self.address, self)
+        self.address = getattr(reader, "address", self.address)
+        return file
+
+    def open_cached(self, location: str | None = None) -> int | None:
+        """Open the model's file, or that of a checked location, in a local cache of whole files.
+
+        Returns a descriptor; None if the store has no such cache, or the file is not in it. Raises SourceError.
+        """
+        if self._hosts is None or not hasattr(self.store, "open_cached"):
+            return None
+        address = self.address if location is None else self.address.beside(location)
+        try:
+            found = self.store.open_cached(address, self._hosts)
+        except RequestError as error:
+            raise source_error(error, address.shown) from None
+        if found is None:
+            return None
+        if location is None:
+            self.address = found[1]
+        return int(found[0])
 
     def beside(self, location: str) -> RemoteFile:
         """Open an external data file. The location must have been checked."""
@@ -94,11 +116,22 @@ def open_remote(
     options: Mapping[str, Any] | None = None,
     cache: str | os.PathLike[str] | None = None,
     allow_hosts: Iterable[str] | None = None,
+    *,
+    map_file: Callable[[int, str], Document],
 ) -> Document:
-    """Open a file on a server. Parameters: as for `load`. Raises SourceError if it can't be read."""
+    """Open a file on a server. Parameters: as for `load`. Raises SourceError if it can't be read.
+
+    map_file: returns a document of an open local file and its name, for files in a local cache, and closes the file.
+    """
     if not isinstance(source, str | os.PathLike):
         raise TypeError(f"with store=, the source is the name of a file in the store, not {type(source).__name__}")
-    return remote_document(Origin(os.fspath(source), store, options, cache, allow_hosts).open())
+    origin = Origin(os.fspath(source), store, options, cache, allow_hosts)
+    descriptor = origin.open_cached()
+    if descriptor is None:
+        return remote_document(origin.open())
+    document = map_file(descriptor, origin.address.shown)
+    document.files = RemoteFiles(origin)
+    return document
 
 
 def hosts_of(address: Address, allow_hosts: Iterable[str] | None = None) -> Hosts | None:
@@ -140,10 +173,10 @@ def remote_document(file: RemoteFile) -> Document:
 class RemoteFiles(ExternalFiles):
     """The external data files of a model on a server, which must be in or below the model's folder."""
 
-    def __init__(self, model: RemoteFile, **options: Any) -> None:
+    def __init__(self, origin: Origin, **options: Any) -> None:
         super().__init__(None, **options)
-        self.folder = model.origin.shown_folder
-        self._origin = model.origin
+        self.folder = origin.shown_folder
+        self.origin = origin
         self._has_root = options.get("root") is not None
 
     def _opened(self, location: str) -> ExternalFile:
@@ -152,14 +185,17 @@ class RemoteFiles(ExternalFiles):
             shown = repr(location if len(location) <= 200 else location[:200] + "…")
             reason = reason or "it contains ? or #, which have another meaning in an address"
             raise ExternalDataError(
-                f"its external data at {shown} is not read: {reason}", source=self._origin.address.shown
+                f"its external data at {shown} is not read: {reason}", source=self.origin.address.shown
             )
         if self._has_root:
             try:
                 return super()._opened(location)
             except FileNotFoundError:
                 pass
-        return ExternalFile(remote_document(self._origin.beside(location)))
+        descriptor = self.origin.open_cached(location)
+        if descriptor is not None:
+            return ExternalFile.from_descriptor(descriptor, self.origin.address.beside(location).shown)
+        return ExternalFile(remote_document(self.origin.beside(location)))
 
     def status_of(self, location: str, *, only_open: bool) -> None:
         """Return None: files on a server have no os.stat_result."""

@@ -11,6 +11,7 @@ from datetime import timedelta
 from operator import itemgetter
 
 from onnxwire.errors import SourceError
+from onnxwire.io.remote.address import HUB_SCHEME
 from onnxwire.io.remote.failures import RangeError, RequestError
 from onnxwire.io.remote.settings import retry_limits
 from onnxwire.io.remote.version import Version, version_of
@@ -42,7 +43,7 @@ _INSTALL = "addresses need obstore: pip install 'onnxwire[remote]'"
 _MAX_STORES = 8
 _SECRET_HEADER = re.compile("auth|cookie|token|secret|key|password", re.I)
 _STORES: dict[Any, Any] = {}  # the least recently used first
-_SCHEMES = ("http", "https", "s3", "s3a", "gs", "az", "azure", "adl", "abfs", "abfss", "memory")
+_SCHEMES = ("http", "https", "s3", "s3a", "gs", "az", "azure", "adl", "abfs", "abfss", "memory", "hf")
 
 
 def open_store(address: Address, options: Mapping[str, Any] | None) -> Any:
@@ -57,7 +58,12 @@ def open_store(address: Address, options: Mapping[str, Any] | None) -> Any:
             f"{address.scheme}:// is not one of {', '.join(_SCHEMES)}; pass an fsspec file system as store=",
             address.shown,
         )
-    known = _frozen({"root": address.root, "options": options or {}, "process": os.getpid(), **os.environ})
+    settings: dict[str, Any] = {"root": address.root, "options": options or {}, "process": os.getpid()}
+    if address.scheme == HUB_SCHEME:
+        from onnxwire.io.remote.hub_cache import hub_token
+
+        settings |= {"scheme": HUB_SCHEME, "token of the user": hub_token()}
+    known = _frozen(settings | dict(os.environ))
     store = _STORES.pop(known, None) if known is not None else None
     if store is None:
         store = _make_store(address, options)
@@ -76,7 +82,8 @@ def identity_in_store(address: Address, options: Mapping[str, Any] | None) -> st
     tokens are left out: they are renewed, and a hash of one could be guessed. Every load asks the server for the
     beginning of the file with the current ones.
     """
-    chosen = {name: value for name, value in (options or {}).items() if name not in ("client_options", "retry_config")}
+    left_out = ("client_options", "retry_config", "token")
+    chosen = {name: value for name, value in (options or {}).items() if name not in left_out}
     client = dict((options or {}).get("client_options") or {})
     headers = client.get("default_headers") or {}
     client["default_headers"] = {name: headers[name] for name in headers if not _SECRET_HEADER.search(str(name))}
@@ -110,6 +117,10 @@ def _frozen(value: Any) -> Any:
 
 def _make_store(address: Address, options: Mapping[str, Any] | None) -> Any:
     try:
+        if address.scheme == HUB_SCHEME:
+            from onnxwire.io.remote.hub_store import HubStore
+
+            return HubStore(options)
         if address.site is not None:
             from onnxwire.io.remote.http_store import HttpStore
 
@@ -283,6 +294,12 @@ _KINDS = {
     "NotFoundError": "missing",
     "PermissionDeniedError": "forbidden",
     "UnauthenticatedError": "forbidden",
+    # Of huggingface_hub.
+    "RepositoryNotFoundError": "missing",
+    "RevisionNotFoundError": "missing",
+    "EntryNotFoundError": "missing",
+    "RemoteEntryNotFoundError": "missing",
+    "GatedRepoError": "forbidden",
 }
 
 

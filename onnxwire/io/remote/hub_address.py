@@ -1,0 +1,71 @@
+"""Parse addresses of files on the Hugging Face Hub: hf://org/repo[@revision]/path."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import NamedTuple
+from urllib.parse import quote, unquote, urlsplit
+
+_ENDPOINT = "https://huggingface.co"
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,95}")
+# A revision with slashes is written with %2F, except these.
+_REFS = re.compile(r"refs/(?:pr/[0-9]+|convert/[A-Za-z0-9_]+)(?=/|$)")
+_REVISION = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*(?:/[A-Za-z0-9_][A-Za-z0-9_.+-]*)*")
+_MAX_REVISION_CHARS = 255
+_FORM = "the address of a file on the Hugging Face Hub is hf://org/repo/path or hf://org/repo@revision/path"
+
+
+class HubFile(NamedTuple):
+    """A file on the Hub: its repository (org/repo), revision (a branch, tag or commit), and path."""
+
+    repository: str
+    revision: str
+    path: str
+
+    @property
+    def shown(self) -> str:
+        """The address, without @main."""
+        revision = "" if self.revision == "main" else f"@{quote(self.revision, safe='')}"
+        return f"hf://{self.repository}{revision}/{self.path}"
+
+    @property
+    def key(self) -> str:
+        """The path of a request for the file."""
+        prefix = quote(urlsplit(hub_endpoint()).path.rstrip("/"), safe="/%")
+        return f"{prefix}/{self.repository}/resolve/{quote(self.revision, safe='')}/{quote(self.path)}"
+
+
+def hub_endpoint() -> str:
+    """Return the URL of the Hub: HF_ENDPOINT, or the public one."""
+    return (os.environ.get("HF_ENDPOINT") or _ENDPOINT).rstrip("/")
+
+
+def parse_hub_file(text: str) -> HubFile:
+    """Parse an address; its path is "" for a repository. Raises ValueError for names that the Hub does not allow."""
+    organization, _, rest = text.partition("://")[2].partition("/")
+    repository, mark, rest = _split_repository(rest)
+    if organization in ("datasets", "spaces", "models", "buckets"):
+        raise ValueError(f"only model repositories are read from the Hub; {_FORM}")
+    for name in (organization, repository):
+        is_name = _NAME.fullmatch(name) and ".." not in name and "--" not in name and not name.endswith((".", "-"))
+        if not is_name:
+            raise ValueError(_FORM)
+    revision = "main"
+    if mark:
+        found = _REFS.match(rest)
+        word = found[0] if found else rest.partition("/")[0]
+        rest = rest[len(word) + 1 :]
+        revision = unquote(word, errors="strict")
+        if not _REVISION.fullmatch(revision) or ".." in revision or len(revision) > _MAX_REVISION_CHARS:
+            raise ValueError("the revision of the address is not the name of a branch or tag, nor a commit")
+    if rest and {"", ".", ".."} & set(rest.removesuffix("/").split("/")):
+        raise ValueError("the path of the address contains an empty name, . or ..")
+    return HubFile(f"{organization}/{repository}", revision, rest)
+
+
+def _split_repository(rest: str) -> tuple[str, str, str]:
+    """Return the repository, "@" if a revision follows, and the rest."""
+    name = rest.partition("/")[0]
+    repository, mark, _ = name.partition("@")
+    return repository, mark, rest[len(repository) + 1 :]

@@ -1,0 +1,208 @@
+"""Read files on the Hugging Face Hub: of one commit, from the servers that the Hub redirects to, with few requests.
+
+The Hub answers a request for a large file with a redirect to a signed address on another server, which expires. This
+address is kept, so only the first request takes two trips, and requested again when that server denies access.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import re
+
+from onnxwire.errors import SourceError
+from onnxwire.io.remote.address import parse_address
+from onnxwire.io.remote.failures import RequestError
+from onnxwire.io.remote.http_client import HttpClient, Request
+from onnxwire.io.remote.http_store import HttpReader, HttpStore, Listed
+from onnxwire.io.remote.hub_address import HubFile, hub_endpoint, parse_hub_file
+from onnxwire.io.remote.hub_cache import COMMIT, cached_commit, hub_token, is_maybe_cached, is_offline, open_cached
+from onnxwire.io.remote.loop import run
+from onnxwire.io.remote.version import Version
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping
+    from typing import Any
+
+    from onnxwire.io.remote.address import Address
+    from onnxwire.io.remote.hosts import Hosts
+    from onnxwire.io.remote.http_client import Answer, Redirect
+
+_ETAG = re.compile(r'(?:W/)?"[!#-~]{1,200}"')
+_TOTAL = re.compile(r"/(\d{1,18})$")
+_VALIDATORS = ("ETag", "Last-Modified", "x-amz-version-id", "x-goog-generation", "x-ms-version-id")
+_CANT_LIST = "the list of a repository needs huggingface_hub: pip install 'onnxwire[hub]'"
+
+
+class HubStore(HttpStore):
+    """A store of files on the Hub. options: as for HttpClient, and `token`."""
+
+    def __init__(self, options: Mapping[str, Any] | None = None) -> None:
+        chosen = dict(options or {})
+        self._token = str(chosen.pop("token", None) or hub_token())
+        if not re.fullmatch("[!-~]*", self._token):
+            raise SourceError(
+                errno.EINVAL, "the token contains other characters than letters, digits and signs", "hf://"
+            )
+        self._client = HttpClient(chosen, {"Authorization": f"Bearer {self._token}"} if self._token else {})
+
+    def reader(self, address: Address, hosts: Hosts, *, is_model: bool = True) -> HubReader:
+        """Return a reader of a file. The Hub is trusted to redirect external data as well as models."""
+        return HubReader(self._client, address, hosts, is_model=True)
+
+    def put(self, address: Address, data: bytes) -> None:
+        """Raise RequestError: the Hub takes commits, not files."""
+        raise RequestError("files on the Hub are not written; save to a path, and upload with `hf upload`", "refused")
+
+    def open_cached(self, address: Address, hosts: Hosts) -> tuple[int, Address] | None:
+        """Open a file in the local cache of huggingface_hub. Return its descriptor, and its address by commit.
+
+        None if the file is not cached. The commit of a branch is requested from the Hub, unless HF_HUB_OFFLINE is set.
+        Raises SourceError and RequestError.
+        """
+        file = parse_hub_file(address.shown)
+        commit: str | None = None
+        if COMMIT.fullmatch(file.revision) or is_offline():
+            commit = cached_commit(file)
+        elif is_maybe_cached(file):
+            reader = self.reader(address, hosts)
+            run(reader.resolve())
+            commit = reader.commit
+        descriptor = open_cached(file, commit) if commit is not None else None
+        if descriptor is None or commit is None:
+            if is_offline():
+                reason = "HF_HUB_OFFLINE is set, and the file is not in the cache"
+                raise SourceError.from_os_error(FileNotFoundError(errno.ENOENT, reason), address.shown)
+            return None
+        return descriptor, parse_address(file._replace(revision=commit).shown)
+
+    async def list_folder(self, address: Address) -> AsyncIterator[Listed]:
+        """Iterate over the files in and below the folder of an address. Raises the errors of huggingface_hub."""
+        file = parse_hub_file(address.shown)
+        for entry in await asyncio.to_thread(self._tree, file, file.path.rpartition("/")[0]):
+            etag = f'"{entry.lfs.sha256 if entry.lfs else entry.blob_id}"'
+            names = entry.path.split("/")[file.path.count("/") :]
+            if names and not {"", ".", ".."} & set(names):
+                yield Listed(tuple(names), Version(entry.size, etag, None, None))
+
+    def _tree(self, file: HubFile, folder: str) -> list[Any]:
+        try:
+            from huggingface_hub import HfApi
+            from huggingface_hub.hf_api import RepoFile
+        except ImportError:
+            raise SourceError(errno.EOPNOTSUPP, _CANT_LIST, file.shown) from None
+        api = HfApi(endpoint=hub_endpoint(), token=self._token or False)
+        tree = api.list_repo_tree(file.repository, folder or None, recursive=True, revision=file.revision)
+        return [entry for entry in tree if isinstance(entry, RepoFile)]
+
+
+class _Signed:
+    """A signed address on another server, and the ETag of that server."""
+
+    def __init__(self, redirect: Redirect) -> None:
+        self.redirect = redirect
+        self.etag: str | None = None
+
+
+class HubReader(HttpReader):
+    """A Reader of one file of one commit.
+
+    address: the file's address; after the first answer, that of the same file by its commit. commit: the commit, or
+    None if the Hub did not report one.
+    """
+
+    def __init__(self, client: HttpClient, address: Address, hosts: Hosts, *, is_model: bool) -> None:
+        super().__init__(client, address, hosts, is_model)
+        self.commit: str | None = None
+        self._signed: _Signed | None = None
+        self._is_redirected: bool | None = None  # None before the first answer
+        self._linked: tuple[str | None, int | None] = (None, None)  # ETag and size of a file on another server
+        self._turn = asyncio.Lock()
+
+    @property
+    def address(self) -> Address:
+        """The address of the file, by its commit once that is known."""
+        return self._address
+
+    async def resolve(self) -> None:
+        """Request the commit of the file's revision."""
+        await self._ask_hub({"Range": "bytes=0-0"}, {206: 1})
+
+    async def _send(self, headers: dict[str, str], limits: dict[int, int]) -> Answer:
+        if self._is_redirected is False:
+            answer = await self._ask_hub(headers, limits)
+            if answer.redirect is None:
+                return answer
+        signed = self._signed
+        if signed is not None:
+            try:
+                return await self._send_directly(signed, headers, limits)
+            except RequestError as error:
+                if error.kind not in ("forbidden", "missing"):
+                    raise
+        async with self._turn:
+            if self._signed is signed or self._signed is None:  # no other request has renewed it
+                answer = await self._ask_hub(headers, limits)
+                if answer.redirect is None:
+                    return answer
+            signed = self._signed
+        assert signed is not None
+        return await self._send_directly(signed, headers, limits)
+
+    async def _ask_hub(self, headers: dict[str, str], limits: dict[int, int]) -> Answer:
+        """Send a request to the Hub. Keep the address to which it redirects to another server."""
+        request = Request(self._address, self._hosts, headers=headers, limits=limits, stays=True)
+        if self._is_redirected is not False:
+            # Conditions are of the other server's ETag.
+            request.headers = {name: text for name, text in headers.items() if not name.startswith("If-")}
+        answer = await self._client.send(request)
+        commit = answer.headers.get("X-Repo-Commit", "").strip()
+        if COMMIT.fullmatch(commit):
+            if self.commit not in (None, commit):
+                raise RequestError("the file was changed", "changed")
+            if self.commit is None:
+                self.commit = commit
+                file = parse_hub_file(self._address.shown)
+                self._address = parse_address(file._replace(revision=commit).shown)
+        if answer.redirect is None:
+            if self._is_redirected:
+                raise RequestError("the file was changed", "changed")
+            del answer.headers["Last-Modified"]  # the commit's
+            self._is_redirected = False
+            return answer
+        etag = answer.headers.get("X-Linked-Etag", "").strip()
+        size = answer.headers.get("X-Linked-Size", "").strip()
+        linked = (etag if _ETAG.fullmatch(etag) else None, int(size) if re.fullmatch(r"\d{1,18}", size) else None)
+        if self._is_redirected is False or (self._is_redirected and linked != self._linked):
+            raise RequestError("the file was changed", "changed")
+        self._linked = linked
+        self._is_redirected = True
+        self._signed = _Signed(answer.redirect)
+        return answer
+
+    async def _send_directly(self, signed: _Signed, headers: dict[str, str], limits: dict[int, int]) -> Answer:
+        """Send a request to a signed address. Report the Hub's ETag, not that of the other server."""
+        etag, size = self._linked
+        sent = dict(headers)
+        if etag is not None:
+            sent.pop("If-Unmodified-Since", None)
+            if sent.pop("If-Match", None) and signed.etag is not None and not signed.etag.startswith("W/"):
+                sent["If-Match"] = signed.etag
+        request = Request(self._address, self._hosts, headers=sent, limits=limits, resumed=signed.redirect)
+        answer = await self._client.send(request)
+        if etag is None:
+            return answer
+        found = _TOTAL.search(answer.headers.get("Content-Range", "").strip())
+        sent_size = int(found[1]) if found else len(answer.body) if answer.status == 200 and answer.body else size
+        if size is not None and sent_size != size:
+            raise RequestError(f"the Hub reports {size:,} bytes, and the server that it redirects to {sent_size:,}")
+        served = answer.headers.get("ETag", "").strip() or None
+        if signed.etag is None:
+            signed.etag = served
+        elif served != signed.etag:
+            raise RequestError("the file was changed", "changed")
+        for name in _VALIDATORS:
+            del answer.headers[name]
+        answer.headers["ETag"] = etag
+        return answer

@@ -1,0 +1,159 @@
+"""A Hugging Face Hub on the loopback: it redirects large files to signed addresses of another server, which expire."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import secrets
+import threading
+import time
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import parse_qs, unquote, urlsplit
+
+COMMIT = "0123456789abcdef" * 2 + "01234567"
+TOKEN = "hf_secret"
+_LARGE = 10_000  # bytes from which a file is on the other server
+
+
+@dataclass
+class Asked:
+    server: str  # "hub" or "cdn"
+    path: str
+    headers: dict[str, str]
+    status: int = 0
+    sent: int = 0
+
+
+@dataclass
+class Hub:
+    """The state: files by repository and path, requests, and what goes wrong."""
+
+    files: dict[str, dict[str, bytes]]
+    lifetime: float = 1.0  # seconds for which a signed address is valid
+    revisions: dict[str, str] = field(default_factory=lambda: {"main": COMMIT, COMMIT: COMMIT})
+    is_private: bool = False
+    headers: dict[str, str] = field(default_factory=dict)  # instead of those of the Hub's redirects; "" for none
+    location: str | None = None  # where to redirect, instead of the signed address
+    requests: list[Asked] = field(default_factory=list)
+    valid: dict[str, float] = field(default_factory=dict)
+    cdn: str = ""
+
+    def of(self, server: str) -> list[Asked]:
+        return [asked for asked in self.requests if asked.server == server]
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+
+    def log_message(self, *args: object) -> None:
+        pass
+
+    def do_GET(self) -> None:
+        hub: Hub = self.server.hub  # type: ignore[attr-defined]
+        name: str = self.server.name  # type: ignore[attr-defined]
+        self.asked = Asked(name, self.path, {key.lower(): value for key, value in self.headers.items()})
+        hub.requests.append(self.asked)
+        (self.hub if name == "hub" else self.cdn)(hub)
+
+    def hub(self, hub: Hub) -> None:
+        path = urlsplit(self.path).path
+        if hub.is_private and self.headers.get("Authorization") != f"Bearer {TOKEN}":
+            self.reply(401, b"", {"X-Error-Code": "GatedRepo"})
+            return
+        tree = re.fullmatch(r"/api/models/([^/]+/[^/]+)/tree/([^/]+)/?(.*)", path)
+        if tree is not None:
+            self.tree(hub, tree[1], unquote(tree[2]), unquote(tree[3]))
+            return
+        found = re.fullmatch(r"/([^/]+/[^/]+)/resolve/([^/]+)/(.+)", path)
+        commit = hub.revisions.get(unquote(found[2])) if found else None
+        data = hub.files.get(found[1], {}).get(unquote(found[3])) if found else None
+        if data is None or commit is None:
+            self.reply(404, b"", {"X-Error-Code": "EntryNotFound"})
+            return
+        if len(data) < _LARGE:
+            self.content(data, {"X-Repo-Commit": commit, "ETag": f'"{hashlib.sha1(data).hexdigest()}"'})
+            return
+        digest = hashlib.sha256(data).hexdigest()
+        key = secrets.token_hex(8)
+        hub.valid[key] = time.monotonic() + hub.lifetime
+        headers = {
+            "X-Repo-Commit": commit,
+            "X-Linked-Etag": f'"{digest}"',
+            "X-Linked-Size": str(len(data)),
+            "Location": hub.location or f"{hub.cdn}/{digest}?signature={key}",
+        }
+        self.reply(302, b"", {name: value for name, value in (headers | hub.headers).items() if value})
+
+    def tree(self, hub: Hub, repository: str, revision: str, folder: str) -> None:
+        if revision not in hub.revisions or repository not in hub.files:
+            self.reply(404, b"{}", {"X-Error-Code": "RepoNotFound"})
+            return
+        names = [name for name in hub.files[repository] if name.startswith(f"{folder}/" if folder else "")]
+        entries = [{"type": "directory", "path": "onnx", "size": 0, "oid": "1"}] + [
+            {"type": "file", "path": name, "size": len(data), "oid": hashlib.sha1(data).hexdigest()}
+            | ({"lfs": _lfs(data)} if len(data) >= _LARGE else {})
+            for name, data in hub.files[repository].items()
+            if name in names
+        ]
+        self.reply(200, json.dumps(entries).encode(), {"Content-Type": "application/json"})
+
+    def cdn(self, hub: Hub) -> None:
+        parts = urlsplit(self.path)
+        key = parse_qs(parts.query).get("signature", [""])[0]
+        if hub.valid.get(key, 0) < time.monotonic():
+            self.reply(403, b"expired", {})
+            return
+        by_digest = {hashlib.sha256(data).hexdigest(): data for files in hub.files.values() for data in files.values()}
+        self.content(
+            by_digest[parts.path[1:]], {"ETag": '"of-the-cdn"', "Last-Modified": "Mon, 02 Jun 2025 10:00:00 GMT"}
+        )
+
+    def content(self, data: bytes, headers: dict[str, str]) -> None:
+        if self.headers.get("If-Match", headers["ETag"]) != headers["ETag"]:
+            self.reply(412, b"", {})
+            return
+        found = re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers.get("Range", ""))
+        if found is None:
+            self.reply(200, data, headers)
+            return
+        start, end = int(found[1]), min(int(found[2]) + 1, len(data))
+        self.reply(206, data[start:end], headers | {"Content-Range": f"bytes {start}-{end - 1}/{len(data)}"})
+
+    def reply(self, status: int, body: bytes, headers: dict[str, str]) -> None:
+        self.asked.status, self.asked.sent = status, len(body)
+        self.send_response(status)
+        for key, value in {"Content-Length": str(len(body)), **headers}.items():
+            self.send_header(key, value)
+        self.end_headers()
+        self.wfile.write(body)
+
+
+def _lfs(data: bytes) -> dict[str, object]:
+    return {"oid": hashlib.sha256(data).hexdigest(), "size": len(data), "pointerSize": 130}
+
+
+class FakeHub:
+    """A context manager of both servers; `url` is the endpoint, `hub` the state."""
+
+    def __init__(self, files: dict[str, dict[str, bytes]]) -> None:
+        self.hub = Hub(files)
+        self._servers = []
+        for name in ("hub", "cdn"):
+            server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
+            server.daemon_threads = True
+            server.hub, server.name = self.hub, name  # type: ignore[attr-defined]
+            self._servers.append(server)
+        self.url, self.hub.cdn = (f"http://127.0.0.1:{server.server_address[1]}" for server in self._servers)
+
+    def __enter__(self) -> FakeHub:
+        for server in self._servers:
+            threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for server in self._servers:
+            server.shutdown()
+            server.server_close()

@@ -1,0 +1,290 @@
+"""Models on the Hugging Face Hub: addresses, redirects to signed addresses, tokens, the local cache and lists."""
+
+from __future__ import annotations
+
+import errno
+import os
+import pickle
+
+import numpy as np
+import pytest
+from fake_hub import COMMIT, TOKEN, FakeHub
+from served_models import model
+
+import onnxwire as ow
+from onnxwire.io.remote import file as remote_file
+from onnxwire.io.remote.address import parse_address
+from onnxwire.io.remote.address_listing import find, look
+from onnxwire.io.remote.hub_address import parse_hub_file
+
+PIECES = model([100_000, 5_000_000, 70_000, 300_000])
+DATA = PIECES.read(0, PIECES.size)
+SMALL = model([100], nodes=3).read(0, model([100], nodes=3).size)
+OTHER_COMMIT = COMMIT[::-1]
+REPOSITORY = "some-org/some.model"
+
+
+@pytest.fixture(autouse=True)
+def own_home(monkeypatch, tmp_path):
+    for name in ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "HF_TOKEN_PATH", "HF_HUB_CACHE", "HF_HUB_OFFLINE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "home"))
+
+
+@pytest.fixture
+def fake(monkeypatch):
+    message = ow.ModelProto(ir_version=9)
+    tensor = message.graph.initializer.add(name="w", data_type=2, dims=[len(DATA)], data_location=1)
+    tensor.external_data.add(key="location", value="w.data")
+    files = {"m.onnx": DATA, "onnx/small.onnx": SMALL, "onnx/x.onnx": message.SerializeToString(), "onnx/w.data": DATA}
+    with FakeHub({REPOSITORY: files | {"README.md": b"text", "a%2Fb @1.onnx": DATA}}) as server:
+        monkeypatch.setenv("HF_ENDPOINT", server.url)
+        yield server
+
+
+def read_all(address: str, **options) -> int:
+    with ow.load(address, **options) as message:
+        assert [tensor.numpy().nbytes for tensor in message.graph.initializer] == [100_000, 5_000_000, 70_000, 300_000]
+        return message._document.memory.source.requests
+
+
+def test_an_address_names_repository_revision_and_path() -> None:
+    assert parse_hub_file("hf://a/b/c/d.onnx") == ("a/b", "main", "c/d.onnx")
+    assert parse_hub_file("hf://a/b@v1.0/d@e.onnx") == ("a/b", "v1.0", "d@e.onnx")
+    assert parse_hub_file("hf://a/b@refs%2Fpr%2F1/d.onnx") == ("a/b", "refs/pr/1", "d.onnx")
+    assert parse_hub_file("hf://a/b@refs/pr/1/d.onnx") == ("a/b", "refs/pr/1", "d.onnx")
+    assert parse_hub_file("hf://a/b") == ("a/b", "main", "")
+    address = parse_address("hf://a/b@refs/pr/1/d%2F e.onnx")
+    assert address.key == "/a/b/resolve/refs%2Fpr%2F1/d%252F%20e.onnx"
+    assert address.shown == "hf://a/b@refs%2Fpr%2F1/d%2F e.onnx"
+    assert address.beside("x/y").key == "/a/b/resolve/refs%2Fpr%2F1/x/y"
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "hf://", "hf://a", "hf://a/b", "hf://a/b/", "hf://../b/m", "hf://a/../m", "hf://a/b/../m", "hf://a/b/c/./m",
+        "hf://a/b@../m", "hf://a/b@%2e%2e/m", "hf://a/b@a%2F..%2Fc/m", "hf://a/b@/m", "hf://a/b@%00/m", "hf://a/b@%ff/m",
+        "hf://a/b@x%0d%0aHost:y/m", "hf://a@b/c/m", "hf://a:b@c/d/m", "hf://a--b/c/m", "hf://a/b..c/m", "hf://a/b c/m",
+        "hf://a/b\0/m", "hf://a/b/m\n", "hf://a/b//m", "hf://a%2F/b/m", "hf://a/b?x/m", "hf://datasets/a/b/m",
+        "hf://a/b@-x/m", "hf://a/b@" + "x" * 300 + "/m", "hf://\ud800/b/m",
+    ],
+)  # fmt: skip
+def test_a_hostile_address_is_refused_without_a_request(address, fake) -> None:
+    with pytest.raises(ow.SourceError) as caught:
+        ow.load(address)
+    assert caught.value.errno == errno.EINVAL
+    assert not fake.hub.requests
+
+
+def test_a_model_is_read_with_one_redirect(fake) -> None:
+    requests = read_all(f"hf://{REPOSITORY}/m.onnx")
+    assert [asked.path for asked in fake.hub.of("hub")] == [f"/{REPOSITORY}/resolve/main/m.onnx"]
+    assert len(fake.hub.of("cdn")) == requests
+    assert all(asked.headers["if-match"] == '"of-the-cdn"' for asked in fake.hub.of("cdn")[1:])
+
+
+def test_expired_addresses_are_renewed_by_commit(fake) -> None:
+    fake.hub.lifetime = 1000
+    with ow.load(f"hf://{REPOSITORY}/m.onnx") as message:
+        fake.hub.valid.clear()
+        fake.hub.revisions["main"] = OTHER_COMMIT  # a new commit does not matter
+        assert message.graph.initializer[1].numpy().nbytes == 5_000_000
+    paths = [asked.path for asked in fake.hub.of("hub")]
+    assert paths == [f"/{REPOSITORY}/resolve/main/m.onnx", f"/{REPOSITORY}/resolve/{COMMIT}/m.onnx"]
+
+
+def test_addresses_that_always_expire_are_an_error(fake) -> None:
+    fake.hub.lifetime = -1
+    with pytest.raises(ow.SourceError, match="denies access") as caught:
+        ow.load(f"hf://{REPOSITORY}/m.onnx")
+    assert "signature" not in str(caught.value) and len(fake.hub.requests) <= 3
+
+
+def test_a_small_file_is_read_from_the_hub(fake) -> None:
+    with ow.load(f"hf://{REPOSITORY}/onnx/small.onnx") as message:
+        assert len(message.graph.node) == 3
+    assert not fake.hub.of("cdn")
+
+
+def test_external_data_is_of_the_same_commit(fake) -> None:
+    with ow.load(f"hf://{REPOSITORY}@main/onnx/x.onnx") as message:
+        np.testing.assert_array_equal(message.graph.initializer[0].numpy(), np.frombuffer(DATA, np.uint8))
+        assert ow.tensors(message)[0].file == f"hf://{REPOSITORY}@{COMMIT}/onnx/w.data"
+    assert f"/{REPOSITORY}/resolve/{COMMIT}/onnx/w.data" in [asked.path for asked in fake.hub.of("hub")]
+
+
+def test_the_token_is_sent_to_the_hub_only(fake, monkeypatch, tmp_path) -> None:
+    fake.hub.is_private = True
+    with pytest.raises(ow.SourceError, match="denies access"):
+        ow.load(f"hf://{REPOSITORY}/m.onnx")
+    monkeypatch.setenv("ONNXWIRE_HTTP_HEADERS", "X-Secret: x")
+    monkeypatch.setenv("HF_TOKEN", TOKEN)
+    read_all(f"hf://{REPOSITORY}/m.onnx")
+    monkeypatch.delenv("HF_TOKEN")
+    os.makedirs(tmp_path / "home")
+    (tmp_path / "home" / "token").write_text(f"{TOKEN}\n")
+    read_all(f"hf://{REPOSITORY}/m.onnx")
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "none"))
+    read_all(f"hf://{REPOSITORY}/m.onnx", storage_options={"token": TOKEN})
+    for asked in fake.hub.of("cdn"):
+        assert TOKEN not in str(asked.headers) and "authorization" not in asked.headers
+    assert all("x-secret" not in asked.headers for asked in fake.hub.requests)
+
+
+@pytest.mark.parametrize("token", ["a\nb", "ä€", "a\0b"])
+def test_a_token_that_is_no_header_is_an_error_without_it(token, fake) -> None:
+    with pytest.raises(ow.SourceError) as caught:
+        ow.load(f"hf://{REPOSITORY}/m.onnx", storage_options={"token": token, "retry_config": {"max_retries": 0}})
+    assert token not in str(caught.value)
+    address = parse_address(f"hf://{REPOSITORY}/m.onnx")
+    assert token not in repr(address) and token.encode() not in pickle.dumps(address)
+
+
+@pytest.mark.parametrize(
+    ("headers", "reason"),
+    [
+        ({"X-Linked-Size": "5"}, "the Hub reports 5 bytes"),
+        ({"Location": "ftp://127.0.0.1/x"}, "not plain http"),
+        ({"Location": "http://u:p@127.0.0.1/x"}, "not plain http"),
+        ({"Location": ""}, "without a Location"),
+        ({"Location": f"/{REPOSITORY}/resolve/main/m.onnx"}, "loop"),
+    ],
+)
+def test_a_lying_hub_is_an_error(headers, reason, fake) -> None:
+    fake.hub.headers = headers
+    with pytest.raises(ow.SourceError, match=reason):
+        ow.load(f"hf://{REPOSITORY}/m.onnx")
+
+
+@pytest.mark.parametrize("name", ["X-Linked-Etag", "X-Linked-Size", "X-Repo-Commit"])
+@pytest.mark.parametrize("value", ["", "nonsense\\", '"' + "x" * 5000 + '"'])
+def test_missing_or_odd_headers_are_ignored(name, value, fake) -> None:
+    fake.hub.headers = {name: value}
+    read_all(f"hf://{REPOSITORY}/m.onnx")
+
+
+def test_a_file_that_changes_behind_a_branch_is_an_error(fake) -> None:
+    fake.hub.headers = {"X-Repo-Commit": ""}
+    with ow.load(f"hf://{REPOSITORY}/m.onnx") as message:
+        fake.hub.valid.clear()
+        fake.hub.files[REPOSITORY]["m.onnx"] = DATA[:-1] + b"\1"
+        with pytest.raises(ow.SourceError, match="was changed"):
+            message.graph.initializer[1].numpy()
+
+
+def cached(tmp_path, files: dict[str, bytes], commit: str = COMMIT, ref: str | None = "main"):
+    """Write a cache as huggingface_hub does."""
+    folder = tmp_path / "home" / "hub" / ("models--" + REPOSITORY.replace("/", "--"))
+    (folder / "blobs").mkdir(parents=True, exist_ok=True)
+    (folder / "refs").mkdir(exist_ok=True)
+    if ref:
+        (folder / "refs" / ref).write_text(commit)
+    for name, data in files.items():
+        path = folder / "snapshots" / commit / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        (folder / "blobs" / str(len(data))).write_bytes(data)
+        path.symlink_to(os.path.relpath(folder / "blobs" / str(len(data)), path.parent))
+    return folder
+
+
+def test_a_cached_commit_needs_no_request(fake, tmp_path) -> None:
+    cached(tmp_path, {"m.onnx": DATA})
+    with ow.load(f"hf://{REPOSITORY}@{COMMIT}/m.onnx") as message:
+        assert message._document.memory is None and message.graph.initializer[1].numpy().nbytes == 5_000_000
+    assert not fake.hub.requests
+
+
+def test_a_cached_branch_needs_one_request(fake, tmp_path) -> None:
+    cached(tmp_path, {"m.onnx": DATA})
+    with ow.load(f"hf://{REPOSITORY}/m.onnx") as message:
+        assert message._document.memory is None
+    assert [asked.status for asked in fake.hub.requests] == [302]
+    fake.hub.revisions |= {"main": OTHER_COMMIT, OTHER_COMMIT: OTHER_COMMIT}
+    read_all(f"hf://{REPOSITORY}/m.onnx")
+
+
+def test_external_data_comes_from_the_cache_or_the_hub(fake, tmp_path) -> None:
+    files = fake.hub.files[REPOSITORY]
+    folder = cached(tmp_path, {"onnx/x.onnx": files["onnx/x.onnx"], "onnx/w.data": DATA})
+    with ow.load(f"hf://{REPOSITORY}@{COMMIT}/onnx/x.onnx") as message:
+        assert message.graph.initializer[0].numpy().tobytes() == DATA
+    assert not fake.hub.requests
+    (folder / "snapshots" / COMMIT / "onnx" / "w.data").unlink()
+    with ow.load(f"hf://{REPOSITORY}@{COMMIT}/onnx/x.onnx") as message:
+        assert message.graph.initializer[0].numpy().tobytes() == DATA
+    assert fake.hub.of("cdn")
+
+
+def test_offline_only_the_cache_is_read(fake, tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    cached(tmp_path, {"m.onnx": DATA})
+    with ow.load(f"hf://{REPOSITORY}/m.onnx") as message:
+        assert len(message.graph.initializer) == 4
+    with pytest.raises(ow.SourceError, match="HF_HUB_OFFLINE"):
+        ow.load(f"hf://{REPOSITORY}/onnx/small.onnx")
+    assert not fake.hub.requests
+
+
+@pytest.mark.parametrize("kind", ["file", "folder", "refs", "repository", "pipe"])
+def test_links_of_the_cache_lead_nowhere_else(kind, fake, tmp_path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "m.onnx").write_bytes(SMALL)
+    folder = cached(tmp_path, {}, COMMIT)
+    snapshot = folder / "snapshots" / COMMIT
+    snapshot.mkdir(parents=True)
+    if kind == "file":
+        (snapshot / "m.onnx").symlink_to(elsewhere / "m.onnx")
+    elif kind == "folder":
+        snapshot.rmdir()
+        snapshot.symlink_to(elsewhere)
+    elif kind == "pipe":
+        os.mkfifo(snapshot / "m.onnx")
+    elif kind == "refs":
+        (elsewhere / "main").write_text("../../../../elsewhere")
+        (folder / "refs" / "main").unlink()
+        (folder / "refs" / "main").symlink_to(elsewhere / "main")
+    else:
+        (snapshot / "m.onnx").symlink_to("../../../../../elsewhere/m.onnx")
+    read_all(f"hf://{REPOSITORY}@{COMMIT}/m.onnx")
+    read_all(f"hf://{REPOSITORY}/m.onnx")
+    assert fake.hub.of("cdn")
+
+
+def test_versions_are_those_of_lists(fake) -> None:
+    pytest.importorskip("huggingface_hub")
+    (found,) = find([f"hf://{REPOSITORY}"])
+    assert [name for name, _ in found] == [
+        f"hf://{REPOSITORY}/{name}" for name in ("m.onnx", "onnx/small.onnx", "onnx/x.onnx", "a%2Fb @1.onnx")
+    ]
+    versions = look([parse_address(name) for name, _ in found])
+    assert versions == [version for _, version in found]
+    (below,) = find([f"hf://{REPOSITORY}@{COMMIT}/onnx/"])
+    assert [name for name, _ in below] == [f"hf://{REPOSITORY}@{COMMIT}/onnx/{name}.onnx" for name in ("small", "x")]
+    (matched,) = find([f"hf://{REPOSITORY}/**/s*.onnx"])
+    assert [name for name, _ in matched] == [f"hf://{REPOSITORY}/onnx/small.onnx"]
+    errors = find(["hf://some-org/none", f"hf://{REPOSITORY}@none", "hf://some-org"])
+    assert all(isinstance(error, ow.SourceError) for error in errors), errors
+
+
+def test_the_range_cache_has_files_of_the_hub(fake, tmp_path) -> None:
+    assert read_all(f"hf://{REPOSITORY}/m.onnx", cache=tmp_path / "ranges") > 1
+    fake.hub.requests.clear()
+    assert read_all(f"hf://{REPOSITORY}/m.onnx", cache=tmp_path / "ranges") == 1
+
+
+def test_nothing_is_written_to_the_hub(fake) -> None:
+    with pytest.raises(ow.SaveError, match="not written"):
+        ow.save(ow.ModelProto(ir_version=9), f"hf://{REPOSITORY}/new.onnx")
+    assert not fake.hub.requests
+
+
+def test_concurrent_requests_renew_an_address_once(fake, monkeypatch) -> None:
+    monkeypatch.setattr(remote_file, "_CHUNK_BYTES", 1 << 17)
+    fake.hub.lifetime = 1000
+    with ow.load(f"hf://{REPOSITORY}/m.onnx") as message:
+        tensor = message.graph.initializer[1]
+        fake.hub.valid.clear()
+        assert tensor.numpy().nbytes == 5_000_000
+    assert len(fake.hub.of("hub")) == 2
