@@ -6,6 +6,7 @@ import errno
 import os
 from dataclasses import dataclass
 
+from onnxwire.errors import count_text
 from onnxwire.tensor.block_reader import BlockReader
 from onnxwire.tensor.dtypes import STRING
 from onnxwire.tensor.error import tensor_error
@@ -43,6 +44,14 @@ class Distance:
     different: int = 0
     max_abs: float | None = None
     nan: int = 0
+
+    def describe(self) -> str:
+        """Return a text such as "3 of 10 elements differ, by up to 0.5"."""
+        verb = "differs" if self.different == 1 else "differ"
+        text = f"{self.different:,} of {count_text(self.elements, 'element')} {verb}"
+        text += f", by up to {self.max_abs:.6g}" if isinstance(self.max_abs, float) else ""
+        text += f", by up to {self.max_abs:,}" if isinstance(self.max_abs, int) else ""
+        return text + (f"; {self.nan:,} NaN in one only" if self.nan else "")
 
     def plus(self, other: Distance) -> Distance:
         """Combine the distances of two parts; `elements` already counts the whole tensor."""

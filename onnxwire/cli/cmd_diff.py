@@ -15,7 +15,6 @@ from onnxwire.analysis.diff import diff
 from onnxwire.cli.options import add_command, add_progress
 from onnxwire.cli.progress import progress_bar
 from onnxwire.cli.terminal import Paint, add_color, painter, safe_text, table_lines
-from onnxwire.errors import count_text
 
 _DESCRIPTION = """\
 Compare two models: nodes, attributes, inputs and outputs, operator sets, metadata, and the values of weights, with
@@ -124,12 +123,7 @@ def _line(difference: Difference) -> str:
         texts = [_shown(text)] if text is not None else []
     apart = difference.distance
     if apart is not None:
-        verb = "differs" if apart.different == 1 else "differ"
-        text = f"{apart.different:,} of {count_text(apart.elements, 'element')} {verb}"
-        text += f", by up to {apart.max_abs:.6g}" if isinstance(apart.max_abs, float) else ""
-        text += f", by up to {apart.max_abs:,}" if isinstance(apart.max_abs, int) else ""
-        text += f"; {apart.nan:,} NaN in one only" if apart.nan else ""
-        texts.append(text)
+        texts.append(apart.describe())
     return f"{head}: {'; '.join(texts)}" if texts else head
 
 

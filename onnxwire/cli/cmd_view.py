@@ -12,6 +12,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,13 +30,16 @@ if TYPE_CHECKING:
     from onnxwire.engine.message import Message
     from onnxwire.viewer.edits import Edits
     from onnxwire.viewer.field_tree import FieldQueries
+    from onnxwire.viewer.model_comparison import ModelComparison
+    from onnxwire.viewer.queries import Queries
 
 _DESCRIPTION = """\
 Show a model in the browser: its graphs, nodes with search, the graph around each node, tensors with histograms and heat
 maps, and the bytes of any field. The page is served to this machine only, at an address that works once; Ctrl-C or
 SIGTERM ends it. A model of any size opens at once: only visible parts are read. With --edit the page can change the
 model: no file is written before you save, and FILE is overwritten only if you type a confirmation. With --type, show
-the fields of any message. With -o, write a report to one file instead.
+the fields of any message. With -o, write a report to one file instead. With OTHER, show two models side by side, with
+their differences.
 """
 _EXAMPLES = """\
 examples:
@@ -44,6 +48,7 @@ examples:
   onnxwire view model.onnx --no-browser --port 8000
                                                 on another machine, with ssh -L 8000:127.0.0.1:8000
   onnxwire view model.onnx --edit               rename, set, delete, replace weights, undo, check, compare, save as
+  onnxwire view old.onnx new.onnx               two models side by side, what differs is colored and listed
   onnxwire view graph.pb --type GraphProto      any message of ONNX: its fields, types, offsets and bytes
   onnxwire view points.pb --schema table.md --type Point --edit
                                                 any message that a table describes, in the notation of schema/README.md
@@ -55,7 +60,11 @@ def add_parser(commands: Any) -> None:
     """Add the command to the parser's `commands`."""
     parser = add_command(commands, "view", _DESCRIPTION, _EXAMPLES)
     parser.add_argument("file", metavar="FILE")
+    parser.add_argument("other", metavar="OTHER", nargs="?", help="a second model, to compare the first with")
     parser.add_argument("-o", "--output", metavar="OUT", help="write a report, an HTML file; - for stdout")
+    parser.add_argument(
+        "--match", choices=("auto", "name", "structure"), help="with OTHER: how to pair nodes; see `onnxwire diff`"
+    )
     parser.add_argument("--edit", action="store_true", help="let the page change the message, and save it")
     parser.add_argument(
         "--type", metavar="MESSAGE", help="the message in the file, such as TensorProto; default: ModelProto"
@@ -77,6 +86,10 @@ def _port(text: str) -> int:
 
 def run(options: argparse.Namespace) -> int:
     """Serve the page until Ctrl-C or SIGTERM, or write the report; returns the exit status."""
+    if options.match is not None and options.other is None:
+        options.parser.error("--match requires two models")
+    if options.other is not None and (options.output or options.edit or options.type or options.schema):
+        options.parser.error("two models are shown without --edit, --type, --schema and -o; see also `onnxwire diff`")
     if options.output is not None:
         if options.json:
             options.parser.error("--json prints the page's address, but -o writes HTML")
@@ -99,8 +112,11 @@ def run(options: argparse.Namespace) -> int:
         from onnxwire.viewer.edits import Edits
 
         edits = Edits(message, options.file)
+    comparison = other = None
+    if options.other is not None:
+        comparison, other = _compare(queries, options)
     try:
-        server = Server(queries, options.port, edits)
+        server = Server(queries, options.port, edits, comparison, other)
     except OSError as error:
         raise SourceError(error.errno, f"{error.strerror}; choose another --port", f"port {options.port}") from None
     ending = _Ending()
@@ -132,10 +148,23 @@ def run(options: argparse.Namespace) -> int:
         if not edits.is_saved:
             _print_lines(f"{shown_source(options.file)}: {_changes_of(edits)} not saved:", *edits.unsaved())
         edits.uploads.close()
-    # Threads may still read the model; it stays open until the process ends then.
-    with contextlib.suppress(InUseError):
-        message.close()
+    # Threads may still read the models; they stay open until the process ends then.
+    for one in filter(None, (queries, other)):
+        with contextlib.suppress(InUseError):
+            one.message.close()
     return 0
+
+
+def _compare(queries: Any, options: argparse.Namespace) -> tuple[ModelComparison, Queries]:
+    """Load the second model; returns its comparison with the first, and the answers to questions about it."""
+    from onnxwire.viewer.model_comparison import ModelComparison
+    from onnxwire.viewer.queries import Queries
+
+    other = Queries(load(options.other))
+    comparison = ModelComparison(queries.model, other.model, options.match or "auto")
+    for side, one in enumerate((queries, other)):
+        one.marks = partial(comparison.marks, side)
+    return comparison, other
 
 
 def _type_of(options: argparse.Namespace) -> type[Message]:

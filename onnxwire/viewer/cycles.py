@@ -73,7 +73,7 @@ def _cycles(count: int, tail: Array, head: Array) -> list[list[int]]:
                     low[vertex] = min(low[vertex], number[below])
             else:
                 if low[vertex] == number[vertex]:
-                    component = []
+                    component: list[int] = []
                     while not component or component[-1] != vertex:
                         component.append(stack.pop())
                         is_open[component[-1]] = False

@@ -25,6 +25,8 @@ _MAX_TYPES = 3  # listed at an edge
 # Widths and heights of boxes, in pixels.
 _BOX_SIZES = {"node": (172, 42), "input": (172, 28), "output": (172, 28), "entry": (2, 2), "exit": (2, 2)}
 _GROUP_SIZE = (212, 62)
+MARKS = ("removed", "added", "changed", "rewired", "renamed")
+"""How nodes of two compared models differ."""
 _MAX_TYPED_VALUES = 100  # values of an edge that are searched for types
 _MAX_NAME_CHARS = 200
 
@@ -39,6 +41,16 @@ class ModelMap:
         # Every drawn group asks for the same route.
         self._last_route: tuple[tuple[str, str], Array] | None = None
         self._nodes: dict[str, Sequence[NodeProto]] = {}
+        self._marks: Array | None = None  # by row: an index of MARKS, or -1
+
+    def mark(self, paths: dict[str, str]) -> None:
+        """Mark nodes, by path, in all boxes that contain them; further calls have no effect."""
+        if self._marks is None:
+            self._marks = np.full(self.columns.count, -1, np.int8)
+            for path, word in paths.items():
+                row = self.columns.row_of(path)
+                if row >= 0:
+                    self._marks[row] = MARKS.index(word)
 
     def contents(self, name: str, route: Array | None = None) -> dict[str, Any]:
         """Return the contents of a group as boxes and edges.
@@ -47,7 +59,8 @@ class ModelMap:
         Returns name, kind, label, boxes, edges, left_off (the number of omitted edges) and spans (top and bottom of
         each row of boxes, in pixels). A box has number (None for an input or output), kind, label, op_type, nodes,
         operators ([name, count], the most frequent first), parameters, bytes, times (the members of a repeat), path (of
-        a node), opens (whether it has contents), takes and gives (the number of values from and to the outside of the
+        a node), marks (numbers of marked nodes by mark), opens (whether it has contents),
+        takes and gives (the number of values from and to the outside of the
         group whose edges are omitted), lit, width, height, x and y (of its center) and row. The last boxes may be of
         kind entry and exit, the ends of edges from and to the outside. An edge has from and to (indices of boxes),
         count (of its values), types (some of them), value (the name of the first), lit and bends (the x coordinates
@@ -187,6 +200,9 @@ class ModelMap:
                 "parameters": int(parameters[i]),
                 "bytes": int(sizes[i]),
             }
+            if self._marks is not None:
+                marked = np.bincount(self._marks[group.rows] + 1, minlength=len(MARKS) + 1)[1:].tolist()
+                entry["marks"] = {word: n for word, n in zip(MARKS, marked, strict=True) if n}
             if group.members is not None:
                 entry["times"] = len(group.members)
                 entry["of"] = group.members[0].kind

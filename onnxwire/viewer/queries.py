@@ -54,6 +54,8 @@ class Queries(FieldQueries):
         self._lock = threading.Lock()
         self._map_lock = threading.Lock()
         self._kept: OrderedDict[tuple[str, ...], Any] = OrderedDict()
+        self.marks: Callable[[], dict[str, str] | None] | None = None
+        """Returns the nodes to mark on the map, and how, by their paths; set for a model that is compared."""
 
     def summary(self) -> dict[str, Any]:
         """Return the output of `onnxwire info`, and the paths of inputs, outputs and the largest tensors."""
@@ -256,6 +258,9 @@ class Queries(FieldQueries):
     def map(self, group: str = "graph", start: str = "", end: str = "") -> dict[str, Any]:
         """Draw a group of nodes; see `ModelMap.contents`. start, end: nodes; highlight the path between them."""
         with self._map_lock:
+            marks = None if self.marks is None else self.marks()
+            if marks is not None:
+                self._map.mark(marks)
             return self._map.contents(group, self._map.route(start, end) if start and end else None)
 
     def locate(self, path: str) -> dict[str, Any]:

@@ -26,6 +26,7 @@ from onnxwire.viewer.field_tree import FieldQueries
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from onnxwire.viewer.edits import Edits
+    from onnxwire.viewer.model_comparison import ModelComparison
 
 KEY_HEADER = "X-Onnxwire-Key"
 """The header with the key of every request. A page of another origin cannot set it without a preflight request, and
@@ -124,8 +125,9 @@ class Server(ThreadingHTTPServer):
     """Serve the page of one model.
 
     queries: answers the page's questions. port: 0 for a free one. edits: allows the page to change the message, None
-    for a read-only page; the questions are then about its present state. A browser opens `address`; the token in it
-    works once and is exchanged for a key that no address or log contains.
+    for a read-only page; the questions are then about its present state. comparison, other: the comparison of the model
+    with a second one, and the answers to questions about that; the page then shows both. A browser opens `address`; the
+    token in it works once and is exchanged for a key that no address or log contains.
     Raises OSError if the port is not available.
     """
 
@@ -134,8 +136,17 @@ class Server(ThreadingHTTPServer):
     # On Windows, two servers could bind one port with it.
     allow_reuse_address = os.name == "posix"
 
-    def __init__(self, queries: FieldQueries, port: int = 0, edits: Edits | None = None) -> None:
+    def __init__(
+        self,
+        queries: FieldQueries,
+        port: int = 0,
+        edits: Edits | None = None,
+        comparison: ModelComparison | None = None,
+        other: FieldQueries | None = None,
+    ) -> None:
         self._queries = queries
+        self.comparison = comparison
+        self.other = other
         self.edits = edits
         self.token: str | None = secrets.token_urlsafe(24)
         self._key = secrets.token_urlsafe(32)
@@ -146,7 +157,7 @@ class Server(ThreadingHTTPServer):
             for page in folder.iterdir()
             if os.path.splitext(page.name)[1] in _CONTENT_TYPES
         }
-        self.pages["/"] = self.pages["/index.html"]
+        self.pages["/"] = self.pages["/index.html" if comparison is None else "/compare.html"]
         # The time at which each connection is closed; infinite while a request with the key is answered.
         self._deadlines: dict[socket.socket, float] = {}
         self._lock = threading.Lock()
@@ -274,7 +285,11 @@ class Handler(BaseHTTPRequestHandler):
                 )
             return self._send_json(HTTPStatus.OK, {"key": key})
         edits, queries = self.server.edits, self.server.queries
-        if name in _EDIT_QUESTIONS and edits is not None:
+        if self.server.other is not None and parse_qs(parts.query).get("side") == ["1"]:
+            queries = self.server.other
+        if name == "comparison" and self.server.comparison is not None:
+            answer = self.server.comparison.comparison
+        elif name in _EDIT_QUESTIONS and edits is not None:
             answer = getattr(edits, _EDIT_QUESTIONS[name])
         elif name == "edits":
             answer = lambda: {"is_editable": False}  # noqa: E731
@@ -396,12 +411,13 @@ class Handler(BaseHTTPRequestHandler):
 
     def _refuse_changed(self) -> None:
         """Raise _QuestionError if the file was written to: its values changed, and reading them may raise SIGBUS."""
-        document = self.server.queries.message._document
-        try:
-            document.check_unchanged()
-        except SourceError:
-            reason = f"{document.name} was modified since it was opened; start `onnxwire view` again"
-            raise _QuestionError(reason) from None
+        for queries in filter(None, (self.server.queries, self.server.other)):
+            document = queries.message._document
+            try:
+                document.check_unchanged()
+            except SourceError:
+                reason = f"{document.name} was modified since it was opened; start `onnxwire view` again"
+                raise _QuestionError(reason) from None
 
     def _has_body(self) -> bool:
         """Return whether the request has a body; read it if it is short."""
@@ -445,6 +461,8 @@ class Handler(BaseHTTPRequestHandler):
     def _send(self, status: HTTPStatus, kind: str, body: bytes) -> None:
         self.send_response(status)
         for name, value in _HEADERS.items():
+            if name == "Content-Security-Policy" and self.server.comparison is not None:
+                value = value.replace("frame-ancestors 'none'", "frame-src 'self'; frame-ancestors 'self'")
             self.send_header(name, value)
         if self.server.edits is not None:
             # So that every answer informs a tab about changes by other tabs.

@@ -3,6 +3,8 @@
 const KEY_HEADER = "X-Onnxwire-Key";
 const REVISION_HEADER = "X-Onnxwire-Revision";
 const STORAGE_KEY = "onnxwire key";
+/** The number of the model that this page shows, in a frame of the page that compares two; null for the only one. */
+export const SIDE = new URLSearchParams(location.search).get("side");
 let revision = -1; // the newest revision of the model in any answer
 
 async function request(path, key, sent = {}) {
@@ -56,7 +58,7 @@ export function decodePart(code) {
 
 /** Send a question to the server. values: the arguments; null ones are omitted. */
 export function ask(question, values = {}) {
-  const given = Object.entries(values).filter(([, value]) => value !== null && value !== undefined);
+  const given = Object.entries({ ...values, side: SIDE }).filter(([, value]) => value !== null && value !== undefined);
   const query = new URLSearchParams(given.map(([name, value]) => [name, value === true ? "1" : String(value)]));
   return request(`api/${question}?${query}`, sessionStorage.getItem(STORAGE_KEY) ?? "");
 }

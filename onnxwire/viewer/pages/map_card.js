@@ -1,7 +1,7 @@
 // The card of the selected box on the map: its facts and actions.
 
 import { countText, html, link, nounText, sizeText } from "./api.js";
-import { operatorsOf, titleOf } from "./map_paint.js";
+import { marksText, operatorsOf, titleOf } from "./map_paint.js";
 
 export const canOpen = (box) => box.number !== null && (box.kind !== "node" || box.opens);
 /** Whether a box opens as one of several equal blocks; equal nodes open all together. */
@@ -47,6 +47,7 @@ export function describe(map, one) {
       ...(box.nodes > 1 ? row("nodes", opensByMember(box) ? `${countText(box.nodes)} (${countText(box.nodes / box.times)} per block)` : countText(box.nodes)) : []),
       ...(box.nodes > 1 && box.operators ? row("operators", operatorsOf(box)) : []),
       ...(box.parameters ? row("parameters", `${countText(box.parameters)} (${sizeText(box.bytes)})`) : []),
+      ...row("compared", box.kind === "node" ? Object.keys(box.marks ?? {}).join(", ") : marksText(box)),
       ...(box.type ? row("type", box.type) : []),
       ...(box.takes ? row("from outside", nounText(box.takes, "value")) : []),
       ...(box.gives ? row("to outside", nounText(box.gives, "value")) : []),

@@ -6,7 +6,7 @@ import { TITLE } from "./map_scene.js";
 const FONT = 'system-ui, -apple-system, "Segoe UI", Roboto, "Liberation Sans", Arial, sans-serif';
 const MIN_FONT_PIXELS = 5; // smaller text is not drawn
 const MAX_TYPED_EDGES = 40; // a group with more edges shows types only at the selected box
-const NAMES = ["ground", "panel", "line", "text", "soft", "accent", "accent-ground", "hover", "mark", "edge", "math", "norm", "act", "move", "other"];
+const NAMES = ["ground", "panel", "line", "text", "soft", "accent", "accent-ground", "hover", "mark", "edge", "math", "norm", "act", "move", "other", "added", "added-ground", "removed", "removed-ground", "changed", "changed-ground"];
 
 /** The current colors of the page, light or dark. */
 export function readColors() {
@@ -33,8 +33,19 @@ export function factsOf(box) {
   const facts = [nounText(box.nodes / blocks, "node") + (blocks > 1 ? " per block" : "")];
   if (box.parameters) facts.push(`${shortCount(Math.round(box.parameters / blocks))} params`);
   if (box.parameters && blocks === 1) facts.push(sizeText(box.bytes));
+  if (markOf(box)) facts.unshift(marksText(box));
   return facts.join(" · ");
 }
+
+/** How the nodes of a box differ from the compared model: added, removed, changed; "" if they do not. */
+export function markOf(box) {
+  const marks = Object.keys(box.marks ?? {});
+  if (!marks.length) return "";
+  return marks.length === 1 && ["added", "removed"].includes(marks[0]) && box.marks[marks[0]] === (box.nodes ?? 1) ? marks[0] : "changed";
+}
+
+/** The numbers of nodes that differ, in words. */
+export const marksText = (box) => Object.entries(box.marks ?? {}).map(([mark, count]) => `${countText(count)} ${mark}`).join(", ");
 
 const blocksOf = (box) => (box.times && box.of !== "node" ? box.times : 1);
 
@@ -218,8 +229,9 @@ function drawBox(pen, one, view, colors, isSelected, isStart, thin) {
   const isValue = box.kind === "input" || box.kind === "output";
   const isNode = box.kind === "node";
   const isGroup = !isValue && !isNode;
-  const fill = isSelected || isStart ? colors["accent-ground"] : box.lit ? colors.mark : isValue ? colors.hover : colors.panel;
-  const stroke = isSelected || isStart || box.lit ? colors.accent : isValue ? null : colors.line;
+  const mark = markOf(box);
+  const fill = isSelected || isStart ? colors["accent-ground"] : box.lit ? colors.mark : mark ? colors[`${mark}-ground`] : isValue ? colors.hover : colors.panel;
+  const stroke = isSelected || isStart || box.lit ? colors.accent : mark ? colors[mark] : isValue ? null : colors.line;
   const line = (isSelected ? 2.2 : 1.2) * thin;
   const radius = view.scale < 0.25 ? 0 : isValue ? height / 2 : 7;
   if (box.times && view.scale > 0.2) {

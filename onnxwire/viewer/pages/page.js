@@ -1,6 +1,6 @@
 // The page: the address, the outline, the list, and the keys.
 
-import { ask, begin, countText, decodePart, familyOf, html, nounText, shapeText, sizeText } from "./api.js";
+import { SIDE, ask, begin, countText, decodePart, familyOf, html, nounText, shapeText, sizeText } from "./api.js";
 import { addBar, paintBar, showChanges, showDifference } from "./change_list.js";
 import { beginEdits, problemMark, session } from "./edit_mode.js";
 import { showFields } from "./field_rows.js";
@@ -277,6 +277,14 @@ async function refresh() {
   }
   await show();
   details.scrollTop = scrolled;
+}
+
+if (SIDE !== null) {
+  document.body.classList.add("side");
+  document.documentElement.addEventListener("compared", () => {
+    map.forget();
+    show();
+  });
 }
 
 try {

@@ -1,0 +1,128 @@
+"""The page's comparison of two models: a list of differences, and the nodes to mark on both maps."""
+
+from __future__ import annotations
+
+import re
+import threading
+from typing import Any
+
+from onnxwire.analysis.comparison import node_name
+from onnxwire.analysis.diff import diff
+from onnxwire.engine.search import Search
+from onnxwire.messages import ModelProto, NodeProto
+
+MAX_ROWS = 2_000
+"""Differences that are listed; all of them are counted and marked."""
+_MAX_TEXT_CHARS = 300
+_NODE = re.compile(r"(.*\.node\[\d+\])(?:\..*)?", re.DOTALL)
+_FIELDS = ("change", "kind", "name", "part", "old", "new")
+
+
+class ModelComparison:
+    """The differences of two models, computed when they are first asked for. Thread-safe.
+
+    match: as for `onnxwire.diff`.
+    """
+
+    def __init__(self, old: ModelProto, new: ModelProto, match: Any = "auto") -> None:
+        self.models = old, new
+        self.match = match
+        self._lock = threading.Lock()
+        self._made: tuple[dict[str, Any], tuple[dict[str, str], dict[str, str]]] | None = None
+
+    def comparison(self) -> dict[str, Any]:
+        """List the differences.
+
+        Returns total, counts by change, files (both names) and rows, up to 2,000: change, kind, name, part, old, new,
+        distance (a text, of weights), and left and right, the paths of the node in the two models, or "".
+        """
+        return self._all()[0]
+
+    def marks(self, side: int) -> dict[str, str] | None:
+        """Return the paths of the nodes of a model that differ, and how: added, removed, changed or rewired.
+
+        side: 0 for the first model, 1 for the second. A node also differs if an initializer that it uses does. None
+        until `comparison` was answered: the maps do not wait for it.
+        """
+        return None if self._made is None else self._made[1][side]
+
+    def _all(self) -> tuple[dict[str, Any], tuple[dict[str, str], dict[str, str]]]:
+        with self._lock:
+            if self._made is None:
+                self._made = self._make()
+            return self._made
+
+    def _make(self) -> tuple[dict[str, Any], tuple[dict[str, str], dict[str, str]]]:
+        rows: list[dict[str, Any]] = []
+        counts: dict[str, int] = {}
+        renamed: dict[str, dict[str, str]] = {"nodes": {}, "values": {}}
+        # Without texts, since there may be a million. New names come last.
+        found: list[tuple[str, str, str, str]] = []
+        for entry in diff(*self.models, match=self.match):
+            counts[entry.change] = counts.get(entry.change, 0) + 1
+            renamed |= entry.names or {}
+            is_new = entry.change == "added"
+            # A part that is added to a node, or removed, changes the node.
+            change: str = "changed" if entry.part else entry.change
+            found.append((change, entry.kind, entry.name, entry.path if not entry.part or not is_new else ""))
+            if len(rows) < MAX_ROWS:
+                row = {name: _cut(getattr(entry, name)) for name in _FIELDS}
+                rows.append(row | {"distance": "" if entry.distance is None else entry.distance.describe()})
+        marks: tuple[dict[str, str], dict[str, str]] = ({}, {})
+        for side, word in enumerate(("left", "right")):
+            places = _Places(self.models[side])
+            if not side:
+                names = {kind: {new: old for old, new in some.items()} for kind, some in renamed.items()}
+            else:
+                names = renamed
+            for i, (change, kind, name, path) in enumerate(found):
+                paths = _nodes(change, kind, name, path, side, places, names)
+                for node in paths:
+                    marks[side].setdefault(node, change)
+                if i < len(rows):
+                    rows[i][word] = paths[0] if paths else ""
+        files = [model._document.name for model in self.models]
+        return {"files": files, "total": len(found), "counts": counts, "rows": rows}, marks
+
+
+def _nodes(
+    change: str, kind: str, name: str, path: str, side: int, places: _Places, renamed: dict[str, dict[str, str]]
+) -> list[str]:
+    """Return the paths of the nodes of a model that a difference is about; fields as those of `Difference`.
+
+    path: in the second model of an added element, else in the first; "" if it is unknown. renamed: the names in this
+    model by those in the other one.
+    """
+    if side == (change == "added"):
+        found = _NODE.fullmatch(path)
+        if found is not None:
+            return [found[1]]
+    elif kind == "node" and change in ("added", "removed"):
+        return []
+    if kind not in ("node", "tensor"):
+        return []
+    names = renamed[f"{kind}s" if kind == "node" else "values"]
+    here = places.nodes if kind == "node" else places.users
+    # The name may be that of either model.
+    for one in (name, names.get(name, name)) if not side else (names.get(name, name), name):
+        if one in here:
+            return here[one][:1] if kind == "node" else here[one]
+    return []
+
+
+class _Places:
+    """The nodes of a model by their names, and by the initializers that they use."""
+
+    def __init__(self, model: ModelProto) -> None:
+        self.nodes: dict[str, list[str]] = {}
+        self.users: dict[str, list[str]] = {}
+        weights = {tensor.name for tensor in model.graph.initializer}
+        for path, node in Search(model, [NodeProto]):
+            self.nodes.setdefault(node_name(node), []).append(path)
+            for name in node.input:
+                if name in weights:
+                    self.users.setdefault(name, []).append(path)
+
+
+def _cut(text: str | None) -> str:
+    return "" if text is None else text if len(text) <= _MAX_TEXT_CHARS else f"{text[:_MAX_TEXT_CHARS]}…"
