@@ -17,6 +17,7 @@ _LAZY_BY_MODULE = {
     "onnxwire.bridges.safetensors": ("from_safetensors", "to_safetensors"),
     "onnxwire.bridges.torch": ("to_torch",),
     "onnxwire.checker": ("Problem", "check"),
+    "onnxwire.viewer.notebook": ("view",),
     "onnxwire.engine.message": ("Message",),
     "onnxwire.engine.numbers": ("RepeatedScalar",),
     "onnxwire.engine.repeated": ("RepeatedSpan",),
@@ -115,6 +116,7 @@ __all__ = [
     "to_text",
     "to_torch",
     "verify",
+    "view",
 ]
 
 TYPE_CHECKING = False
@@ -164,6 +166,7 @@ if TYPE_CHECKING:
     from onnxwire.transforms.extract import UntypedValueWarning, extract
     from onnxwire.transforms.merge import Conflict, merge_changes
     from onnxwire.transforms.rename import rename_nodes, rename_values
+    from onnxwire.viewer.notebook import view
 
     __all__ += _messages
 else:

@@ -38,7 +38,7 @@ MAY_IMPORT = {
     "cli": IO
     | {"_version", "analysis", "arrow", "bridges", "catalog", "checker", "cli", "text", "transforms", "viewer"},
     "__main__": {"cli"},
-    "__init__": IO | {"_version", "analysis", "arrow", "bridges", "catalog", "checker", "text", "transforms"},
+    "__init__": IO | {"_version", "analysis", "arrow", "bridges", "catalog", "checker", "text", "transforms", "viewer"},
 }
 # Modules of constants, which every package may import.
 LEAVES = {"_version"}

@@ -9,3 +9,17 @@ SCHEMA = Schema(TABLES, "onnxwire", BASES)
 _public = {name: value for name, value in vars(SCHEMA).items() if name not in ("messages", "enums", "retired")}
 globals().update(_public)
 __all__ = list(_public)
+
+
+def _repr_html_(self):  # type: ignore[no-untyped-def]
+    """Return the message as HTML, for notebooks.
+
+    Notebooks look for this method on the class; the viewer, which is a layer above, makes the text.
+    """
+    from importlib import import_module
+
+    return import_module("onnxwire.viewer.notebook").message_html(self)
+
+
+for _cls in SCHEMA.messages.values():
+    _cls._repr_html_ = _repr_html_

@@ -1,0 +1,224 @@
+"""Models, graphs, nodes and tensors in notebooks: short HTML without scripts, and the report in a frame."""
+
+from __future__ import annotations
+
+from html import escape
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from onnxwire.analysis.describe import describe_list, describe_type, operator_of
+from onnxwire.analysis.sizes import size_text
+from onnxwire.analysis.summary import summarize
+from onnxwire.engine.repeated import Repeated
+from onnxwire.errors import Error, FieldTypeError, count_text
+from onnxwire.io.load import load
+from onnxwire.io.tensor_list import is_external, tensor_bytes
+from onnxwire.messages import FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto
+from onnxwire.tensor.dtypes import name_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from onnxwire.engine.message import Message
+    from onnxwire.io.source import Source
+
+_MAX_ROWS = 12  # of a table
+_MAX_CHARS = 120  # of a text
+_MAX_COUNTED_NODES = 200_000  # of a model whose operators are counted
+_MAX_READ_BYTES = 1 << 12  # of a tensor whose elements are shown
+_MAX_ELEMENTS = 8
+_STYLE = "text-align:left;vertical-align:top;font-weight:"
+_HIDDEN = {*range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x200E, 0x200F, 0x061C}  # marks of the direction of text
+
+
+class View:
+    """A model in a notebook: the report in a frame without scripts. `repr` names the model only."""
+
+    def __init__(self, page: str, name: str, height: int) -> None:
+        self._page = page
+        self._name = name
+        self._height = height
+
+    def __repr__(self) -> str:
+        return f"<view of {self._name}; it is shown in notebooks, and `onnxwire view` opens a model in the browser>"
+
+    def _repr_html_(self) -> str:
+        """Return a frame that contains the page, and may neither run scripts nor open other pages."""
+        style = f"width:100%;height:{self._height}px;border:1px solid #8884;border-radius:6px"
+        return f'<iframe sandbox="" srcdoc="{escape(self._page)}" style="{style}" title="onnxwire"></iframe>'
+
+
+def view(model: Source | ModelProto, *, height: int = 600) -> View:
+    """Show a model in a notebook: summary, largest tensors and operators, as `onnxwire view -o report.html` does.
+
+    model: a model, or what `load` takes. height: of the frame, in pixels.
+    The report is part of the notebook: it needs no server and no network, and remains when the notebook is saved. It
+    contains no weights. Raises what `load` raises, and FieldTypeError for other messages and heights.
+    """
+    from onnxwire.engine.message import Message
+    from onnxwire.viewer.html_report import report
+
+    if isinstance(model, Message) and not isinstance(model, ModelProto):
+        raise FieldTypeError(f"expected a ModelProto of onnxwire, not {type(model).__name__}")
+    if type(height) is not int:
+        raise FieldTypeError(f"height is a number of pixels, not {type(height).__name__}")
+    if isinstance(model, ModelProto):
+        return View(report(model), model._document.name, height)
+    with load(model) as loaded:
+        return View(report(loaded), loaded._document.name, height)
+
+
+def message_html(message: Message) -> str:
+    """Return a message as HTML for notebooks: a few tables without scripts, styles of others, or links.
+
+    Its length is bounded, whatever the message contains. External data and files on servers are not read. A damaged
+    message is shown as its error.
+    """
+    try:
+        if message._document.memory is not None:
+            return _page(type(message).__name__, repr(message), [])
+        if isinstance(message, ModelProto):
+            return _model(message)
+        if isinstance(message, GraphProto | FunctionProto):
+            return _graph(message)
+        if isinstance(message, NodeProto):
+            return _node(message)
+        if isinstance(message, TensorProto):
+            return _tensor(message)
+        rows = [[field.name, _value(value)] for field, value in islice(message.ListFields(), 4 * _MAX_ROWS)]
+        return _page(type(message).__name__, "", [_table("", rows)])
+    except (Error, OSError) as error:
+        return _page(type(message).__name__, str(error), [])
+
+
+def _model(model: ModelProto) -> str:
+    graph = model.graph
+    opsets = ", ".join(
+        f"{opset.domain or 'ai.onnx'} {opset.version}" for opset in islice(model.opset_import, _MAX_ROWS)
+    )
+    producer = f"{_short(model.producer_name)} {_short(model.producer_version)}".strip()
+    facts = [f"IR {model.ir_version}", opsets, producer, size_text(model.ByteSize())]
+    tables = _boundary(graph)
+    if len(graph.node) <= _MAX_COUNTED_NODES:
+        summary = summarize(model)
+        nodes, tensors = summary["nodes"], summary["tensors"]
+        facts += [count_text(nodes["count"], "node"), count_text(tensors["count"], "tensor")]
+        operators = [[row["op_type"], f"{row['count']:,}"] for row in nodes["by_operator"]]
+        largest = [
+            [row["name"], f"{row['data_type']} {_shape(row['shape'])}", size_text(row["bytes"])]
+            for row in tensors["largest"]
+        ]
+        tables += [_table("operators", operators), _table("largest tensors", largest)]
+    else:
+        facts.append(count_text(len(graph.node), "node"))
+    return _page("ModelProto", " · ".join(filter(None, facts)), tables)
+
+
+def _graph(graph: GraphProto | FunctionProto) -> str:
+    nodes = [[operator_of(node), node.name, _flow(node)] for node in islice(graph.node, _MAX_ROWS)]
+    tables = _boundary(graph) if isinstance(graph, GraphProto) else []
+    tables.append(_table("nodes", nodes, len(graph.node)))
+    facts = [_short(graph.name), count_text(len(graph.node), "node")]
+    if isinstance(graph, GraphProto):
+        rows = [
+            [tensor.name, f"{name_of(tensor.data_type)} {_shape(tensor.dims)}", size_text(tensor_bytes(tensor))]
+            for tensor in islice(graph.initializer, _MAX_ROWS)
+        ]
+        tables.append(_table("initializers", rows, len(graph.initializer)))
+        facts.append(count_text(len(graph.initializer), "initializer"))
+    return _page(type(graph).__name__, " · ".join(filter(None, facts)), tables)
+
+
+def _boundary(graph: GraphProto) -> list[str]:
+    """Return the tables of inputs and outputs."""
+    return [
+        _table(title, [[value.name, describe_type(value.type)] for value in islice(values, _MAX_ROWS)], len(values))
+        for title, values in (("inputs", graph.input), ("outputs", graph.output))
+    ]
+
+
+def _node(node: NodeProto) -> str:
+    attributes = [[attribute.name, _attribute(attribute)] for attribute in islice(node.attribute, _MAX_ROWS)]
+    tables = [
+        _table(field, [[str(i), name] for i, name in enumerate(islice(names, _MAX_ROWS))], len(names))
+        for field, names in (("inputs", node.input), ("outputs", node.output))
+    ]
+    tables.append(_table("attributes", attributes, len(node.attribute)))
+    return _page("NodeProto", " · ".join(filter(None, (_short(operator_of(node)), _short(node.name)))), tables)
+
+
+def _attribute(attribute: Message) -> str:
+    """Return the value of an attribute as a text."""
+    for field, value in attribute.ListFields():
+        if field.name not in ("name", "type", "doc_string"):
+            return (
+                describe_list(field, value) if isinstance(value, Repeated) and not field.message_type else _value(value)
+            )
+    return ""
+
+
+def _tensor(tensor: TensorProto) -> str:
+    size = tensor_bytes(tensor)
+    facts = [_short(tensor.name), f"{name_of(tensor.data_type)} {_shape(tensor.dims)}", size_text(size)]
+    if is_external(tensor):
+        facts.append("external")
+    elif size <= _MAX_READ_BYTES and not tensor.HasField("segment"):
+        elements = tensor.numpy().ravel()
+        shown = ", ".join(_short(str(element)) for element in elements[:_MAX_ELEMENTS].tolist())
+        facts.append(f"[{shown}{', …' if elements.size > _MAX_ELEMENTS else ''}]")
+    return _page("TensorProto", " · ".join(filter(None, facts)), [])
+
+
+def _flow(node: NodeProto) -> str:
+    sides = [
+        ", ".join(_short(name, 40) for name in islice(names, 4)) + (", …" if len(names) > 4 else "")
+        for names in (node.input, node.output)
+    ]
+    return " → ".join(sides)
+
+
+def _shape(dims: Any) -> str:
+    return f"[{', '.join(str(dim) for dim in islice(dims, _MAX_ROWS))}{', …' if len(dims) > _MAX_ROWS else ''}]"
+
+
+def _value(value: object) -> str:
+    return f"[{count_text(len(value), 'element')}]" if isinstance(value, Repeated) else repr(value)
+
+
+def _short(text: str, longest: int = _MAX_CHARS) -> str:
+    return text if len(text) <= longest else f"{text[: longest - 1]}…"
+
+
+def _cell(text: str) -> str:
+    """Return a text as HTML: escaped, bounded, isolated, without characters that control the display."""
+    text = _short(text)
+    if not text.isprintable() or not _HIDDEN.isdisjoint(map(ord, text)):
+        text = "".join(c if c.isprintable() and ord(c) not in _HIDDEN else ascii(c)[1:-1] for c in text)
+    return f"<bdi>{escape(text)}</bdi>"
+
+
+def _table(title: str, rows: Iterable[list[str]], count: int = 0) -> str:
+    """Return a table of up to 12 rows, and the number of the others. count: of all rows, if `rows` are the first."""
+    rows = list(rows)
+    if not rows:
+        return ""
+    count = max(count, len(rows))
+    lines = [f'<tr><th colspan="9" style="{_STYLE}600">{escape(title)} ({count:,})</th></tr>'] if title else []
+    limit = _MAX_ROWS if title else len(rows)
+    for row in rows[:limit]:
+        lines.append("<tr>" + "".join(f'<td style="{_STYLE}400">{_cell(cell)}</td>' for cell in row) + "</tr>")
+    if count > limit:
+        lines.append(f'<tr><td colspan="9" style="{_STYLE}400">and {count - limit:,} more</td></tr>')
+    return f'<table style="display:inline-table;margin:4px 16px 4px 0">{"".join(lines)}</table>'
+
+
+def _page(kind: str, facts: str, tables: list[str]) -> str:
+    text = f"<b>{escape(kind)}</b> " + (_cell(facts) if len(facts) <= _MAX_CHARS else _long(facts))
+    return f'<div class="onnxwire" style="overflow:auto">{text}<div>{"".join(tables)}</div></div>'
+
+
+def _long(text: str) -> str:
+    """Return a text of several bounded parts."""
+    return _cell(text[:_MAX_CHARS]) + "".join(
+        _cell(text[i : i + _MAX_CHARS]) for i in range(_MAX_CHARS, min(len(text), 8 * _MAX_CHARS), _MAX_CHARS)
+    )

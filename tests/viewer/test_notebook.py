@@ -1,0 +1,171 @@
+"""Messages and models in notebooks: bounded HTML, in which nothing of a file is markup."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import onnxwire
+from onnxwire.viewer.notebook import message_html
+
+DIGITS = Path(__file__).parents[2] / "examples" / "digits_cnn.onnx"
+EVIL = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>&amp;\u202e\u2066\x1b[2J\0\x07"
+MAX_CHARS = 40_000
+TAGS = {"div", "b", "bdi", "table", "tr", "th", "td"}
+
+
+class Parsed(HTMLParser):
+    def __init__(self, text):
+        super().__init__()
+        self.tags, self.attributes, self.text = [], set(), ""
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append(tag)
+        self.attributes |= {name for name, _ in attributes}
+
+    def handle_data(self, data):
+        self.text += data
+
+
+def shown(message):
+    """The text of a message's HTML, which is well-formed, bounded and without anything active."""
+    text = message._repr_html_()
+    assert len(text) < MAX_CHARS
+    parsed = Parsed(text)
+    assert set(parsed.tags) <= TAGS
+    assert parsed.attributes <= {"class", "style", "colspan"}
+    assert "url(" not in text
+    assert all(c.isprintable() and c not in "\u202e\u2066" for c in parsed.text), repr(parsed.text)
+    return parsed.text
+
+
+def test_a_model_shows_its_boundary_operators_and_tensors():
+    text = shown(onnxwire.load(DIGITS))
+    for part in ("IR 10", "ai.onnx 20", "17 nodes", "16 tensors", "image", "float[batch, 1, 8, 8]", "Relu", "logits"):
+        assert part in text
+    assert "classifier.1.weightFLOAT [64, 512]128.0 KiB" in text
+
+
+def test_graphs_nodes_and_tensors_have_their_own_form():
+    graph = onnxwire.load(DIGITS).graph
+    assert "5 more" in shown(graph)
+    assert "node_conv2d" in shown(graph)
+    text = shown(graph.node[2])
+    assert "Conv" in text and "pads" in text and "[1, 1, 1, 1]" in text
+    assert "FLOAT [16]" in shown(graph.initializer[1])
+    assert "[1.0, 2.5]" in shown(onnxwire.from_array(np.array([1, 2.5], np.float32), "t"))
+    assert "image" in shown(graph.input[0])
+
+
+def hostile(name):
+    model = onnxwire.ModelProto(producer_name=name, producer_version=name, doc_string=name)
+    model.opset_import.add(domain=name, version=-5)
+    model.metadata_props.add(key=name, value=name)
+    graph = model.graph
+    graph.name = name
+    graph.input.add(name=name).type.tensor_type.shape.dim.add(dim_param=name)
+    graph.output.add(name=name)
+    graph.initializer.add(name=name, data_type=1, dims=[1 << 40, -1], raw_data=b"abc")
+    graph.initializer.add(name=name, data_type=8, dims=[1], string_data=[name.encode()])
+    node = graph.node.add(name=name, op_type=name, domain=name, input=[name] * 50, output=[name] * 50)
+    node.attribute.add(name=name, type=3, s=name.encode())
+    node.attribute.add(name=name, type=8, strings=[name.encode()] * 50)
+    node.attribute.add(name=name, type=5, g=onnxwire.GraphProto(name=name))
+    model.functions.add(name=name, domain=name, node=[node])
+    return model
+
+
+@pytest.mark.parametrize(
+    "name", [EVIL, EVIL * 10_000, "\ud7ff\U0010ffff" * 100, ""], ids=["evil", "long", "odd", "none"]
+)
+def test_names_are_text_whatever_they_contain(name):
+    model = hostile(name)
+    for message in (
+        model, model.graph, model.graph.node[0], *model.graph.node[0].attribute, *model.graph.initializer,
+        model.graph.input[0], model.functions[0], model.opset_import[0], model.metadata_props[0],
+    ):  # fmt: skip
+        shown(message)
+        shown(type(message).FromString(message.SerializeToString()))
+
+
+def test_many_elements_are_counted():
+    graph = onnxwire.GraphProto(node=[onnxwire.NodeProto(op_type="Relu")] * 1)
+    graph.node.extend([graph.node[0]] * 30_000)
+    graph.initializer.extend([onnxwire.TensorProto(name="w")] * 30_000)
+    assert "and 29,989 more" in shown(graph)
+    assert "30,001 nodes" in shown(onnxwire.ModelProto(graph=graph))
+
+
+def test_damaged_and_closed_messages_show_their_error():
+    assert "past the end" in shown(onnxwire.ModelProto.FromString(b"\x3a\x04\x0a\x05ab"))
+    model = onnxwire.load(DIGITS)
+    model.close()
+    assert "closed" in shown(model)
+
+
+def test_external_data_is_not_read(tmp_path):
+    tensor = onnxwire.TensorProto(name="w", data_type=1, dims=[2], data_location=1)
+    tensor.external_data.add(key="location", value="../../etc/passwd")
+    assert "external" in shown(tensor)
+
+
+def test_a_view_is_a_frame_that_runs_nothing():
+    for source in (onnxwire.load(DIGITS), DIGITS):
+        view = onnxwire.view(source, height=300)
+        parsed = Parsed(view._repr_html_())
+        assert parsed.tags == ["iframe"]
+        assert parsed.attributes == {"sandbox", "srcdoc", "style", "title"}
+        page = dict(HTMLAttributes(view._repr_html_()).found)
+        assert page["sandbox"] == ""
+        assert "height:300px" in page["style"]
+        assert "<script" not in page["srcdoc"] and "classifier.1.weight" in page["srcdoc"]
+        assert "digits_cnn.onnx" in repr(view) and len(repr(view)) < 500
+
+
+class HTMLAttributes(HTMLParser):
+    def __init__(self, text):
+        super().__init__()
+        self.found = []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        self.found += attributes
+
+
+@pytest.mark.parametrize("arguments", [(onnxwire.GraphProto(), 600), (onnxwire.ModelProto(), "1px;x")])
+def test_other_arguments_are_errors(arguments):
+    with pytest.raises(TypeError):
+        onnxwire.view(arguments[0], height=arguments[1])
+
+
+def test_a_hostile_model_stays_inside_of_the_frame():
+    text = onnxwire.view(hostile(EVIL))._repr_html_()
+    assert Parsed(text).tags == ["iframe"]
+
+
+def test_notebooks_find_the_html():
+    pytest.importorskip("IPython")
+    script = (
+        "from IPython.core.interactiveshell import InteractiveShell\n"
+        "import json, sys, onnxwire\n"
+        "format = InteractiveShell.instance().display_formatter.format\n"
+        "model = onnxwire.load(sys.argv[1])\n"
+        "for one in (model, model.graph, model.graph.node[0], model.graph.initializer[0], onnxwire.view(model)):\n"
+        "    print(json.dumps(format(one)[0]))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script, str(DIGITS)], capture_output=True, text=True, check=True)
+    for line in done.stdout.splitlines():
+        found = json.loads(line)
+        assert found["text/html"].startswith(("<div", "<iframe")) and "text/plain" in found
+
+
+def test_the_html_of_a_message_is_its_repr():
+    node = onnxwire.NodeProto(op_type="Relu")
+    assert node._repr_html_() == message_html(node)
