@@ -25,6 +25,9 @@ def pytest_configure(config: pytest.Config) -> None:
                 f"--long needs {', '.join(missing)}; run `make test-long`, or install '.[test-long]'"
             )
     budget.choose(config.getoption("--long"))
+    # xdist 3.8 hands completed files of a crashed worker to its replacement, and waits for their results for ever.
+    if config.getoption("maxworkerrestart", None) is None:
+        config.option.maxworkerrestart = "0"
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -502,7 +502,8 @@ def count_pairs(count, batches):
     Returns the instructions of a round of an empty loop, and by label, for each size, the bytes of input and output,
     and the instructions.
     """
-    # Python is fifty times as slow once the first instructions have been counted: import and make files before.
+    # Python is fifty times as slow once the first instructions have been counted: import, make files and fill caches
+    # before.
     jobs = [
         (kind, name, label, [KINDS[kind][0][name](size) for size in sizes])
         for kind, pairs, sizes in batches
@@ -510,6 +511,8 @@ def count_pairs(count, batches):
         for label in labels
     ]
     warm(str(DIGITS), {label: CALLS[label] for _, _, label, _ in jobs if label in CALLS})
+    for kind, _, label, files in jobs:
+        count_bytes(KINDS[kind][1][label], files[0])
     with count:
         for _ in range(_COUNTED_ROUNDS):
             pass
@@ -517,7 +520,6 @@ def count_pairs(count, batches):
     found = {}
     for kind, name, label, files in jobs:
         call = KINDS[kind][1][label]
-        count_bytes(call, files[0])  # fills caches
         found[f"{kind}: {name}: {label}"] = [(count_bytes(call, data, count), count.instructions) for data in files]
     return round_cost, found
 

@@ -102,11 +102,11 @@ NESTED = {
 }  # read by the slower of two parsers if larger than 10,000 bytes
 _SKIPPING = {"text": ("from_text, unknown fields ignored",), "json": ("from_json, unknown fields ignored",)}
 
-MODEL_SIZES = (500, 2_000, 16_000) if IS_LONG else (300, 1_200, 6_000)
-WRITER_SIZES = (100, 300, 1_500) if IS_LONG else (100, 300, 1_000)
-TEXT_SIZES = (200, 800, 6_000) if IS_LONG else (200, 800, 3_000)
+MODEL_SIZES = (500, 2_000, 16_000) if IS_LONG else (150, 600, 3_000)
+WRITER_SIZES = (100, 300, 1_500) if IS_LONG else (50, 100, 400)
+TEXT_SIZES = (200, 800, 6_000) if IS_LONG else (100, 400, 1_500)
 JSON_SIZES = (200, 800, 6_000)
-NESTED_SIZES = (12_000, 14_000, 30_000) if IS_LONG else (11_000, 12_500, 20_000)
+NESTED_SIZES = (12_000, 14_000, 30_000) if IS_LONG else (11_000, 12_000, 16_000)
 BATCHES = [
     ("model", KNOWN, MODEL_SIZES),
     ("model", WRITERS, WRITER_SIZES),

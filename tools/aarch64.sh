@@ -32,7 +32,7 @@ trap 'umount "$root/proc"' EXIT
 chroot "$root" /usr/bin/env -i PATH=/usr/bin:/bin HOME=/root LC_ALL=C.UTF-8 sh -eu -c '
     cd /onnxwire
     python3 -m venv --clear /build
-    /build/bin/pip -q install --no-index --find-links /packages setuptools Cython wheel auditwheel
+    /build/bin/pip -q install --upgrade --no-index --find-links /packages setuptools Cython wheel auditwheel
     /build/bin/pip wheel --no-index --no-deps --no-build-isolation --wheel-dir /built .
     /build/bin/auditwheel repair -w /repaired /built/*.whl
     python3 -m venv --clear /tried
