@@ -1,5 +1,6 @@
 """The options of the test run: `--long`, the number of workers, and the order of the test files."""
 
+import gc
 import os
 from importlib.util import find_spec
 
@@ -8,7 +9,11 @@ import pytest
 
 pytest.register_assert_rewrite("wire", "stored_tensors")
 # The slowest files run first: one that began last would occupy one worker alone.
-SLOWEST_FILES = ("test_hostile.py", "test_catalog.py", "test_crashes.py", "test_growth.py", "test_view_browser.py")
+SLOWEST_FILES = (
+    "test_hostile.py", "test_crashes.py", "test_view_browser.py", "test_view_edit_browser.py", "test_growth.py",
+    "test_json_parser.py", "test_view_map_browser.py", "test_catalog.py", "test_text_parser.py", "test_forms.py",
+    "test_save_interrupts.py",
+)  # fmt: skip
 LONG_PACKAGES = ("torch", "ray", "dask", "distributed")  # tests that need one of them are skipped without it
 
 
@@ -39,7 +44,14 @@ def pytest_xdist_auto_num_workers() -> int | None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    items.sort(key=lambda item: item.path.name not in SLOWEST_FILES)
+    ranks = {name: rank for rank, name in enumerate(SLOWEST_FILES)}
+    items.sort(key=lambda item: ranks.get(item.path.name, len(ranks)))
     if not config.getoption("--long"):
         config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("long")])
         items[:] = [item for item in items if not item.get_closest_marker("long")]
+
+
+def pytest_collection_finish() -> None:
+    """Exclude the imported modules and the list of tests from garbage collections: tests start hundreds of them."""
+    gc.collect()
+    gc.freeze()

@@ -84,11 +84,14 @@ def tables(model):
     assert len(onnxwire.to_arrow(model, "nodes")) * 2 == len(onnxwire.to_arrow(model, "uses"))
 
 
-def search_tensors(counter, nodes):
-    model = onnxwire.load(model_of(nodes))
-    with counter:
-        assert not onnxwire.tensors(model)
-    return counter.instructions
+def search_tensors(counter, sizes):
+    """Return the instructions of a search in a model of each size."""
+    found = []
+    for model in [onnxwire.load(model_of(nodes)) for nodes in sizes]:
+        with counter:
+            assert not onnxwire.tensors(model)
+        found.append(counter.instructions)
+    return found
 
 
 def extract(model):

@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import copy
+import functools
 import gc
 import itertools
 import os
@@ -378,6 +379,7 @@ def peak():
         return int(next(line for line in file if line.startswith("VmHWM")).split()[1]) << 10
 
 
+@functools.cache
 def round_time():
     """Return the processor time of one round of an empty loop, in seconds."""
     best = 1.0
@@ -448,19 +450,24 @@ def cost(call, path, size, round_seconds):
     return int(memory), int(rounds), int(given), fault
 
 
-def warm(path, calls):
-    """Run each call once, so that its imports are not measured."""
-    with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile() as printed, output_to(printed):
-        for label, call in calls.items():
-            if label not in THREADED:
-                with contextlib.suppress(Error):
-                    call(path, folder)
+@functools.cache
+def warm(label):
+    """Run a call on a model once, so that its imports are not measured."""
+    if label not in THREADED:
+        with (
+            tempfile.TemporaryDirectory() as folder,
+            tempfile.TemporaryFile() as printed,
+            output_to(printed),
+            contextlib.suppress(Error),
+        ):
+            CALLS[label](str(DIGITS), folder)
 
 
 def run(size, slack, models, calls, report=None, is_timed=False):
     """Run calls on models; return a line for each that exceeds the limit of memory or, if `is_timed`, of time."""
     if calls.keys() <= CALLS.keys():
-        warm(str(DIGITS), calls)
+        for label in calls:
+            warm(label)
     seconds = round_time()
     faults = []
     with tempfile.TemporaryDirectory() as folder:
@@ -510,7 +517,8 @@ def count_pairs(count, batches):
         for name, labels in pairs.items()
         for label in labels
     ]
-    warm(str(DIGITS), {label: CALLS[label] for _, _, label, _ in jobs if label in CALLS})
+    for label in {label: None for _, _, label, _ in jobs if label in CALLS}:
+        warm(label)
     for kind, _, label, files in jobs:
         count_bytes(KINDS[kind][1][label], files[0])
     with count:

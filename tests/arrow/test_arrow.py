@@ -219,7 +219,7 @@ def test_rows_are_those_of_the_messages(table, strings):
 
 def test_rows_of_a_long_graph_are_those_of_the_messages():
     """Columns of a megabyte: without nulls, with a late first value, and lists longer than expected."""
-    count = 70_000
+    count = 45_000
     nodes = [
         span(3, b"a name that is not short %d" % index)
         + span(4, b"Add")

@@ -380,6 +380,7 @@ def test_a_killed_run_is_continued_by_the_next(zoo, tmp_path, reference):
     assert everything(out) == reference
 
 
+@pytest.mark.long
 def test_dask_gives_the_same_even_where_a_worker_is_killed(zoo, tmp_path, reference, monkeypatch):
     distributed = pytest.importorskip("distributed")
     divide(monkeypatch, 1)

@@ -221,6 +221,11 @@ def test_a_full_disk_is_an_error_in_one_line_and_leaves_old_or_new_rows(ground, 
     assert step > 50
 
 
+@pytest.mark.parametrize(
+    "ground",
+    ["update", *(pytest.param(name, marks=pytest.mark.long) for name in ("first", "update of a damaged one"))],
+    indirect=True,
+)
 def test_runs_that_are_killed_at_random_moments_are_completed_by_the_next(ground, monkeypatch):
     monkeypatch.setattr(module, "run_tasks", engines.run_tasks)
     code = (

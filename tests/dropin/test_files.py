@@ -1,6 +1,7 @@
 """Files under the switch: loaded models survive changes to their files."""
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -49,21 +50,35 @@ def changed_while_loaded(change, before="", after=""):
     )
 
 
+# Runs programs on a file of the same name in each of their folders, in one process.
+RUN_IN_FOLDERS = """
+import os, sys
+is_absolute, *words = sys.argv[1:]
+for folder, code in zip(words[::2], words[1::2], strict=True):
+    os.chdir(folder)
+    sys.argv[1:] = [os.path.abspath("large.onnx") if is_absolute else "large.onnx"]
+    exec(code, {"__name__": "__main__"})
+"""
+
+
 @pytest.mark.parametrize("is_absolute", [True, False], ids=["absolute path", "name"])
-@pytest.mark.parametrize("change", OVERWRITES)
-def test_a_loaded_model_is_unaffected_by_changes_to_its_file(change, is_absolute, large, monkeypatch):
-    if not is_absolute:
-        monkeypatch.chdir(large.parent)
-    code = changed_while_loaded(
-        OVERWRITES[change],
-        before="os.chmod(path, 0o640)",
-        after="assert os.stat(path).st_mode & 0o777 == 0o640\n"
-        "print(os.path.getsize(path), len(os.listdir(os.path.dirname(os.path.abspath(path)))))",
-    )
+def test_a_loaded_model_is_unaffected_by_changes_to_its_file(is_absolute, large, tmp_path):
     size = large.stat().st_size
-    left = {"truncated": 10, "opened": 0, "by another name": 0}.get(change, size)
-    path = large if is_absolute else large.name
-    assert python("-c", code, path).split() == [str(left), "2" if "name" in change else "1"]
+    words, wanted = [], []
+    for change, statement in OVERWRITES.items():
+        folder = tmp_path / change
+        folder.mkdir()
+        shutil.copy(large, folder)
+        code = changed_while_loaded(
+            statement,
+            before="os.chmod(path, 0o640)",
+            after="assert os.stat(path).st_mode & 0o777 == 0o640\n"
+            f"print({change!r}, os.path.getsize(path), len(os.listdir(os.path.dirname(os.path.abspath(path)))))",
+        )
+        words += [folder, code]
+        left = {"truncated": 10, "opened": 0, "by another name": 0}.get(change, size)
+        wanted.append(f"{change} {left} {2 if 'name' in change else 1}")
+    assert python("-c", RUN_IN_FOLDERS, "absolute" if is_absolute else "", *words).splitlines() == wanted
 
 
 # Changes through a file that was opened before the model was loaded.

@@ -21,14 +21,6 @@ from onnxwire.errors import ChangedError
 # --- iterators
 
 
-@pytest.fixture(autouse=True)
-def only_own_garbage():
-    """Leave out what other tests keep: each collection would look at all of it."""
-    gc.freeze()
-    yield
-    gc.unfreeze()
-
-
 def test_a_loop_that_assigns_to_what_it_iterates_over_reads_what_is_there():
     def body(m):
         tensor = m.TensorProto.FromString(m.TensorProto(int64_data=range(11, 400)).SerializeToString())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import warnings
 from collections.abc import MutableSequence
 
@@ -27,11 +28,15 @@ def sample(name):
 
 def act(code, names):
     """The value of an expression, or what a statement leaves, or the error that it raises."""
+    return attempt(*compiled(code), names)
+
+
+@functools.cache
+def compiled(code):
     try:
-        compile(code, "", "eval")
+        return eval, compile(code, "", "eval")
     except SyntaxError:
-        return attempt(exec, code, names)
-    return attempt(eval, code, names)
+        return exec, compile(code, "", "exec")
 
 
 def yields(*values):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bisect
 import contextlib
+import functools
 import re
 import socket
 import threading
@@ -46,6 +47,7 @@ class Pieces:
 _PATTERN = bytes(range(256)) * 4096
 
 
+@functools.lru_cache(maxsize=8)
 def _pattern(start: int, end: int) -> bytes:
     """Bytes of which each is its offset modulo 256."""
     shift = start % 256

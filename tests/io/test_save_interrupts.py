@@ -6,6 +6,7 @@ import signal
 
 import kill
 import pytest
+from budget import IS_LONG
 from test_save_faults import linux
 
 pytestmark = linux
@@ -24,12 +25,13 @@ def heed_interrupts():
 def test_at_any_event_the_old_model_or_the_new_one_is_left_and_whole(tmp_path, layout, strike):
     ground = kill.Ground(tmp_path, layout, 3000)
     found = []
-    for event in itertools.count(random.Random(layout).randrange(29), 29):
+    stride = 29 if IS_LONG else 67
+    for event in itertools.count(random.Random(layout).randrange(stride), stride):
         left = strike(ground, event)
         if left is None:
             break
         found.append(left)
-    assert len(found) > 10
+    assert len(found) > 300 / stride
     assert {"old", "new"} <= {*found} <= ({"old", "detected", "new"} if ground.is_replaced else {"old", "new"})
 
 

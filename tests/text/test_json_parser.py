@@ -13,7 +13,7 @@ from unittest import mock
 import onnx
 import pytest
 import wire
-from budget import examples
+from budget import IS_LONG, examples
 from google.protobuf import json_format
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -160,9 +160,10 @@ def camel(name):
 
 
 def in_fields(values, field):
-    """Texts of one field."""
-    for value in values:
-        for around in ("{}", "{} ", "[{}]", "[{},{}]", "[{}, 1]") if field.is_repeated else ("{}", " {}\n", "{},"):
+    """Texts of one field: each value alone and in one form, with --long in every form."""
+    forms = ("{}", "{} ", "[{}]", "[{},{}]", "[{}, 1]") if field.is_repeated else ("{}", " {}\n", "{},")
+    for index, value in enumerate(values):
+        for around in forms if IS_LONG else dict.fromkeys((forms[0], forms[index % len(forms)])):
             yield f'{{"{camel(field.name)}":{around.replace("{}", value)}}}'
 
 

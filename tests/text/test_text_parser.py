@@ -15,7 +15,7 @@ from unittest import mock
 import onnx
 import pytest
 import wire
-from budget import examples
+from budget import IS_LONG, examples
 from google.protobuf import text_encoding, text_format
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -201,8 +201,13 @@ TEXTS += [
 
 
 def in_fields(values, name):
-    """Texts of one field, with anything after it that may follow."""
-    return [f"{name}: {value}{end}" for value in values for end in ("", ",", " one_int64: 1")]
+    """Texts of one field: each value alone and before one of what may follow, with --long before each."""
+    ends = ("", ",", " one_int64: 1")
+    return [
+        f"{name}: {value}{end}"
+        for index, value in enumerate(values)
+        for end in (ends if IS_LONG else dict.fromkeys(("", ends[index % 3])))
+    ]
 
 
 @pytest.mark.parametrize("name", [field.name for field in EVERYTHING[0].DESCRIPTOR.fields if wire.is_number(field)])
