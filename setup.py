@@ -20,7 +20,7 @@ from setuptools.errors import CompileError, PlatformError
 HERE = Path(__file__).parent
 MODULES = sorted(path.relative_to(HERE) for path in (HERE / "onnxwire").rglob("*.pyx"))
 HEADERS = sorted(str(path.relative_to(HERE)) for path in (HERE / "onnxwire").rglob("*.h"))
-# The code that Cython writes for typed memoryviews, compiled once instead of once for each module that has them.
+# The code that Cython generates for typed memoryviews, compiled once instead of in each module that uses them.
 SHARED = "onnxwire._cython"
 # Modules with loops over bytes, which -O3 makes faster: `verify` by a quarter, packed runs by a tenth. The others take
 # a fifth less time to compile with -O2.
@@ -49,7 +49,7 @@ with contextlib.suppress(KeyError):
     append = UtilityCode.load_cached("ListCompAppendAndDecref", "Optimize.c")
     append.impl = append.impl.replace("    Py_DECREF(x);\n", "    if (result == 0) Py_DECREF(x);\n")
 
-# Python passes on the flags that it was built with, often -g, which takes a third of the time and most of the size.
+# Python adds the flags of its own build, often -g, which takes a third of the compile time and most of the size.
 compile_args = ["-g0", "-Wall", "-Wextra", "-Wno-unused-parameter", "-Wno-missing-field-initializers"]
 link_args = ["-pthread"]
 optimize, optimize_loops = ["-O2"], ["-O3"]
@@ -80,19 +80,21 @@ if os.environ.get("ONNXWIRE_WERROR"):
 if sanitized:
     sanitizers = "-fsanitize=thread" if sanitized == "thread" else "-fsanitize=address,undefined"
     compile_args += [sanitizers, "-fno-sanitize-recover=undefined", "-g"]
-    compile_args += ["-DONNXWIRE_SMALL_LIMITS", "-DCYTHON_USE_FREELISTS=0"]  # short inputs go the long ways too
+    compile_args += ["-DONNXWIRE_SMALL_LIMITS", "-DCYTHON_USE_FREELISTS=0"]  # short inputs reach the code for long
+    # inputs
     link_args += [sanitizers]
     optimize = optimize_loops = ["-O1"]
     if sanitized == "coverage":  # for libFuzzer, by clang
         compile_args += ["-fsanitize=fuzzer-no-link"]
-if traced:  # so that sys.settrace sees each line
+if traced:  # so that sys.settrace reports each line
     compile_args += ["-U_FORTIFY_SOURCE", "-DCYTHON_TRACE_NOGIL=1", "-DCYTHON_USE_SYS_MONITORING=0"]
     optimize = optimize_loops = ["-O1"]
     directives["linetrace"] = True
 
 
 def write_generated() -> None:
-    """Write the modules that come out of `schema/`: the tables as literals, and the stubs of the message classes."""
+    """Write the modules that are generated from `schema/`: the tables as literals, and the stubs of the message
+    classes."""
     spec = importlib.util.spec_from_file_location("_generate", HERE / "schema" / "generate.py")
     generate = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(generate)
@@ -100,14 +102,14 @@ def write_generated() -> None:
 
 
 def extension(name: str, source: str) -> Extension:
-    """The extension module of a source, with its flags."""
+    """Return the extension module of a source, with its flags."""
     flags = [*(optimize_loops if name in LOOPS else optimize), *compile_args]
     depends = [*HEADERS, "setup.py"]
     return Extension(name, [source], extra_compile_args=flags, extra_link_args=link_args, depends=depends)
 
 
 class BuildFromCython(build_ext):
-    """Translates the modules when they are built, not when only the project's name is asked for, and then compiles."""
+    """Translates and compiles the modules only when they are built, not when only metadata is requested."""
 
     def finalize_options(self) -> None:
         """Use all processors; keep the object files of a build in place, so that the next one compiles only changes."""
@@ -119,12 +121,13 @@ class BuildFromCython(build_ext):
             self.build_lib, self.build_temp = f"build/lib.{tag}", f"build/temp.{tag}"
 
     def build_extensions(self) -> None:
-        """Look for a compiler before the work of half a minute, then translate and compile, by ccache if present."""
+        """Check for a compiler first, since translating takes half a minute; then translate and compile, with ccache if
+        present."""
         if shutil.which("ccache") and "CC" not in os.environ and self.compiler.compiler_type == "unix":
             for step in ["compiler", "compiler_so"]:
                 self.compiler.set_executable(step, ["ccache", *getattr(self.compiler, step)])
         self.find_compiler()
-        # Cython compares the sources alone; the settings in this file count, too.
+        # Cython compares only the sources, but the settings in this file matter, too.
         translations = [path.with_suffix(".c") for path in MODULES]
         is_stale = any(
             path.exists() and path.stat().st_mtime < Path("setup.py").stat().st_mtime for path in translations
@@ -140,7 +143,7 @@ class BuildFromCython(build_ext):
         made = {extension.name: extension for extension in translated}
         for extension in self.extensions:
             extension.sources = made[extension.name].sources
-            extension.include_dirs = made[extension.name].include_dirs  # of the headers that .pxd files name
+            extension.include_dirs = made[extension.name].include_dirs  # times of the headers that .pxd files include
             extension.depends = made[extension.name].depends
         super().build_extensions()
 
@@ -154,7 +157,7 @@ class BuildFromCython(build_ext):
             print(f"[{self.built}/{len(self.extensions)}] compiled {ext.name}\n", end="", flush=True)
 
     def find_compiler(self) -> None:
-        """Compile two lines; raises PlatformError, with what to install, where that fails."""
+        """Compile two lines; raises PlatformError with advice if that fails."""
         with tempfile.TemporaryDirectory() as folder:
             source = Path(folder, "probe.c")
             source.write_text("#include <Python.h>\nint main(void) { return 0; }\n")
@@ -169,21 +172,21 @@ class BuildFromCython(build_ext):
 
 
 class BuildWithSwitch(build_py):
-    """Puts the line that reads ONNXWIRE_DROPIN at the start of Python beside the package, into site-packages."""
+    """Installs the .pth file that reads ONNXWIRE_DROPIN at Python's start into site-packages."""
 
     SWITCH = "onnxwire_dropin.pth"
 
     def run(self) -> None:
-        """Build the package, then copy the line."""
+        """Build the package, then copy the .pth file."""
         super().run()
         self.copy_file(self.SWITCH, os.path.join(self.build_lib, self.SWITCH), preserve_mode=False)
 
     def get_outputs(self, include_bytecode: bool = True) -> list[str]:
-        """Every file that is built."""
+        """Return every file that is built."""
         return [*super().get_outputs(include_bytecode), os.path.join(self.build_lib, self.SWITCH)]
 
 
-# On macOS and Windows the processes that translate the modules import this file first.
+# On macOS and Windows, the processes that translate the modules first import this file.
 if __name__ == "__main__":
     write_generated()
     modules = [extension(".".join(path.with_suffix("").parts), str(path)) for path in MODULES]

@@ -35,17 +35,17 @@ PIECES = [
 
 
 def show_progress(text: str) -> None:
-    """Write over the last line on a terminal."""
+    """Overwrite the last line on a terminal."""
     if sys.stderr.isatty():
         print(f"\r\033[K{text}", end="", file=sys.stderr, flush=True)
 
 
 def main() -> int:
-    """Run the chosen pieces; returns 2 where one of them failed."""
+    """Run the chosen benchmarks; return 2 if one of them failed."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Compare onnxwire with onnx.")
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"what to run: {', '.join(PIECES)}; all by default")
-    parser.add_argument("--repeats", type=int, metavar="N", help="processes a side and row")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write all samples there too")
+    parser.add_argument("--repeats", type=int, metavar="N", help="number of processes per side and row")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write all samples to this file")
     parser.add_argument("--markdown", action="store_true", help="print the table for a README")
     options = parser.parse_args()
     for name in options.names:

@@ -1,4 +1,4 @@
-"""Tables of a model for libraries of Arrow, beside lists that are made through the official classes."""
+"""Export tables of a model to Arrow, compared with lists that are made with the official classes."""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,7 +10,7 @@ THREE = ("nodes", "attributes", "values")
 
 
 def prepare_polars() -> None:
-    """Make the file, if polars is here."""
+    """Make the file, if polars is installed."""
     try:
         import polars  # noqa: F401
     except ImportError:
@@ -19,12 +19,12 @@ def prepare_polars() -> None:
 
 
 def present(message: Any, *names: str) -> list[Any]:
-    """The values of fields, None for absent ones."""
+    """Return the values of fields, None for absent fields."""
     return [getattr(message, name) if message.HasField(name) else None for name in names]
 
 
 def list_nodes(model: Any) -> list[Any]:
-    """Rows of the table `nodes`, without offsets, which the official classes do not know."""
+    """Return the rows of the table `nodes` without offsets, which the official classes do not have."""
     return [
         (
             index,
@@ -39,7 +39,7 @@ def list_nodes(model: Any) -> list[Any]:
 
 
 def list_attributes(model: Any) -> list[Any]:
-    """Rows of the table `attributes`."""
+    """Return the rows of the table `attributes`."""
     from onnx import AttributeProto
 
     names = {number: name for name, number in AttributeProto.AttributeType.items()}
@@ -58,7 +58,7 @@ def list_attributes(model: Any) -> list[Any]:
 
 
 def list_values(model: Any) -> list[Any]:
-    """Rows of the table `values`."""
+    """Return the rows of the table `values`."""
     rows = []
     for kind in ("input", "output", "value_info"):
         for value in getattr(model.graph, kind):
@@ -98,7 +98,7 @@ def official(makers: list[Callable[[Any], list[Any]]]) -> Callable[[], object]:
 
 
 def count(result: Any) -> list[int]:
-    """How many rows each table has."""
+    """Return the number of rows of each table."""
     return [len(table) for table in result]
 
 

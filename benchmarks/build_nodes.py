@@ -1,4 +1,4 @@
-"""Make 30,000 Conv nodes with their attributes from nothing, by the same code for both sides, and serialize them."""
+"""Build 30,000 Conv nodes with their attributes, by the same code for both sides, and serialize them."""
 
 import hashlib
 from collections.abc import Callable
@@ -44,7 +44,7 @@ def make_node(onnx: Any, name: str, source: str) -> Any:
 
 
 def build_apart(onnx: Any) -> Any:
-    """Make the model from messages that are made first and then put, as copies, where they belong."""
+    """Make the model from separate messages, which are copied into it."""
     nodes, source = [], "image"
     for index in range(NODES):
         nodes.append(make_node(onnx, f"/layers.{index}/conv/Conv", source))
@@ -98,7 +98,7 @@ def digest(data: bytes) -> str:
 def make_row(
     work: str, side: Callable[[Callable[[Any], Any], str], Callable[[], object]], build: Callable[[Any], Any]
 ) -> Row:
-    """Return the row of a function that builds, and of a side that measures its result."""
+    """Return the row of a function that builds the model, and of a side that measures its result."""
     return Row(
         work,
         ours=lambda: side(build, "onnxwire"),

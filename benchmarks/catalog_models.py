@@ -1,4 +1,4 @@
-"""A catalog of 2,000 models by two processes, beside a loop of onnx.load that gathers the same columns."""
+"""Build a catalog of 2,000 models by two processes, compared with a loop of onnx.load that gathers the same columns."""
 
 import random
 import shutil
@@ -13,11 +13,11 @@ from benchmarks.row import Row, Skip
 
 MODELS = FOLDER / "models"
 COUNT = 2000
-LARGE_COUNT = 200  # models among them with weights of 1 MiB to 1 GiB, which are holes in the file
+LARGE_COUNT = 200  # number of models with weights of 1 MiB to 1 GiB, which are holes in the file
 
 
 def prepare() -> None:
-    """Make the models: copies of those in the onnx package, and sparse ones."""
+    """Make the models: copies of the models in the onnx package, and sparse files."""
     try:
         import xxhash  # noqa: F401
     except ImportError:
@@ -92,7 +92,7 @@ def official() -> Callable[[], object]:
 
 
 def count_models(result: Any) -> int:
-    """How many models are in."""
+    """Return the number of models in the catalog."""
     return len(result["models"]) if isinstance(result, dict) else result.rows["models"]
 
 

@@ -1,4 +1,5 @@
-"""The cost of copying a file: the measure of rows that write one. Also what such rows do before and after."""
+"""The cost of copying a file, with which rows that write a file are compared; and the preparation and cleanup of such
+rows."""
 
 import os
 import shutil
@@ -11,11 +12,11 @@ from pathlib import Path
 from benchmarks.data import FOLDER
 from benchmarks.row import Row, Skip
 
-ROOM = 3 << 30  # bytes: a source of 1 GiB, the output, and some
+ROOM = 3 << 30  # bytes of free space: for a source of 1 GiB, the output, and a reserve
 
 
 def require_room() -> None:
-    """Skip the row where the disk is too full."""
+    """Skip the row if the disk is too full."""
     FOLDER.mkdir(exist_ok=True)
     if shutil.disk_usage(FOLDER).free < ROOM:
         raise Skip(f"less than {ROOM >> 30} GiB free in {FOLDER}")
@@ -34,7 +35,7 @@ def copy(source: Path, output: Path) -> Callable[[], object]:
 
 
 def copy_durably(source: Path, output: Path) -> Callable[[], object]:
-    """Do what cp leaves out and our save does: wait until the disk has the file, and its name."""
+    """Wait until the file and its name are on the disk, as `save` does and cp does not."""
     command = 'cp "$1" "$2" && sync "$2" "$3"'  # sync with names is fsync of each
     make_room(output)
     return lambda: subprocess.run(["sh", "-c", command, "sh", source, output, output.parent], check=True)
@@ -47,11 +48,11 @@ def rows_beside_cp(
     ours: Callable[[], Callable[[], object]],
     fingerprint: Callable[[object], object],
 ) -> list[Row]:
-    """The rows that hold what writes an output beside `cp` of the source, which does not wait for the disk, and beside
-    `cp` and fsync, which does."""
+    """Return the rows that compare an operation that writes a file with `cp` of the source, which does not wait for the
+    disk, and with `cp` and fsync."""
     sides = {
-        "the same (with fsync), beside `cp` of the file (without)": ("cp", copy),
-        "the same, beside `cp` of the file and fsync": ("cp, fsync", copy_durably),
+        "the same (with fsync), compared with `cp` of the file (without fsync)": ("cp", copy),
+        "the same, compared with `cp` of the file and fsync": ("cp, fsync", copy_durably),
     }
     return [
         Row(

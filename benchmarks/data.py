@@ -1,4 +1,4 @@
-"""The files that benchmarks work on: made once, in benchmarks/data, which may be deleted at any time."""
+"""The input files of benchmarks. They are made once, in benchmarks/data, which may be deleted at any time."""
 
 from collections.abc import Callable
 from pathlib import Path

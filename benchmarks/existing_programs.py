@@ -1,4 +1,4 @@
-"""Programs written for `onnx`, on a model of 20,000 nodes: with onnxwire instead of protobuf, and with protobuf."""
+"""Run programs written for `onnx` on a model of 20,000 nodes, with onnxwire instead of protobuf, and with protobuf."""
 
 import hashlib
 from collections.abc import Callable
@@ -11,7 +11,7 @@ NODES = 20_000
 
 
 def import_onnx(is_ours: bool) -> Any:
-    """Import the package with one or the other's classes; each side is a process of its own."""
+    """Import the package with the classes of one side; each side is a separate process."""
     if is_ours:
         from onnxwire.dropin import install
 
@@ -54,20 +54,20 @@ def on_model(is_ours: bool, act: Callable[[Any, Any], object]) -> Callable[[], o
 
 
 def merge(onnx: Any, model: Any) -> object:
-    """Put two copies behind one another with `onnx.compose`."""
+    """Merge two copies of the model with `onnx.compose`, one after the other."""
     second = onnx.compose.add_prefix(model, "second/")
     return onnx.compose.merge_models(model, second, [(model.graph.output[0].name, "second/x0")])
 
 
 def through_onnx_ir(onnx: Any, model: Any) -> object:
-    """Turn it into onnx-ir's model and back."""
+    """Convert the model to onnx-ir and back."""
     import onnx_ir
 
     return onnx_ir.serde.serialize_model(onnx_ir.serde.deserialize_model(model))
 
 
 def through_graphsurgeon(onnx: Any, model: Any) -> object:
-    """Turn it into graphsurgeon's graph, clean that up, and back."""
+    """Convert the model to graphsurgeon's graph, clean up the graph, and convert it back."""
     import onnx_graphsurgeon
 
     graph = onnx_graphsurgeon.import_onnx(model)
@@ -75,7 +75,7 @@ def through_graphsurgeon(onnx: Any, model: Any) -> object:
 
 
 def need(package: str) -> Callable[[], None]:
-    """Make what skips a row where a package is not installed."""
+    """Return a `prepare` function that skips a row if a package is not installed."""
 
     def prepare() -> None:
         if find_spec(package) is None:
@@ -85,7 +85,7 @@ def need(package: str) -> Callable[[], None]:
 
 
 def make_row(work: str, act: Callable[[Any, Any], object], package: str = "onnx") -> Row:
-    """Make the row of something that is done with the model."""
+    """Return the row of an operation on the model."""
     return Row(
         work,
         ours=lambda: on_model(True, act),
@@ -105,9 +105,9 @@ ROWS = [
         goal=1,
     ),
     make_row("`onnx.compose`: merge two models of 20,000 nodes, under `onnxwire.dropin`", merge),
-    make_row("onnx-ir: 20,000 nodes converted there and back, under `onnxwire.dropin`", through_onnx_ir, "onnx_ir"),
+    make_row("onnx-ir: convert 20,000 nodes to it and back, under `onnxwire.dropin`", through_onnx_ir, "onnx_ir"),
     make_row(
-        "graphsurgeon: 20,000 nodes converted there and back, under `onnxwire.dropin`",
+        "graphsurgeon: convert 20,000 nodes to it and back, under `onnxwire.dropin`",
         through_graphsurgeon,
         "onnx_graphsurgeon",
     ),

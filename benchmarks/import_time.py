@@ -24,7 +24,7 @@ def official() -> Callable[[], object]:
 
 
 def without_numpy(_: object) -> None:
-    """Check that importing onnxwire leaves numpy for later."""
+    """Check that importing onnxwire does not import numpy."""
     import sys
 
     assert "onnx" in sys.modules or "numpy" not in sys.modules, "importing onnxwire imports numpy"

@@ -1,4 +1,4 @@
-"""List every tensor of a model of 1 GiB, wherever it is: name, data type, shape and bytes."""
+"""List every tensor at any depth of a model of 1 GiB: name, data type, shape and bytes."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -16,7 +16,7 @@ def ours() -> Callable[[], object]:
 
 
 def tensors_of(graph: Any) -> Iterator[Any]:
-    """Yield the tensors of an official graph and of the graphs in it; the model has none elsewhere."""
+    """Yield the tensors of an official graph and of its subgraphs; the model has no other tensors."""
     yield from graph.initializer
     for node in graph.node:
         for attribute in node.attribute:

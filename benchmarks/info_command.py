@@ -12,7 +12,7 @@ PATH = FOLDER / "decoder_4_gib_sparse.onnx"
 
 
 def prepare() -> None:
-    """Make the file, its weights being holes that take no disk space."""
+    """Make the file. Its weights are holes, which take no disk space."""
     import onnxwire.cli
 
     if not hasattr(onnxwire.cli, "main") or find_spec("onnxwire.__main__") is None:

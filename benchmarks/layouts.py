@@ -1,7 +1,9 @@
-"""The layout of the map beside dagre and elkjs, on the same graphs: `python -m benchmarks.layouts FOLDER`.
+"""Compare the layout of the map with dagre and elkjs on the same graphs: `python -m benchmarks.layouts FOLDER`.
 
-FOLDER: where `npm install @dagrejs/dagre elkjs` was done. Prints processor time and crossings of drawn graphs of 200
-boxes and 260 edges, and of the groups of a small transformer. The other two run in Node, each graph a second time.
+FOLDER: the folder in which `npm install @dagrejs/dagre elkjs` was run. Prints processor time and crossings of drawn
+    graphs of 200
+boxes and 260 edges, and of the groups of a small transformer. dagre and elkjs run in Node, and the second run of each
+graph is measured.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ Line = list[tuple[float, float]]
 
 
 def drawn_graphs() -> Iterator[Graph]:
-    """Make ten graphs whose edges lead to one of the next boxes, with some longer ones."""
+    """Make ten graphs in which most edges lead to a nearby box, and some to a distant one."""
     for seed in range(10):
         draw = random.Random(seed)
         edges = {(i, min(i + draw.randint(1, 8), 199)) for i in range(199)}
@@ -39,7 +41,7 @@ def drawn_graphs() -> Iterator[Graph]:
 
 
 def groups_of(path: Path) -> Iterator[Graph]:
-    """Give all groups of a model as the map draws them, one of each fold."""
+    """Return all groups of a model as the map draws them, one group of each repeat."""
     found = ModelMap(onnxwire.load(path))
     names = ["graph"]
     for name in names:
@@ -55,7 +57,7 @@ def groups_of(path: Path) -> Iterator[Graph]:
 
 
 def lines_of(graph: Graph, layout: Layout) -> list[Line]:
-    """The lines of edges: from box to box, straight past each row between them."""
+    """Return the lines of edges: from box to box, vertical at each row between them."""
     lines = []
     for (start, end), bends in zip(graph["edges"], layout.bends, strict=True):
         step = 1 if layout.rows[end] > layout.rows[start] else -1
@@ -67,12 +69,12 @@ def lines_of(graph: Graph, layout: Layout) -> list[Line]:
 
 
 def crossings(graph: Graph, lines: list[Line]) -> int:
-    """Return the number of crossings of lines; lines that start or end at the same box do not cross there."""
+    """Return the number of crossings of lines; a common box of two lines does not count as a crossing."""
     pieces = [(*a, *b, *edge) for line, edge in zip(lines, graph["edges"], strict=True) for a, b in pairwise(line)]
     x0, y0, x1, y1, start, end = np.array(pieces).T[:, :, None]
 
     def side(x: Any, y: Any) -> Any:
-        """On which side of each piece a point is."""
+        """Return the side of each piece on which a point is."""
         return np.sign((x1 - x0) * (y - y0) - (y1 - y0) * (x - x0))
 
     crosses = side(x0.T, y0.T) * side(x1.T, y1.T) < 0

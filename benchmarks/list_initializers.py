@@ -1,4 +1,4 @@
-"""Open a model of 1 GiB with its weights inside, and list what weights there are."""
+"""Open a model of 1 GiB with inline weights, and list the weights."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -9,11 +9,11 @@ from benchmarks.row import Row
 
 PATH = FOLDER / "decoder_1_gib.onnx"
 SMALL = FOLDER / "small.safetensors"
-LAYERS = 11  # 9 weights each and 4 more: 103 initializers in 1.07e9 bytes
+LAYERS = 11  # 9 weights per layer and 4 others: 103 initializers, 1.07e9 bytes
 
 
 def prepare() -> None:
-    """Make the file, with real bytes on the disk."""
+    """Make the file without holes."""
     make_once(
         PATH,
         lambda path: write_decoder(path, layers=LAYERS, hidden=1792, intermediate=4736, heads=28, fill="random"),
@@ -39,7 +39,7 @@ def official() -> Callable[[], object]:
 
 
 def prepare_safetensors() -> None:
-    """Make a file of the same tensors, and a small one."""
+    """Make a .safetensors file of the same tensors, and a small file."""
     from benchmarks.weights_external import prepare_safetensors
 
     prepare_safetensors()
@@ -88,7 +88,8 @@ ROWS = [
         memory_goal=5e6,
     ),
     Row(
-        "list names and dims of these initializers, beside safetensors on a .safetensors file of the same tensors",
+        "list names and dims of these initializers, compared with safetensors on a .safetensors file of the same "
+        "tensors",
         prepare=prepare_safetensors,
         inputs=(PATH,),
         ours=ours_when_used_before,

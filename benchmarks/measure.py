@@ -1,4 +1,4 @@
-"""Runs each side of a row in fresh processes, turn by turn, and takes medians."""
+"""Runs both sides of a row alternately in new processes, and computes medians."""
 
 import json
 import os
@@ -24,21 +24,22 @@ class WorkerError(Exception):
 
 @dataclass
 class Samples:
-    """The cost of one side, a value per process: seconds, bytes of extra peak RSS, bytes of extra anonymous memory."""
+    """The cost of one side, one value per process: seconds, additional bytes of peak RSS, additional bytes of anonymous
+    memory."""
 
     seconds: list[float] = field(default_factory=list)
     extra: list[int | None] = field(default_factory=list)
     anonymous: list[int | None] = field(default_factory=list)
 
     def median(self, name: str) -> float | None:
-        """Return the median of one of the lists, or None where nothing was measured."""
+        """Return the median of one of the lists, or None if nothing was measured."""
         values = [value for value in getattr(self, name) if value is not None]
         return statistics.median(values) if values else None
 
 
 @dataclass
 class Result:
-    """A row with its measurements. skip: the reason if there are none."""
+    """A row with its measurements. skip: the reason why it was not measured, or ""."""
 
     piece: str
     row: Row
@@ -54,7 +55,7 @@ class Result:
 
     @property
     def verdicts(self) -> dict[str, bool]:
-        """Whether each goal that is set and measured is met: "time", "memory", "private memory"."""
+        """Return whether each goal that is set and measured is met: "time", "memory", "private memory"."""
         ratio, extra = self.ratio, self.ours.median("extra")
         verdicts = {}
         if self.row.goal is not None and ratio is not None:
@@ -67,7 +68,7 @@ class Result:
         return verdicts
 
     def to_json(self) -> dict[str, Any]:
-        """Return everything, for a file."""
+        """Return all data as a dict for a JSON file."""
         sides = {
             name: {key: samples.median(key) for key in asdict(samples)} | {"samples": asdict(samples)}
             for name, samples in (("ours", self.ours), ("official", self.official))
@@ -88,20 +89,20 @@ class Result:
 
 
 def rows_of(piece: str) -> list[Row]:
-    """Return the rows of a file of this package."""
+    """Return the rows of a module of this package."""
     rows: list[Row] = import_module(f"benchmarks.{piece}").ROWS
     return rows
 
 
 def worker_environment() -> dict[str, str]:
-    """Return an environment in which both sides find compiled bytecode, as installed packages do."""
+    """Return an environment in which both sides use compiled bytecode, as installed packages do."""
     # With PYTHONDONTWRITEBYTECODE set, every process would compile the modules of a checkout again.
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     return environment | {"PYTHONPYCACHEPREFIX": str(FOLDER / "pycache")}
 
 
 def run_worker(piece: str, index: int, side: str) -> dict[str, Any]:
-    """Run `worker.main` in a fresh interpreter and return what it reports."""
+    """Run `worker.main` in a new interpreter and return its report."""
     command = [sys.executable, "-c", WORKER, piece, str(index), side]
     done = subprocess.run(command, cwd=ROOT, env=worker_environment(), capture_output=True, text=True)
     if done.returncode:
@@ -112,9 +113,9 @@ def run_worker(piece: str, index: int, side: str) -> dict[str, Any]:
 
 
 def measure(piece: str, index: int, repeats: int | None, progress: Callable[[str], None]) -> Result:
-    """Measure a row: one process a side to warm up, then `repeats` (the row's own number if None) that count.
+    """Measure a row: one process per side as warm-up, then `repeats` measured processes (None: the row's number).
 
-    Raises WorkerError where a process fails or the results of the two sides differ.
+    Raises WorkerError if a process fails or the results of the two sides differ.
     """
     row = rows_of(piece)[index]
     result = Result(piece, row)
@@ -127,7 +128,7 @@ def measure(piece: str, index: int, repeats: int | None, progress: Callable[[str
     fingerprints = []
     for turn in range(count + 1):
         progress(f"{row.work}: {turn} of {count}")
-        # The sides take turns in being first, so that both benefit from warm caches.
+        # The sides alternate in being first, so that both benefit from warm caches.
         for side in sides if turn % 2 else reversed(sides):
             answer = run_worker(piece, index, side)
             fingerprints.append(answer.pop("fingerprint"))

@@ -1,4 +1,4 @@
-"""Functions of the official package on models of any size, and onnx-ir's models of ours."""
+"""Run functions of the official package on models of any size, and convert models to onnx-ir."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -46,7 +46,7 @@ def prepare_onnx_ir() -> None:
 
 
 def outline(model: Any) -> list[Any]:
-    """The model that a function made: its operator sets, and how many nodes and types it has."""
+    """Return the operator sets of a resulting model, and its numbers of nodes and types."""
     graph = model.graph
     return [[opset.version for opset in model.opset_import], len(graph.node), len(graph.value_info)]
 
@@ -130,7 +130,7 @@ ROWS = [
         repeats=5,
     ),
     Row(
-        "100,000 nodes and value_infos to onnx-ir, beside onnx-ir's load",
+        "100,000 nodes and value_infos to onnx-ir, compared with onnx-ir's load",
         prepare=prepare_onnx_ir,
         ours=ours_to_ir,
         official=onnx_ir_load,

@@ -1,4 +1,4 @@
-"""From the bytes of a TensorProto with 10 million packed int64 to a numpy array."""
+"""Convert the bytes of a TensorProto with 10 million packed int64 to a numpy array."""
 
 import hashlib
 from collections.abc import Callable
@@ -13,7 +13,7 @@ VOCABULARY = 50_000
 
 
 def path_of(numbers: str) -> Path:
-    """Return the path of the file with such numbers."""
+    """Return the path of the file with a kind of numbers."""
     return FOLDER / f"packed_{numbers}.tensor"
 
 
@@ -26,7 +26,7 @@ def make_numbers(numbers: str) -> Any:
         return choose.integers(0, 128, NUMBERS)
     if numbers == "negative":
         return choose.integers(-1000, 0, NUMBERS)
-    if numbers == "even":  # in their bits, so that they have 1 to 9 bytes without a pattern
+    if numbers == "even":  # uniform bit lengths, so that the varints have 1 to 9 bytes without a pattern
         return choose.integers(0, 2**63, NUMBERS) >> choose.integers(0, 63, NUMBERS)
     # Token ids follow Zipf's law; indices are uniform; the rest are -100 (no label), negative offsets, and hashes.
     tokens = np.minimum(choose.zipf(1.2, NUMBERS), VOCABULARY) - 1
@@ -67,7 +67,8 @@ def official(numbers: str) -> Callable[[], object]:
 
 
 def official_quickest(numbers: str) -> Callable[[], Any]:
-    """Skip `to_array`, which copies once more: protobuf's own sequences fill an array since version 5."""
+    """Convert without `to_array`, which makes another copy: since version 5, protobuf's sequences fill an array
+    directly."""
     import numpy as np
     from onnx import TensorProto
 
@@ -87,7 +88,7 @@ def digest(array: Any) -> str:
 
 
 def make_row(work: str, numbers: str, other: Callable[[str], Callable[[], object]], goal: float | None = None) -> Row:
-    """Make the row of a kind of numbers."""
+    """Return the row of a kind of numbers."""
     return Row(
         work,
         prepare=lambda: prepare(numbers),

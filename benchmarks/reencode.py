@@ -1,4 +1,5 @@
-"""Parse a model of 20 MB without weights and encode it again, fields in order and numbers in their shortest form."""
+"""Parse a model of 20 MB without weights, and encode it again with fields in order and numbers in their shortest
+form."""
 
 import hashlib
 from collections.abc import Callable, Iterator
@@ -36,7 +37,7 @@ def varint(value: int) -> bytes:
 
 
 def records(data: bytes) -> Iterator[tuple[bytes, int, bytes]]:
-    """Yield of every record of a message its tag, its field number, and its value without a length before it."""
+    """Yield the tag, the field number and the value (without its length) of every record of a message."""
     offset = 0
     while offset < len(data):
         start = offset
@@ -62,7 +63,7 @@ def reverse(data: bytes, descriptor: Any) -> bytes:
         if kinds[number].message_type is not None:
             value = reverse(value, kinds[number].message_type)
         length = varint(len(value)) if tag[0] & 7 == WIRE_LEN else b""
-        fields.setdefault(number, []).append(tag + length + value)  # whose elements stay in order
+        fields.setdefault(number, []).append(tag + length + value)  # the elements stay in order
     return b"".join(record for number in sorted(fields, reverse=True) for record in fields[number])
 
 

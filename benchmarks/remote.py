@@ -1,4 +1,4 @@
-"""A model of 1 GiB on a server of the loopback that waits 30 ms before each answer."""
+"""Read a model of 1 GiB from a loopback server that delays each response by 30 ms."""
 
 import atexit
 import os
@@ -18,12 +18,12 @@ CHUNK = 1 << 23
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Answers requests for ranges of the file, 30 ms late."""
+    """Answers requests for ranges of the file after 30 ms."""
 
     protocol_version = "HTTP/1.1"
 
     def do_GET(self) -> None:
-        """Send a range, or all."""
+        """Send a range, or the complete file."""
         import time
 
         time.sleep(0.03)
@@ -49,14 +49,14 @@ class Handler(BaseHTTPRequestHandler):
 
 
 def serve() -> None:
-    """Answer for ever, after the port was printed."""
+    """Print the port, then answer requests until the process ends."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     print(server.server_address[1], flush=True)
     server.serve_forever()
 
 
 def start_server() -> str:
-    """Start a server in a process of its own, which ends with this one; returns the folder's address."""
+    """Start a server in a separate process, which ends with this process; return the folder's address."""
     code = "from benchmarks.remote import serve; serve()"
     process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
     atexit.register(process.kill)
@@ -150,7 +150,7 @@ ROWS = [
         repeats=3,
     ),
     Row(
-        "fetch all weights of this file into arrays, beside obstore's get_ranges of the same bytes",
+        "fetch all weights of this file into arrays, compared with obstore's get_ranges of the same bytes",
         prepare=prepare,
         inputs=(PATH,),
         ours=fetch_all,

@@ -1,4 +1,4 @@
-"""Rename one node of a model of 1 GiB with its weights inside, from the old file to a new one on the same disk."""
+"""Rename one node of a model of 1 GiB with inline weights, and save it to a new file on the same disk."""
 
 from collections.abc import Callable
 from typing import Any

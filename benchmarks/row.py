@@ -1,4 +1,4 @@
-"""The row of a benchmark. Few imports, so that a process that measures an import starts almost empty."""
+"""The row of a benchmark. This module imports little, so that a process that measures an import starts almost empty."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     Side = Callable[[], Callable[[], object]]
-    """Does all that is not measured, such as imports and reading the input, and returns the operation to measure."""
+    """Does the work that is not measured, such as imports and reading the input, and returns the operation to
+    measure."""
 
 
 class Skip(Exception):
@@ -19,7 +20,7 @@ class Row:
     """One line of the table: the same work done by both sides.
 
     work: a description of the operation. ours, official: the sides; official is None if the official runtime cannot do
-    the operation, and `note` is the reason. prepare: makes the input file, once, in a separate process. inputs: large
+    the operation; then `note` is the reason. prepare: makes the input file, once, in a separate process. inputs: large
     files that each process reads before it measures, so that they are in the page cache. fingerprint: converts the
     result of an operation to a JSON value, which must be equal for both sides. goal: the minimum ratio of times.
     memory_goal: the maximum of extra memory in bytes; private_goal: the maximum of its anonymous part, which excludes

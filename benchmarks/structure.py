@@ -1,4 +1,4 @@
-"""The input of walk_nodes and verify_structure: a model of about 20 MB that is all structure, with no big payload."""
+"""The input of walk_nodes and verify_structure: a model of about 20 MB without large payloads."""
 
 import random
 from pathlib import Path
@@ -39,7 +39,7 @@ def write(path: Path) -> None:
         op_type = choose.choice(OP_TYPES)
         name = f"/layers.{index * LAYERS // NODES}/{op_type}_{index % (NODES // LAYERS)}"
         output = f"{name}_output_0"
-        # A node reads what was made shortly before it, as in a sorted graph.
+        # A node reads outputs of recent nodes, as in a sorted graph.
         inputs = choose.choices(names[-50:], k=choose.choice([1, 2, 2, 2, 3]))
         keys = choose.sample(list(ATTRIBUTES), choose.choice([0, 0, 1, 1, 2, 3]))
         attributes = {key: choose.choice(ATTRIBUTES[key]) for key in keys}

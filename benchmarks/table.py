@@ -1,4 +1,4 @@
-"""Writes results for people."""
+"""Formats results for people."""
 
 import os
 import platform
@@ -22,7 +22,7 @@ HEADER = [
 
 
 def show_time(seconds: float | None) -> str:
-    """Write a time with three digits."""
+    """Format a time with three digits."""
     if seconds is None:
         return "-"
     if seconds >= 1:
@@ -33,7 +33,7 @@ def show_time(seconds: float | None) -> str:
 
 
 def show_times(samples: Samples) -> str:
-    """Write the median of the times of a side, and the least and the most."""
+    """Format the median of the times of a side, with minimum and maximum."""
     median = show_time(samples.median("seconds"))
     if len(samples.seconds) < 2:
         return median
@@ -41,14 +41,14 @@ def show_times(samples: Samples) -> str:
 
 
 def show_memory(size: float | None) -> str:
-    """Write a size in megabytes of 10^6 bytes."""
+    """Format a size in megabytes (10^6 bytes)."""
     if size is None:
         return "-"
     return f"{size / 1e6:,.1f} MB" if size < 1e8 else f"{size / 1e6:,.0f} MB"
 
 
 def show_ratio(ratio: float | None) -> str:
-    """Write how many times."""
+    """Format a ratio."""
     if ratio is None:
         return "-"
     digits = 0 if ratio >= 100 else 1 if ratio >= 2 else 2
@@ -56,7 +56,7 @@ def show_ratio(ratio: float | None) -> str:
 
 
 def show_goal(result: Result) -> str:
-    """Write the goals of a row."""
+    """Format the goals of a row."""
     goals = []
     if result.row.goal is not None:
         goals.append(f">= {result.row.goal:,.{3 if result.row.goal < 1 else 6}g}x")
@@ -68,7 +68,7 @@ def show_goal(result: Result) -> str:
 
 
 def show_verdict(result: Result) -> str:
-    """Write whether the goals are met, and which is not."""
+    """Format whether the goals are met, and the missed goals."""
     if not result.verdicts:
         return "-"
     missed = [name for name, is_met in result.verdicts.items() if not is_met]
@@ -104,13 +104,13 @@ def text_table(results: list[Result]) -> str:
 
 
 def markdown_table(results: list[Result]) -> str:
-    """Return a table for a README, with a line on the machine."""
+    """Return a table in Markdown, with a description of the machine."""
     lines = [HEADER, ["---"] + ["---:"] * (len(HEADER) - 1), *map(cells_of, results)]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines) + f"\n\n{machine_line()}"
 
 
 def versions(*names: str) -> dict[str, str]:
-    """Return the versions of those packages that are installed."""
+    """Return the versions of the installed ones of some packages."""
     found = {}
     for name in names:
         with suppress(PackageNotFoundError):
@@ -164,7 +164,7 @@ def os_name() -> str:
 
 
 def protobuf_implementation() -> str:
-    """Return how protobuf works here: "upb", "cpp" or "python"."""
+    """Return the implementation of protobuf: "upb", "cpp" or "python"."""
     from google.protobuf.internal import api_implementation
 
     return str(api_implementation.Type())

@@ -1,4 +1,4 @@
-"""Move the weights of a model of 1 GiB out into a file beside the new model."""
+"""Move the weights of a model of 1 GiB to an external data file."""
 
 import zlib
 from collections.abc import Callable
@@ -46,7 +46,7 @@ def official() -> Callable[[], object]:
 
 
 def take_output() -> list[tuple[str, int]]:
-    """Delete the output; returns checksums of the weights, because each side puts them where it likes."""
+    """Delete the output; return checksums of the weights, since each side chooses their offsets."""
     import onnxwire
 
     with onnxwire.load(OUTPUT) as model:
@@ -56,7 +56,7 @@ def take_output() -> list[tuple[str, int]]:
 
 
 def delete_output() -> None:
-    """Delete what either side wrote."""
+    """Delete the output of both sides."""
     for path in (OUTPUT, DATA):
         path.unlink(missing_ok=True)
 

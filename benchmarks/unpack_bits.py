@@ -27,7 +27,7 @@ def prepare() -> None:
 
 
 def ours() -> Callable[[], object]:
-    # The official package imports this at its start.
+    # The official package imports these at its start.
     import ml_dtypes  # noqa: F401
     import numpy  # noqa: F401
 

@@ -1,4 +1,4 @@
-"""The input of check_structure: a model of about 20 MB that is all structure, and that the official checker accepts."""
+"""The input of check_structure: a model of about 20 MB without large payloads that the official checker accepts."""
 
 import random
 from pathlib import Path
@@ -10,10 +10,10 @@ PATH = FOLDER / "typed_structure.onnx"
 NODES = 100_000
 LAYERS = 200
 OPSET = 17
-# Types of inputs where they are not all of one float type: any, or what is named.
+# The types of inputs of operators whose inputs are not all of one float type.
 INPUTS = {"Cast": [None], "Gather": [None, "INT64"], "Reshape": [None, "INT64"]}
 FLOATS = ["FLOAT", "FLOAT16"]
-# Operators with how many inputs they may have, the attributes that they need, and others that they know.
+# Operators with their possible numbers of inputs, required attributes, and optional attributes.
 OPERATORS: dict[str, tuple[list[int], dict[str, list[Any]], dict[str, list[Any]]]] = {
     "Add": ([2], {}, {}),
     "Cast": ([1], {"to": [1, 7, 10]}, {}),
@@ -33,7 +33,7 @@ OPERATORS: dict[str, tuple[list[int], dict[str, list[Any]], dict[str, list[Any]]
     "Transpose": ([1], {}, {"perm": [[0, 2, 1, 3], [0, 1, 3, 2]]}),
     "Einsum": ([2], {"equation": ["bhid,bhjd->bhij", "bij,bjk->bik"]}, {}),
 }
-FOREIGN = "com.microsoft"  # a domain whose operators no checker knows
+FOREIGN = "com.microsoft"  # a domain whose operators are unknown to all checkers
 
 
 def prepare() -> None:
@@ -54,7 +54,7 @@ def write(path: Path) -> None:
         counts, needed, known = OPERATORS[op_type]
         name = f"/layers.{index * LAYERS // NODES}/{op_type}_{index % (NODES // LAYERS)}"
         output = f"{name}_output_0"
-        # A node reads what was made shortly before it, as in a sorted graph.
+        # A node reads outputs of recent nodes, as in a sorted graph.
         shared = choose.choice(FLOATS)
         first = choose.choice(list(names))
         kinds = [kind or first for kind in INPUTS.get(op_type, [shared] * choose.choice(counts))]

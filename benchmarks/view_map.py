@@ -1,10 +1,10 @@
 """The map of `onnxwire view` in headless Chromium: `python -m benchmarks.view_map [--nodes N ...] [--wait SECONDS]`.
 
-Print, for each size, the time from opening the address to the first picture, and the server's time and memory; and, if
-the package netron is installed, the time until Netron shows the same model, up to `--wait`. Then, for the last size,
-print the times to open a block, to step to the next one, to close it and to open a group of 200 nodes, and the time of
-a frame while panning over 2,000 boxes. Needs selenium, Chromium and its driver. Times in the browser are unreliable on
-a busy machine; the processor time of the server is printed too.
+For each size, print the time from opening the address to the first picture, and the server's time and memory. If the
+package netron is installed, print the time until Netron shows the same model, up to `--wait`. For the last size, print
+the times to open a block, to go to the next block, to close a block and to open a group of 200 nodes, and the time of a
+frame while panning over 2,000 boxes. Needs selenium, Chromium and its driver. Times in the browser are unreliable on a
+busy machine; the processor time of the server is printed too.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def write_model(path: Path, layers: int) -> None:
             elif k % 16 == 1 and k > 16:
                 inputs.append(f"h{layer}_{k - 11}")
             output = f"h{layer}_{k + 1}" if k < WIDTH - 1 else f"h{layer + 1}_0"
-            # Parts differ, so that none is folded.
+            # Parts differ, so that they are not drawn as one repeat.
             op_type = OPERATORS[(k * k // 7 + k // 200) % 7]
             nodes.append(
                 helper.make_node(op_type, inputs, [output], name=f"/layers.{layer}/part.{k // 200}/{op_type}_{k}")
@@ -105,7 +105,7 @@ def status(pid: int) -> tuple[float, float]:
 
 @contextlib.contextmanager
 def browser() -> Iterator[Any]:
-    """Start a browser that can reach this machine only."""
+    """Start a browser that can connect only to this machine."""
     from selenium import webdriver
     from selenium.webdriver.chrome.service import Service
 
@@ -160,7 +160,7 @@ def measure_steps(driver: Any, pid: int) -> None:
         cpu = status(pid)[0]
         return driver.execute_async_script(PRESS, key), (status(pid)[0] - cpu) * 1000
 
-    def tell(what: str, steps: list[tuple[float, float]]) -> None:
+    def report(what: str, steps: list[tuple[float, float]]) -> None:
         times, cpu = zip(*steps, strict=True)
         print(
             f"{what}: {statistics.median(times):.0f} ms (median of {len(steps)}), longest {max(times):.0f} ms, "
@@ -176,15 +176,15 @@ def measure_steps(driver: Any, pid: int) -> None:
         time.sleep(0.3)
         closed.append(press("Enter"))
         time.sleep(0.3)
-    tell("a block opens", opened)
-    tell("the next block", moved)
-    tell("a block closes", closed)
+    report("a block opens", opened)
+    report("the next block", moved)
+    report("a block closes", closed)
     groups = []
     for block in range(50, 55):
         go(f"graph/0*{block}/0")
         groups.append(press("Enter"))
         time.sleep(0.3)
-    tell("a group of 200 nodes opens", groups)
+    report("a group of 200 nodes opens", groups)
     for layer in range(1, 10):
         go(f"graph.node[{layer * WIDTH}]", 0.5)
     go("graph/0")
@@ -201,7 +201,7 @@ def measure_steps(driver: Any, pid: int) -> None:
 
 
 def measure_netron(driver: Any, path: Path, wait: float) -> None:
-    """Have Netron draw the model, and tell how long that takes from where it may begin."""
+    """Measure the time in which Netron draws the model, from the moment when it may begin."""
     command = [sys.executable, "-c", "import netron; netron.main()", str(path), "--host", "127.0.0.1"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as server:
         try:
@@ -210,7 +210,7 @@ def measure_netron(driver: Any, path: Path, wait: float) -> None:
             while not count and time.perf_counter() - began < wait:
                 time.sleep(0.05)
                 asked, count = driver.execute_script(NETRON) or ("", 0)
-                if asked:  # for consent, and whether to draw so much
+                if asked:  # dialogs: consent, and confirmation to draw a large graph
                     began = time.perf_counter()
             took = time.perf_counter() - began
             print(f"Netron: {took:.2f} s, {count} boxes" if count else f"Netron: not done after {took:.0f} s")
@@ -219,10 +219,10 @@ def measure_netron(driver: Any, path: Path, wait: float) -> None:
 
 
 def main() -> None:
-    """Measure models of the sizes that the command line says."""
+    """Measure models of the sizes given on the command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.view_map", description=__doc__.partition("\n")[0])
     parser.add_argument("--nodes", type=int, nargs="+", default=[1_000, 5_000, 100_000], help="sizes, in thousands")
-    parser.add_argument("--wait", type=float, default=60, help="seconds that Netron is given a model")
+    parser.add_argument("--wait", type=float, default=60, help="seconds to wait for Netron per model")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         for nodes in options.nodes:

@@ -1,4 +1,4 @@
-"""Walk every field of 100,000 nodes and 100,000 value_infos in Python, with the same code for both sides."""
+"""Read every field of 100,000 nodes and 100,000 value_infos in Python, with the same code for both sides."""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,7 +10,7 @@ FLOAT, INT, STRING, INTS = 1, 2, 3, 7  # AttributeProto.AttributeType
 
 
 def walk(model: Any) -> float:
-    """Read the fields by name, as a tool for ONNX would, and return a checksum."""
+    """Read the fields by name, as an ONNX tool does, and return a checksum."""
     total: float = model.ir_version
     for node in model.graph.node:
         total += len(node.name) + len(node.op_type) + len(node.domain) + len(node.overload) + len(node.doc_string)
@@ -44,7 +44,7 @@ def walk(model: Any) -> float:
 
 
 def walk_present(model: Any) -> float:
-    """Read the fields that nearly every node and value has, with HasField for members of oneofs."""
+    """Read the fields that most nodes and values have, with HasField for members of oneofs; return a checksum."""
     total: float = 0
     for node in model.graph.node:
         total += len(node.name) + len(node.op_type)
@@ -76,7 +76,7 @@ def walk_present(model: Any) -> float:
 
 
 def walk_listed(message: Any) -> float:
-    """Read the fields by ListFields, whatever they are, and return a checksum."""
+    """Read all present fields by ListFields, and return a checksum."""
     total: float = 0
     for field, value in message.ListFields():
         total += field.number

@@ -1,4 +1,5 @@
-"""The common part of weights_inline, weights_external and unpack: all weights of the 1 GiB model, one value a page."""
+"""The common part of weights_inline, weights_external and unpack: reads all weights of the 1 GiB model, one value per
+page."""
 
 import zlib
 from collections.abc import Callable, Iterable
@@ -12,7 +13,7 @@ PRIVATE_GOAL = 5e6  # bytes
 
 
 def require(package: str) -> None:
-    """Skip the row where a package is not installed."""
+    """Skip the row if a package is not installed."""
     if find_spec(package) is None:
         raise Skip(f"{package.replace('_', '-')} is not installed")
 
@@ -23,7 +24,7 @@ def touch(array: Any) -> Any:
 
 
 def touch_all(arrays: Iterable[tuple[str, Any]]) -> tuple[list[Any], list[tuple[str, Any]]]:
-    """Read one value per page of arrays; returns the arrays, to keep all of them alive, and the values by name."""
+    """Read one value per page of arrays; return the arrays, to keep all of them alive, and the values by name."""
     kept, values = [], []
     for name, array in arrays:
         kept.append(array)
@@ -32,7 +33,7 @@ def touch_all(arrays: Iterable[tuple[str, Any]]) -> tuple[list[Any], list[tuple[
 
 
 def fingerprint(result: tuple[list[Any], list[tuple[str, Any]]]) -> list[tuple[str, int]]:
-    """Return a checksum of the values of each weight; the one small tensor in a typed field is not a weight."""
+    """Return a checksum of the values of each weight; skips the only small tensor, which is in a typed field."""
     return sorted((name, zlib.crc32(values)) for name, values in result[1] if values.dtype.itemsize == 2)
 
 

@@ -26,7 +26,7 @@ def prepare() -> None:
 
 
 def prepare_onnx_ir() -> None:
-    """The same, for onnx-ir."""
+    """Make the model for onnx-ir, if that is installed."""
     weights.require("onnx_ir")
     prepare()
 
@@ -48,7 +48,7 @@ def prepare_safetensors() -> None:
 
 
 def prepare_torch() -> None:
-    """The same, for PyTorch."""
+    """Make the files for PyTorch, if that is installed."""
     weights.require("torch")
     prepare_safetensors()
 
@@ -75,7 +75,7 @@ def onnx_ir() -> Callable[[], object]:
 
 
 def safetensors(framework: str) -> Callable[[], object]:
-    """Read the tensors as arrays of numpy, which are copies, or of PyTorch, which are not."""
+    """Read the tensors as numpy arrays (copies) or PyTorch tensors (shared memory)."""
     from importlib import import_module
 
     from safetensors import safe_open
@@ -93,7 +93,7 @@ def safetensors(framework: str) -> Callable[[], object]:
 def make_row(
     work: str, prepare: Callable[[], object], other: Callable[[], Callable[[], object]], file: Path, beside: str = ""
 ) -> Row:
-    """Return the row of another package, `beside`, and of the file that it reads; the goal is to be as fast."""
+    """Return the row that compares with the package `beside` and the file that it reads; the goal is equal speed."""
     return Row(
         work,
         prepare=prepare,
@@ -109,13 +109,13 @@ def make_row(
 
 
 def make_safetensors_row(work: str, prepare: Callable[[], object], framework: str) -> Row:
-    """Make the row of tensors of a framework."""
+    """Return the row for the tensors of a framework."""
     return make_row(work, prepare, lambda: safetensors(framework), SAFETENSORS, "safetensors")
 
 
 ROWS = [
     make_row("all weights of 1 GiB of external data, reading one value per memory page", prepare, official, DATA),
-    make_row("the same, beside onnx-ir", prepare_onnx_ir, onnx_ir, DATA, "onnx-ir"),
-    make_safetensors_row("the same, beside safetensors to numpy", prepare_safetensors, "numpy"),
-    make_safetensors_row("the same, beside safetensors to PyTorch", prepare_torch, "pt"),
+    make_row("the same, compared with onnx-ir", prepare_onnx_ir, onnx_ir, DATA, "onnx-ir"),
+    make_safetensors_row("the same, compared with safetensors to numpy", prepare_safetensors, "numpy"),
+    make_safetensors_row("the same, compared with safetensors to PyTorch", prepare_torch, "pt"),
 ]

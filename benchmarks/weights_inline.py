@@ -20,7 +20,7 @@ def official() -> Callable[[], object]:
 
 
 def raw_mmap() -> Callable[[], object]:
-    """Map the file and touch the same pages, whose offsets are known from before."""
+    """Map the file and read the same pages at known offsets."""
     import mmap
 
     import numpy as np
@@ -56,7 +56,7 @@ ROWS = [
         private_goal=weights.PRIVATE_GOAL,
     ),
     Row(
-        "the same, beside a bare mmap at known offsets",
+        "the same, compared with a plain mmap at known offsets",
         prepare=list_initializers.prepare,
         inputs=(PATH,),
         ours=lambda: weights.ours(str(PATH)),

@@ -1,8 +1,8 @@
-"""Do one operation once, and print its cost as JSON.
+"""Run one operation once, and print its cost as JSON.
 
     python -c "from benchmarks.worker import main; main()" PIECE ROW SIDE
 
-This module imports little, because the import benchmark does not count modules that are imported already.
+This module imports little, because the import benchmark does not count modules that are already imported.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import time
 
 
 def status() -> dict[str, int]:
-    """Read the memory figures of this process in bytes, such as VmRSS and VmHWM; none where /proc is missing."""
+    """Read the memory figures of this process in bytes, such as VmRSS and VmHWM; empty if /proc is missing."""
     try:
         with open("/proc/self/status", "rb") as file:
             lines = [line.split() for line in file]
@@ -23,7 +23,7 @@ def status() -> dict[str, int]:
 
 
 def reset_peak() -> bool:
-    """Set VmHWM back to VmRSS; returns whether that worked."""
+    """Reset VmHWM to VmRSS; return whether this is supported."""
     try:
         with open("/proc/self/clear_refs", "wb") as file:
             file.write(b"5")
@@ -33,7 +33,7 @@ def reset_peak() -> bool:
 
 
 def peak_of_usage(children: bool) -> int | None:
-    """Return the peak RSS in bytes since the start of this process, or the highest of its ended children."""
+    """Return the peak RSS in bytes since the start of this process, or the highest peak of its ended children."""
     try:
         import resource
     except ImportError:
@@ -43,7 +43,7 @@ def peak_of_usage(children: bool) -> int | None:
 
 
 def read_through(path: str) -> None:
-    """Read a file to its end, into the page cache: some systems soon evict unused pages."""
+    """Read a file into the page cache, since some systems soon evict unused pages."""
     chunk = bytearray(1 << 20)
     with open(path, "rb", buffering=0) as file:
         while file.readinto(chunk):
@@ -58,12 +58,12 @@ def run_empty_child() -> None:
 
 
 def difference(after: int | None, before: int | None) -> int | None:
-    """Subtract, unless one is unknown."""
+    """Return the difference, or None if one value is unknown."""
     return None if after is None or before is None else max(after - before, 0)
 
 
 def main() -> None:
-    """Prepare a row, or do one side's operation once and print its cost."""
+    """Prepare a row, or run one side's operation once and print its cost."""
     piece, index, side = sys.argv[1:]
     row = __import__(f"benchmarks.{piece}", fromlist=["ROWS"]).ROWS[int(index)]
     if side == "prepare":
@@ -89,13 +89,13 @@ def main() -> None:
     else:
         extra = difference(peak_of_usage(row.in_child), usage)
     anonymous = None if row.in_child else difference(after.get("RssAnon"), before.get("RssAnon"))
-    if row.beside and side == "official" and peak_of_usage(True):  # the work was another program's
+    if row.beside and side == "official" and peak_of_usage(True):  # the work was done by another program
         extra = anonymous = None
     report(seconds=seconds, extra=extra, anonymous=anonymous, fingerprint=row.fingerprint and row.fingerprint(result))
 
 
 def prepare(row: object) -> None:
-    """Make the input of a row; prints why not where that is no use."""
+    """Make the input of a row, or print the reason why the row can't be measured."""
     from benchmarks.row import Row, Skip
 
     assert isinstance(row, Row)

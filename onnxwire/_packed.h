@@ -1,8 +1,8 @@
 /* Packed runs of varints -> arrays of numbers, 64 bytes of the run at a time.
  *
- * Bit i of a block's mask is set if byte i ends a varint. Iterating over the set bits leaves one dependent instruction
- * per number, clearing a bit; loading the eight bytes at each number's start and squeezing out their top bits is
- * independent of it. The instructions for mask and squeezing are chosen at run time by the processor's features:
+ * Bit i of a block's mask is set if byte i ends a varint. The loop over the set bits has one dependent instruction per
+ * number, clearing a bit; loading the eight bytes at each number's start and removing their top bits does not depend on
+ * it. The instructions for the mask and for removing bits are chosen at run time by the processor's features:
  *
  *   level 0  scalar, any processor
  *   level 1  128-bit masks (SSE2 is part of x86-64, NEON of aarch64), squeezing by shifts

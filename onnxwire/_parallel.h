@@ -1,8 +1,8 @@
 /* Threads that share one long computation in C, which uses no Python object and ends before the call returns.
  *
- * They are started for each call, which takes about 50 microseconds, so this pays off for megabytes. No pool survives
- * the call, so a fork loses none and the exit of the process waits for none. Without threads the caller does all the
- * work.
+ * They are started for each call, which takes about 50 microseconds, so they are used for megabytes only. There is no
+ * thread pool, which a fork would lose and the exit of the process would wait for. Without threads the caller does all
+ * the work.
  */
 #ifndef ONNXWIRE_PARALLEL_H
 #define ONNXWIRE_PARALLEL_H
@@ -54,8 +54,8 @@ static void *ow_run_call(void *p) {
 }
 
 /* Call `task` once for each of n <= OW_MAX_THREADS elements of the array `works`, of `size` bytes each: for the first
- * in this thread, for each other in a thread of its own with all signals blocked. Return when all are done. With size
- * 0, all calls get the same argument. */
+ * in this thread, for each other in a separate thread with all signals blocked. Return when all are done. With size 0,
+ * all calls receive the same argument. */
 static inline void ow_in_parallel(ow_task task, void *works, size_t size, int n) {
     pthread_t threads[OW_MAX_THREADS];
     ow_call calls[OW_MAX_THREADS];

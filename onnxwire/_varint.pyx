@@ -184,7 +184,7 @@ cdef bint check_varints(const uint8_t* p, const uint8_t* end) noexcept nogil:
         return True
     if (end - 1)[0] >= 0x80:
         return False
-    # Of ten continuation bytes in a row, eight in a row start at one of every three offsets.
+    # Any ten consecutive continuation bytes contain eight that start at a multiple of three.
     while end - p >= 8:
         if load64(p) & <uint64_t>0x8080808080808080 == <uint64_t>0x8080808080808080:
             byte = p

@@ -18,8 +18,8 @@ _MAX_NAME_CHARS = 200  # a longer name is not a typing error
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Return a hint such as "; did you mean 'axis'?", or "" if no known name is similar.
 
-    A similar name differs in a few characters, or one name contains the other. Only the first 100,000 known names are
-    considered.
+    A similar name differs in a few characters, or contains the other name or is contained in it. Only the first 100,000
+    known names are considered.
     """
     from difflib import get_close_matches
     from heapq import nlargest

@@ -6,9 +6,9 @@
 
 `make wheels` builds and tests only the wheels (`--wheels`), for all installed interpreters.
 
-The source distribution is built first, and from it a wheel for each interpreter. On Linux, auditwheel gives the wheel
-the tag of the oldest C library that it runs with. Each wheel is installed in a new environment, where the tests import
-it and not the checkout. Nothing is uploaded.
+The source distribution is built first, and from it a wheel for each interpreter. On Linux, auditwheel sets the tag of
+the oldest C library that the wheel runs with. Each wheel is installed in a new environment, where the tests import it
+and not the checkout. Nothing is uploaded.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def build_wheel(source: Path, python: str, tests: list[str]) -> Path:
         run(sys.executable, "-m", "auditwheel", "repair", "-w", repaired, wheel, env=os.environ | {"PATH": own_first})
         wheel = next(repaired.glob("*.whl"))
     run(own, "-m", "pip", "-q", "install", f"onnxwire[test] @ {wheel.as_uri()}")
-    # The tests are beside the checkout's package: without the current folder on the path, they import the wheel's.
+    # The current folder, which contains the checkout's package, is not on the path, so that the tests import the wheel.
     safe = os.environ | {"PYTHONSAFEPATH": "1"}
     imported = subprocess.check_output(
         [own, "-c", "import onnxwire; print(onnxwire.__file__)"], cwd=ROOT, env=safe, text=True

@@ -1,4 +1,4 @@
-"""Add pages to the site that are not in docs/: those of the repository's root, and the reference of the Python API.
+"""Add pages to the site that are not in docs/: pages of the repository's root, and the reference of the Python API.
 
 A hook of mkdocs (`mkdocs.yml`). The reference lists the names of `onnxwire.__all__`, from the sources and their stubs;
 nothing is imported, so that the site is built without a compiler.

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 _TASK_BYTES = 1 << 26  # a larger model is a separate task
 _TASK_MODELS = 64
-# Limits of what is written at a time, which the last task may exceed. A run that is killed loses no more than that. The
-# limit of entries, with their names, keeps a line of the journal below MAX_LINE_BYTES.
+# Limits of a group of models, which is written at a time and which the last task may exceed. A killed run loses at most
+# one group. The limit of entries, with their names, keeps a line of the journal below MAX_LINE_BYTES.
 _GROUP_SECONDS = 60
 _GROUP_MODELS = 100_000
 _GROUP_MODEL_BYTES = 1 << 36

@@ -185,7 +185,7 @@ class Dataset:
         ordered = sorted(wanted)
         ids = [id for id in self._contents.groups if self._may_have(id, ordered)]
         parts = {id: self._read_states(id, ["model"])["model"] for id in ids}
-        # All names at once: each call of is_in makes a hash table of what is wanted.
+        # Pass all names at once: each call of is_in makes a hash table of them.
         every = pa.chunked_array([chunk for part in parts.values() for chunk in part.chunks], pa.string())
         masks = pc.is_in(every, value_set=pa.array(wanted, pa.string()))
         start = 0

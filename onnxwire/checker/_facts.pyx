@@ -757,7 +757,7 @@ cdef class Facts:
 
     @critical_section
     def edge_owner(self, int edge):
-        """The type name and the slot of the field that an edge number stands for."""
+        """The type name and the slot of the field with an edge number."""
         sheet, slot = self.edge_owners[edge]
         return self.names[sheet], slot
 

@@ -52,7 +52,7 @@ class Problems(Sequence[Problem]):
         self.checked = {"rules": 0, "nodes": 0, "tensors": 0}
 
     def add(self, rule: Rule, found: Finding, limit: int | None, is_placed: bool) -> int | None:
-        """Append a finding of a rule, up to the limit, and count the rest. Returns what is left of the limit."""
+        """Append a finding of a rule, up to the limit, and count the rest. Returns the remainder of the limit."""
         rows = found.rows
         if limit is not None and len(rows) > limit:
             self.omitted[rule.id] = self.omitted.get(rule.id, 0) + len(rows) - limit

@@ -54,7 +54,7 @@ def _run(arguments: list[str] | None) -> int:
     if words == ["--version"]:
         print("onnxwire", __version__)
         return OK
-    # Here, since argparse and re take 10 ms to import.
+    # Imported here, since argparse and re take 10 ms to import.
     from onnxwire.cli.options import server_settings
     from onnxwire.cli.parser import make_parser, options_of
     from onnxwire.io.remote.address import shown_source
@@ -65,7 +65,8 @@ def _run(arguments: list[str] | None) -> int:
         parser.parse_known_args(words[: words.index(name)])
         if _is_file(name):
             parser.error(
-                f"the first word is a command, not a file; to see what is in it: onnxwire info {shown_source(name)}"
+                f"the first word is a command, not a file; for a summary of the file: onnxwire info "
+                f"{shown_source(name)}"
             )
         parser.error(f"there is no command {name!r}{did_you_mean(name, SUMMARIES)}")
     options, unknown = parser.parse_known_args(words)

@@ -26,7 +26,7 @@ class Reporter:
     """A report on each file, in this order: the repairs, then the problems, or a fault. This class is silent."""
 
     def fixes(self, file: str, fixes: Fixes) -> None:
-        """Report repairs, before they are made."""
+        """Report repairs before they are made."""
 
     def add(self, file: str, problems: Problems, seconds: float) -> None:
         """Report the problems of a file, after repairs. seconds: the time of the check."""
@@ -135,7 +135,7 @@ class _TextReporter(Reporter):
 
 
 def _extent(problems: Problems, seconds: float, notes: int) -> str:
-    """Describe what was checked, in which time."""
+    """Return the numbers of checked elements, and the time."""
     counts = [count_text(count, noun.removesuffix("s")) for noun, count in problems.checked.items()]
     return f"{', '.join(counts)}, {seconds:.2f} s" + (f"; {_notes(notes)}" if notes else "")
 
@@ -150,7 +150,7 @@ class _JsonReporter(Reporter):
     def __init__(self, out: IO[str]) -> None:
         self.out = out
         self.start = "["
-        self.is_begun = False  # whether the repairs of the present file began its object
+        self.is_begun = False  # whether the object of the current file begins with its repairs
 
     def fixes(self, file: str, fixes: Fixes) -> None:
         self._begin(file)

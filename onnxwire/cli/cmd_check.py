@@ -41,7 +41,7 @@ examples:
   onnxwire check model.onnx --json | jq '.[].problems[].rule'
   onnxwire check model.onnx --sarif > onnx.sarif
   onnxwire check model.onnx --fix --dry-run         list the repairs of problems with one safe repair
-  onnxwire check model.onnx --fix -o repaired.onnx  make them
+  onnxwire check model.onnx --fix -o repaired.onnx  apply them
   onnxwire check values.pb --type SequenceProto
   onnxwire check --rules --select error             the rules
 
@@ -62,16 +62,16 @@ def add_parser(commands: Any) -> None:
     add("--select", metavar="RULES", action="append", help="check only these rules or severities, separated by commas")
     add("--ignore", metavar="RULES", action="append", help="do not check these rules or severities")
     add("--ir-version", metavar="N", type=int, help="apply the rules of this IR version, not of the file's own")
-    add_type(parser, "the message that the files hold, such as SequenceProto; default: ModelProto")
+    add_type(parser, "the message in the files, such as SequenceProto; default: ModelProto")
     add("--checksums", action="store_true", help="read files of external data to compare their checksums")
     add(
         "--fail-on",
         choices=["error", "warning", "note"],
         default="error",
-        help="the least severity for exit status 1; default: error",
+        help="the lowest severity for exit status 1; default: error",
     )
     add("--fix", action="store_true", help="repair problems that have one safe repair, then check again")
-    add("--dry-run", action="store_true", help="with --fix: list the repairs, but make none")
+    add("--dry-run", action="store_true", help="with --fix: list the repairs, but apply none")
     add("-o", "--output", metavar="OUT", help="with --fix: the file to write instead of FILE")
     add(
         "--limit",
@@ -155,7 +155,7 @@ def _refuse_stream(path: str) -> None:
     except OSError:
         return
     if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
-        raise SourceError(errno.EINVAL, "this is a pipe or device; check it in a command of its own", path)
+        raise SourceError(errno.EINVAL, "this is a pipe or device; check it in a separate command", path)
 
 
 def _check(path: str, options: argparse.Namespace, limits: dict[str, Any], reporter: Reporter) -> int:
@@ -185,7 +185,7 @@ def _timed(call: Callable[[], Problems]) -> tuple[Problems, float]:
 def _repair(
     message: Message, path: str, options: argparse.Namespace, limits: dict[str, Any], reporter: Reporter
 ) -> bool:
-    """Report the repairs of a message, make them, and write it; returns whether it was written."""
+    """Report the repairs of a message, apply them, and write it; returns whether it was written."""
     from onnxwire.checker import check
     from onnxwire.checker.fixes import apply_fixes, find_fixes, fixable
     from onnxwire.checker.run import choose

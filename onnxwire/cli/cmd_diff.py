@@ -19,7 +19,7 @@ from onnxwire.cli.terminal import Paint, add_color, painter, safe_text, table_li
 _DESCRIPTION = """\
 Compare two models: nodes, attributes, inputs and outputs, operator sets, metadata, and the values of weights, with
 their largest absolute difference. Nodes are paired by name, or by structure if they were renamed. The order of nodes
-and tensors, and where a tensor is stored, make no difference.
+and tensors, and the location of a tensor's data, are ignored.
 """
 _EXAMPLES = """\
 The exit status is 0 if the models are equal, 1 if they differ, and 2 after an error.
@@ -115,7 +115,7 @@ def _line(difference: Difference) -> str:
     if difference.change == "renamed":
         return f"renamed: {difference.name}"
     if difference.change == "rewired":
-        return f"{head}: reads {_shown(new)} in place of {_shown(old)}"
+        return f"{head}: reads {_shown(new)} instead of {_shown(old)}"
     if difference.change == "changed":
         texts = [f"{_shown(old)} -> {_shown(new)}"] if (old, new) != (None, None) else []
     else:

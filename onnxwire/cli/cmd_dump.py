@@ -35,7 +35,7 @@ def add_parser(commands: Any) -> None:
     parser = add_command(commands, "dump", _DESCRIPTION, _EXAMPLES)
     parser.add_argument("file", metavar="FILE")
     parser.add_argument("--json", action="store_true", help="print JSON")
-    add_type(parser, "the message that the file holds, such as TensorProto; default: ModelProto")
+    add_type(parser, "the message in the file, such as TensorProto; default: ModelProto")
     parser.add_argument(
         "--max-bytes",
         metavar="N",

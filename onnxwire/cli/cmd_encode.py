@@ -38,7 +38,7 @@ def add_parser(commands: Any) -> None:
     parser = add_command(commands, "encode", _DESCRIPTION, _EXAMPLES)
     parser.add_argument("file", metavar="FILE", nargs="?", default="-", help="the text; default: - for stdin")
     parser.add_argument("--json", action="store_true", help="the text is JSON")
-    add_type(parser, "the message that the text holds, such as TensorProto; default: ModelProto")
+    add_type(parser, "the message in the text, such as TensorProto; default: ModelProto")
     parser.add_argument(
         "--ignore-unknown", action="store_true", help="skip unknown fields, such as fields of a newer ONNX"
     )

@@ -1,4 +1,4 @@
-"""`onnxwire extract`: a part of a model as a model, or tensors as files."""
+"""`onnxwire extract`: save a part of a model as a model, or tensors as files."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ Cut a part out of a model at values: the nodes and initializers that compute --o
 the functions that they call, and the model's metadata. Or write tensors to a file of numpy or safetensors.
 """
 _EXAMPLES = """\
-Values are named as in `onnxwire ls FILE --values`; a name with commas needs an option of its own, as in
---inputs a --inputs b. Without --inputs the part has the inputs of the model that it needs.
+Values are named as in `onnxwire ls FILE --values`; a name with commas needs a separate option, as in --inputs a
+--inputs b. Without --inputs the part has the inputs of the model that it needs.
 
 examples:
   onnxwire extract m.onnx --outputs relu_1 -o head.onnx
@@ -106,7 +106,9 @@ def _write_tensors(options: argparse.Namespace) -> int:
         refuse_weights(model, out)
         tensors = _chosen(model, options.tensor)
         if form == ".npy" and len(tensors) > 1:
-            reason = f"an .npy file holds one tensor, not {len(tensors):,}; name an .npz or .safetensors after -o"
+            reason = (
+                f"an .npy file contains one tensor, not {len(tensors):,}; name an .npz or .safetensors file after -o"
+            )
             raise SaveError(errno.EINVAL, reason, out)
         with progress_bar(f"writing {shown_source(out)}", not options.no_progress) as progress:
             if form == ".safetensors":

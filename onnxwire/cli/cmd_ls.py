@@ -62,7 +62,7 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("--depth", metavar="N", type=whole_number, help="with --tree: levels to print; default: all")
     add_selection(parser)
     parser.add_argument("--json", action="store_true", help="print JSON")
-    add_type(parser, "the message that the file holds, such as GraphProto; default: ModelProto")
+    add_type(parser, "the message in the file, such as GraphProto; default: ModelProto")
     add_color(parser)
     parser.set_defaults(run=run, parser=parser)
 
@@ -85,7 +85,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _chosen(rows: Iterator[Row], options: argparse.Namespace) -> Iterable[Row]:
-    """Select and sort the rows; holds all of them only to sort them."""
+    """Select and sort the rows; stores all of them only for sorting."""
     if options.pattern is not None or options.filter:
         rows = filter(row_test(options.pattern, options.regex, options.filter), rows)
     if options.sort is not None or options.reverse:

@@ -78,7 +78,7 @@ def _change(
         indices = [i for i, entry in enumerate(props) if entry.key == key]
         if not indices:
             known = ", ".join(repr(entry.key) for entry in props) or "none"
-            raise PathError(f"there is no entry {key!r} to remove; there are: {known}", "", model._document.name)
+            raise PathError(f"there is no entry {key!r} to remove; the entries are: {known}", "", model._document.name)
         for i in reversed(indices):
             del props[i]
     for key, value in changes:

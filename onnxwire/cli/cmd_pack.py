@@ -18,8 +18,8 @@ from onnxwire.io.save import save
 from onnxwire.io.tensor_list import tensors
 
 _UNPACK = """\
-Move the weights of a model to files beside it (external data), which makes the model small enough for every tool and
-lets many processes share the weights. OUT may be MODEL; the new files replace old ones when all are complete.
+Move the weights of a model to files in its folder (external data). Then the model is small enough for every tool, and
+many processes can share the weights. OUT may be MODEL; the new files replace old ones when all are complete.
 """
 _UNPACK_EXAMPLES = """\
 examples:

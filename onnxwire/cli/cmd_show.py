@@ -59,7 +59,7 @@ examples:
 A PATH consists of .field, [index], [first:end] and [name], or begins with node:, tensor:, input:, output:, value: or
 function: and a name, optionally in "double quotes". Without a PATH the whole message is printed.
 """
-_MAX_ELEMENTS = 20  # of a field inside the printed message
+_MAX_ELEMENTS = 20  # elements of a field inside the printed message
 _MAX_VALUES = 1000  # elements of a tensor
 _MAX_BYTES = 256
 _MAX_TEXT_CHARS = 100
@@ -79,7 +79,7 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("--no-stats", action="store_true", help="print only the type, location and some values")
     add_external_root(parser)
     add_progress(parser)
-    add_type(parser, "the message that the file holds, such as TensorProto; default: ModelProto")
+    add_type(parser, "the message in the file, such as TensorProto; default: ModelProto")
     add_color(parser)
     parser.set_defaults(run=run)
 
@@ -93,7 +93,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _print(message: Message, options: argparse.Namespace) -> None:
-    # A function of its own, since the model can't be closed while a local variable refers to its bytes.
+    # A separate function, since the model can't be closed while a local variable refers to its bytes.
     found = resolve(message, options.path)
     if options.json:
         print(json.dumps(_as_json(found, options), indent=2, allow_nan=False))
@@ -102,7 +102,7 @@ def _print(message: Message, options: argparse.Namespace) -> None:
             print(line)
 
 
-# JSON.
+# --- JSON
 
 
 def _as_json(found: Resolved, options: argparse.Namespace) -> dict[str, Any]:
@@ -156,7 +156,7 @@ def _to_list(array: Any) -> Any:
     return array.tolist()
 
 
-# Text.
+# --- text
 
 
 def _lines(found: Resolved, options: argparse.Namespace, paint: Paint) -> list[str]:
@@ -257,7 +257,7 @@ def _tensor_type(tensor: TensorProto) -> str:
 
 
 def _attribute_text(attribute: AttributeProto) -> str:
-    """Format all values of an attribute, whatever its type says."""
+    """Format all values of an attribute, regardless of its type field."""
     parts = []
     for field in attribute.DESCRIPTOR.fields:
         if field.name in ("name", "type", "doc_string", "ref_attr_name"):
@@ -331,7 +331,7 @@ def _byte_lines(data: memoryview) -> list[str]:
     return lines
 
 
-# Tensors.
+# --- tensors
 
 
 def _check_index(found: Resolved) -> tuple[list[range], list[int]]:
@@ -379,7 +379,7 @@ def _tensor_lines(found: Resolved, options: argparse.Namespace, paint: Paint) ->
         statistics = _measure(found, options)
         rows += statistics_rows(statistics)
     lines += [f"{paint(f'{key:<15} ', 'cyan')}{safe_text(text)}" for key, text in rows]
-    # A histogram of equal elements shows nothing.
+    # A histogram of equal elements would be a single bar.
     if statistics is not None and statistics.histogram is not None and statistics.min != statistics.max:
         histogram = statistics.histogram
         is_discrete = isinstance(statistics.max, int) and histogram.high == statistics.max + 1

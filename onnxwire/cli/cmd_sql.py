@@ -69,7 +69,7 @@ QUERIES = {
           union
           select up.output, l.graph, l.maker from up join links l on l.graph = up.graph and l.reader = up.node)
         select graph, node, list(output) as outputs from up group by graph, node having count(*) > 1""",
-    "the longest chains, by the nodes at their heads": """
+    "the longest chains of nodes, by their first nodes": """
         with recursive links as (
           select o.graph, o.node as a, any_value(i.node) as b from uses o
           join uses i on i.graph = o.graph and i.name = o.name and i.kind = 'input' where o.kind = 'output'
@@ -119,7 +119,7 @@ def add_parser(commands: Any) -> None:
         default="-",
         help="the file to write: .parquet, .csv or .json, or any with --json or --csv; - for stdout",
     )
-    add_type(parser, "the message that the file holds, such as GraphProto; default: ModelProto")
+    add_type(parser, "the message in the file, such as GraphProto; default: ModelProto")
     add_color(parser)
     parser.set_defaults(run=run, parser=parser)
 
@@ -153,7 +153,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _write_parquet(found: duckdb.DuckDBPyRelation, path: str) -> None:
-    """Write the answer; an older file is there until the new one is whole."""
+    """Write the result; an old file is replaced when the new one is complete."""
     import shutil
     import tempfile
 

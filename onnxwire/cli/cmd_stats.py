@@ -82,7 +82,7 @@ def add_parser(commands: Any) -> None:
     )
     add_external_root(parser)
     add_progress(parser)
-    add_type(parser, "the message that the file holds, such as GraphProto; default: ModelProto")
+    add_type(parser, "the message in the file, such as GraphProto; default: ModelProto")
     add_color(parser)
     parser.set_defaults(run=run, parser=parser)
 

@@ -186,7 +186,7 @@ def _type_of(options: argparse.Namespace) -> type[Message]:
     for name, cls in schema.messages.items():
         known.setdefault(name.removeprefix(f"{cls.DESCRIPTOR.file.package}."), cls)
     if options.type not in known:
-        hint = did_you_mean(options.type, known) or f"; there are {', '.join(known)}"
+        hint = did_you_mean(options.type, known) or f"; the messages are {', '.join(known)}"
         options.parser.error(f"there is no message {options.type!r}{hint}")
     return known[options.type]
 

@@ -20,7 +20,7 @@ GROUPS = {
     "edit": {
         "set": "change fields of a model",
         "dims": "list and change dimensions of inputs",
-        "rename": "new names for values or nodes",
+        "rename": "rename values or nodes",
         "rm": "remove nodes, tensors, entries or fields",
         "meta": "list, set and remove metadata",
         "infer": "infer types and shapes of values by the onnx package",

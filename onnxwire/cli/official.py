@@ -15,7 +15,8 @@ _ASSERTION = re.compile(r"^\S+:\d+: \w+: Assertion `.*?` failed: ")
 
 @contextmanager
 def official_errors(path: str) -> Iterator[None]:
-    """Convert any exception of the official package, which have no common base class, to an EditError with the file."""
+    """Convert any exception of the official package, whose exceptions have no common base class, to an EditError with
+    the file."""
     try:
         yield
     except Error:

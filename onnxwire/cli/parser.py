@@ -39,7 +39,7 @@ examples:
 exit status:
   0    success
   1    a difference, a problem, or no match was found
-  2    error: a file that can't be read or written, a path that leads nowhere, a wrong option
+  2    error: a file that can't be read or written, a path that does not exist, an invalid option
   130  interrupted by Ctrl-C
 """
 
@@ -71,7 +71,7 @@ class CommandParser(Parser):
             self.description = description
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Parse intermixed words and options; argparse alone would end an optional word at the first option."""
+        """Parse intermixed words and options; argparse alone would not accept an optional word after an option."""
         if self._is_inside:
             return super().parse_known_args(args, namespace)
         self._is_inside = True
@@ -86,7 +86,7 @@ class ProgramParser(Parser):
 
     def format_help(self) -> str:
         """List the commands by group, and examples."""
-        lines = ["Look into ONNX files of any size, without protobuf.", "", "usage: onnxwire COMMAND ..."]
+        lines = ["Inspect, check and edit ONNX files of any size, without protobuf.", "", "usage: onnxwire COMMAND ..."]
         for group, commands in GROUPS.items():
             lines += ["", f"{group}:", *(f"  {name:<{WIDTH}}{summary}" for name, summary in commands.items())]
         lines += ["", "options:", "  -h, --help  this help; `onnxwire COMMAND --help` describes a command"]

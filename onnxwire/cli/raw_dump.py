@@ -46,14 +46,14 @@ class _Level(NamedTuple):
     """A message or group that is being printed."""
 
     table: Descriptor | None
-    start: int  # of its tag
+    start: int  # offset of its tag
     end: int
     group: int | None = None  # the field number of a group, which ends before `end`
     is_cut: bool = False  # whether its length exceeds the enclosing message
 
 
 class Printer:
-    """Prints the records of a document, indented by level, each with the offset of its tag."""
+    """Prints the records of a document, indented by level, each with the offset offset of its tag."""
 
     def __init__(self, document: Document, out: IO[str]) -> None:
         self.document = document
@@ -95,7 +95,7 @@ class Printer:
             self.levels.append(_Level(None, offset, level.end, group=record.number))
             return value
         if after is None:
-            # Show a message that runs past the end up to there.
+            # Show a message that runs past the end as far as the data goes.
             if record.raw is None or field is None or field.message_type is None or not may_enter:
                 raise self._fault(offset)
             self._line(offset, f"{label} {{  # {level.end - value:,} of {record.raw:,} bytes")

@@ -206,9 +206,9 @@ def table_lines(
     """Format rows as lines with aligned columns.
 
     headings: of the columns, underlined in color. right: indices of the columns to align to the right. styles: of the
-    columns, "" for none. widest: the maximum width of a column; a longer text sticks out. widths: the widths of the
-    previous batch, updated in place. fit: the width of the terminal, to which the widest columns of texts are cut, in
-    their middle; None for no limit.
+    columns, "" for none. widest: the maximum width of a column; a longer text exceeds its column. widths: the widths of
+    the previous batch, updated in place. fit: the width of the terminal, to which the widest columns of texts are cut,
+    in their middle; None for no limit.
     """
     paint = paint or (lambda text, style: text)
     every = [*([headings] if headings else []), *rows]

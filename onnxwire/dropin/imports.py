@@ -1,4 +1,5 @@
-"""Finders of the modules that the switch provides: our classes, changed modules of `onnx`, substitutes for protobuf."""
+"""Finders of the modules that the switch provides: onnxwire's classes, patched modules of `onnx`, substitutes for
+protobuf."""
 
 from __future__ import annotations
 
@@ -36,7 +37,7 @@ _STAND_INS = {
 
 
 class Finder(MetaPathFinder):
-    """A finder of the modules with our classes, and of the modules of `onnx` that are changed."""
+    """A finder of the modules with onnxwire's classes, and of patched modules of `onnx`."""
 
     def __init__(self, check_version: Callable[[str], None]) -> None:
         self.check_version = check_version
@@ -44,7 +45,7 @@ class Finder(MetaPathFinder):
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Return the spec of one of those modules, else None."""
+        """Return the spec of such a module, or None for any other module."""
         if MODULES.get(name):
             return ModuleSpec(name, _ClassesLoader(MODULES[name]), origin="onnxwire.dropin")
         if name not in _CHANGED and name != POOL:
@@ -74,7 +75,7 @@ class Finder(MetaPathFinder):
 
 
 class _ClassesLoader(Loader):
-    """A loader that fills a module as protoc does, with our classes, enums, their values, and descriptors."""
+    """A loader that fills a module as protoc does, with onnxwire's classes, enums, their values, and descriptors."""
 
     def __init__(self, file: str) -> None:
         self.file = file

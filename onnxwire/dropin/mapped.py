@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 MAP_ABOVE = 1 << 24  # files with more bytes are mapped, unless the program or its environment sets another limit
 VARIABLE = "ONNXWIRE_DROPIN_MAP_ABOVE"
 _MIN_MAPPED_VALUE_BYTES = 1 << 16
-_MAX_PARTS = 1 << 13  # parts of all mappings; Linux allows a process some 65,000
+_MAX_PARTS = 1 << 13  # parts of all mappings; Linux allows about 65,000 per process
 
 _map_above = MAP_ABOVE
 # The mappings of each file: a program may load a file more than once.
@@ -85,7 +85,7 @@ def open_file(
 
 def _map(descriptor: int, name: str, status: os.stat_result, cls: type[Message] | None) -> Document:
     mapping = map_file(descriptor, status.st_size)
-    # Passed as a buffer and not as a mapping, which a document would advise for sequential access. The buffer owns it.
+    # Pass the buffer, which owns the mapping: a document would advise a mapping for sequential access.
     document = Document(mapping, name, None, os.dup(descriptor))
     try:
         if cls is not None:

@@ -1,4 +1,5 @@
-"""Registers the .proto files of onnx in protobuf's descriptor pool, for messages of other packages that import them."""
+"""Registers the .proto files of onnx in protobuf's descriptor pool, since .proto files of other packages import
+them."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ def register_files(names: list[str]) -> None:
     """Run the modules of `onnx` that protoc generated, and discard them: they add their files to the pool.
 
     Then a module whose .proto imports onnx/onnx-ml.proto can be built, and `Any`, text_format and symbol_database know
-    the names of onnx's messages. Protobuf makes classes of its own for them.
+    the names of onnx's messages. Protobuf makes separate classes for them.
     names: of the modules. No-op if `onnx` or its modules are not found, or are too new for this protobuf.
     """
     package = PathFinder.find_spec("onnx")

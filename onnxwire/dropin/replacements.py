@@ -1,4 +1,4 @@
-"""Replacements for functions of `onnx`: loading that maps, saving that streams, arrays that share bytes."""
+"""Replacements for functions of `onnx`: loading by mapping, saving by streaming, arrays that share bytes."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 NEWEST = (1, 23)  # the release of onnx whose messages the tables describe
 
-# Base classes beside Message, without the methods by which other libraries recognize arrays.
+# Additional base classes, without the methods by which other libraries recognize arrays.
 _READERS: dict[str, tuple[type, ...]] = {
     "onnx.TensorProto": (TensorReader,),
     "onnx.SparseTensorProto": (SparseTensorReader,),
@@ -62,7 +62,7 @@ def install(*, map_above: int | None = None) -> None:
     set_map_above(map_above)
     if any(name in sys.modules for name in MODULES):
         raise AlreadyImportedError(
-            "onnx is imported already, with the classes of protobuf; call onnxwire.dropin.install() before anything "
+            "onnx is already imported with the classes of protobuf; call onnxwire.dropin.install() before anything "
             "imports onnx, or start the program with `python -m onnxwire.dropin`"
         )
     finders = Finder(_warn_of_version), StandInFinder()

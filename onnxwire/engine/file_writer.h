@@ -149,8 +149,9 @@ static inline int ow_is_sparse(int fd) {
 #endif
 }
 
-/* Find the first range between offset and end that is not a hole: *data to *hole, both `end` if all is a hole; the whole
- * range if the platform can't tell. The file's position, which other processes may share, is restored. */
+/* Find the first range between offset and end that is not a hole: *data to *hole, both `end` if all is a hole; the
+ * whole range if the platform does not support the query. The file's position, which other processes may share, is
+ * restored. */
 static inline void ow_find_data(int fd, uint64_t offset, uint64_t end, uint64_t *data, uint64_t *hole) {
     *data = offset;
     *hole = end;

@@ -1,1 +1,1 @@
-"""The local page that shows a model, and the HTML report: queries, the server that answers them, its files."""
+"""The local page that shows a model (queries, the server, the page's files), and the HTML report."""

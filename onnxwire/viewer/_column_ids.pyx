@@ -30,7 +30,8 @@ cdef uint64_t hash_text(const uint8_t* p, uint64_t n, uint64_t seed) noexcept no
 
 
 cdef uint64_t head_of(const uint8_t* p, uint64_t n) noexcept nogil:
-    """Return the length of a name without its last part, which begins after the last /, or else ::, or else dot."""
+    """Return the length of a name without its last part, which begins after the last /; without /, after the last ::;
+    otherwise, after the last dot."""
     cdef uint64_t colons = 0
     cdef uint64_t dot = 0
     cdef uint64_t i
@@ -47,7 +48,8 @@ cdef uint64_t head_of(const uint8_t* p, uint64_t n) noexcept nogil:
 cdef uint64_t hash_value(
     const Block* block, const Values* values, int64_t i, uint64_t seed, uint64_t most
 ) noexcept nogil:
-    """Return the hash of a string. If `most` is not 0: of its first `most` bytes without the last part of the name."""
+    """Return the hash of a string; if `most` is not 0, the hash of its first `most` bytes without the last part of the
+    name."""
     cdef const View* view = &(<const View*>values.data)[i]
     cdef const uint8_t* p
     cdef uint64_t n
@@ -71,7 +73,7 @@ cdef class Ids:
     cdef int64_t n
     cdef int64_t n_buckets   # a power of 2
     cdef uint64_t* hashes    # by bucket
-    cdef int32_t* buckets    # an id and 1, or 0
+    cdef int32_t* buckets    # id + 1, or 0 for an empty bucket
 
     @critical_section
     def __cinit__(self):

@@ -18,7 +18,7 @@ _WIRES = {WIRE_VARINT: "varint", WIRE_FIXED64: "64 bits", WIRE_LEN: "bytes", WIR
 
 
 def span_of(root: Message, path: str) -> tuple[int, int]:
-    """Return where the value of a field is stored: the offset of its first byte, and the offset after its last.
+    """Return the span of a field's value: the offset of its first byte, and the offset after its last byte.
 
     path: of a message, a field or an element of a field; "" for the whole file. For a packed field: the whole run.
     Raises PathError if the path leads nowhere, or to a value that the file does not contain.
@@ -32,7 +32,7 @@ def span_of(root: Message, path: str) -> tuple[int, int]:
         span = _record_of(found, found.field, root, outer)
         if span is not None:
             return span
-    reason = "the file does not hold it as one run of bytes: it was edited, is split into several parts, or is absent"
+    reason = "it is not one run of bytes in the file: it was edited, is split into several parts, or is absent"
     raise PathError(reason, path, root._document.name)
 
 
@@ -55,7 +55,7 @@ def read_bytes(root: Message, path: str, start: int, count: int, *, payload: boo
     """Read a range of a field's bytes.
 
     path: as for `span_of`. start: the first byte of the range, relative to the field; count: the number of bytes.
-    payload: read the bytes of a tensor's elements, from the file that holds them.
+    payload: read the bytes of a tensor's elements, from the file that contains them.
     Returns file, offset (of the first returned byte in that file), start, length (of the whole field, in bytes) and
     bytes, in hexadecimal digits.
     Raises PathError; for a payload also the exceptions of `TensorProto.numpy`.
@@ -92,7 +92,7 @@ def list_records(root: Message, path: str, start: int, count: int) -> dict[str, 
     found = resolve(root, path).value
     span = found._span if isinstance(found, Message) else None
     if span is None:
-        raise PathError("the file does not hold it as one message: it was edited, or is none", path, document.name)
+        raise PathError("it is not one message in the file: it was edited, or is not a message", path, document.name)
     counts: dict[int, int] = {}
     rows: list[dict[str, Any]] = []
     total = 0

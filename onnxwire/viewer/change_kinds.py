@@ -96,7 +96,7 @@ def rename_node(path: str, name: str) -> Change:
     def run(root: Message) -> str:
         found = _node(root, path)
         node = found.value
-        # A file that holds one node has no others.
+        # A file whose root is a node has no other nodes.
         nodes = [] if found.element_index is None else resolve(root, found.path.rpartition("[")[0]).value
         if name and any(other.name == name for other in nodes) and node.name != name:
             raise EditError(f"another node of this graph already has the name {name!r}; choose another name")
@@ -123,7 +123,8 @@ def rename_value(path: str, name: str, new: str) -> Change:
 
 
 def delete_node(path: str, input: int | None) -> Change:
-    """Delete a node. input: the index of the input that replaces its first output at consumers; None for none."""
+    """Delete a node. input: the index of the input to which the consumers of its first output are connected, or
+    None."""
 
     def run(model: ModelProto) -> str:
         _node(model, path)
@@ -239,7 +240,7 @@ def replace_tensor(path: str, upload: Upload, name: str) -> Change:
     if upload.form == "safetensors":
         name = name or upload.only_name
         if name not in upload.tensors:
-            raise EditError(f"{upload.name} has no tensor {name!r}; choose one that it has")
+            raise EditError(f"{upload.name} has no tensor {name!r}; choose another name")
 
     def run(root: Message) -> str:
         tensor = resolve(root, path).value
@@ -258,7 +259,7 @@ def replace_tensor(path: str, upload: Upload, name: str) -> Change:
 def replace_tensors(upload: Upload) -> Change:
     """Replace the initializers of the main graph by the tensors of the same names in a .safetensors file."""
     if upload.form != "safetensors":
-        raise EditError("an .npy file holds one tensor; drop it on the page of the tensor to replace")
+        raise EditError("an .npy file contains one tensor; drop it on the page of the tensor to replace")
 
     def run(root: Message) -> str:
         with upload.named():
@@ -273,7 +274,7 @@ def replace_tensors(upload: Upload) -> Change:
 
 def _model(root: Message) -> ModelProto:
     if not isinstance(root, ModelProto):
-        raise EditError(f"this change needs a model, and the file holds a {type(root).DESCRIPTOR.name}")
+        raise EditError(f"this change needs a model, but the file contains a {type(root).DESCRIPTOR.name}")
     return root
 
 

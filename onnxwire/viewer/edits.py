@@ -31,11 +31,11 @@ MAX_STATES = 8
 """Cached states of the message."""
 MAX_CHANGES = 10_000
 MAX_LISTED_CHANGES = 500
-"""Changes listed by one answer, before and after the present state each."""
+"""Maximum number of changes in one answer, before and after the present state each."""
 MAX_PROBLEMS_PER_RULE = 1_000
 _SEVERITIES = ("error", "warning")
 MAX_ROWS = 200
-"""Problems, or differences, listed by one answer."""
+"""Maximum number of problems, or differences, in one answer."""
 
 
 @dataclass(slots=True)
@@ -51,7 +51,7 @@ class _Checked:
 class Edits:
     """The changes made to a message since it was loaded.
 
-    original: the loaded message, which must not be edited; file: its path, or any text that is no path. revision: a
+    original: the loaded message, which must not be edited; file: its path, or a name that is not a path. revision: a
     number unique to each state, even if two states are equal. uploads: files for tensors. message: the present state,
     which must not be edited.
     Thread-safe: one change is made at a time.
@@ -168,8 +168,8 @@ class Edits:
     def _refuse_stale(self, revision: int) -> None:
         if revision != self.revision:
             raise StaleError(
-                "another tab of this page changed the model in the meantime, so this change was not made; "
-                "look at the model again, then repeat the change"
+                "another tab of this page changed the model in the meantime, so this change was not made; review the "
+                "model, then repeat the change"
             )
 
     def problems(self) -> dict[str, Any]:
@@ -179,7 +179,7 @@ class Edits:
         exist), and rows: rule, severity, path and message of up to 200 problems, errors first. A message of a
         user's schema has no problems.
         """
-        # A lock of its own: changes must not wait for a check.
+        # A separate lock: changes must not wait for a check.
         with self._check_lock:
             with self._lock:
                 revision, message = self.revision, self.message
@@ -205,7 +205,7 @@ class Edits:
             total += 1
             if len(rows) < MAX_ROWS:
                 rows.append({name: getattr(problem, name) for name in ("rule", "severity", "path", "message")})
-        # Problems beyond the limit of a rule are known by their number only.
+        # Of problems beyond the limit of a rule, only the number is known.
         for rule, before in known.omitted.items():
             more = problems.omitted.get(rule, 0) - before
             if more > 0:
@@ -275,7 +275,7 @@ class Edits:
             self._refuse_stale(revision)
             model = self.message
             if not isinstance(model, ModelProto):
-                raise EditError("only a model has parts to extract, and the file holds another message")
+                raise EditError("only a model has parts to extract, but the file contains another message")
             target = self._target(path)
             if self.file and os.path.exists(target) and os.path.samefile(target, self.file):
                 raise EditError("this is the opened file; choose another name for the part")

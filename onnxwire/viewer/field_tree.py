@@ -1,4 +1,4 @@
-"""The page's questions about any message: its fields as rows of a tree, in pages, with their offsets."""
+"""Queries of the page about any message: its fields as rows of a tree, in pages, with their offsets."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from onnxwire.viewer import byte_ranges
 from onnxwire.viewer.value_texts import read_value, value_text
 
 MAX_ROWS = 1000
-_MAX_BYTES = 1 << 16  # of one answer
+_MAX_BYTES = 1 << 16  # maximum rows of one answer
 _MAX_RECORDS = 1 << 16  # of a message that is scanned for the offsets of its numbers
 _MAX_NAME_FIELDS = 2  # fields in the summary of a message
 _MAX_NAME_CHARS = 60
@@ -24,7 +24,7 @@ _TYPE_NAMES = {number: name for name, number in TYPES.items()}
 
 
 class FieldQueries:
-    """The questions about a message of any type. Thread-safe.
+    """The queries about a message of any type. Thread-safe.
 
     message: the root, as loaded or a clone with edits; it must not be edited.
     """
@@ -49,9 +49,9 @@ class FieldQueries:
         up to 1,000. A message has a row for each present field, and one for each unknown field.
         Returns path, type (of the message, or of each element), total, rows and absent. A row: name, number, type,
         label ("repeated", the name of its oneof, or ""), path, kind ("message", "list", "value" or "unknown"), text,
-        count (of elements), offset (of the value) and length; offset and length are None if the file does not hold the
-        value. absent: name, type and label of the absent fields. is_edited: whether the message, or the elements,
-        differ from the file. Raises PathError if the path leads to a single value or nowhere.
+        count (of elements), offset (of the value) and length; offset and length are None if the value is not in the
+        file. absent: name, type and label of the absent fields. is_edited: whether the message, or the elements, differ
+        from the file. Raises PathError if the path leads to a single value or nowhere.
         """
         found = resolve(self.message, path)
         first, last = max(start, 0), max(start, 0) + min(max(count, 0), MAX_ROWS)

@@ -15,7 +15,7 @@ from bisect import bisect_left, bisect_right, insort
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
-_BEND_WIDTH = 14  # pixels that an edge needs in a row that it passes
+_BEND_WIDTH = 14  # width in pixels of an edge that passes a row
 _GAP_X, _GAP_Y = 22, 44
 _MAX_BENDS = 6_000  # of all edges together
 _MAX_SWEEPS = 16  # passes over all rows that reduce crossings
@@ -145,7 +145,7 @@ def _ranks(count: int, edges: list[tuple[int, int]]) -> list[int]:
 
 
 def _rows(count: int, edges: list[tuple[int, int]], rank: list[int]) -> list[int]:
-    """Return the row of each box, below its sources: of the layouts from above and from below, the shorter in edges."""
+    """Return the row of each box, below its sources: from above or from below, whichever has the shorter edges."""
     early = _drop(count, edges, rank)
     late = _drop(count, [(end, start) for start, end in edges], [-number for number in rank])
     bottom = max(late)
@@ -248,7 +248,7 @@ def _spread_out(
         for number in row:
             x[number] = edge + widths[number] / 2
             edge += widths[number] + _GAP_X
-    # By the rows above and below in turn: with both at once, neighbours of different degrees drift without end.
+    # Use the rows above and below in turn: with both at once, neighbours of different degrees drift without end.
     for sweep in range(8):
         is_down = sweep % 2 == 0
         neighbours = above if is_down else below

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _MAX_EDGES = 1_500  # of one group
 _MAX_OUTER_EDGES = 8  # edges of a group from outside, or to outside
-_MAX_VALUE_BOXES = 12  # boxes of inputs, and of outputs; the last one stands for the rest
+_MAX_VALUE_BOXES = 12  # boxes of inputs, and of outputs; the last box represents all remaining ones
 _MAX_OPERATORS = 4  # listed in a box
 _MAX_TYPES = 3  # listed at an edge
 # Widths and heights of boxes, in pixels.
@@ -38,7 +38,7 @@ class ModelMap:
         self.model = model
         self.columns = MapColumns(model)
         self.groups = Groups(self.columns)
-        # Every drawn group asks for the same route.
+        # Every drawn group requests the same route.
         self._last_route: tuple[tuple[str, str], Array] | None = None
         self._nodes: dict[str, Sequence[NodeProto]] = {}
         self._marks: Array | None = None  # by row: an index of MARKS, or -1
@@ -88,7 +88,7 @@ class ModelMap:
         return {"name": name, "kind": group.kind, "label": group.label[:_MAX_NAME_CHARS], "left_off": left_off} | drawn
 
     def locate(self, path: str) -> dict[str, Any]:
-        """Locate a node: return the names of the groups around it, from the outermost, and the name of its box.
+        """Locate a node: return the names of the enclosing groups, the outermost first, and the name of its box.
 
         path: of a node. Raises PathError if there is none.
         """
@@ -132,7 +132,7 @@ class ModelMap:
                 return name
 
     def route(self, start: str, end: str) -> Array:
-        """Return the rows of the nodes on a shortest path from one node to another, or else from the other to the one.
+        """Return the rows of the nodes on a shortest path from one node to another, or else in the opposite direction.
 
         start, end: paths of nodes of one graph. Raises PathError if there is no path.
         """

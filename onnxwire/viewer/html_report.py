@@ -17,7 +17,7 @@ from onnxwire.messages import ModelProto
 from onnxwire.viewer.queries import largest_tensors
 from onnxwire.viewer.treemap import Rectangle, lay_out
 
-_MAX_TENSORS = 150  # in the treemap
+_MAX_TENSORS = 150  # maximum number in the treemap
 _MAX_LISTED = 20
 _WIDTH, _HEIGHT = 960, 460  # of the treemap, in pixels
 _HEADING_HEIGHT = 20  # pixels of a group's title
@@ -120,7 +120,7 @@ def _treemap(tensors: list[dict[str, Any]], totals: dict[str, Any]) -> str:
     label += f"; the largest is {tensors[0]['name']}" if tensors else ""
     body = "\n".join(drawn)
     return f"""<section>
-<h2>Where the bytes are</h2>
+<h2>Sizes of the tensors</h2>
 <svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="{escape(label)}">
 {body}
 </svg>

@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 _BATCH_ROWS = 5_000  # rows whose text is in memory at once
 _MAX_DEPTH = 40  # of nested scopes
-_MAX_SCOPES = 100_000  # nodes of further scopes are put into the existing ones
+_MAX_SCOPES = 100_000  # nodes of further scopes are added to existing scopes
 _MAX_TYPES = 100_000  # further types are unknown
 _MAX_NAME_CHARS = 1_000  # of a name that is split into scopes
 _MAX_LABEL_CHARS = 200
 _NAMESPACES = {"pkg.torch.onnx.name_scopes", "namespace"}
 _NO_MODULE = "_empty_nn_module_stack"  # PyTorch's name for "outside all modules"
-# Without the path, which is long for nested tensors: the column `node` is enough here.
+# The path is omitted, because it is long for nested tensors; the column `node` is enough here.
 _TENSORS = TABLES["tensors"]._replace(
     columns=(
         ("data_type", "string", "type name", "data_type"),
@@ -93,7 +93,7 @@ class Scopes:
     def of_name(self, name: str, op_type: str) -> int:
         """Return the scope of a node by its name, such as `/model/layers.3/attn/MatMul`; 0 for none.
 
-        A last part equal to the operator is no scope: PaddlePaddle names nodes by operator and number, p2o.Conv.0.
+        A last part equal to the operator is not a scope: PaddlePaddle names nodes by operator and number, p2o.Conv.0.
         """
         name = name[:_MAX_NAME_CHARS]
         separator = "/" if "/" in name else "::" if "::" in name else "."
@@ -182,7 +182,7 @@ class MapColumns:
     takes_start, makes_start: the first entry of each row. first_take: the first entry of each value, or -1.
     producer: the row that produces a value, or -1; made_slot: the index of that output. type: of each value, an index
     into `types`, 0 if unknown. is_weight: whether a value is an initializer; parameters, bytes: of that initializer,
-    else 0. own_parameters, own_bytes: of the tensors in a row's attributes and in the graphs there; inner: the number
+    else 0. own_parameters, own_bytes: of the tensors in a row's attributes, including their graphs; inner: the number
     of nodes in these graphs. is_input, is_output: whether a value is an input or output of its graph. graphs_in: by
     row, the paths of the graphs in its attributes. functions: paths by domain and name.
     """
@@ -246,7 +246,7 @@ class MapColumns:
         return -1 if match is None or graph is None else graph.row(int(match[2]))
 
     def _row_around(self, graph: Graph) -> int:
-        """Return the row of the node whose attribute holds a graph, -1 for other graphs."""
+        """Return the row of the node whose attribute contains a graph, -1 for other graphs."""
         match = _OWNER.fullmatch(graph.path)
         return self.row_of(f"{match[1]}.node[{match[2]}]") if match else -1
 
@@ -340,7 +340,7 @@ class MapColumns:
         self.own_bytes = np.bincount(row[is_owned], size[is_owned], self.count)
         self.producer = np.full(count, -1, np.int32)
         self.made_slot = np.zeros(count, np.int32)
-        # The rules of `index/names`: the first of several producers; none for an input or initializer.
+        # By the rules of `index/names`: the first of several producers; no producer for an input or initializer.
         _set(self.producer, self.makes_value[::-1], self.makes_row[::-1])
         _set(self.made_slot, self.makes_value[::-1], self.makes_slot[::-1])
         self.producer[self.is_weight | self.is_input] = -1

@@ -33,7 +33,8 @@ class Group:
 
     kind: graph, function, scope, block (one of several equal sequences without a scope), run (a part of a sequence
     that is too long for one group), repeat (consecutive equal groups or nodes) or node. rows: of its nodes, ascending.
-    scope: the innermost known scope around all of them. members: of a repeat. path: of a graph, function or node.
+    scope: the innermost known scope that contains all of them. members: of a repeat. path: of a graph, function or
+        node.
     """
 
     __slots__ = ("kind", "label", "members", "path", "rows", "scope")
@@ -208,13 +209,13 @@ class Groups:
         return entries
 
     def _runs(self, scope: int, ordered: Array, bounds: Array, starts: Array, crossing: Array) -> list[Group]:
-        """Divide a sequence that is too long where few values cross from one part to the next."""
+        """Divide a sequence that is too long at positions where few values cross from one part to the next."""
         count = min(max(-(-len(starts) // _RUN_BOXES), 2), _RUN_BOXES)
         width = len(starts) / count
         edges = [0]
         for i in range(1, count):
             low, high = round(width * (i - 0.35)), round(width * (i + 0.35)) + 1
-            # Among equal costs the one nearest to the middle.
+            # Among equal costs, choose the position nearest to the middle.
             cost = crossing[starts[low:high]] * len(starts) + np.abs(np.arange(low, high) - round(width * i))
             edges.append(low + int(np.argmin(cost)))
         at = bounds[np.append(starts[edges], len(bounds) - 1)]

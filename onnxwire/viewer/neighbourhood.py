@@ -37,7 +37,7 @@ class Connections:
         self.sparse = {name: index - dense for name, index in initializers.items() if index >= dense}
         self.outputs = {value.name for value in scope.output} if isinstance(scope, GraphProto) else set(scope.output)
         self.consumers: dict[str, list[int]] = {}
-        # By node, since scanning a million subgraphs takes a second.
+        # Cached by node, since scanning a million subgraphs takes a second.
         self.captured: dict[int, list[str]] = {}
         for index, node in enumerate(scope.node):
             if captured := captured_names(node):
@@ -57,7 +57,8 @@ class Connections:
         return ("input" if name in self.inputs else "outer"), ""
 
     def takes(self, node: NodeProto, index: int) -> list[str]:
-        """Return the values that a node uses, each once, captured ones last. index: of the node in the graph."""
+        """Return the values that a node uses, each once, captured values last. index: the index of the node in the
+        graph."""
         return [name for name in dict.fromkeys([*node.input, *self.captured.get(index, ())]) if name]
 
 
@@ -117,7 +118,7 @@ class Drawing:
 
 
 def around(scope: Scope, path: str, connections: Connections, index: int, hops: int) -> Drawing:
-    """Draw a node with the nodes that are connected to it by up to `hops` steps, before it and after it.
+    """Draw a node with its predecessors and successors up to `hops` steps away.
 
     scope, path: the graph or function, and its path. index: of the node in it. hops: 0 or more. Draws the nearest 36
     nodes, each with up to 24 boxes of values, and up to 8 edges between two boxes; each box counts the connections
@@ -139,7 +140,7 @@ def around(scope: Scope, path: str, connections: Connections, index: int, hops: 
 
 
 def _nearest(nodes: Any, connections: Connections, index: int, hops: int) -> set[int]:
-    """Return the indices of the nodes to draw: step by step, those before the node, then those after it."""
+    """Return the indices of the nodes to draw: step by step, first predecessors, then successors."""
     chosen = {index}
     before, behind = [index], [index]
     for _ in range(hops):

@@ -1,4 +1,5 @@
-"""The page's questions about a model. Answers are plain values; each reads only the parts of the model it needs."""
+"""Queries of the page about a model. Results are plain values; each query reads only the parts of the model that it
+needs."""
 
 from __future__ import annotations
 
@@ -43,7 +44,7 @@ _MAX_HOPS = 6
 
 
 class Queries(FieldQueries):
-    """The questions of the page about one model. Thread-safe.
+    """The queries of the page about one model. Thread-safe.
 
     model: the loaded model, which must not be edited.
     """
@@ -167,7 +168,7 @@ class Queries(FieldQueries):
         return paths, others
 
     def _tensor_in_node(self, path: str) -> tuple[TensorProto, str]:
-        """Return a tensor and its name; without a name, of a Constant node's value the output, else the path."""
+        """Return a tensor and its name; for an unnamed tensor, the output of its Constant node, or else its path."""
         tensor: TensorProto = resolve(self.model, path).value
         owner, _, attribute = path.rpartition(".attribute[")
         if tensor.name or not owner or not attribute.endswith("].t"):
@@ -175,7 +176,7 @@ class Queries(FieldQueries):
         return tensor, next(iter(resolve(self.model, owner).value.output), path)
 
     def node(self, path: str) -> dict[str, Any]:
-        """Describe a node: its attributes, its inputs with their producers, its outputs with their consumers, types.
+        """Describe a node: its attributes, its inputs with producers and types, its outputs with consumers and types.
 
         path: of the node. Raises PathError if there is no node.
         """
@@ -234,7 +235,7 @@ class Queries(FieldQueries):
     def around(self, path: str, hops: int = 2) -> dict[str, Any]:
         """Draw the graph around a node.
 
-        path: of the node; hops: the number of steps before it and after it, up to 6.
+        path: of the node; hops: the number of steps in both directions, up to 6.
         Returns width and height in pixels, boxes (kind, label, path, op_type, x, y of the center, width, height,
         hidden: the number of omitted connections), edges (from and to, indices of boxes, value, points) and focus, the
         index of the node's box. Raises PathError if there is no node.
@@ -321,7 +322,7 @@ class Queries(FieldQueries):
     @property
     def _map(self) -> ModelMap:
         """The map. The caller holds `_map_lock`, since the map caches groups."""
-        from onnxwire.viewer.graph_map import ModelMap  # imports numpy, which only tensors need otherwise
+        from onnxwire.viewer.graph_map import ModelMap  # imported here, because it imports numpy
 
         return self._keep(("map",), lambda: ModelMap(self.model))  # type: ignore[no-any-return]
 
@@ -381,7 +382,8 @@ class Queries(FieldQueries):
             if key in self._kept:
                 self._kept.move_to_end(key)
                 return self._kept[key]
-        # Without the lock, so that a search in a big graph does not block other threads; two may compute the same.
+        # Computed without the lock, so that a search in a big graph does not block other threads; two may compute the
+        # same.
         made = make()
         with self._lock:
             self._kept[key] = made
@@ -391,7 +393,7 @@ class Queries(FieldQueries):
 
 
 def largest_tensors(model: ModelProto, count: int) -> list[dict[str, Any]]:
-    """Return the largest tensors of a model, anywhere in it: path, name, data_type, shape, bytes."""
+    """Return the largest tensors at any depth of a model: path, name, data_type, shape, bytes."""
     largest: list[tuple[int, int, str, TensorProto]] = []
     for index, (path, tensor) in enumerate(find_tensors(model)):
         size = tensor_bytes(tensor)
@@ -447,7 +449,7 @@ def _describe_attribute(attribute: AttributeProto, path: str) -> dict[str, Any]:
             values = getattr(attribute, name)
             if values:
                 text = describe_list(fields[name], values, _MAX_ELEMENTS)
-        # As a payload, since some strings hold a whole model of another format.
+        # Read as a payload, since some strings contain a whole model of another format.
         if attribute.HasField("s"):
             text = describe_value(fields["s"], attribute._payload("s"), _MAX_TEXT_CHARS)
         elif attribute.HasField("i"):

@@ -53,7 +53,7 @@ _HEADERS = {
     "Cache-Control": "no-store",
 }
 _JSON, _UPLOADED = "application/json", "application/octet-stream"
-_MAX_BODY_BYTES = 1 << 22  # of a change
+_MAX_BODY_BYTES = 1 << 22  # limit in bytes of a change
 _NO_KEY = "start `onnxwire view` again, and open the address that it prints"
 IDLE_SECONDS = 60  # between the requests of a connection that sent the key
 HEAD_SECONDS = 10  # for a request of any other connection
@@ -109,7 +109,7 @@ _QUESTIONS: dict[str, dict[str, Callable[[str], Any]]] = {
 """The public methods of Queries, and the parsers of their arguments."""
 
 _EDIT_QUESTIONS = {"edits": "state", "problems": "problems", "differences": "differences"}
-"""The questions about edits, and the methods of Edits that answer them."""
+"""The queries about edits, and the methods of Edits that answer them."""
 
 _ACTIONS: dict[str, dict[str, tuple[type, ...]]] = {
     "change": {"revision": (int,), "kind": (str,), "arguments": (dict,)},
@@ -133,7 +133,7 @@ class Server(ThreadingHTTPServer):
 
     daemon_threads = True
     request_queue_size = 128
-    # On Windows, two servers could bind one port with it.
+    # On Windows, two servers could bind the same port with it.
     allow_reuse_address = os.name == "posix"
 
     def __init__(
@@ -190,7 +190,7 @@ class Server(ThreadingHTTPServer):
         return hmac.compare_digest(key.encode(), self._key.encode())
 
     def expect(self, connection: socket.socket, seconds: float) -> None:
-        """Set the time until a connection is closed unless it sends a whole request; infinity: do not close it."""
+        """Set the time after which a connection without a complete request is closed; infinity: never."""
         with self._lock:
             if connection in self._deadlines:
                 self._deadlines[connection] = time.monotonic() + seconds
@@ -248,7 +248,7 @@ class Handler(BaseHTTPRequestHandler):
     disable_nagle_algorithm = True
 
     def handle_one_request(self) -> None:
-        """Extend the base class: then set the connection's time for the next request."""
+        """Extend the base class: set the connection's time limit for the next request."""
         self._was_known = False
         super().handle_one_request()
         self.server.expect(self.connection, IDLE_SECONDS if self._was_known else HEAD_SECONDS)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     Array = np.ndarray[Any, Any]
 
-MAX_READ_BYTES = 1 << 23  # of one picture, in whole pages
+MAX_READ_BYTES = 1 << 23  # maximum bytes read for one picture, in whole pages
 _PAGE_BYTES = 4096
 _BLOCK_ELEMENTS = 1 << 15
 _BLOCK_COUNT = 64  # blocks that represent a big tensor in a histogram
@@ -28,8 +28,9 @@ _BLOCK_COUNT = 64  # blocks that represent a big tensor in a histogram
 def histogram(tensor: TensorProto, bins: int = 64, *, whole: bool = False) -> dict[str, Any]:
     """Compute a histogram of the values of a tensor.
 
-    tensor: of numbers; complex ones count by magnitude. bins: of the histogram, as for `measure`. whole: read all
-    elements; otherwise only 64 blocks at equal distances of a tensor with more than 2,097,152 elements are read.
+    tensor: a tensor of numbers; complex numbers are measured by magnitude. bins: the number of bins, as for `measure`.
+    whole: read all elements; otherwise, for a tensor of more than 2,097,152 elements, only 64 blocks at equal distances
+    are read.
     Returns low, high and counts of the histogram, min, max, mean, std, zeros, nan and infinite as in `measure`,
     read (the number of elements read) and elements (of all). Values that are undefined without finite elements are
     None. Raises TensorError for strings and for a tensor with an inconsistent description.
@@ -108,7 +109,7 @@ def heat_map(
     if not result["elements"] or 0 in shape:
         empty = {"height": 0, "width": 0, "values": [], "low": None, "high": None, "nonfinite": 0, "read": 0}
         return result | empty
-    # The outer axis of the two in the file is read line by line, whether it is the rows or the columns.
+    # The axis that comes first in the file is read line by line, whether it is the axis of rows or of columns.
     is_turned = rows > columns
     spans = [(top, bottom), (left, right)]
     outer_axis, inner_axis = (columns, rows) if is_turned else (rows, columns)
@@ -198,7 +199,8 @@ class _Values:
         self.kind_bits = self.storage.data_type.bits
         if self.storage.data_type is STRING:
             raise tensor_error(tensor, "strings have no histogram and no heat map", TensorError)
-        # Read from the file where possible, else decode once. Packed sub-byte elements are decoded as they are drawn.
+        # Read from the file if possible, otherwise decode once. Packed sub-byte elements are decoded when they are
+        # drawn.
         in_place = self.storage.field in ("raw_data", "external_data")
         self.array: Array | None = None
         if not self.count or not (in_place and (self.storage.data_type.is_packed or self.storage.is_unmapped)):

@@ -71,7 +71,7 @@ class Uploads:
         self._lock = threading.Lock()
 
     def add(self, name: str, length: int, read: Callable[[int], bytes]) -> Upload:
-        """Store a file. name: with its extension; length: in bytes; read: as the method of that name of a file.
+        """Store a file. name: with its extension; length: in bytes; read: a function like the `read` method of a file.
 
         Raises EditError for other formats, too many or too large files, and a full disk.
         """

@@ -1,4 +1,4 @@
-"""Values of fields as texts: truncated for display, and whole for editing."""
+"""Values of fields as texts: truncated for display, complete for editing."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def read_value(root: Message, path: str) -> dict[str, Any]:
     Returns path, text, form and choices. form: "text", "lines" (a text of several lines), "hex" (bytes as digits
     for `set_bytes`), "list", "message" (the text format in braces), "shape" (of an input, output or other value: text
     holds its dims, and elem_type its data type), or "none" (too long to edit here, or without a text form; then reason
-    says what to do). choices: the possible values of an enum or bool.
+    contains advice). choices: the possible values of an enum or bool.
     Raises PathError if the path leads nowhere.
     """
     found = resolve(root, path)
@@ -113,7 +113,7 @@ def _of_field(
 def _list(answer: dict[str, Any], field: FieldDescriptor, values: Any) -> dict[str, Any]:
     count = len(values)
     if field.message_type is not None:
-        return _refused(answer, "it holds several messages; edit each of them")
+        return _refused(answer, "it contains several messages; edit each of them")
     if count > MAX_EDITABLE or (field.is_span and sum(map(len, values)) > MAX_EDITABLE):
         return _refused(answer, f"it has {count:,} elements, too many to edit here; edit single elements")
     if not field.is_span:

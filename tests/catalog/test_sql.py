@@ -56,7 +56,7 @@ FOUND = {
     "outputs of nodes without a type": ({"a", "b"}, "name", None),
     "a Cast whose input is the output of a Cast": ({"down"}, "first", None),
     "nodes that several outputs depend on": ({0, 1, 2}, "node", None),
-    "the longest chains, by the nodes at their heads": (3, "nodes", 0),
+    "the longest chains of nodes, by their first nodes": (3, "nodes", 0),
     "kernel shapes of convolutions": ([3, 3], "kernel_shape", 0),
     "files of external data, with their tensors and bytes": (16, "bytes", 0),
     "inputs whose shape is not fixed": ({"x"}, "name", None),

@@ -72,7 +72,7 @@ def test_the_graph_has_its_own(path, capsys):
 def test_removing_an_absent_entry_is_an_error(path, capsys):
     assert main(["meta", path, "--delete", "nope", "-i"]) == 2
     err = capsys.readouterr().err
-    assert err == f"onnxwire: {path}: there is no entry 'nope' to remove; there are: 'author', 'note'\n"
+    assert err == f"onnxwire: {path}: there is no entry 'nope' to remove; the entries are: 'author', 'note'\n"
 
 
 @pytest.mark.parametrize("options", [["a=1"], ["--delete", "a"], ["-i"], ["a=1", "b", "-i"], ["a=1", "--json", "-i"]])

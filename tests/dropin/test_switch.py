@@ -230,7 +230,7 @@ def test_child_processes_inherit_the_variable():
 
 
 def test_installing_after_onnx_was_imported_is_an_error():
-    assert "onnx is imported already" in python("-c", "import onnx\n" + SWITCH, status=1)
+    assert "onnx is already imported" in python("-c", "import onnx\n" + SWITCH, status=1)
 
 
 def test_uninstalling_restores_the_classes_of_protobuf():

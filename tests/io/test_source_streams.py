@@ -169,7 +169,7 @@ def test_a_pipe_among_the_files_of_a_pattern_keeps_nobody_waiting(tmp_path, othe
         (tmp_path / "b.onnx").write_bytes(onnxwire.ModelProto(graph={"name": "g"}).SerializeToString())
     done = command("check", f"{tmp_path}/*.onnx")
     assert done.returncode == 2
-    assert "a.onnx: this is a pipe or device; check it in a command of its own" in done.stderr
+    assert "a.onnx: this is a pipe or device; check it in a separate command" in done.stderr
     assert ("b.onnx" in done.stdout) == others
 
 

@@ -288,7 +288,7 @@ def test_changes_of_models_are_refused_for_other_messages(path, tmp_path):
             ("replace_tensors", {"upload": upload(edits, file).id}),
         ]
         for kind, arguments in of_models:
-            with pytest.raises(EditError, match="this change needs a model, and the file holds a GraphProto"):
+            with pytest.raises(EditError, match="this change needs a model, but the file contains a GraphProto"):
                 make(edits, kind, **arguments)
         make(edits, "rename_node", path="node[2]", name="other")
         assert edits.message.node[2].name == "other"

@@ -11,7 +11,7 @@ const ICONS = {
   plus: "M8 3v10 M3 8h10",
 };
 let refresh = async () => {};
-let shown = -1; // the displayed revision, which changes apply to: another tab may have made a newer one
+let shown = -1; // the displayed revision, to which changes apply; another tab may have made a newer revision
 let focusKey = ""; // of the control to focus after a change
 
 /** A small button with an icon. */
@@ -39,7 +39,7 @@ async function update() {
   await refresh();
 }
 
-/** Show changes of another tab, unless a form is open; the server refuses that form when it is sent. */
+/** Show changes of another tab, unless a form is open; the server then refuses the form when it is sent. */
 async function catchUp() {
   if (shown !== revisionNow() && !document.querySelector("form.editing")) await update();
 }

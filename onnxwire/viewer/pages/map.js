@@ -8,7 +8,7 @@ import { Frame, TITLE, flatten } from "./map_scene.js";
 
 const ANIMATION_MS = 180;
 const [MIN_SCALE, MAX_SCALE] = [0.01, 3];
-const MAX_PIXELS = 64e6; // of a saved picture
+const MAX_PIXELS = 64e6; // limit of a saved picture
 const reducedMotion = matchMedia("(prefers-reduced-motion: reduce)");
 const ease = (t) => t * (2 - t);
 const mix = (a, b, t) => a + (b - a) * t;
@@ -131,7 +131,7 @@ export class MapView {
     return new Frame(name, await ask("map", values));
   }
 
-  /** Open a group that is alone in its frame, and so on inward. */
+  /** Open a group that is alone in its frame, and repeat this inside it. */
   async openOnly(frame) {
     for (let depth = 0, inner = frame; depth < 8; depth += 1) {
       const groups = inner.answer.boxes.filter((box) => box.number !== null);
@@ -154,7 +154,7 @@ export class MapView {
     }
   }
 
-  /** The frame that has the box of a group or member, and the number of the box there. */
+  /** The frame with the box of a group or member, and the number of the box in it. */
   owner(name) {
     const cutAt = name.lastIndexOf("/");
     const number = Number(name.slice(cutAt + 1).split("*")[0]);
@@ -164,7 +164,7 @@ export class MapView {
     return [null, -1];
   }
 
-  /** Compute the positions of all boxes. keep: the name of the box whose top stays at its place on the screen. */
+  /** Compute the positions of all boxes. keep: the name of the box whose top keeps its position on the screen. */
   layout(keep = "", isCalm = false) {
     const before = this.scene;
     const old = before && new Map(before.boxes.map((one) => [one.name, one]));
@@ -274,7 +274,7 @@ export class MapView {
     this.redraw();
   }
 
-  /** Show all of the map, or a box. */
+  /** Show the whole map, or one box. */
   fit(isMoving = true, box = null) {
     if (!this.width || !this.scene) return;
     const { left, top, width, height } = box ? { left: box.x, top: box.y, width: box.width, height: box.height } : this.scene.bounds;
@@ -292,7 +292,7 @@ export class MapView {
     return this.redraw();
   }
 
-  /** Move so that a box is visible; of an open group its title. */
+  /** Move so that a box is visible, or the title of an open group. */
   reveal(name, isMoving = true) {
     const one = this.byName.get(name);
     if (!one || !this.width) return;
@@ -366,7 +366,7 @@ export class MapView {
     return null;
   }
 
-  /** Show the next or previous one of equal blocks in place of the open one. */
+  /** Replace the open block by the next or previous one of its equal blocks. */
   async step(one, by) {
     const member = (one.member + by + one.box.times) % one.box.times;
     await this.openBox(one.frame, one.index, `${one.name}*${member}`);
@@ -374,7 +374,7 @@ export class MapView {
     this.choose(one.name);
   }
 
-  /** Show all of some equal blocks, each closed. */
+  /** Show all blocks of a group of equal blocks, each closed. */
   async spread(one) {
     await this.openBox(one.frame, one.index, one.name);
     this.layout(one.name);
@@ -529,7 +529,7 @@ function groupsAround(name) {
   return { opened, name: last.replace(/\*\d+$/, "") };
 }
 
-/** A scene between two others, for the animation: common boxes move, new ones are at their final positions. */
+/** A scene between two others, for the animation: common boxes move, new boxes are at their final positions. */
 function between(scene, before, old, t) {
   const boxes = scene.boxes.map((one) => {
     const was = old.get(one.name);

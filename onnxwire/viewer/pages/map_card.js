@@ -4,7 +4,7 @@ import { countText, html, link, nounText, sizeText } from "./api.js";
 import { marksText, operatorsOf, titleOf } from "./map_paint.js";
 
 export const canOpen = (box) => box.number !== null && (box.kind !== "node" || box.opens);
-/** Whether a box opens as one of several equal blocks; equal nodes open all together. */
+/** Whether a box opens as one of several equal blocks; equal nodes all open together. */
 export const opensByMember = (box) => Boolean(box.times) && box.of !== "node";
 
 export function kindText(box) {
@@ -12,7 +12,7 @@ export function kindText(box) {
   return { scope: "group", run: "part", block: "block", node: "node", graph: "graph", function: "function", input: "graph input", output: "graph output" }[box.kind] ?? box.kind;
 }
 
-/** The titles of the groups around a box, which may be out of sight. */
+/** The titles of the groups that contain a box, which may be outside of the visible part. */
 function trailOf(scene, one) {
   const names = [];
   for (let frame = one.frame; frame !== scene.root; ) {

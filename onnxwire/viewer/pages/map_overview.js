@@ -1,4 +1,4 @@
-// The overview: the whole map, small in a corner, with a frame around the visible part.
+// The overview: the whole map at a small scale in a corner, with a frame around the visible part.
 
 import { html } from "./api.js";
 

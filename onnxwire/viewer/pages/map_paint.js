@@ -1,4 +1,4 @@
-// Draw the map on a canvas or as SVG by the same code.
+// Drawing of the map, by the same code for a canvas and for SVG.
 
 import { countText, familyOf, nounText, sizeText } from "./api.js";
 import { TITLE } from "./map_scene.js";
@@ -193,7 +193,7 @@ export function paint(pen, scene, view, colors, { selected, start, alpha } = {})
       }
     }
   };
-  // Each frame below its edges, and these below its boxes.
+  // Edges are drawn over their frame, and boxes over edges.
   drawEdges(scene.root);
   for (const one of scene.boxes) {
     if (!sees(one.x - 12, one.y - 12, one.width + 24, one.height + 24)) continue;

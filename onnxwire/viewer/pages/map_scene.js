@@ -1,7 +1,7 @@
 // The open groups of the map, and the coordinates of everything in them.
 
 export const TITLE = 34; // height of the title of an open group
-const PADDING = 20; // within an open group
+const PADDING = 20; // margin within an open group
 const MIN_WIDTH = 300; // of an open group, for its title
 
 /** An open group: the server's answer, which is laid out with all boxes closed, and the open boxes. */
@@ -17,7 +17,7 @@ export class Frame {
     this.middle = answer.boxes.length ? (left + right) / 2 : 0;
   }
 
-  /** All frames, this one first. */
+  /** This frame and all frames in it. */
   *all() {
     yield this;
     for (const frame of this.open.values()) yield* frame.all();

@@ -1,4 +1,4 @@
-// The overview of the model, or of one of its graphs.
+// The overview of the model or of one of its graphs.
 
 import { ask, countText, familyOf, html, link, nounText, replace, shapeText, sizeText } from "./api.js";
 import { bytesCard } from "./bytes.js";

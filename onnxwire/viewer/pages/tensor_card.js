@@ -36,7 +36,7 @@ export async function showTensor(path, details, isCurrent) {
   return tensor;
 }
 
-/** The name; of an initializer with a form that renames it wherever it is used. */
+/** The name; for an initializer, with a form that renames it wherever it is used. */
 function renamable(tensor) {
   const scope = /^(.*)\.(?:initializer\[\d+\]|sparse_initializer\[\d+\]\.values)$/.exec(tensor.path)?.[1];
   if (scope === undefined || !tensor.name) return tensor.name || tensor.path;
@@ -97,7 +97,7 @@ class HeatMap {
     this.tensor = tensor;
     // Scalars and vectors get leading axes of length 1.
     this.shape = [...Array(Math.max(2 - tensor.shape.length, 0)).fill(1), ...tensor.shape];
-    // The two longest axes: one kernel of a convolution would be a few cells only.
+    // Use the two longest axes, since one kernel of a convolution would only be a few cells.
     const longest = [...this.shape.keys()].sort((a, b) => this.shape[b] - this.shape[a] || b - a);
     this.axes = longest.slice(0, 2).sort((a, b) => a - b);
     this.at = this.shape.map(() => 0);
