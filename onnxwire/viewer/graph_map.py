@@ -60,11 +60,11 @@ class ModelMap:
         each row of boxes, in pixels). A box has number (None for an input or output), kind, label, op_type, nodes,
         operators ([name, count], the most frequent first), parameters, bytes, times (the members of a repeat), path (of
         a node), marks (numbers of marked nodes by mark), opens (whether it has contents),
-        takes and gives (the number of values from and to the outside of the
-        group whose edges are omitted), lit, width, height, x and y (of its center) and row. The last boxes may be of
-        kind entry and exit, the ends of edges from and to the outside. An edge has from and to (indices of boxes),
-        count (of its values), types (some of them), value (the name of the first), lit and bends (the x coordinates
-        where it passes the rows between its ends).
+        takes and gives (the numbers of values from and to the outside of the group whose edges are omitted), lit,
+        width, height, x and y (of its center) and row. The last boxes may be of kind entry and exit, the ends of edges
+        from and to the outside. An edge has from and to (indices of boxes), count (of its values), types (some of
+        them), value (the name of the first), lit and bends (the x coordinates where it passes the rows between its
+        ends).
         Raises PathError if there is no such group.
         """
         if (
