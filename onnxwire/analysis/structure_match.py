@@ -30,7 +30,10 @@ if TYPE_CHECKING:
 UNMATCHED = -1
 _RADII = (4, 2, 1)
 _MAX_REPAIRS = 10  # passes
-_MAX_VOTES = 64  # maximum number of consumers of a value that a repair examines
+_MAX_VOTES = 64  # maximum number of edges of a vertex, and of consumers of a value, that a repair examines
+# Votes that all repairs together may count, of about 1 µs each: graphs of many equal vertices have no end of them.
+_MIN_ALL_VOTES = 2_000_000
+_ALL_VOTES_PER_EDGE = 4
 
 
 class Matching:
@@ -45,6 +48,8 @@ class Matching:
         self._queue: list[tuple[int, int]] = []
         self._nested_sources: dict[int, dict[int, tuple[int, int]]] = {}
         self._left = [len(old), len(new)]
+        n_edges = sum(len(edges) for graph in self.graphs for edges in graph.edges)
+        self._votes_left = max(_MIN_ALL_VOTES, _ALL_VOTES_PER_EDGE * n_edges)
         labels = [graph.labels for graph in self.graphs]
         operators = [graph.operators for graph in self.graphs]
         names = [list(map(_pair, graph.operators, graph.names)) for graph in self.graphs]
@@ -149,6 +154,8 @@ class Matching:
         old, new = self.graphs
         changed = False
         for vertex in self._disagreeing():
+            if self._votes_left < 0:
+                return False
             current = self.new_of[vertex]
             votes = self._votes(vertex)
             if not votes:
@@ -186,14 +193,20 @@ class Matching:
         return list(found)
 
     def _votes(self, vertex: int) -> dict[int, int]:
-        """Count, for each vertex of `new`, the edges of a vertex of `old` that lead to it along matching neighbours."""
+        """Count, for each vertex of `new`, the edges of a vertex of `old` that lead to it along matching neighbours.
+
+        A value with very many consumers does not vote: it leads to all of them alike.
+        """
         votes: dict[int, int] = {}
-        for source, output, slot in self.graphs[0].edges[vertex]:
+        count = _MAX_VOTES
+        for source, output, slot in self.graphs[0].edges[vertex][:_MAX_VOTES]:
             other = self.new_of[source] if source != ABSENT else UNMATCHED
-            if other != UNMATCHED:
-                for candidate, other_slot, other_output in self._consumers[1][other][:_MAX_VOTES]:
+            if other != UNMATCHED and len(self._consumers[1][other]) <= _MAX_VOTES:
+                count += len(self._consumers[1][other])
+                for candidate, other_slot, other_output in self._consumers[1][other]:
                     if slot == other_slot and output == other_output:
                         votes[candidate] = votes.get(candidate, 0) + 1
+        self._votes_left -= count
         for consumer, slot, output in self._consumers[0][vertex][:_MAX_VOTES]:
             other = self.new_of[consumer]
             if other != UNMATCHED:

@@ -17,6 +17,7 @@ from renamed_models import edit_randomly, rename_everything
 from test_bundled_files import FILES, HOME
 
 import onnxwire
+from onnxwire.analysis import structure_match
 from onnxwire.cli import main
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -169,3 +170,23 @@ def test_the_command_prints_renames_in_one_line_and_maps_them_in_json(tmp_path, 
     headings, counts = capsys.readouterr().out.splitlines()
     assert headings.split() == ["added", "removed", "changed", "renamed"]
     assert counts.split() == ["names", "0", "0", "0", "1"]
+
+
+def test_repairs_end_when_their_votes_are_counted(monkeypatch):
+    rng = random.Random(3)
+    old, new = (
+        helper.make_model(
+            helper.make_graph(
+                [helper.make_node("Add", ["x", f"v{rng.randrange(i)}" if i else "x"], [f"v{i}"]) for i in range(200)],
+                "hub",
+                [helper.make_tensor_value_info("x", 1, None)],
+                [],
+            )
+        )
+        for _ in range(2)
+    )
+    whole = len(changes(old, new))
+    monkeypatch.setattr(structure_match, "_MIN_ALL_VOTES", 0)
+    monkeypatch.setattr(structure_match, "_ALL_VOTES_PER_EDGE", 0)
+    assert 0 < whole <= len(changes(old, new)) <= 400
+    assert changes(old, old) == []
