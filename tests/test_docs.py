@@ -74,6 +74,15 @@ def test_functions_named_in_sentences_and_tables_exist() -> None:
     assert [call for call in called if not callable(getattr(OWNERS[call[1]], call[2], None))] == []
 
 
+def test_the_hook_for_pre_commit_runs_a_command() -> None:
+    lines = (ROOT / ".pre-commit-hooks.yaml").read_text().splitlines()
+    (command,) = (line.partition(": ")[2].split() for line in lines if line.startswith("  entry: "))
+    done = forked_commands.run(*command[1:], ROOT / "examples" / "digits_cnn.onnx", text=True)
+    assert (command[0], done.returncode) == ("onnxwire", 0)
+    ids = {line.partition(": ")[2] for line in lines if line.startswith("- id: ")}
+    assert ids == set(re.findall(r"- id: (\S+)", (ROOT / "docs" / "recipes.md").read_text()))
+
+
 def test_links_between_pages_lead_to_files_that_exist() -> None:
     for page in [*PAGES, ROOT / "DESIGN.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]:
         for target in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
