@@ -98,8 +98,8 @@ def test_addresses_that_differ_in_anything_share_no_entry(tmp_path) -> None:
             (f"{server.url}/d/m.onnx", {}),
             (f"{server.url}/d/m.onnx?file=1", {}),
             (f"{server.url}/d/m.onnx?file=2", {}),
-            (f"http://user:a@{server.host}/d/m.onnx", {}),
-            (f"http://user:b@{server.host}/d/m.onnx", {}),
+            (f"http://one:a@{server.host}/d/m.onnx", {}),
+            (f"http://two:a@{server.host}/d/m.onnx", {}),
             (f"{server.url}/d/m.onnx", {"client_options": {"default_headers": {"X-Tenant": "1"}}}),
             (f"{server.url}/d/m.onnx", {"client_options": {"default_headers": {"X-Tenant": "2"}}}),
         ]

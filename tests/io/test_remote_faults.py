@@ -162,7 +162,7 @@ def test_no_credential_shows(pieces) -> None:
     ("address", "words"),
     [
         ("ftp://host/m.onnx", "store="),
-        ("hf://org/model/m.onnx", "store="),
+        ("hdfs://org/model/m.onnx", "store="),
         ("http://host/", "names no file"),
         ("s3://bucket", "names no file"),
     ],
