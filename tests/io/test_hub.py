@@ -78,6 +78,7 @@ def test_a_hostile_address_is_refused_without_a_request(address, fake) -> None:
 
 
 def test_a_model_is_read_with_one_redirect(fake) -> None:
+    fake.hub.lifetime = 1000
     requests = read_all(f"hf://{REPOSITORY}/m.onnx")
     assert [asked.path for asked in fake.hub.of("hub")] == [f"/{REPOSITORY}/resolve/main/m.onnx"]
     assert len(fake.hub.of("cdn")) == requests

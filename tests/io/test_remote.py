@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import signal
 import threading
+from random import Random
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from object_server import LATENCY, ObjectServer, Pieces
 from served_models import model
 
 import onnxwire as ow
+from onnxwire.io.remote import file
 
 MIB = 1 << 20
 
@@ -248,3 +250,30 @@ def test_ctrl_c_ends_a_read_at_once(heed_interrupts) -> None:
         assert server.state.stalled == 0  # while the server still kept the requests waiting
         server.state.always = None
         assert message.graph.initializer[0].numpy().size == 9 * MIB
+
+
+def net_sizes(total: int) -> list[int]:
+    """Sizes of initializers as in a convolutional net: many, of many sizes, in no order that repeats."""
+    random = Random(1)
+    sizes: list[int] = []
+    channels = 32
+    while sum(sizes) < total:
+        channels = min(channels + 8 * random.randrange(3), 512)
+        pointwise, reduced = channels * channels * 2 * random.choice((1, 1, 2, 3)), channels * 48 * 4
+        sizes += [channels * 4, channels * 4, pointwise, channels * 36, channels * 4, channels * 4, reduced]
+    return sizes
+
+
+@pytest.mark.parametrize(
+    ("total", "trips", "requests"),
+    [(20_000_000, 2, 4), (45_000_000, 14, 40)],
+    ids=["small enough to be read whole", "whose sizes are not predicted"],
+)
+def test_a_net_of_many_sizes_is_read_in_few_requests(total, trips, requests, monkeypatch) -> None:
+    monkeypatch.setattr(file, "_SMALL_FILE", 1 << 25)
+    pieces = model(net_sizes(total), nodes=300)
+    with ObjectServer({"m.onnx": pieces}, LATENCY) as server, ow.load(f"{server.url}/m.onnx") as message:
+        assert len(ow.tensors(message)) == len(net_sizes(total))
+        assert server.state.trips <= trips
+        assert len(server.state.requests) <= requests
+        assert server.state.sent <= 1.1 * pieces.size

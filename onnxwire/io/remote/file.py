@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _CHUNK_BYTES = 1 << 23  # one request: smaller, and round trips dominate; larger, and a retry is expensive
 _MAX_GAP = 1 << 15  # largest gap between two ranges of one request; a second request takes as long as reading it
 _OPEN_BYTES = 1 << 16  # read to open a file
-_SMALL_FILE = 1 << 22  # a file up to this size is read completely once its first bytes do not suffice
+_SMALL_FILE = 1 << 25  # a file up to this size is read completely once its first bytes do not suffice
 _MAX_WITHOUT_RANGES = 1 << 28  # the largest file that is read completely because its server does not support ranges
 _MIN_WINDOW = 1 << 12  # fewest bytes that a walk reads from an offset
 _MAX_CONCURRENT = 16  # requests
@@ -133,6 +133,9 @@ class RemoteFile:
         ranges = [(start, max(end, min(start + self._window(start), limit)))]
         if self._has_stepped:
             ranges += self._readahead.guess(limit)
+            window = self._readahead.window(start, limit)
+            if window:
+                ranges = [(start, max(end, start + window))]
         self._has_stepped = False
         self.fetch(memory, ranges)
 

@@ -4,6 +4,8 @@ A walk that skips long values costs round trips, not bytes: at 30 ms a trip and 
 Therefore the next offsets are predicted from the values found so far, and fetched with the current request. The layers
 of a model contain the same tensors, so once the last few sizes have occurred before, the sizes that followed them will
 probably follow again. If that fails, known sizes are tried in all orders. A wrong prediction costs only its bytes.
+If predictions fail, and the walk advances by fewer bytes per trip than could be read in that time, or if the values are
+so dense that a request for each takes as long as reading them, the file is read in large ranges instead.
 """
 
 from __future__ import annotations
@@ -16,6 +18,12 @@ if TYPE_CHECKING:
 # than one saved trip. Each range takes one or two pages of 4 KiB.
 MAX_GUESSES = 64
 _MAX_GUESSED_BYTES = 1 << 19
+
+_TRIP_BYTES = 3_000_000  # that could be read in the time of one trip
+_DENSE_BYTES = 1 << 17  # between values: a request takes as long as reading on, even if predictions are right
+_MIN_TRIPS = 4  # before reading on in files that are longer than a window: sizes become known
+_FIRST_WINDOW, _LAST_WINDOW = 1 << 23, 1 << 26  # bytes
+_MAX_READ = 1 << 28  # bytes of all windows, which stay in memory
 
 _INITIAL_DEPTH = 4  # values predicted at first; doubled whenever all predictions were right
 _MAX_COMBINATIONS = 34  # offsets tried if the order is unknown: all sums of up to three of four sizes
@@ -37,6 +45,12 @@ class Readahead:
         self._depth = _INITIAL_DEPTH
         self._guessed = 0
         self._known = 0  # the number of values at the last prediction
+        self._start = 0  # the start of the last value at the first prediction since a window
+        self._trips = 0  # predictions since then
+        self._failures = 0  # those that were not right completely
+        self._window = 0  # bytes that are read without gaps, because predictions fail; 0 to predict
+        self._values_before_window = 0
+        self._read = 0  # bytes of all windows
 
     def add(self, start: int, end: int, record: int) -> None:
         """Record a skipped value from start to end, in a message whose record begins at `record`."""
@@ -54,15 +68,41 @@ class Readahead:
         """The number of bytes that will probably be read between the last value and the next one."""
         return self._expected(1)[0][1] if self._sizes else 0
 
+    def window(self, start: int, limit: int) -> int:
+        """Return how many bytes to read from an offset on without gaps, if that is faster; 0 to predict.
+
+        Windows grow as long as the walk finds so many values in them that a trip for each would take longer.
+        """
+        values = len(self._sizes)
+        rest = limit - start
+        if self._window:
+            if (values - self._values_before_window) * _TRIP_BYTES < self._window:
+                self._window = self._failures = self._trips = self._start = 0
+                return 0
+        else:
+            advance = self._end - self._start
+            is_dense = advance <= (values - self._values_before_window) * _DENSE_BYTES
+            is_early = self._trips < _MIN_TRIPS and rest > _LAST_WINDOW
+            if is_early or advance >= self._trips * _TRIP_BYTES or not (self._failures or is_dense):
+                return 0
+        self._values_before_window = values
+        self._window = min(max(2 * self._window, _FIRST_WINDOW), _LAST_WINDOW)
+        found = rest if rest <= _LAST_WINDOW else self._window
+        self._read += found
+        return found if self._read <= _MAX_READ else 0
+
     def guess(self, limit: int) -> list[Range]:
         """Return the ranges that the walk will probably read after the end of the last value; all before `limit`."""
         if not self._sizes:
             return []
         hits = len(self._sizes) - self._known
         if self._guessed:
+            self._failures += hits < self._guessed
+            self._trips += 1
             more, fewer = min(2 * self._depth, MAX_GUESSES), max(_INITIAL_DEPTH, min(hits, self._depth))
             self._depth = more if hits >= self._guessed else fewer
         self._known = len(self._sizes)
+        self._start = self._start or self._end - self._steps[-1]
         ranges: list[Range] = []
         position = self._end
         expected = self._expected(self._depth + 1)
