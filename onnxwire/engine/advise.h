@@ -1,12 +1,15 @@
 /* Advice to the kernel about memory; only speed depends on it.
  *
  * ow_narrow limits page faults: a walk that jumps from header to header of a mapped file does not map the values
-   between them.
+ * between them.
  *
  * A fault in a file mapping maps the pages around it that are in the page cache, up to a large folio of 2 MiB, whatever
  * advice the mapping was given. The only bound is the mapping itself. A few pages with different advice become a
  * separate mapping, so a fault in it maps these pages only. The kernel allows about 65,000 mappings per process, so
  * callers have a budget.
+ *
+ * A page that is not in the page cache takes a read of its own, one after another. So ow_open_far and ow_request_headers
+ * request pages before they are touched: of 125 tensors of 8 MiB the headers are listed in 11 instead of 36 ms.
  */
 #ifndef ONNXWIRE_ADVISE_H
 #define ONNXWIRE_ADVISE_H
@@ -15,13 +18,83 @@
 #include <stdint.h>
 #include <stdlib.h>
 
+/* Files of at least OW_FAR_FILE_BYTES have long values; OW_FIRST_BYTES precede most of these. */
+#define OW_FAR_FILE_BYTES ((uint64_t)64 << 20)
+#define OW_FIRST_BYTES ((size_t)256 << 10)
+
 #if defined(__linux__)
 #include <sys/mman.h>
 #include <unistd.h>
 
+/* The distances between the headers that a walk jumped to, and a request for the next ones. */
+enum { OW_DISTANCES = 64, OW_REQUESTED_HEADERS = 16, OW_MAX_SHIFT = 64 };
+
+typedef struct {
+    const uint8_t *last;               /* the header that was jumped to last */
+    size_t distances[OW_DISTANCES];    /* between successive headers, a ring */
+    unsigned n;                        /* number of distances since the walk began */
+    unsigned pause;                    /* jumps before the next request */
+} OwHeaders;
+
+static inline size_t ow_page_size(void) {
+    static size_t page = 0;
+    if (page == 0) page = (size_t)sysconf(_SC_PAGESIZE);
+    return page;
+}
+
+/* Return whether two distances are those of like tensors: names differ by a few bytes. */
+static inline int ow_is_near(size_t a, size_t b) { return (a > b ? a - b : b - a) <= OW_MAX_SHIFT; }
+
+static inline size_t ow_distance(const OwHeaders *headers, unsigned i) {
+    return headers->distances[i % OW_DISTANCES];
+}
+
+/* Note a jump to the header at p, and request the pages of those that probably follow, unless they are in memory.
+ * The distances since their last like sequence are taken to recur: the layers of a model are alike. */
+static inline void ow_request_headers(OwHeaders *headers, const uint8_t *p, const uint8_t *end) {
+    const size_t page = ow_page_size();
+    const uint8_t *next[OW_REQUESTED_HEADERS];
+    unsigned count = 0;
+    if (p <= headers->last) headers->n = headers->pause = 0;
+    else if (headers->last != NULL) headers->distances[headers->n++ % OW_DISTANCES] = (size_t)(p - headers->last);
+    headers->last = p;
+    if (headers->n < 2) return;
+    if (headers->pause) {
+        headers->pause--;
+        return;
+    }
+    const unsigned i = headers->n - 1;
+    const unsigned oldest = headers->n > OW_DISTANCES ? headers->n - OW_DISTANCES : 0;
+    unsigned period = 0;
+    for (unsigned j = i; j-- > oldest && period == 0;)
+        if (ow_is_near(ow_distance(headers, j), ow_distance(headers, i)) &&
+            (j == oldest || ow_is_near(ow_distance(headers, j - 1), ow_distance(headers, i - 1)))) period = i - j;
+    if (period == 0) return;
+    for (; count < OW_REQUESTED_HEADERS; count++) {
+        const size_t distance = ow_distance(headers, i - period + 1 + count % period);
+        if ((size_t)(end - p) <= distance) break;
+        p += distance;
+        next[count] = (const uint8_t *)((uintptr_t)p & ~(page - 1));
+    }
+    headers->pause = OW_REQUESTED_HEADERS / 2;
+    unsigned char resident = 1;
+    if (count == 0 || mincore((void *)next[count - 1], 1, &resident) != 0 || resident & 1) return;
+    for (unsigned k = 0; k < count; k++) {
+        const size_t rest = (size_t)(end - next[k]);
+        (void)madvise((void *)next[k], rest < 2 * page ? rest : 2 * page, MADV_WILLNEED);
+    }
+}
+
+/* Request the first bytes of a large file, and no others: the system's own readahead may be megabytes. Returns 0, or -1
+ * if the mapping could not be divided. */
+static inline int ow_open_far(const uint8_t *p) {
+    if (madvise((void *)p, OW_FIRST_BYTES, MADV_RANDOM) != 0) return -1;
+    (void)madvise((void *)p, OW_FIRST_BYTES, MADV_WILLNEED);
+    return 0;
+}
+
 static inline int ow_narrow(const uint8_t *p, const uint8_t *end) {
-    static uintptr_t page = 0;
-    if (page == 0) page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    const uintptr_t page = ow_page_size();
     uintptr_t start = (uintptr_t)p & ~(page - 1);
     uintptr_t length = 2 * page;
     if ((uintptr_t)end - start < length) length = (uintptr_t)end - start;
@@ -34,6 +107,21 @@ static inline void ow_enlarge(void *p, size_t size) {
     if (size >= 1 << 22) (void)madvise((void *)start, size - (start - (uintptr_t)p), MADV_HUGEPAGE);
 }
 #else
+typedef struct {
+    int unused;
+} OwHeaders;
+
+static inline void ow_request_headers(OwHeaders *headers, const uint8_t *p, const uint8_t *end) {
+    (void)headers;
+    (void)p;
+    (void)end;
+}
+
+static inline int ow_open_far(const uint8_t *p) {
+    (void)p;
+    return -1;
+}
+
 static inline void ow_enlarge(void *p, size_t size) {
     (void)p;
     (void)size;

@@ -1,6 +1,11 @@
 """Advice to the kernel about memory."""
-from libc.stdint cimport uint8_t
+from libc.stdint cimport uint8_t, uint64_t
 
 cdef extern from "advise.h" nogil:
     int ow_narrow(const uint8_t* p, const uint8_t* end)
+    ctypedef struct OwHeaders:
+        pass
+    uint64_t OW_FAR_FILE_BYTES
+    int ow_open_far(const uint8_t* p)
+    void ow_request_headers(OwHeaders* headers, const uint8_t* p, const uint8_t* end)
     void ow_enlarge(void* p, size_t size)

@@ -4,6 +4,7 @@ from cython cimport final
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
+from onnxwire.engine.advise cimport OwHeaders
 from onnxwire.engine.texts cimport Text
 
 
@@ -30,6 +31,7 @@ cdef struct FarReads:
     const uint8_t* end
     int left             # calls of madvise that are left; 0 for bytes in memory
     int used             # calls of madvise that were made
+    OwHeaders* headers   # where the walk jumped to; NULL before its first jump
 
 
 @final

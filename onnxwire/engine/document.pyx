@@ -22,7 +22,7 @@ cdef extern from *:
 cdef extern from "Python.h":
     bytes PyUnicode_EncodeFSDefault(object text)
 
-from onnxwire.engine.advise cimport ow_narrow
+from onnxwire.engine.advise cimport OW_FAR_FILE_BYTES, ow_narrow, ow_open_far, ow_request_headers
 from onnxwire.engine.memory cimport calloc, free, realloc
 from onnxwire.engine.partial cimport PartialMemory, memory_of
 from onnxwire.engine.texts cimport TEXTS, WATCHED, keep_text, kept_text, key_of_text, new_text
@@ -47,6 +47,10 @@ cdef void advise_far(FarReads* far, const uint8_t* p) noexcept nogil:
         if ow_narrow(p, far.end) != 0:
             far.used += far.left
             far.left = 0
+        if far.headers == NULL:
+            far.headers = <OwHeaders*>calloc(1, sizeof(OwHeaders))
+        if far.headers != NULL:
+            ow_request_headers(far.headers, p, far.end)
 
 
 @final
@@ -160,6 +164,10 @@ cdef class Document:
         if mapping is not None and descriptor >= 0:
             self.far.left = FAR_READS_LEFT // 2
             FAR_READS_LEFT -= self.far.left
+            if self.far.left > 0 and <uint64_t>(self.end - self.start) >= OW_FAR_FILE_BYTES:
+                self.far.left -= 1
+                self.far.used += 1
+                ow_open_far(self.start)
         self.name = name
 
     cdef void attach(self, Backing backing):
@@ -220,6 +228,8 @@ cdef class Document:
             free(texts)
         FAR_READS_LEFT += self.far.left + self.far.used
         self.far.left = self.far.used = 0
+        free(self.far.headers)
+        self.far.headers = NULL
         if self.backing is not None:
             self.backing.documents -= 1
             self.backing = None

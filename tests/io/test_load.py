@@ -403,3 +403,46 @@ def test_files_beyond_2_4_and_32_gib_decode(gigabytes: int, tmp_path: Path) -> N
         start, end = model.graph.initializer[0]._payload("raw_data").span
         assert end - start == payload
         assert model.ByteSize() == path.stat().st_size
+
+
+def write_layers(path: Path, sizes: list[int]) -> list[str]:
+    """Write a model whose tensors are holes in the file; return their names."""
+    heads = [
+        onnx.TensorProto(name="w" * (k % 7 + 1), dims=[size], data_type=onnx.TensorProto.UINT8).SerializeToString()
+        + b"\x4a"
+        + varint(size)
+        for k, size in enumerate(sizes)
+    ]
+    heads = [b"\x2a" + varint(len(head) + size) + head for head, size in zip(heads, sizes, strict=True)]
+    with path.open("wb") as file:
+        file.write(b"\x08\x08\x3a" + varint(sum(map(len, heads)) + sum(sizes)))
+        for head, size in zip(heads, sizes, strict=True):
+            file.write(head)
+            file.seek(size, os.SEEK_CUR)
+        file.truncate(file.tell())
+    return ["w" * (k % 7 + 1) for k in range(len(sizes))]
+
+
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        [5 << 20] * 40,
+        [3 << 20, 3 << 20, 9 << 20, 300_001] * 20,
+        [(k * k % 37 + 1) << 19 for k in range(60)],
+        [1 << 20] * 30 + [200 << 20, 1],
+    ],
+    ids=["equal", "layers", "irregular", "a wrong prediction"],
+)
+def test_the_headers_of_large_tensors_are_found_whatever_is_predicted(sizes: list[int], tmp_path: Path) -> None:
+    path = tmp_path / "layers.onnx"
+    names = write_layers(path, sizes)
+    fd = os.open(path, os.O_RDONLY)
+    if hasattr(os, "posix_fadvise"):
+        os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+    os.close(fd)
+    with onnxwire.load(path) as model:
+        assert [tensor.name for tensor in model.graph.initializer] == names
+        assert [tensor.dims[0] for tensor in model.graph.initializer] == sizes
+    os.truncate(path, path.stat().st_size - sizes[-1] - 1)
+    with pytest.raises(onnxwire.DecodeError), onnxwire.load(path) as model:
+        len(model.graph.initializer)
