@@ -112,4 +112,4 @@ def test_an_index_lookup_through_a_new_view_does_not_scan_again(n: int) -> None:
     assert [model.graph.node[i].input[0] for i in range(n)] == [f"x{i}" for i in range(n)]
     assert [model.graph.node[-1].attribute[0].ints[i] for i in range(1000)] == list(range(1000))
     # The document caches the slots of the graph and of the attribute, the index of the nodes, and the numbers only.
-    assert model._document._kept() == (2, 1, 1, 0, 0)
+    assert model._document._cache_sizes() == (2, 1, 1, 0, 0)

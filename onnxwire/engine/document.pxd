@@ -84,8 +84,8 @@ cdef class Document:
     cdef readonly object root           # message class of the whole document, set once; or None
     cdef Text* texts                    # hash table of TEXTS short strings, or NULL before WATCHED strings were made
     cdef uint8_t n_texts                # strings made before `texts` is allocated
-    cdef uint64_t wide                  # bits (`bit_of`) of the tables with entries in the cache SLOTS
-    cdef dict kept                      # (address, Cache) as one int -> cached object; or None
+    cdef uint64_t cached_tables         # bits (`bit_of`) of the tables with entries in the cache SLOTS
+    cdef dict caches                    # (address, Cache) as one int -> cached object; or None
     cdef object overlays                # OverlayIndex: the edits, by the first byte of each message; None without
     cdef object recent_overlays         # RecentOverlays; None without edits
     cdef object last_trail              # the levels down to the byte of the last call of `field_path`; or None
@@ -96,7 +96,7 @@ cdef class Document:
     cpdef int check_unchanged(self) except -1
     cdef void release(self) noexcept
     cdef void next_epoch(self) noexcept
-    cdef int keep(self, Cache cache, const uint8_t* p, object value) except -1
+    cdef int add_cached(self, Cache cache, const uint8_t* p, object value) except -1
     cdef object cached(self, Cache cache, const uint8_t* p)
     cdef Document fork(self, uint32_t depth)
     cdef object short_text(self, const uint8_t* p, uint64_t n)

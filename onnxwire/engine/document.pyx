@@ -193,7 +193,7 @@ cdef class Document:
         self.release()
 
     cdef object short_text(self, const uint8_t* p, uint64_t n):
-        """Return the string of SHORTEST to LONGEST bytes, cached: names of operators and attributes occur repeatedly.
+        """Return the string of a cached length, cached: names of operators and attributes occur repeatedly.
 
         A part has no cache: a model that was built by a program has many parts.
         """
@@ -330,30 +330,30 @@ cdef class Document:
         if self.epoch != EPOCH_CLOSED:
             self.epoch = self.epoch + 1 if self.epoch + 1 < EPOCH_CLOSED else 1
 
-    cdef int keep(self, Cache cache, const uint8_t* p, object value) except -1:
+    cdef int add_cached(self, Cache cache, const uint8_t* p, object value) except -1:
         """Add an object to a cache, by the address of the bytes that it was computed from.
 
         Creating the dict may start the garbage collector, which may run code that closes the document: then this raises
         ClosedError, so that the caller does not continue with addresses of released bytes.
         """
-        cdef dict kept
-        if self.kept is None:
-            kept = {}
+        cdef dict caches
+        if self.caches is None:
+            caches = {}
             self.check_open()
-            if self.kept is None:
-                self.kept = kept
-        self.kept[cache_key(cache, p)] = value
+            if self.caches is None:
+                self.caches = caches
+        self.caches[cache_key(cache, p)] = value
         return 0
 
     cdef object cached(self, Cache cache, const uint8_t* p):
         """Return the cached object for an address, or None."""
-        return None if self.kept is None else self.kept.get(cache_key(cache, p))
+        return None if self.caches is None else self.caches.get(cache_key(cache, p))
 
     @critical_section
-    def _kept(self):
+    def _cache_sizes(self):
         """Return the number of entries of the caches SLOTS, INDEX, NUMBERS and PARTS, and of overlays, for tests."""
-        caches = [key & 3 for key in self.kept or ()]
-        return (*[caches.count(cache) for cache in (SLOTS, INDEX, NUMBERS, PARTS)], len(self.overlays or ()))
+        kinds = [key & 3 for key in self.caches or ()]
+        return (*[kinds.count(cache) for cache in (SLOTS, INDEX, NUMBERS, PARTS)], len(self.overlays or ()))
 
     @critical_section
     def close(self):
@@ -379,7 +379,7 @@ cdef class Document:
             except BaseException:
                 self.epoch = epoch
                 raise
-        self.kept = self.recent_overlays = self.overlays = None
+        self.caches = self.recent_overlays = self.overlays = None
         self.release()
         self.start = self.end = NULL
         if backing.documents == 0:

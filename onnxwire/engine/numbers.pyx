@@ -332,7 +332,7 @@ cdef class RepeatedScalar(Repeated):
             self.decode()
             # Code that reads by index often reads the attribute again for each index: cache the numbers.
             if self.bound is None and self.store is not None and self.n > MAX_UNCACHED_NUMBERS:
-                self.document.keep(NUMBERS, self.first, self.store)
+                self.document.add_cached(NUMBERS, self.first, self.store)
         self.decode()
         if isinstance(key, slice):
             indices = range(*key.indices(self.n))

@@ -389,7 +389,7 @@ cdef class RepeatedSpan(Repeated):
             return self.store
         index = self.walk()
         if index.n > MAX_WALKED_ELEMENTS:
-            self.document.keep(INDEX, self.first, index)
+            self.document.add_cached(INDEX, self.first, index)
         self.store = index
         return index
 

@@ -14,8 +14,8 @@ cdef extern from "Python.h":
 
 cdef enum:
     TEXTS = 64                # entries of a document's cache
-    SHORTEST = 2              # minimum bytes of a cached string; Python caches shorter ones
-    LONGEST = 16              # maximum bytes of a cached string: two words, which are compared instead of the string
+    MIN_CACHED_TEXT_BYTES = 2   # minimum bytes of a cached string; Python caches shorter ones
+    MAX_CACHED_TEXT_BYTES = 16  # maximum bytes of a cached string: two words, which are compared instead of it
     WATCHED = 32              # short strings that a document makes before it allocates the cache
     PLAIN = 256               # maximum bytes of a string that is checked for ASCII here
 
@@ -32,7 +32,7 @@ cdef inline object new_text(const uint8_t* p, uint64_t n):
     """Decode UTF-8, with surrogates for invalid bytes."""
     cdef uint64_t top = 0
     cdef uint64_t i = 0
-    if n < SHORTEST or n > PLAIN:
+    if n < MIN_CACHED_TEXT_BYTES or n > PLAIN:
         return PyUnicode_DecodeUTF8(<const char*>p, <Py_ssize_t>n, "surrogateescape")
     if n < 8:
         for i in range(n):
@@ -50,7 +50,7 @@ cdef inline object new_text(const uint8_t* p, uint64_t n):
 
 
 cdef inline Text key_of_text(const uint8_t* p, uint64_t n) noexcept:
-    """Return the key of a string of SHORTEST to LONGEST bytes."""
+    """Return the key of a string of MIN_CACHED_TEXT_BYTES to MAX_CACHED_TEXT_BYTES bytes."""
     cdef Text key = Text(0, 0, n, NULL)
     if n >= 8:
         key.low = load64(p)

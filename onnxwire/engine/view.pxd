@@ -10,7 +10,7 @@ from onnxwire.engine.document cimport Document, FarReads, Span, Spans
 from onnxwire.engine.overlay cimport Overlay
 from onnxwire.engine.partial cimport LONG_BYTES, N_MEMORIES, fetched_bytes, fetched_text
 from onnxwire.engine.table cimport Field, Slot, Table
-from onnxwire.engine.texts cimport LONGEST, SHORTEST, new_text
+from onnxwire.engine.texts cimport MAX_CACHED_TEXT_BYTES, MIN_CACHED_TEXT_BYTES, new_text
 
 cdef enum:
     HAS_UNKNOWN = 1      # a record is an unknown field, by its number, wire type or enum value
@@ -108,7 +108,7 @@ cdef inline object text_at(View self, const uint8_t* p, uint64_t n, PyObject* he
     """Return the value of a string in a message; held: the overlay's value of it, or NULL."""
     if held != NULL and PyUnicode_CheckExact(<object>held):
         return <object>held
-    if SHORTEST <= n <= LONGEST:
+    if MIN_CACHED_TEXT_BYTES <= n <= MAX_CACHED_TEXT_BYTES:
         return (<Document>self.document).short_text(p, n)
     if n >= LONG_BYTES:
         check_source(base_of(self), held)

@@ -303,7 +303,7 @@ cdef int refresh(View self) except -1:
         if find_overlay(self) or self.epoch == (<Document>self.document).epoch:
             return 0
         document = <Document>self.document
-    if document.wide & bit_of(table) and is_long(self, MIN_CACHED_BYTES):
+    if document.cached_tables & bit_of(table) and is_long(self, MIN_CACHED_BYTES):
         kept = document.cached(SLOTS, self.start)
         if kept is not None and <size_t>len(kept) == size + sizeof(CachedTail):
             memcpy(&tail, PyBytes_AS_STRING(kept) + size, sizeof(CachedTail))
@@ -328,14 +328,14 @@ cdef int refresh(View self) except -1:
                 raise decode_error(document, fault, part.p + part.n)
     self.epoch = document.epoch
     if records >= MIN_CACHED_RECORDS and is_long(self, MIN_CACHED_BYTES):
-        document.wide |= bit_of(table)
+        document.cached_tables |= bit_of(table)
         tail.table = table
         tail.flags = self.flags
         kept = PyBytes_FromStringAndSize(NULL, size + sizeof(CachedTail))
         memcpy(PyBytes_AS_STRING(kept), self.slots, size)
         memcpy(PyBytes_AS_STRING(kept) + size, &tail, sizeof(CachedTail))
-        document.keep(SLOTS, self.start, kept)
-        # `keep` may have run code that edited the message.
+        document.add_cached(SLOTS, self.start, kept)
+        # `add_cached` may have run code that edited the message.
         return fill(self)
     return 0
 
@@ -636,7 +636,7 @@ cdef Spans parts_of(View self, Field* field, Document document):
     start_cursor(&cursor, self, NULL)
     parts = collect_parts(&cursor, self.table, field)
     if parts.n >= MIN_CACHED_PARTS:
-        document.keep(PARTS, slot.p, parts)
+        document.add_cached(PARTS, slot.p, parts)
     return parts
 
 

@@ -109,7 +109,7 @@ def test_the_message_that_new_ones_are_views_of_keeps_nothing():
         graph = model.graph
         model.CopyFrom(source)
         graph.name = "edited"
-    assert ModelProto()._document._kept() == (0, 0, 0, 0, 0)
+    assert ModelProto()._document._cache_sizes() == (0, 0, 0, 0, 0)
 
 
 def test_views_of_what_is_not_there_are_views_of_one_message():
@@ -212,7 +212,7 @@ def test_a_sequence_of_a_message_in_many_pieces_is_found_in_the_piece():
     for i, node in enumerate(model.graph.node):
         node.doc_string = "edited"
         assert model.graph.node[i].name == str(i)
-    assert model._document._kept()[3] == 1  # the pieces are looked for once
+    assert model._document._cache_sizes()[3] == 1  # the pieces are looked for once
     assert [node.name for node in ModelProto.FromString(model.SerializeToString()).graph.node] == [
         *map(str, range(300))
     ]
@@ -548,7 +548,7 @@ def test_nothing_is_kept_of_edits_to_what_is_gone(act):
     growth()  # fills caches
     # Other threads of the process may keep something meanwhile, but not each time.
     assert min(growth() for _ in range(3)) < rounds // 2
-    assert ModelProto()._document._kept() == (0, 0, 0, 0, 0)
+    assert ModelProto()._document._cache_sizes() == (0, 0, 0, 0, 0)
 
 
 # --- threads
