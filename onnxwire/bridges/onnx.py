@@ -6,7 +6,7 @@ import secrets
 from contextlib import suppress
 
 from onnxwire.errors import Error, FieldTypeError, FieldValueError, MissingPackageError, TensorError
-from onnxwire.io.save import INLINE_LIMIT
+from onnxwire.io.save import DEFAULT_THRESHOLD, INLINE_LIMIT
 from onnxwire.io.tensor_list import find_tensors, is_external, tensor_bytes
 from onnxwire.messages import SCHEMA, ModelProto, TensorProto
 from onnxwire.tensor.dtypes import FIELDS, name_of
@@ -61,7 +61,7 @@ def from_onnx(message: Any) -> Any:
 
 
 def apply(
-    model: ModelProto, function: Callable[[Any], object], threshold: int = 1024, *, form: Form = "onnx"
+    model: ModelProto, function: Callable[[Any], object], threshold: int = DEFAULT_THRESHOLD, *, form: Form = "onnx"
 ) -> ModelProto:
     """Call a function with a copy of a model without large payloads, and put the payloads into the function's result.
 
@@ -85,7 +85,7 @@ def apply_keeping(
     model: ModelProto,
     function: Callable[[Any], object],
     kept: Choice,
-    threshold: int = 1024,
+    threshold: int = DEFAULT_THRESHOLD,
     form: Form = "onnx",
 ) -> ModelProto:
     """Do what `apply` does, for a function that reads the elements of the tensors that `kept` returns."""
@@ -110,7 +110,7 @@ class StrippedModel:
     def __init__(
         self,
         model: ModelProto,
-        threshold: int = 1024,
+        threshold: int = DEFAULT_THRESHOLD,
         kept: Choice = _none,
         takes_external: bool = False,
     ) -> None:

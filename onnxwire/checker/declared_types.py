@@ -45,7 +45,7 @@ class DeclaredTypes:
                 elem_type[rows] = tensors.elem_type[of_rows]
                 shape[rows] = tensors.shape[of_rows]
         # The last entry is for -1, an absent type.
-        self.type_kind, self.type_elem_type, self.type_shape = kind, elem_type, shape
+        self.type_kind = kind
         self.kind, self.elem_type, self.shape = kind[infos.type], elem_type[infos.type], shape[infos.type]
 
     def dims(self, row: int) -> list[Dim] | None:

@@ -14,7 +14,7 @@ from onnxwire.cli.progress import progress_bar
 from onnxwire.errors import SaveError, count_text
 from onnxwire.io.load import load
 from onnxwire.io.remote.address import shown_source
-from onnxwire.io.save import save
+from onnxwire.io.save import DEFAULT_THRESHOLD, save
 from onnxwire.io.tensor_list import tensors
 
 _UNPACK = """\
@@ -53,8 +53,8 @@ def add_unpack_parser(commands: Any) -> None:
         "--threshold",
         metavar="SIZE",
         type=_size,
-        default=1024,
-        help="keep tensors of fewer bytes in the model; default: 1024",
+        default=DEFAULT_THRESHOLD,
+        help=f"keep tensors of fewer bytes in the model; default: {DEFAULT_THRESHOLD}",
     )
     parser.add_argument(
         "--align", metavar="N", type=_size, default=4096, help="align each tensor to a multiple of N bytes; default: 4K"
@@ -81,8 +81,8 @@ def add_parser(commands: Any) -> None:
         "--threshold",
         metavar="SIZE",
         type=_size,
-        default=1024,
-        help="do not align tensors of fewer bytes; default: 1024",
+        default=DEFAULT_THRESHOLD,
+        help=f"do not align tensors of fewer bytes; default: {DEFAULT_THRESHOLD}",
     )
     parser.set_defaults(run=run_pack)
 

@@ -12,7 +12,6 @@ from onnxwire.engine.message import Message
 from onnxwire.engine.search import Paths, Search
 from onnxwire.messages import ModelProto, TensorProto
 from onnxwire.tensor.dtypes import EXTERNAL
-from onnxwire.tensor.external_data import locations_of
 from onnxwire.tensor.payload_layout import layout_of
 
 TYPE_CHECKING = False
@@ -186,14 +185,6 @@ def _entry(
 def is_external(tensor: TensorProto) -> bool:
     """Return whether the payload is in another file."""
     return tensor.data_location == EXTERNAL
-
-
-def find_locations(message: Message) -> Iterator[tuple[str, str]]:
-    """Iterate over (path of a tensor, location) for every tensor whose payload is in another file."""
-    for path, tensor in find_tensors(message):
-        if is_external(tensor):
-            for location in locations_of(tensor):
-                yield path, location
 
 
 def tensor_bytes(tensor: TensorProto) -> int:

@@ -3,11 +3,11 @@
 import os
 
 from cython cimport critical_section, final
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
 from onnxwire.arrow._columns cimport INT64, STRING, Block, Column, Columns, Values, View, is_valid, view_text
-from onnxwire.engine.memory cimport calloc, free
+from onnxwire.checker._texts cimport Texts, free_texts, intern
 
 
 cdef inline uint64_t mix(uint64_t x) noexcept nogil:
@@ -69,62 +69,18 @@ cdef class Ids:
     Strings are compared by a 64-bit hash with a random seed, so that no file can be crafted to collide; the
     probability of a collision among a million strings is 1 in 30 million.
     """
-    cdef uint64_t seed
-    cdef int64_t n
-    cdef int64_t n_buckets   # a power of 2
-    cdef uint64_t* hashes    # by bucket
-    cdef int32_t* buckets    # id + 1, or 0 for an empty bucket
+    cdef Texts hashes  # interned as strings of 8 bytes
 
     @critical_section
     def __cinit__(self):
-        self.seed = int.from_bytes(os.urandom(8), "little")
-        self.widen()
+        self.hashes.seed = int.from_bytes(os.urandom(8), "little")
 
     def __dealloc__(self):
-        free(self.hashes)
-        free(self.buckets)
-
-    cdef int widen(self) except -1:
-        cdef int64_t count = self.n_buckets * 4 if self.n_buckets else 1024
-        cdef uint64_t* hashes = <uint64_t*>calloc(<size_t>count, 8)
-        cdef int32_t* buckets = <int32_t*>calloc(<size_t>count, 4)
-        cdef uint64_t i
-        cdef int64_t k
-        if hashes == NULL or buckets == NULL:
-            free(hashes)
-            free(buckets)
-            raise MemoryError
-        for k in range(self.n_buckets):
-            if self.buckets[k]:
-                i = self.hashes[k] & <uint64_t>(count - 1)
-                while buckets[i]:
-                    i = (i + 1) & <uint64_t>(count - 1)
-                hashes[i] = self.hashes[k]
-                buckets[i] = self.buckets[k]
-        free(self.hashes)
-        free(self.buckets)
-        self.hashes = hashes
-        self.buckets = buckets
-        self.n_buckets = count
-        return 0
-
-    cdef int64_t find(self, uint64_t h) except -1:
-        cdef uint64_t i
-        if self.n * 2 >= self.n_buckets:
-            self.widen()
-        i = h & <uint64_t>(self.n_buckets - 1)
-        while self.buckets[i]:
-            if self.hashes[i] == h:
-                return self.buckets[i] - 1
-            i = (i + 1) & <uint64_t>(self.n_buckets - 1)
-        self.hashes[i] = h
-        self.n += 1
-        self.buckets[i] = <int32_t>self.n
-        return self.n - 1
+        free_texts(&self.hashes)
 
     @critical_section
     def __len__(self):
-        return self.n
+        return self.hashes.n
 
     @critical_section
     def add(self, Columns columns not None, str name, const int32_t[::1] salts=None, uint64_t most=0):
@@ -140,9 +96,9 @@ cdef class Ids:
         cdef int64_t n = len(columns)
         cdef bytearray ids = bytearray(n * 4)
         cdef int32_t* out = <int32_t*><char*>ids
-        cdef int64_t before
         cdef int64_t row
         cdef int64_t i
+        cdef int32_t before
         cdef uint64_t h
         if column.type != STRING or columns.block.is_copied:
             raise TypeError("only columns of string views have ids")
@@ -153,16 +109,17 @@ cdef class Ids:
             if not is_valid(&column.rows, row):
                 out[row] = -1
                 continue
-            h = self.seed if salts is None else mix(self.seed + <uint64_t>salts[row])
+            h = self.hashes.seed if salts is None else mix(self.hashes.seed + <uint64_t>salts[row])
             if column.is_list:
                 for i in range(ends[row], ends[row + 1]):
                     h = hash_value(&columns.block, &column.items, i, h, 0)
             else:
                 h = hash_value(&columns.block, &column.rows, row, h, most)
-            before = self.n
-            i = self.find(h)
-            out[row] = <int32_t>i
-            if i == before:
+            before = self.hashes.n
+            out[row] = intern(&self.hashes, <const uint8_t*>&h, 8, <uint32_t>h)
+            if out[row] < 0:
+                raise MemoryError
+            if out[row] == before:
                 new.append(row)
         return ids, new
 

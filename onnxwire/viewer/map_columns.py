@@ -179,7 +179,7 @@ class MapColumns:
     graphs: by path. operators: (domain, op_type). op, scope: of each row, an index into `operators` and `scopes`.
     takes_row, takes_value, takes_slot: one entry per input of a node, sorted by row; values that the graphs in
     its attributes capture come last, with slot -1. makes_row, makes_value, makes_slot: the same for outputs.
-    takes_start, makes_start: the first entry of each row. first_take: the first entry of each value, or -1.
+    takes_start: the first entry of each row. first_take: the first entry of each value, or -1.
     producer: the row that produces a value, or -1; made_slot: the index of that output. type: of each value, an index
     into `types`, 0 if unknown. is_weight: whether a value is an initializer; parameters, bytes: of that initializer,
     else 0. own_parameters, own_bytes: of the tensors in a row's attributes, including their graphs; inner: the number
@@ -374,7 +374,6 @@ class MapColumns:
         _set(self.first_take, self.takes_value[::-1], np.arange(len(self.takes_value) - 1, -1, -1))
         every = np.arange(self.count + 1, dtype=np.int32)
         self.takes_start = np.searchsorted(self.takes_row, every).astype(np.int32)
-        self.makes_start = np.searchsorted(self.makes_row, every).astype(np.int32)
 
 
 def _type_text(type_: str, dims: list[Any] | None) -> str:

@@ -121,7 +121,7 @@ def test_counts_say_what_there_is_and_what_may_be():
 
 def test_types_say_the_value_its_type_and_what_is_taken():
     message = said(model(X + node("x", "y", op="Not")))
-    assert message.startswith("'x' has type float, and as input 'X' of 'Not' version 17") and "takes bool" in message
+    assert message.startswith("'x' has type float, and as input 'X' of 'Not' version 17") and "accepts bool" in message
 
 
 def test_names_for_hints_are_looked_up_for_a_limited_number(monkeypatch):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from onnxwire.checker.operators import Parameter
 
 MAX_SHOWN_NAMES = 12  # maximum number of names in a message
+_VERBS = {"input": "accepts", "output": "produces"}
 
 
 @rule("signature-operator-known", "NodeProto")
@@ -82,29 +84,20 @@ def _counted(parameters: tuple[Parameter, ...], refused: tuple[int, ...], noun: 
     return text + (f" and not {' or '.join(map(str, refused))}" if refused else "")
 
 
-@rule("signature-input-count", "NodeProto")
-def input_count(facts: Facts) -> Iterator[Finding]:
-    """Yield nodes with fewer or more inputs than the operator accepts."""
+def _check_counts(facts: Facts, field: str, fault: int) -> Iterator[Finding]:
+    """Yield nodes with fewer or more inputs or outputs than the operator accepts or produces."""
     nodes, check = facts.NodeProto, facts.derive(SignatureCheck)
-    yield nodes.at(
-        check.nodes & INPUT_COUNT != 0,
-        "{op_type!r} has {count}, and in {title} it accepts {expected}; correct the inputs",
-        count=_count_of(nodes.input, "input"),
-        title=check.title,
-        expected=lambda row: _counted(check.signature(row).inputs, check.signature(row).refused_inputs, "input"),
-    )
 
+    def expected(row: int) -> str:
+        signature = check.signature(row)
+        return _counted(getattr(signature, f"{field}s"), getattr(signature, f"refused_{field}s"), field)
 
-@rule("signature-output-count", "NodeProto")
-def output_count(facts: Facts) -> Iterator[Finding]:
-    """Yield nodes with fewer or more outputs than the operator produces."""
-    nodes, check = facts.NodeProto, facts.derive(SignatureCheck)
     yield nodes.at(
-        check.nodes & OUTPUT_COUNT != 0,
-        "{op_type!r} has {count}, and in {title} it produces {expected}; correct the outputs",
-        count=_count_of(nodes.output, "output"),
+        check.nodes & fault != 0,
+        f"{{op_type!r}} has {{count}}, and in {{title}} it {_VERBS[field]} {{expected}}; correct the {field}s",
+        count=_count_of(getattr(nodes, field), field),
         title=check.title,
-        expected=lambda row: _counted(check.signature(row).outputs, check.signature(row).refused_outputs, "output"),
+        expected=expected,
     )
 
 
@@ -117,6 +110,7 @@ class _Ends:
 
     def __init__(self, facts: Facts, field: str) -> None:
         self.check: SignatureCheck = facts.derive(SignatureCheck)
+        self.faults = getattr(self.check, f"{field}s")
         self.elements = facts.lists(f"NodeProto.{field}")
         self.field = field
         self.operators = facts.NodeProto.op_type
@@ -151,35 +145,24 @@ def _listed(names: list[str]) -> str:
     return " or ".join([", ".join(names[:-1]), names[-1]]) if len(names) > 1 else names[0]
 
 
-def _omitted(facts: Facts, field: str, faults: Any) -> Finding:
+def _check_omitted(facts: Facts, field: str) -> Iterator[Finding]:
+    """Yield omitted inputs or outputs that are not optional."""
     ends = _Ends(facts, field)
-    return ends.elements.at(
-        faults & OMITTED != 0,
+    yield ends.elements.at(
+        ends.faults & OMITTED != 0,
         f"{field} {{name!r}} of {{operator!r}} is required but omitted; name a value",
         name=ends.name,
         operator=ends.operator,
     )
 
 
-@rule("signature-input-omitted", "NodeProto")
-def input_omitted(facts: Facts) -> Iterator[Finding]:
-    """Yield omitted inputs that are not optional."""
-    yield _omitted(facts, "input", facts.derive(SignatureCheck).inputs)
-
-
-@rule("signature-output-omitted", "NodeProto")
-def output_omitted(facts: Facts) -> Iterator[Finding]:
-    """Yield omitted outputs that are not optional."""
-    yield _omitted(facts, "output", facts.derive(SignatureCheck).outputs)
-
-
-def _of_wrong_type(facts: Facts, field: str, faults: Any) -> Finding:
+def _check_types(facts: Facts, field: str) -> Iterator[Finding]:
+    """Yield inputs of a known type, or outputs of a declared one, that the operator does not accept or produce."""
     ends = _Ends(facts, field)
-    verb = "takes" if field == "input" else "makes"
-    return ends.elements.at(
-        faults & WRONG_TYPE != 0,
-        f"{{value!r}} has type {{type}}, and as {field} {{name!r}} of {{operator!r}} {{title}} {verb} {{allowed}}; "
-        "convert it or correct its type",
+    yield ends.elements.at(
+        ends.faults & WRONG_TYPE != 0,
+        f"{{value!r}} has type {{type}}, and as {field} {{name!r}} of {{operator!r}} {{title}} {_VERBS[field]} "
+        "{allowed}; convert it or correct its type",
         value=ends.value,
         type=ends.type,
         name=ends.name,
@@ -189,26 +172,19 @@ def _of_wrong_type(facts: Facts, field: str, faults: Any) -> Finding:
     )
 
 
-@rule("signature-input-type", "NodeProto")
-def input_type(facts: Facts) -> Iterator[Finding]:
-    """Yield inputs of a known type that the operator does not accept."""
-    yield _of_wrong_type(facts, "input", facts.derive(SignatureCheck).inputs)
-
-
-@rule("signature-output-type", "NodeProto")
-def output_type(facts: Facts) -> Iterator[Finding]:
-    """Yield outputs of a declared type that the operator does not produce."""
-    yield _of_wrong_type(facts, "output", facts.derive(SignatureCheck).outputs)
+for _field, _fault in (("input", INPUT_COUNT), ("output", OUTPUT_COUNT)):
+    rule(f"signature-{_field}-count", "NodeProto")(partial(_check_counts, field=_field, fault=_fault))
+    rule(f"signature-{_field}-omitted", "NodeProto")(partial(_check_omitted, field=_field))
+    rule(f"signature-{_field}-type", "NodeProto")(partial(_check_types, field=_field))
 
 
 @rule("signature-type-agreement", "NodeProto")
 def type_agreement(facts: Facts) -> Iterator[Finding]:
     """Yield inputs and outputs whose type differs from that of earlier ones with the same type variable."""
-    check = facts.derive(SignatureCheck)
-    for field, faults in (("input", check.inputs), ("output", check.outputs)):
+    for field in _VERBS:
         ends = _Ends(facts, field)
         yield ends.elements.at(
-            faults & OTHER_TYPE != 0,
+            ends.faults & OTHER_TYPE != 0,
             f"{{value!r}} has type {{type}}, and as {field} {{name!r}} of {{operator!r}} it shares type {{variable}} "
             "with others before it, which have another type; convert it or correct its type",
             value=ends.value,

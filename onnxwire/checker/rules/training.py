@@ -185,15 +185,21 @@ def is_reported_by_training(facts: Facts) -> Any:
 
 
 def _is_unknown_key(entries: Sheet, field: str) -> Any:
-    """Return the bindings whose key is no initializer of the main graph, nor of the algorithm of the same entry.
+    """Return the bindings whose key is no initializer of the main graph, nor of the algorithm of the same entry."""
+    return _unknown(entries, field, entries.key, entries.derive(Names).initializers)
 
-    Returns none for standalone training information, whose main graph is unknown.
+
+def _unknown(entries: Sheet, field: str, texts: Any, known: tuple[Any, Any]) -> Any:
+    """Return the bindings whose text is unknown in the main graph and in the algorithm of the same entry.
+
+    texts: a column of the bindings. known: pairs of graph and name. Returns none for standalone training
+    information, whose main graph is unknown.
     """
     facts, names = entries.facts, entries.derive(Names)
-    rows = true_rows(entries.under(field) & (entries.key != EMPTY))
-    rows = rows[~names.of_main(names.initializers)[entries.key[rows]]]
+    rows = true_rows(entries.under(field) & (texts != EMPTY))
+    rows = rows[~names.of_main(known)[texts[rows]]]
     rows = rows[: len(rows) if facts.root == "ModelProto" else 0]
-    return rows[~_has(facts, names.algorithms[entries.parent[rows]], entries.key[rows], names.initializers)]
+    return rows[~_has(facts, names.algorithms[entries.parent[rows]], texts[rows], known)]
 
 
 def _has(facts: Facts, graphs: Any, names: Any, pairs: tuple[Any, Any]) -> Any:
@@ -202,15 +208,9 @@ def _has(facts: Facts, graphs: Any, names: Any, pairs: tuple[Any, Any]) -> Any:
 
 
 def _unknown_updates(facts: Facts) -> Any:
-    """Return the update bindings whose value is no output of the main graph, nor of the algorithm of the same entry.
-
-    Returns none for standalone training information, whose main graph is unknown.
-    """
-    entries, names = facts.StringStringEntryProto, facts.derive(Names)
-    rows = true_rows(entries.under(_UPDATE) & (entries.value != EMPTY))
-    rows = rows[~names.of_main(names.outputs)[entries.value[rows]]]
-    rows = rows[: len(rows) if facts.root == "ModelProto" else 0]
-    return rows[~_has(facts, names.algorithms[entries.parent[rows]], entries.value[rows], names.outputs)]
+    """Return the update bindings whose value is no output of the main graph, nor of the algorithm of the same entry."""
+    entries = facts.StringStringEntryProto
+    return _unknown(entries, _UPDATE, entries.value, facts.derive(Names).outputs)
 
 
 def _unknown_outputs_of_algorithms(entries: Sheet) -> Any:
