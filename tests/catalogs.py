@@ -44,7 +44,7 @@ def parquet_files(folder) -> set:
 
 
 def valid_files(folder) -> set:
-    """Return the paths of the Parquet files that the catalog lists, with those of the states of models."""
+    """Return the paths of the Parquet files that the catalog lists, including those with the states of models."""
     listed = {Path(path) for files in files_of(folder).values() for path in files}
     return listed | {folder / STATES / path.name for path in listed}
 

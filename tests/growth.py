@@ -111,7 +111,7 @@ def packed(n):
 
 
 def index_numbers(tensor, n):
-    """Loop by index, and get the sequence and its length anew for each element, which is cheap officially."""
+    """Loop by index, reading the sequence and its length again for each element, which is cheap officially."""
     index = 0
     while index < len(tensor.int64_data):
         assert tensor.int64_data[index] == 5

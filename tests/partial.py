@@ -41,6 +41,6 @@ class Source:
 
 
 def partial_document(data: bytes, name: str = "<bytes>") -> Document:
-    """Return a document of some bytes, none of which is resident yet."""
+    """Return a document of some bytes, none of which is resident."""
     memory = PartialMemory(len(data), Source(data))
     return Document(memory, name, memory)

@@ -49,7 +49,7 @@ def rename_everything(model: onnx.ModelProto, rng: random.Random) -> None:
             node.name = f"node_{rng.randrange(10**9)}"
             node.input[:] = map(renamed, node.input)
             node.output[:] = map(renamed, node.output)
-    # The innermost first: what is reordered later is copied with the graphs in it.
+    # The innermost graphs first, since reordering an outer graph copies its nested graphs.
     for scope in reversed(scopes):
         _reorder(scope.node, _random_order(list(scope.node), rng))
         if isinstance(scope, onnx.GraphProto):
@@ -88,7 +88,7 @@ def _random_order(nodes: list[onnx.NodeProto], rng: random.Random) -> list[int]:
 
 
 def edit_randomly(model: onnx.ModelProto, rng: random.Random) -> bool:
-    """Make one random edit of the main graph; returns whether the one that was drawn was possible."""
+    """Make one random edit of the main graph; return whether the chosen edit was possible."""
     return rng.choice(_EDITS)(model.graph, rng)
 
 

@@ -1,4 +1,4 @@
-"""Laziness: which modules are not imported, which pages are not read, which memory is not held."""
+"""Laziness: modules that are not imported, pages that are not read, memory that is not retained."""
 
 import gc
 import os

@@ -186,7 +186,7 @@ def test_float_attributes_have_all_their_digits():
     assert [entry["text"] for entry in shown] == ["16777216.0", "[16777216.0, 0.1, 1e-07]"]
 
 
-# --- the one formatter
+# --- the formatter
 
 
 def test_bytes_are_text_in_quotes_or_hexadecimal():

@@ -38,7 +38,7 @@ def changes(old, new, **options):
 
 
 def chain(operators, weights=()):
-    """A model of nodes that read one another's outputs, and an initializer each where there is one."""
+    """Make a model of nodes that read outputs of other nodes, and optionally one initializer each."""
     tensors = [numpy_helper.from_array(np.float32(value), f"w{i}") for i, value in enumerate(weights)]
     nodes = [
         helper.make_node(name, [f"v{i}", *([f"w{i}"] if i < len(tensors) else [])], [f"v{i + 1}"], name=f"n{i}")

@@ -31,7 +31,7 @@ def typed(name):
 
 
 def model_of(*tensors, **fields):
-    """A model with initializers, as ours."""
+    """Make a model of onnxwire with initializers."""
     graph = helper.make_graph(
         [helper.make_node("Relu", ["x"], ["y"])], "g", [value("x", 20, 20)], [value("y", 20, 20)], list(tensors)
     )
@@ -44,7 +44,7 @@ def arrays(model):
 
 
 def model_with_tensors_everywhere():
-    """A model that has a large tensor in each field that leads to one."""
+    """Make a model with a large tensor in each field that can contain one."""
     sparse = onnx.SparseTensorProto(dims=[10**6])
     sparse.values.CopyFrom(typed("s"))
     sparse.indices.CopyFrom(helper.make_tensor("", INT64, [SIZE], np.arange(10**6 - SIZE, 10**6)))
@@ -77,10 +77,10 @@ def tensors_in(message):
                 yield from tensors_in(inner)
 
 
-# --- what a function is given, and what becomes of a model that it leaves as it is
+# --- the argument of a function, and the result for an unchanged model
 
 
-def test_every_large_tensor_in_any_place_is_left_out_and_put_back():
+def test_every_large_tensor_at_any_path_is_left_out_and_restored():
     official = model_with_tensors_everywhere()
     model = onnxwire.ModelProto.FromString(official.SerializeToString())
     given = []
@@ -95,7 +95,7 @@ def test_every_large_tensor_in_any_place_is_left_out_and_put_back():
 
 
 @pytest.mark.parametrize("threshold", [0, 1, 1599, 1600, 1601, 1 << 40])
-def test_the_threshold_decides_what_is_left_out(threshold):
+def test_payloads_below_the_threshold_are_not_left_out(threshold):
     model = model_of(weight(), numpy_helper.from_array(np.float32(1), "s"))
     given = []
     made = onnxwire.apply(model, lambda model: given.append(model) or model, threshold)
@@ -121,7 +121,7 @@ def test_the_function_receives_the_model_in_the_requested_form(form):
     assert made.graph == model.graph
 
 
-def test_a_function_may_return_another_form_than_it_was_given():
+def test_a_function_may_return_another_form_than_its_argument():
     model = model_of(weight())
     assert onnxwire.apply(model, lambda given: given.SerializeToString()) == model
     assert onnxwire.apply(model, onnxwire.from_onnx) == model
@@ -149,7 +149,7 @@ def test_the_model_is_not_changed():
         assert model.SerializeToString() == before
 
 
-def test_payloads_are_put_back_by_reference(tmp_path):
+def test_payloads_are_restored_by_reference(tmp_path):
     onnxwire.save(model_of(weight(), typed("v")), tmp_path / "m.onnx")
     model = onnxwire.load(tmp_path / "m.onnx")
     made = onnxwire.apply(model, lambda given: given)
@@ -189,7 +189,7 @@ def test_unknown_fields_and_the_place_of_elements_are_kept():
     ).SerializeToString(deterministic=True)
 
 
-# --- what a function may do with a tensor
+# --- allowed changes of a tensor
 
 
 def applied(function, *tensors, **options):
@@ -230,7 +230,7 @@ def test_a_tensor_moves_into_nodes_graphs_and_functions():
         constant.t,
         made.functions[0].node[0].attribute[0].t,
     ]
-    # It is there four times, and each has all of it.
+    # The model contains the tensor four times, each time with the complete payload.
     assert all(np.array_equal(copy.numpy().ravel(), np.arange(SIZE)) for copy in copies)
     assert all(np.shares_memory(copies[0].numpy(), copy.numpy()) for copy in copies)
 
@@ -277,7 +277,7 @@ def test_an_original_tensor_without_elements_is_not_changed():
     assert onnxwire.apply(model, lambda given: given) == model
 
 
-# --- what it may not do
+# --- forbidden changes of a tensor
 
 
 def set_type(tensor):
@@ -538,7 +538,7 @@ def test_without_the_package_one_line_says_what_to_install(monkeypatch):
     assert onnxwire.apply(model_of(weight()), lambda given: given, form="onnxwire") == model_of(weight())
 
 
-def test_payloads_that_come_back_are_those_that_the_model_had_at_first():
+def test_the_result_has_the_payloads_that_the_model_had_before_the_call():
     tensors = [onnxwire.from_array(np.full(300, i, np.float32), f"w{i}") for i in range(10)]
     model = onnxwire.ModelProto(ir_version=10, graph=onnxwire.GraphProto(name="g", initializer=tensors))
 

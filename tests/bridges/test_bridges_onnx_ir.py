@@ -1,4 +1,4 @@
-"""Models are converted to onnx-ir, with tensors that read ours, and back."""
+"""Models are converted to onnx-ir, with tensors that read elements lazily, and back."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def constant(model, name):
     return model.graph.initializers[name].const_value
 
 
-# --- there and back
+# --- conversion and back
 
 
 @EVERY_MODEL
@@ -164,7 +164,7 @@ def test_a_pass_of_the_package_works_on_it():
 # --- external data
 
 
-def test_external_data_is_read_by_the_package_and_stays_where_it_is(tmp_path):
+def test_external_data_is_read_by_the_package_and_stays_external(tmp_path):
     onnxwire.save(model_of(numpy_helper.from_array(np.arange(500.0), "w")), tmp_path / "m.onnx", external="w.data")
     message = onnxwire.load(tmp_path / "m.onnx")
     model = to_ir(message)

@@ -95,7 +95,7 @@ def read_cases():
     for module in pkgutil.iter_modules(node.__path__):
         if module.name.replace("_", "") in wanted:
             import_module(f"{node.__name__}.{module.name}")
-    # What importing the modules adds to; to have the tests of all operators made takes half a minute.
+    # The registry to which imports of the modules add; generating the tests of all operators takes half a minute.
     for case in node._NodeTestCases:
         operators = tuple(sorted({node.op_type for node in case.model.graph.node}))
         counts[operators] += 1
@@ -146,7 +146,7 @@ def test_tensors_that_inference_and_conversion_read_stay_in_the_model():
 
 
 def shape_model(shape, **fields):
-    """A model with a Reshape, whose shape has so many dims that it is larger than the threshold."""
+    """Make a model with a Reshape whose shape tensor is larger than the threshold."""
     graph = helper.make_graph(
         [helper.make_node("Reshape", ["x", "shape"], ["y"]), helper.make_node("Relu", ["y"], ["z"])],
         "g",
@@ -205,7 +205,7 @@ def test_a_name_applies_only_in_its_scope():
     assert read_tensors(ours(official), data_prop=True) == {"functions[0].node[0].attribute[0].t"}
 
 
-def test_many_functions_that_call_one_another_take_no_long_time():
+def test_many_functions_that_call_each_other_take_linear_time():
     functions = [
         helper.make_function(
             "local", f"F{i}", ["a"], ["b"], [helper.make_node(f"F{i + 1}", ["a"], ["b"], domain="local")] * 2, []
@@ -274,7 +274,7 @@ def test_errors_are_the_official_ones():
 
 
 def checked(tensor):
-    """A model with one initializer, as the checker of the package sees it and as ours does."""
+    """Check a model with one initializer with the checker of the package and with onnxwire's."""
     graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "g", [value("x", 1)], [value("y", 1)], [tensor])
     model = helper.make_model(graph, ir_version=10)
     return result_of(checker.check_model, model), result_of(onnxwire.check_official, ours(model))

@@ -212,7 +212,7 @@ def test_an_initializer_in_memory_may_be_an_output_or_unused(field):
     assert_same(run(onnxwire.inference_session(model, providers=CPU)), [X, WEIGHT])
 
 
-# --- files that are not what they were
+# --- files that were changed
 
 
 @pytest.mark.skipif(os.name == "nt", reason="an open file can't be replaced")

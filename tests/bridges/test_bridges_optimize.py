@@ -62,7 +62,7 @@ def test_onnxslim_has_the_weights_that_it_computes_with():
 
 
 @pytest.mark.parametrize("tool", ["onnxslim", "onnxoptimizer"])
-def test_external_data_is_read_where_it_is_and_stays_there(tool, tmp_path):
+def test_external_data_is_read_from_its_file_and_stays_external(tool, tmp_path):
     with onnxwire.load(DIGITS) as whole:
         onnxwire.save(whole, tmp_path / "m.onnx", external="w.data")
         wanted = onnxwire.optimize(whole, tool=tool)

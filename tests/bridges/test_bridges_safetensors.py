@@ -81,7 +81,8 @@ def sparse_model(path, tensor, size, frame=b""):
 
 
 def python(code, *arguments):
-    """The output of a fresh interpreter. The code may call `peak()`: MiB of memory that the process ever had."""
+    """Return the output of code in a new interpreter. The code may call `peak()`: the peak memory of the process in
+    MiB."""
     prelude = (
         "import sys\n"
         "def peak():\n"
@@ -272,7 +273,7 @@ def test_written_tensors_are_read_back(tmp_path):
 
 @pytest.fixture
 def beside(tmp_path):
-    """A model with a and b, and beside it a file of other values for b and c, as the safetensors package writes it."""
+    """Make a model with a and b, and in its folder a .safetensors file with other values for b and c."""
     onnxwire.save(model_of(a=np.zeros(3), b=np.zeros(4)), tmp_path / "m.onnx")
     arrays = {"c": np.ones(2), "b": np.arange(6000, dtype=np.float32).reshape(2, 3000)}
     safetensors.numpy.save_file(arrays, tmp_path / "w.safetensors", metadata={"format": "np"})
@@ -294,7 +295,7 @@ def test_a_file_in_the_models_folder_becomes_its_external_data(beside, mapped):
     assert np.array_equal(onnx.numpy_helper.to_array(official[1]), wanted)
 
 
-def test_the_path_may_be_relative_and_lead_below_the_folder(beside, monkeypatch):
+def test_the_path_may_be_relative_and_in_a_subfolder(beside, monkeypatch):
     (beside / "below").mkdir()
     (beside / "w.safetensors").rename(beside / "below" / "w.safetensors")
     monkeypatch.chdir(beside / "below")

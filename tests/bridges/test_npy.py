@@ -14,7 +14,7 @@ import pytest
 import onnxwire
 from onnxwire.bridges.npy import npz_name
 
-# What a hostile model may call tensors: to get out of the folder, to share a file, or to break the zip.
+# Hostile names of tensors, which try to leave the folder, to share a file, or to break the zip.
 HOSTILE = [
     "../../evil.npy", "..", ".", "../", "/etc/evil", "//server/share/evil", "a//b", "a/../../../evil", "a/./b", "a/..",
     "..\\..\\evil", "C:\\evil", "C:/evil", "C:evil", "d/C:/evil", "\\\\?\\C:\\evil", "a\0b", "a\nb", "a\x1b[2Jb",
@@ -45,7 +45,7 @@ def test_an_npz_of_hostile_names_is_unpacked_into_its_folder_only(tmp_path):
     with zipfile.ZipFile(path) as archive:
         names = archive.namelist()
         assert len(set(names)) == len(names) == len(HOSTILE)
-        # The members say themselves where they go: no reader needs to clean them.
+        # The names of the members are safe without sanitizing by the reader.
         for name in names:
             assert "\\" not in name and "\0" not in name and name.isprintable()
             parts = name.split("/")

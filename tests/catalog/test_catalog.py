@@ -165,7 +165,7 @@ def test_names_that_are_not_utf8_are_written_with_backslashes(tmp_path):
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs names that are not UTF-8")
 def test_two_names_never_share_their_rows(tmp_path):
-    # The literal names are those that the escapes of the other names look like.
+    # The literal names look like escaped forms of the other names.
     folder = tmp_path / "zoo"
     folder.mkdir()
     names = [b"x\x80.onnx", rb"x\x80.onnx", rb"x\x5cx80.onnx", rb"x\x5cx5cx80.onnx", b"x\\\x80.onnx", rb"x\\x80.onnx"]
@@ -246,7 +246,7 @@ def test_folders_may_be_nested_deeper_than_python_calls(tmp_path, monkeypatch, c
     os.chdir(folder)
     try:
         assert catalog.build([folder], tmp_path / "out", workers=1).read == 2
-        # A pattern is a failure with what to do, and the other models are read.
+        # The pattern becomes a failure with advice, and the other models are read.
         pattern = os.path.join(folder, "**", "*.onnx")
         summary = catalog.build([pattern, folder / "top.onnx"], tmp_path / "two", workers=1)
         assert summary.read == 1
@@ -270,7 +270,7 @@ def test_folders_may_be_nested_deeper_than_python_calls(tmp_path, monkeypatch, c
 
 
 def divide(monkeypatch, models):
-    """Make a task of so many models, as 64, the usual number, are more than the folder has."""
+    """Make tasks of the given number of models; the default of 64 is more than the folder contains."""
     monkeypatch.setattr(module, "_TASK_MODELS", models)
 
 
@@ -471,7 +471,7 @@ def test_empty_tables_can_be_queried(zoo, tmp_path):
         assert onnxwire.sql(tmp_path / "bare", f"from {name}").fetchall() == []
         full, bare = (onnxwire.sql(tmp_path / folder, f"describe {name}").fetchall() for folder in ("full", "bare"))
         assert bare == full, name
-    # No rule was run, and no row would say that none is broken.
+    # No rule was run, so the absence of rows does not mean the absence of problems.
     with pytest.raises(QueryError, match="problems does not exist"):
         onnxwire.sql(tmp_path / "bare", "from problems")
 
@@ -544,7 +544,7 @@ def test_ray_datasets_have_the_rows_of_all_models(zoo, table):
 
 
 def check_frame(found, paths, table):
-    """Compare rows with those of each model's own table; the model and the first text column are enough."""
+    """Compare the rows with each model's own table, by model and first text column."""
     wanted = []
     for path in paths:
         columns = onnxwire.to_arrow(path, table).to_pydict()

@@ -68,7 +68,7 @@ class Ground:
         return catalog.build([self.zoo], self.out, prune=True)
 
     def rows(self):
-        """The rows by model; nothing where there is no catalog yet."""
+        """Return the rows by model, or nothing without a catalog."""
         try:
             return rows_by_model(self.out)
         except onnxwire.SourceError as error:
@@ -76,7 +76,7 @@ class Ground:
             return {}
 
     def judge(self):
-        """Check what an ended run left, and that the next one completes it."""
+        """Check the files of an interrupted run, and that the next run completes the catalog."""
         seen = self.rows() if not self.is_damaged or self.is_healed() else {}
         for model, rows in seen.items():
             assert rows in (self.old.get(model), self.new.get(model)) or is_lost(rows), model
@@ -93,7 +93,7 @@ class Ground:
         return sum(rows == self.new.get(model) for model, rows in seen.items())
 
     def is_healed(self):
-        """Whether the file that was missing counts no more."""
+        """Return whether the missing file is no longer part of the catalog."""
         try:
             files_of(self.out)
         except onnxwire.SourceError as error:
@@ -140,8 +140,8 @@ def ground(request, tmp_path, monkeypatch):
     return ground
 
 
-# A process that forks one for each run, to be killed at an event; in this one pyarrow may have threads, which a fork
-# would leave half-way.
+# A process that forks a child for each run, which is killed at an event; the test process itself may have threads of
+# pyarrow, which would not survive a fork.
 RUNS = """\
 import functools, importlib, os, signal, sys
 sys.path.insert(0, sys.argv[3])
@@ -206,7 +206,7 @@ def test_a_full_disk_is_an_error_in_one_line_and_leaves_old_or_new_rows(ground, 
         ground.copy()
         with monkeypatch.context() as patch:
             for owner, name in catalogs.STEPS:
-                patch.setattr(owner, name, getattr(owner, name))  # so that it is put back
+                patch.setattr(owner, name, getattr(owner, name))  # so that it is restored
             catalogs.strike_at(step, fail)
             try:
                 ground.build()
@@ -216,7 +216,7 @@ def test_a_full_disk_is_an_error_in_one_line_and_leaves_old_or_new_rows(ground, 
             else:
                 if step not in failed:
                     break
-                assert step == 0  # makedirs of a folder that is there
+                assert step == 0  # makedirs of an existing folder
         ground.judge()
     assert step > 50
 
@@ -250,7 +250,7 @@ def test_runs_that_are_killed_at_random_moments_are_completed_by_the_next(ground
         ground.judge()
 
 
-def test_a_run_beside_another_is_refused_and_changes_nothing(ground):
+def test_a_concurrent_run_is_refused_and_changes_nothing(ground):
     ground.copy()
     with Dataset(str(ground.out)):
         before = ground.rows()

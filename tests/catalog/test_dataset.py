@@ -36,7 +36,7 @@ ODD = [
 
 
 def put(data, names, version=0, **options):
-    """Put models into the catalog, each with a row of operators that has the version."""
+    """Add models to the catalog, each with a row of operators with the version."""
     names = list(names)
     columns = {"model": list(map(model_text, names)), "version": [version] * len(names)}
     schema = arrow_schema("operators")

@@ -52,7 +52,7 @@ def zoo(made):
 
 
 def complaints(zoo, out, capsys, query="from models"):
-    """What `sql` and `catalog` say of a catalog; nothing where they have no complaint."""
+    """Return the errors of `sql` and `catalog` for a catalog."""
     found = []
     for words in (["sql", str(out), query], ["catalog", str(zoo), "-o", str(out), "--workers", "1"]):
         status = main(words)
@@ -237,7 +237,7 @@ def test_columns_that_an_older_onnxwire_did_not_write_are_null(zoo, out, tmp_pat
     assert len(files_of(out)["models"]) == 1
 
 
-def test_a_damaged_file_that_a_run_must_rewrite_is_named_with_the_way_out(zoo, out, capsys, tmp_path):
+def test_a_damaged_file_that_a_run_must_rewrite_is_named_with_a_remedy(zoo, out, capsys, tmp_path):
     shutil.copytree(zoo, tmp_path / "zoo")
     catalog.build([tmp_path / "zoo"], tmp_path / "mine", workers=1)
     (file,) = (tmp_path / "mine" / "values").iterdir()
@@ -273,7 +273,7 @@ def test_models_whose_rows_are_lost_are_failures_until_they_are_named_again(zoo,
 # --- files that are not the catalog's own
 
 
-def test_a_folder_that_holds_something_else_is_refused(zoo, tmp_path, capsys):
+def test_a_folder_with_other_files_is_refused(zoo, tmp_path, capsys):
     folder = tmp_path / "documents"
     for name in ("a.parquet", f"models/{ID}.parquet", "models/_unfinished-1"):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -356,7 +356,7 @@ def test_addresses_are_refused_as_places_of_a_catalog(zoo, tmp_path, capsys, mon
     assert not list(tmp_path.iterdir())
 
 
-def test_a_folder_whose_name_looks_like_a_partition_or_a_pattern_is_asked(out, tmp_path):
+def test_a_folder_whose_name_looks_like_a_partition_or_a_pattern_is_queried(out, tmp_path):
     folder = tmp_path / "model=x" / "[a]*?'b"
     folder.parent.mkdir()
     out.rename(folder)
@@ -364,7 +364,8 @@ def test_a_folder_whose_name_looks_like_a_partition_or_a_pattern_is_asked(out, t
 
 
 def test_random_journals_end_in_errors_of_onnxwire(made, tmp_path):
-    """Change, cut, swap and repeat bytes and values of sound journals: an answer, or an error, and no file is lost."""
+    """Change, cut, swap and repeat bytes and values of valid journals: the result is an answer or an error, and no file
+    is lost."""
     chance = random.Random(29)
     sound = (made / "out" / JOURNAL).read_bytes()
     out = tmp_path / "out"
@@ -384,7 +385,7 @@ def test_random_journals_end_in_errors_of_onnxwire(made, tmp_path):
 
 
 def spoiled(data, chance):
-    """A journal that is not what it was."""
+    """Return a damaged copy of a journal."""
     if chance.random() < 0.4:
         changed = bytearray(data)
         for _ in range(chance.randint(1, 4)):

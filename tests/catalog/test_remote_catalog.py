@@ -35,7 +35,7 @@ def rows(folder, table):
 
 
 def everything(folder, start):
-    """All rows, without what the names of models begin with."""
+    """Return all rows, without the common prefix of the names of models."""
     return {
         table: [row | {"model": row["model"].removeprefix(start)} for row in rows(folder, table)]
         for table in files_of(str(folder))
@@ -63,7 +63,7 @@ def served(folder):
 
 @pytest.fixture(scope="module")
 def s3():
-    """Options of a store of an S3 server with a bucket of its own: all servers of a process share what they hold."""
+    """Return options for an S3 server with a separate bucket, since all servers of a process share their contents."""
     moto = pytest.importorskip("moto.server")
     server = moto.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
@@ -114,7 +114,7 @@ def test_models_with_the_same_etag_are_not_read_again(zoo, tmp_path):
         server.state.reset()
         summary = catalog.build(addresses, out, workers=1)
         assert (summary.read, summary.unchanged) == (0, 5)
-        # A byte of each model, and of the external file that is there.
+        # A byte of each model, and of the existing external file.
         assert (len(server.state.requests), server.state.sent) == (7, 6)
         server.state.etag = '"two"'
         assert catalog.build(addresses, out, workers=1).read == 5
@@ -125,7 +125,7 @@ def test_models_with_the_same_etag_are_not_read_again(zoo, tmp_path):
         assert catalog.build(addresses, out, workers=1).read == 5
 
 
-def test_external_files_that_come_or_change_are_seen(zoo, tmp_path):
+def test_external_files_that_appear_or_change_are_detected(zoo, tmp_path):
     out = tmp_path / "out"
     files = served(zoo)
     with ObjectServer(files) as server:
@@ -167,7 +167,8 @@ def test_names_of_a_journal_that_are_no_addresses_of_files_are_kept(zoo, tmp_pat
         sources = [f"{server.url}/with.onnx", "http://[x/m.onnx"]
         catalog.build(sources, out, workers=1)
         host = server.url.removeprefix("http://")
-        # No file, no server, and two servers to two readers of addresses, of which one is not asked.
+        # No file, no server, and an address that two parsers attribute to two servers, one of which must not be
+        # contacted.
         names = [f"{server.url}/", "http://[y/m.onnx", f"http://other\\@{host}/m.onnx"]
         with Dataset(str(out)) as data:
             data.change(dict.fromkeys(names, State(1, None, False, False, {})), {})
@@ -251,7 +252,7 @@ def test_a_folder_of_a_server_that_lists_it(tmp_path):
 
 
 def test_a_list_of_deeply_nested_folders_costs_little(tmp_path):
-    """A server that lists a path of so many folders that a search which calls itself for each would not end well."""
+    """A server that lists so deeply nested folders that a recursive search would overflow the stack."""
     data = whole(model([100]))
     with ObjectServer({"zoo/a/m.onnx": data, "zoo/x/x/m.onnx": data}) as server:
         deep = [("/zoo/" + "x/" * 20_000 + "t.txt", 5), ("/zoo/" + "x/" * 200 + "a.o", 5)]

@@ -76,7 +76,7 @@ def test_queries_of_the_help_work_on_subgraphs_and_functions(what):
     onnxwire.sql(nested_model().SerializeToString(), QUERIES[what]).fetchall()
 
 
-def test_a_query_of_a_message_sees_edits():
+def test_a_query_of_a_message_includes_edits():
     edited = onnxwire.ModelProto.FromString(model().SerializeToString())
     edited.graph.node[0].op_type = "Changed"
     assert onnxwire.sql(edited, "select op_type from nodes where index = 0").fetchall() == [("Changed",)]
@@ -237,12 +237,12 @@ def test_an_answer_keeps_the_mode_and_the_link_of_the_file_it_replaces(ending, t
     assert sorted(path.name for path in tmp_path.iterdir()) == [out.name, link.name]
 
 
-def test_an_answer_as_parquet_goes_through_a_named_pipe(tmp_path):
+def test_a_result_as_parquet_is_written_to_a_named_pipe(tmp_path):
     import pyarrow.parquet
 
     pipe = tmp_path / "pipe.parquet"
     os.mkfifo(pipe)
-    # Opened for both, so that neither side waits for the other; the answer is shorter than what a pipe holds.
+    # Opened for reading and writing, so that neither side waits for the other; the result fits the pipe's buffer.
     reader = os.open(pipe, os.O_RDWR | os.O_NONBLOCK)
     try:
         assert main(["sql", str(DIGITS), "select 7 as a", "-o", str(pipe)]) == 0

@@ -19,7 +19,7 @@ from onnxwire.errors import FieldValueError
 
 pytest.importorskip("pyarrow")
 
-# Names that Python, multiprocessing, or what a worker imports look for first where they are started.
+# Modules that Python, multiprocessing, or imports of a worker would first search in the working directory.
 NAMES = (
     "struct", "pickle", "signal", "os", "site", "sitecustomize", "usercustomize", "encodings", "google",
     "multiprocessing", "threading",
@@ -98,7 +98,7 @@ def test_an_argument_that_can_not_be_pickled_is_an_error(monkeypatch):
         assert worker.call(len, "x") == 1
 
 
-def test_a_worker_that_ends_is_lost_and_a_pool_makes_the_call_again(tmp_path):
+def test_a_pool_repeats_the_call_of_a_worker_that_ends(tmp_path):
     with Worker() as worker, pytest.raises(WorkerLost):
         worker.call(os._exit, 3)
     with WorkerPool(2, 3) as pool:

@@ -25,7 +25,7 @@ class Case:
 
 
 def model(graph: str = "", ir: int = 8, opset: str = OPSET, rest: str = "", name: str = "g") -> str:
-    """The text of a model; graph: what is in its graph."""
+    """Return the text of a model; graph: the text of its graph's fields."""
     return f'ir_version: {ir} {opset} {rest} graph {{ name: "{name}" {graph} }}'
 
 
@@ -62,6 +62,6 @@ def holding(graph: str, name: str = "h", attribute: str = "then_branch") -> str:
 
 
 def nested(graph: str, before: str = "", after: str = "", outputs: str = "o") -> str:
-    """A model with input x, whose node 0 holds a graph, between other nodes."""
+    """Return a model with input x, whose node 0 contains a graph, and with other nodes before and after it."""
     holder = node("x", outputs, holding(graph), op="If")
     return model(f"input {{ {value('x')} }} {before} {holder} {after}")

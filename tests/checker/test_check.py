@@ -1,4 +1,4 @@
-"""`onnxwire.check` as a whole: what it takes and gives, scoping, damage, agreement with the official checker."""
+"""`onnxwire.check` as a whole: arguments and results, scoping, damage, agreement with the official checker."""
 
 import os
 import pickle
@@ -27,7 +27,7 @@ def _check(text, **options):
 
 
 @each("path", BUNDLED, ids=lambda path: f"{path.parent.name}-{path.stem}")
-def test_what_the_official_checker_accepts_has_no_error(path):
+def test_a_model_that_the_official_checker_accepts_has_no_error(path):
     errors = onnxwire.check(path, select="error")
     if errors:
         with pytest.raises(onnx.checker.ValidationError):
@@ -53,7 +53,7 @@ def test_an_edited_message_of_any_size_is_checked_without_memory_for_it(monkeypa
     message = onnxwire.load(onnxwire.from_text(model(node("lost", "a"))).SerializeToString())
     message.graph.node[0].name = "edited"
     problems = onnxwire.check(message)
-    monkeypatch.setattr("onnxwire.io.save._MAX_BYTES_IN_MEMORY", 0)  # from here on what is encoded goes to a file
+    monkeypatch.setattr("onnxwire.io.save._MAX_BYTES_IN_MEMORY", 0)  # from now on encodings are written to a file
     assert onnxwire.check(message) == problems
 
 
@@ -102,7 +102,7 @@ def test_select_and_ignore_take_ids_and_severities():
 
 @pytest.mark.parametrize("words", [3, [3], ["error", None], {"error": 1, 2: 3}.items()], ids=repr)
 @pytest.mark.parametrize("option", ["select", "ignore"])
-def test_what_is_not_the_id_of_a_rule_raises_type_error(option, words):
+def test_an_argument_that_is_not_a_rule_id_raises_type_error(option, words):
     with pytest.raises(TypeError, match="expected the id of a rule or a severity, not "):
         _check(model(), **{option: words})
 
@@ -146,7 +146,7 @@ def test_damaged_bytes_raise_as_load_does():
 
 
 def test_a_message_in_pieces_is_one_message():
-    # The graph stands twice, and protobuf merges it: the second piece reads what the first makes.
+    # The graph is encoded in two pieces, which protobuf merges; the second piece reads outputs of the first.
     pieces = [
         GraphProto(name="g", node=[NodeProto(op_type="A", output=["a"])]),
         GraphProto(node=[NodeProto(input=["a"], op_type="B", output=["b"])]),
@@ -168,7 +168,7 @@ def test_sibling_graphs_may_use_the_same_names():
     assert _check(text, select="error") == []
 
 
-def test_names_of_a_nested_graph_are_gone_after_it():
+def test_names_of_a_nested_graph_are_undefined_after_it():
     text = nested(node("x", "inner"), after=node("inner", "b"))
     assert [p.path for p in _check(text, select="graph-node-input-defined")] == ["graph.node[1].input[0]"]
 
@@ -183,7 +183,7 @@ def test_graphs_nest_as_deep_as_a_file_can():
     assert problem.path.count("attribute[0].g") == 32
 
 
-def test_a_circle_of_many_nodes_is_one_problem():
+def test_a_cycle_of_many_nodes_is_one_problem():
     count = 20_000
     nodes = [NodeProto(op_type="A", input=[f"v{(i + 1) % count}"], output=[f"v{i}"]) for i in range(count)]
     (problem,) = onnxwire.check(
@@ -194,7 +194,7 @@ def test_a_circle_of_many_nodes_is_one_problem():
 
 
 @pytest.mark.parametrize("kind", ["inputs", "outputs", "nodes", "value_info"])
-def test_equal_names_without_end_are_not_held_against_each_other(kind):
+def test_many_equal_names_are_not_compared_pairwise(kind):
     # Each of them against each other would be 40 billion comparisons: this test would not end.
     count = 200_000
     graph = GraphProto(name="g")
@@ -277,10 +277,10 @@ def test_problems_keep_a_few_bytes_for_each_row():
         finally:
             tracemalloc.stop()
 
-    # Beside the columns of the document, by which paths are found, and which one problem needs as well.
+    # In addition to the columns of the document, which determine paths and which even one problem needs.
     one, columns = kept(select="model-ir-version-present")
     count, size = kept()
-    # Three rules are broken by all of them: 4 bytes for the rows of all three, 8 for what one says of each.
+    # All of them break three rules: 4 bytes for the rows of all three rules, 8 bytes for one rule's data per row.
     assert one == 1 and count > 3 * n and size - columns < 16 * n
 
 
@@ -299,7 +299,7 @@ def test_a_file_of_more_than_two_gib_is_reported_without_being_read(tmp_path):
     assert "2,147,483,647" in problem.message
 
 
-def test_an_edit_that_leaves_the_size_as_it_was_is_seen(tmp_path):
+def test_an_edit_that_does_not_change_the_size_is_detected(tmp_path):
     path = tmp_path / "model.onnx"
     onnxwire.save(onnxwire.ModelProto(ir_version=8, graph=onnxwire.GraphProto(name="g")), path)
     with onnxwire.load(path) as model:

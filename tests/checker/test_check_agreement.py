@@ -49,7 +49,7 @@ def function(inside="", body="", head='name: "f" domain: "com.example"', imports
     )
 
 
-# What is wrong: the rule that is broken, the model, and what the official checker says of it.
+# By fault: the broken rule, the model, and a part of the official checker's message.
 BROKEN = {
     "no ir_version": ("model-ir-version-present", f'{OPSET} graph {{ name: "g" }}', "ir_version"),
     "an ir_version of the future": ("model-ir-version-known", model(ir=99), "ir_version"),
@@ -322,14 +322,14 @@ CASES = {
     if case.type is ModelProto and not case.options
 }
 
-# --- the page that tells the differences
+# --- the page that documents the differences
 
 PAGE = (Path(__file__).parents[2] / "docs" / "check.md").read_text(encoding="utf-8")
 PROTOS = sorted(Path(onnx.__file__).parent.glob("*.proto"))
 
 
 def rows(heading):
-    """The rows of the table under a heading: ids of rules, what is accepted or rejected, what decides."""
+    """Return the rows of the table under a heading: rule ids, the accepted or rejected model, and the source."""
     lines = PAGE.partition(f"### {heading}\n")[2].partition("\n#")[0].strip().splitlines()
     cells = [re.split(r" (?<!\\)\| ", line.strip("| ")) for line in lines[2:]]
     return [(re.findall(r"`([a-z0-9-]+)`", first), what, source) for first, what, source in cells]
@@ -351,7 +351,7 @@ def test_where_the_two_differ_is_written_down(key, tmp_path):
     data = content if isinstance(content, bytes) else onnxwire.from_text(content).SerializeToString()
     verdict = official(data, tmp_path)
     problems = onnxwire.check(tmp_path / "model.onnx", select="error")
-    # What the official checker does not look at at all is one line of the table.
+    # One line of the table lists the messages that the official checker ignores.
     errors = {problem.rule for problem in problems if not problem.path.startswith("training_info")}
     if not verdict:
         assert errors <= HERE
@@ -359,14 +359,14 @@ def test_where_the_two_differ_is_written_down(key, tmp_path):
         assert id in THERE, verdict
 
 
-def test_what_is_quoted_from_the_proto_files_stands_there():
+def test_quotations_from_the_proto_files_are_exact():
     text = "\n".join(re.sub(r"^\s*//", " ", line) for path in PROTOS for line in path.read_text().splitlines())
     text = " ".join(text.split())
     quotes = 0
     for heading in ("Errors here, accepted there", "Rejected there, no error here"):
         for _, _, source in rows(heading):
             for part in source.split("; "):
-                # A name of the file goes on for the rows below that say "the same".
+                # The name of a file also applies to the following rows that contain "the same".
                 if not part.startswith(("onnx-ml.proto", "onnx-data.proto", "the same")):
                     continue
                 for quote in re.findall("“(.*?)”", part):

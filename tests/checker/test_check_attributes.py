@@ -1,4 +1,4 @@
-"""Rules of attributes beyond their cases: many of them, long strings, references by themselves."""
+"""Rules of attributes, in addition to their cases: many attributes, long strings, standalone references."""
 
 import pytest
 from check_case import model, node
@@ -13,7 +13,7 @@ def _model(*attributes):
 
 
 @pytest.mark.parametrize("count", [2, 8, 9, 1_000])
-def test_a_name_is_found_again_among_few_and_many(count):
+def test_a_repeated_name_is_found_among_few_and_many_attributes(count):
     names = [f"a{i}" for i in range(count - 1)]
     data = _model(*(AttributeProto(name=name) for name in [*names, "a0"]))
     (problem,) = onnxwire.check(data, select="attribute-name-unique")
@@ -32,12 +32,12 @@ def test_nodes_may_have_the_attributes_of_others():
         (b"a" * 65_535 + "é".encode(), True),
         (b"a" * 65_535 + b"\xc3", False),
         (b"a" * 65_534 + b"\xff" + b"a", False),
-        # Not looked at any more.
+        # Beyond the limit, not scanned.
         (b"a" * 65_536 + b"\xff", True),
     ],
     ids=["long", "cut in a character", "ends in a character", "broken", "broken after"],
 )
-def test_the_first_64_kib_of_a_string_are_looked_at(string, is_sound):
+def test_the_first_64_kib_of_a_string_are_scanned(string, is_sound):
     data = _model(AttributeProto(name="a", type=AttributeProto.STRING, s=string))
     assert (onnxwire.check(data, select="attribute-string-utf8") == []) == is_sound
 

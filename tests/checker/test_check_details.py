@@ -29,7 +29,7 @@ def test_an_operator_set_without_ir_version_is_checked():
     ]
 
 
-def test_functions_of_another_domain_tell_that_a_set_is_not_the_default_one():
+def test_functions_of_another_domain_show_that_a_set_is_not_the_default_one():
     text = 'functions { name: "F" domain: "%s" }'
     assert _check(text % "com.example", OperatorSetProto, "operator-set-domain-present")
     assert not _check(text % "ai.onnx", OperatorSetProto, "operator-set-domain-present")

@@ -1,4 +1,4 @@
-"""The rules of external data that look at files."""
+"""The rules of external data that examine files."""
 
 import hashlib
 import os
@@ -109,7 +109,7 @@ def test_without_a_length_the_rest_of_the_file_is_enough(path):
     assert _found(path) == [("external-length-matches-shape", _entry(0, 0))]
 
 
-def test_a_checksum_is_compared_where_that_is_asked_for(path):
+def test_a_checksum_is_compared_on_request(path):
     _model(path, {"location": "w.bin", "checksum": SHA1}, {"location": "./w.bin", "checksum": "0" * 40})
     assert _found(path) == []
     assert _found(path, checksums=True) == [("external-checksum-match", _entry(1, 1))]
@@ -138,24 +138,24 @@ def test_supplied_data_counts_as_the_file(path):
 
 
 @pytest.mark.parametrize("location", ["/etc/passwd", "../w.bin", "a\\..\\w.bin", "C:/w.bin", ""])
-def test_a_location_that_leads_elsewhere_is_not_looked_for(path, location):
+def test_a_location_outside_the_folder_is_not_searched(path, location):
     assert _found(_model(path, {"location": location})) == []
 
 
 @posix
 @pytest.mark.parametrize("location", ["#w", "a\\w.bin", "w\n"])
-def test_a_file_of_an_odd_name_counts_where_it_is_there(path, location):
+def test_a_file_with_an_unusual_name_counts_if_it_exists(path, location):
     assert _found(_model(path, {"location": location})) == [("external-file-regular", _entry(0, 0))]
     (path.parent / location).write_bytes(DATA)
     assert _found(path) == []
 
 
-def test_many_files_are_looked_at_one_after_another(path):
+def test_many_files_are_examined_one_after_another(path):
     pytest.importorskip("resource")
     for i in range(200):
         (path.parent / f"{i}.bin").write_bytes(DATA)
     _model(path, *({"location": f"{i}.bin", "checksum": SHA1} for i in range(200)))
-    code = (  # in a process of its own: this one may hold as many files from other tests
+    code = (  # in a separate process, since this process may have many open files of other tests
         "import resource, sys, onnxwire\n"
         "resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))\n"
         "print(list(onnxwire.check(sys.argv[1], select=sys.argv[2:], checksums=True)))\n"
@@ -164,7 +164,7 @@ def test_many_files_are_looked_at_one_after_another(path):
     assert (done.stdout, done.stderr) == ("[]\n", "")
 
 
-def test_a_file_is_looked_at_once(path, monkeypatch):
+def test_a_file_is_examined_once(path, monkeypatch):
     looks = []
     open_temporarily = ExternalFiles.open_temporarily
     monkeypatch.setattr(

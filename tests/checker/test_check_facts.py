@@ -1,4 +1,4 @@
-"""The columns that rules read say what the messages say, for any bytes."""
+"""The columns that rules read agree with the messages, for any bytes."""
 
 import pytest
 import wire
@@ -60,13 +60,13 @@ def _compare(facts, name, row, message):
 
 @pytest.mark.parametrize("cls", ROOTS, ids=lambda cls: cls.__name__)
 @given(data=st.data())
-def test_columns_say_what_messages_say(cls, data):
+def test_columns_agree_with_messages(cls, data):
     content = data.draw(wire.sound(cls.DESCRIPTOR))
     _compare(_facts(content, cls), cls.DESCRIPTOR.name, 0, cls.FromString(content))
 
 
 @given(wire.flawed(ModelProto.DESCRIPTOR))
-def test_what_verify_accepts_has_columns_and_problems(data):
+def test_bytes_that_verify_accepts_have_columns_and_problems(data):
     try:
         onnxwire.verify(data)
     except DecodeError:
@@ -79,7 +79,7 @@ def test_what_verify_accepts_has_columns_and_problems(data):
         try:
             problems = onnxwire.check(data)
         except DecodeError:
-            return  # bytes that are sound and yet look like no model, which load refuses
+            return  # valid bytes that do not look like a model, which load refuses
         for problem in problems:
             assert problem.message
             assert problem.offset is None or 0 <= problem.offset <= len(data)

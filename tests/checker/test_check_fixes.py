@@ -59,7 +59,7 @@ def external(entries):
 
 LOCATION = f"external_data {pair('location', 'w.bin')}"
 
-# By rule: models that break it, and what repairs each with the official runtime.
+# By rule: models that break it, and the equivalent repair with the official runtime.
 CASES = {
     "attribute-name-unique": [
         (
@@ -244,7 +244,7 @@ def test_a_repair_does_what_the_official_runtime_does_and_no_more(rule, number, 
 
 
 @pytest.mark.parametrize("what", LEFT)
-def test_what_has_no_one_answer_is_left_to_people(what, tmp_path):
+def test_a_fault_without_a_unique_answer_is_not_repaired(what, tmp_path):
     rule, text = LEFT[what]
     path = write(tmp_path / "m.onnx", text)
     assert onnxwire.check(path, select=rule)
@@ -324,7 +324,7 @@ def test_all_kinds_are_repaired_at_once(tmp_path):
     assert len(repaired.opset_import) == len(repaired.metadata_props) == 1
 
 
-def test_each_repair_is_listed_and_what_is_left_is_told(tmp_path, capsys):
+def test_each_repair_is_listed_and_the_remaining_problems_are_reported(tmp_path, capsys):
     path = write(tmp_path / "m.onnx", CASES["metadata-model-key-unique"][0][0])
     assert main(["check", str(path), "--fix", "--select", "metadata-model-key-unique"]) == 1
     listed, left = capsys.readouterr().out.splitlines()
@@ -379,7 +379,7 @@ def test_the_original_is_untouched_where_writing_fails(how, tmp_path, monkeypatc
     assert os.listdir(tmp_path) == ["m.onnx"]
 
 
-def test_many_elements_of_a_long_list_are_taken_out_at_once():
+def test_many_elements_of_a_long_list_are_removed_at_once():
     # One by one, to take 175,000 elements out of 200,000 would move 20 billion of them: this test would not end.
     infos = [ValueInfoProto(name=f"v{i}") for i in range(50_000) for _ in range(4)]
     nodes = [NodeProto(op_type="A", output=[f"v{i}"]) for i in range(25_000)]
@@ -403,8 +403,8 @@ def test_elements_keep_their_own_edits():
     assert message.graph.node[0].attribute[0].type == AttributeProto.FLOAT
 
 
-def test_entries_go_from_lists_inside_what_stays_after_other_elements_went():
-    # value_info[0] goes, and so does an entry of the metadata of what is value_info[1] before and [0] after.
+def test_entries_are_removed_from_lists_inside_of_remaining_elements():
+    # value_info[0] is removed, and an entry of the metadata of value_info[1], which then becomes value_info[0].
     message = ModelProto(ir_version=10, graph=GraphProto(name="g", node=[NodeProto(op_type="A", output=["x"])]))
     for name in ("stale", "x"):
         info = message.graph.value_info.add(name=name)
@@ -421,7 +421,7 @@ def test_entries_go_from_lists_inside_what_stays_after_other_elements_went():
     assert [(info.name, len(info.metadata_props)) for info in message.graph.value_info] == [("x", 1)]
 
 
-def test_repairs_are_made_once_and_told_before_that():
+def test_repairs_are_applied_once_and_can_be_read_before_that():
     message = ModelProto(ir_version=10)
     for _ in range(3):
         message.metadata_props.add(key="k", value="v")
@@ -435,14 +435,14 @@ def test_repairs_are_made_once_and_told_before_that():
             again()
 
 
-def test_the_repairs_of_a_file_that_can_not_be_written_are_told_beside_the_error(tmp_path, capsys):
+def test_the_repairs_of_a_file_that_can_not_be_written_are_reported_with_the_error(tmp_path, capsys):
     path = write(tmp_path / "m.onnx", CASES["opset-import-duplicate-entry"][0][0])
     assert main(["check", str(path), "--fix", "--json", "-o", str(tmp_path / "no" / "out.onnx")]) == 2
     (told,) = json.loads(capsys.readouterr().out)
     assert told["fixes"] and told["error"]
 
 
-def test_what_is_too_much_for_one_repair_is_repaired_by_the_next(tmp_path, monkeypatch, capsys):
+def test_problems_beyond_the_limit_of_one_repair_are_repaired_by_the_next(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("onnxwire.checker.fixes.MAX_CHANGES", 2)
     dims = "".join('dim { dim_param: "" } ' for _ in range(5))
     path = write(tmp_path / "m.onnx", model(f'input {{ name: "x" {shaped(dims)} }}'))

@@ -38,7 +38,7 @@ def test_a_long_chain_of_calls_is_not_a_circle():
     assert onnxwire.check(_calls(range(1, 20_001)).SerializeToString(), select="function-no-recursion") == []
 
 
-def test_a_circle_of_many_functions_is_one_problem():
+def test_a_cycle_of_many_functions_is_one_problem():
     data = _calls([*range(1, 20_000), 0]).SerializeToString()
     (problem,) = onnxwire.check(data, select="function-no-recursion")
     assert problem.path == "functions[0]"
@@ -67,7 +67,7 @@ def test_the_highest_of_several_imports_counts():
     assert rules == {"opset-import-domain-conflict", "function-opset-domain-unique"}
 
 
-def test_a_graph_that_is_a_default_lies_in_its_function():
+def test_a_graph_that_is_a_default_belongs_to_its_function():
     inner = node("", "o", 'attribute { name: "x" type: INT ref_attr_name: "p" }')
     default = f'attribute_proto {{ name: "b" type: GRAPH g {{ name: "q" {inner} }} }}'
     function = f'functions {{ name: "F" domain: "a.b" attribute: "p" opset_import {{ version: 17 }} {default} }}'
@@ -75,7 +75,7 @@ def test_a_graph_that_is_a_default_lies_in_its_function():
 
 
 @pytest.mark.parametrize("root", [AttributeProto, ModelProto])
-def test_a_graph_in_an_attribute_of_no_node_is_looked_at(root):
+def test_a_graph_in_an_attribute_without_a_node_is_checked(root):
     attribute = AttributeProto(name="b", type=AttributeProto.GRAPH, g=GraphProto())
     function = FunctionProto(name="F", domain="a.b", attribute_proto=[attribute])
     message = attribute
@@ -85,7 +85,7 @@ def test_a_graph_in_an_attribute_of_no_node_is_looked_at(root):
     assert problem.rule == "graph-name-present"
 
 
-def test_a_nested_graph_in_a_function_sees_its_values_and_no_others():
+def test_a_nested_graph_in_a_function_sees_only_values_of_the_function():
     branch = holding(f"{node('x', 'a')} {node('w', 'b')} output {{ {value('a')} }}")
     function = (
         'functions { name: "F" domain: "a.b" input: "x" output: "o" opset_import { version: 17 } '

@@ -22,7 +22,7 @@ def _document(case, content):
 
 
 def _missing_of(id):
-    """What is missing of a rule, a line each."""
+    """Return the missing parts of a rule, one line each."""
     has = {
         "row in onnxwire/checker/rules.tsv": id in rules(),
         "check in onnxwire/checker/rules/, nor a row in onnxwire/checker/unchecked.tsv": id

@@ -1,4 +1,4 @@
-"""Signatures of operators: the table, what is told of them, and agreement with the official checker on bent nodes."""
+"""Signatures of operators: the table, the messages, and agreement with the official checker on modified nodes."""
 
 import importlib.util
 import random
@@ -37,7 +37,7 @@ def said(text, **options):
 
 
 @of_release
-def test_the_table_is_what_the_script_makes_of_the_installed_package():
+def test_the_table_equals_the_one_that_the_script_generates_from_the_installed_package():
     spec = importlib.util.spec_from_file_location("_operators_script", ROOT / "schema" / "operators.py")
     script = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(script)
@@ -46,7 +46,7 @@ def test_the_table_is_what_the_script_makes_of_the_installed_package():
 
 
 @of_release
-def test_what_is_read_of_the_table_is_what_the_official_package_defines():
+def test_the_parsed_table_equals_the_definitions_of_the_official_package():
     schemas = onnx.defs.get_all_schemas_with_history()
     for schema in schemas:
         ours = operators().signature(schema.domain, schema.name, schema.since_version)
@@ -86,12 +86,12 @@ def test_an_operator_has_the_version_that_changed_it_last(opset, since):
     assert operators().since_version("", "Add", opset) == since
 
 
-def test_an_operator_that_is_not_there_yet_has_no_version():
+def test_an_operator_that_does_not_exist_yet_has_no_version():
     assert operators().since_version("", "Gelu", 19) is None
     assert operators().since_version("a.b", "Gelu", 19) is None
 
 
-# --- what is said
+# --- messages
 
 
 @pytest.mark.parametrize(
@@ -105,13 +105,13 @@ def test_an_operator_that_is_not_there_yet_has_no_version():
         ("A" * 5000, "correct op_type or domain"),
     ],
 )
-def test_an_unknown_operator_is_told_what_may_have_been_meant(op, hint):
+def test_the_message_about_an_unknown_operator_has_a_suggestion(op, hint):
     message = said(model(X + node("x", "y", op=op)))
     assert message.startswith(f"{op!r} is not an operator of version 17 of the default operator set; ")
     assert hint in message
 
 
-def test_counts_say_what_there_is_and_what_may_be():
+def test_messages_about_counts_have_the_actual_and_the_allowed_count():
     text = model(X + node("x x x x x", "a b", op="BatchNormalization"))
     assert "has 2 outputs" in said(text) and "it produces 1 to 3 outputs and not 2" in said(text)
     assert "accepts 1 input or more" in said(
@@ -119,12 +119,12 @@ def test_counts_say_what_there_is_and_what_may_be():
     )
 
 
-def test_types_say_the_value_its_type_and_what_is_taken():
+def test_messages_about_types_have_the_value_its_type_and_the_allowed_types():
     message = said(model(X + node("x", "y", op="Not")))
     assert message.startswith("'x' has type float, and as input 'X' of 'Not' version 17") and "accepts bool" in message
 
 
-def test_names_for_hints_are_looked_up_for_a_limited_number(monkeypatch):
+def test_hints_are_searched_for_a_limited_number_of_names(monkeypatch):
     monkeypatch.setattr("onnxwire.checker.signatures.MAX_HINTS", 2)  # a thousand take seconds
     text = model(X + "".join(node("x", f"y{i}", op=f"Rel{i}") for i in range(4)))
     problems = onnxwire.check(onnxwire.from_text(text).SerializeToString(), select="signature-operator-known")
@@ -134,7 +134,7 @@ def test_names_for_hints_are_looked_up_for_a_limited_number(monkeypatch):
 # --- where nodes are
 
 
-def test_nodes_of_nested_graphs_are_held_to_the_models_version_and_know_outer_types():
+def test_nodes_of_nested_graphs_use_the_version_of_the_model_and_outer_types():
     inner = node("ids", "y", op="Not") + node("x x x", "z", op="Add")
     assert found(model(X + IDS + node("x", "o", holding(inner) + holding(inner, "i", "else_branch"), op="If"))) == [
         ("input-count", "graph.node[0].attribute[0].g.node[1]"),
@@ -145,7 +145,7 @@ def test_nodes_of_nested_graphs_are_held_to_the_models_version_and_know_outer_ty
     ]
 
 
-def test_nodes_of_functions_are_held_to_the_version_that_the_function_imports():
+def test_nodes_of_functions_are_checked_against_the_version_that_the_function_imports():
     def function(version):
         inside = f'name: "f" domain: "a.b" input: "p" output: "q" opset_import {{ version: {version} }}'
         return f"functions {{ {inside} {node('p', 'q', op='Gelu')} }}"
@@ -172,7 +172,7 @@ def test_a_reference_without_type_has_that_of_the_parameter():
     assert found(function("FLOAT", "f")) == [("attribute-type", "functions[0].node[0].attribute[0]")]
 
 
-def test_a_call_of_a_local_function_is_held_to_the_function():
+def test_a_call_of_a_local_function_is_checked_against_the_function():
     text = model(X + node("x", "y", op="Relu"), rest=f"functions {{ name: 'Relu' domain: '' input: 'a' {OPSET} }}")
     assert found(text) == []
 
@@ -193,7 +193,7 @@ def test_without_an_import_the_first_version_counts_up_to_ir_2_and_none_later():
     assert found(model(X + node("x", "y", op="Gelu"), ir=3, opset="")) == []  # opset-import-required says so
 
 
-def test_nodes_alone_are_held_to_nothing():
+def test_standalone_nodes_are_not_checked():
     graph = onnxwire.GraphProto(name="g", node=[onnxwire.NodeProto(op_type="Xyzzy", output=["y"])])
     assert onnxwire.check(graph, select=SIGNATURE) == []
 
@@ -201,8 +201,9 @@ def test_nodes_alone_are_held_to_nothing():
 # --- types
 
 
-def test_what_is_not_known_is_not_guessed():
-    # Cast makes what its attribute says, a list of tensors is a sequence of whatever, `late` is made later.
+def test_unknown_types_are_not_guessed():
+    # Cast produces the type in its attribute, a list of tensors is a sequence of unknown type, `late` is produced
+    # later.
     text = model(
         X
         + node("x", "c", 'attribute { name: "to" type: INT i: 7 }', op="Cast")
@@ -271,7 +272,7 @@ def own(version, *arguments, **keywords):
     )
 
 
-def test_operators_of_a_company_are_held_to_its_own_table(tmp_path):
+def test_operators_of_a_vendor_are_checked_against_its_own_table(tmp_path):
     path = tmp_path / "operators.tsv"
     path.write_text(TABLE)
     domain = 'domain: "com.example"'
@@ -305,7 +306,7 @@ def test_operators_of_a_company_are_held_to_its_own_table(tmp_path):
         ("a.b\tF\t1\tX:T\tY:T\t\t\told", "is not one of deprecated"),
     ],
 )
-def test_a_table_that_is_none_is_refused_with_the_line(tmp_path, row, reason):
+def test_an_invalid_table_is_refused_with_the_line(tmp_path, row, reason):
     path = tmp_path / "operators.tsv"
     path.write_text(f"# mine\n{row}\n")
     with pytest.raises(onnxwire.DecodeError, match=reason) as caught:
@@ -321,11 +322,11 @@ def test_a_table_that_can_not_be_read_is_refused(tmp_path):
         load_operators(tmp_path / "binary.tsv")
 
 
-# --- nodes of sound models, bent
+# --- modified nodes of valid models
 
 
 def bends(choose, node):
-    """Ways to bend a node so that it may not fit its operator any more."""
+    """Modifications of a node, after which it may violate the signature of its operator."""
     attributes = list(node.attribute)
 
     def other_type(attribute):
@@ -366,7 +367,7 @@ OPERATORS = sorted({name for _, name in operators().versions})
 
 
 def all_nodes(model):
-    """Nodes of a model, nested ones and those of functions, too."""
+    """Yield the nodes of a model, including those in subgraphs and functions."""
     todo = [model.graph, *model.functions]
     while todo:
         for each in todo.pop().node:
@@ -385,7 +386,7 @@ def refusal(model):
 
 
 def sound_node(schema):
-    """A node that fits a signature; its values have no types."""
+    """Return a node that matches a signature; its values have no types."""
     sizes = {"INTS": [1], "FLOATS": [1.0], "STRINGS": ["s"], "INT": 1, "FLOAT": 1.0, "STRING": "s"}
     sizes["TENSOR"] = helper.make_tensor("t", 1, [1], [1.0])
     sizes["GRAPH"] = helper.make_graph([], "g", [], [])
@@ -398,7 +399,7 @@ def sound_node(schema):
 
 
 @of_release
-def test_every_signature_decides_as_the_official_checker_about_bent_nodes():
+def test_every_signature_agrees_with_the_official_checker_about_modified_nodes():
     choose = random.Random(0)
     refused = accepted = 0
     for schema in onnx.defs.get_all_schemas_with_history():
@@ -437,13 +438,13 @@ def test_every_signature_decides_as_the_official_checker_about_bent_nodes():
 
 
 def is_lenient(node):
-    """Whether the official checker does not look at the operators of a domain that it should know."""
+    """Return whether the official checker ignores the operators of a domain."""
     return node.domain.startswith("ai.onnx.preview")
 
 
 @of_release
 @pytest.mark.parametrize("part", range(4))
-def test_no_bent_model_that_the_official_checker_refuses_is_accepted(part):
+def test_no_modified_model_that_the_official_checker_refuses_is_accepted(part):
     choose = random.Random(part)
     refused = 0
     for path in BUNDLED[part::4]:

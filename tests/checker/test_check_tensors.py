@@ -1,4 +1,4 @@
-"""The rules of tensors beyond their cases: how elements may stand on the wire, where tensors may, how far is looked."""
+"""The rules of tensors, in addition to their cases: encodings of elements, positions of tensors, limits of scans."""
 
 import random
 
@@ -38,7 +38,7 @@ def test_a_tensor_in_pieces_is_one_tensor():
     assert COUNTS in _rules(attribute + b"".join(pieces[:2]), AttributeProto)
 
 
-def test_an_empty_packed_run_holds_nothing():
+def test_an_empty_packed_run_has_no_elements():
     assert "tensor-single-storage" in _rules(_int64([1], span(7, b"")))
     assert _rules(_int64([0], span(7, b"")), select="error") == set()
 
@@ -53,7 +53,7 @@ def test_a_list_that_is_too_long_to_count_is_judged_by_its_bytes():
     assert "but it has more" in problem.message
 
 
-def test_values_are_looked_at_from_the_start():
+def test_values_are_scanned_from_the_start():
     rule = "tensor-raw-bool-values"
     n = 1 << 17
     tensor = TensorProto(dims=[n], data_type=TensorProto.BOOL)
@@ -62,7 +62,7 @@ def test_values_are_looked_at_from_the_start():
         assert _rules(tensor.SerializeToString(), select=rule) == expected
 
 
-def test_a_document_of_many_tensors_is_looked_at_up_to_a_limit():
+def test_a_document_of_many_tensors_is_scanned_up_to_a_limit():
     rule = "tensor-int32-data-range"
     one = TensorProto(dims=[1 << 16], data_type=TensorProto.UINT8).SerializeToString()
     one += span(5, bytes((1 << 16) - 2) + varint(256))
@@ -75,7 +75,7 @@ def test_inline_rules_leave_external_tensors_alone():
     assert not any(rule.startswith("tensor-") for rule in _rules(tensor.SerializeToString()))
 
 
-def test_tensors_are_seen_wherever_they_stand():
+def test_tensors_are_checked_at_any_position():
     bad = 'data_type: 1 dims: 2 name: "t"'
     text = model(
         f"sparse_initializer {{ values {{ {bad} }} indices {{ {bad} }} dims: 4 }}"
@@ -112,7 +112,7 @@ def _random_tensor(choose):
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_what_the_official_checker_rejects_has_an_error(seed):
+def test_a_tensor_that_the_official_checker_rejects_has_an_error(seed):
     choose = random.Random(seed)
     for _ in range(200):
         data = _random_tensor(choose).SerializeToString()

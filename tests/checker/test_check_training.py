@@ -23,7 +23,7 @@ def test_an_algorithm_has_the_values_of_the_main_graph():
     assert _errors(algorithm) == []
 
 
-def test_a_graph_in_an_algorithm_sees_the_main_graph():
+def test_a_graph_in_an_algorithm_sees_values_of_the_main_graph():
     inner = f'attribute {{ name: "b" type: GRAPH g {{ name: "h" {node("y", "t")} output {{ {value("t")} }} }} }}'
     assert _errors(f'algorithm {{ name: "a" {node("", "u", inner, op="If")} }}') == []
 
@@ -57,13 +57,13 @@ def test_a_value_that_two_algorithms_make_is_one_in_each():
     assert _errors(f"{algorithm % 'a'} }} training_info {{ {algorithm % 'b'}") == []
 
 
-def test_nothing_is_said_of_the_main_graph_where_it_is_elsewhere():
+def test_rules_about_an_unknown_main_graph_report_nothing():
     text = 'update_binding { key: "w" value: "u" }'
     data = onnxwire.from_text(text, TrainingInfoProto).SerializeToString()
     assert onnxwire.check(data, TrainingInfoProto, select="error") == []
 
 
-def test_the_bindings_of_a_model_without_graph_lead_nowhere():
+def test_the_bindings_of_a_model_without_graph_have_errors():
     text = 'ir_version: 8 opset_import { version: 17 } training_info { update_binding { key: "w" value: "u" } }'
     data = onnxwire.from_text(text).SerializeToString()
     rules = {problem.rule for problem in onnxwire.check(data, select="error")}

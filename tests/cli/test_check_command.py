@@ -1,4 +1,4 @@
-"""`onnxwire check` tells what `onnxwire.check` finds: to people, to other programs, to CI systems."""
+"""`onnxwire check` reports the problems of `onnxwire.check` to people, programs and CI systems."""
 
 import json
 import os
@@ -255,7 +255,7 @@ def test_contradictory_options_are_refused(arguments, said):
     assert done.returncode == 2 and said in done.stderr and done.stdout == b""
 
 
-def test_a_reader_that_goes_away_is_not_an_error(tmp_path):
+def test_a_closed_pipe_is_not_an_error(tmp_path):
     path = write(tmp_path / "m.onnx", model(node(" ".join(f"lost{i}" for i in range(9000)), "y")))
     read, write_end = os.pipe()
     os.close(read)
@@ -289,7 +289,7 @@ def sarif(*arguments, **options):
 
 
 def check_log(log):
-    """Assert what SARIF 2.1.0 demands of the parts that we write."""
+    """Assert that the log meets the requirements of SARIF 2.1.0."""
     assert log["version"] == "2.1.0" and log["$schema"].endswith("sarif-2.1.0.json")
     (run,) = log["runs"]
     driver = run["tool"]["driver"]

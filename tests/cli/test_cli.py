@@ -189,7 +189,7 @@ def test_raw_prints_a_broken_file_up_to_the_fault(tmp_path: Path) -> None:
     assert "looks truncated" in done.stderr
     whole = raw_lines(DIGITS)
     shown = done.stdout.splitlines()
-    # The same lines as of the whole file, but for the sizes of what is cut.
+    # The same lines as for the whole file, except for the sizes of truncated messages.
     assert [line.split("{")[0] for line in shown[1:]] == [line.split("{")[0] for line in whole[1 : len(shown)]]
 
 
@@ -363,7 +363,7 @@ def test_every_command_reports_an_absent_file_in_one_line(command: str) -> None:
         ["ls", DIGITS, "--sort", "size"],
     ],
 )
-def test_a_path_that_leads_nowhere_is_one_line(arguments: list[object]) -> None:
+def test_the_error_of_a_missing_path_is_one_line(arguments: list[object]) -> None:
     done = run(*arguments)
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
     assert done.stderr.startswith("onnxwire: ")

@@ -1,4 +1,4 @@
-"""Files that commands write with -o: whole or not at all, and never over what they read."""
+"""Files that commands write with -o: complete or not at all, and never over their input."""
 
 import os
 import subprocess
@@ -25,7 +25,7 @@ def model(tmp_path):
 
 
 def run(command, path, out, capsys):
-    """Run a command; returns its status and what it complained of."""
+    """Run a command; return its status and stderr."""
     words = [command[0], path, *command[1:], "-o", out]
     return cli.main([*map(str, words)]), capsys.readouterr().err
 
@@ -171,7 +171,7 @@ SHELL = pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/fu
 
 
 def in_shell(model, command):
-    """Run `onnxwire` with what a shell does to its streams; returns the status and stderr."""
+    """Run `onnxwire` with redirections of a shell; return the status and stderr."""
     line = f"{sys.executable} -P -m onnxwire {command}"
     done = subprocess.run(["sh", "-c", line], cwd=model.parent, capture_output=True, text=True, check=False)
     return done.returncode, done.stderr

@@ -15,7 +15,7 @@ from onnxwire.cli.parser import make_parser
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SHELLS = ["bash", "zsh", "fish"]
-# What bash does when Tab is pressed after the last word.
+# Simulate bash when Tab is pressed after the last word.
 ASK = """\
 source "$1"; shift
 cd "$1"; shift

@@ -1,4 +1,4 @@
-"""`onnxwire diff` tells what two models differ in, and by its exit status whether they do."""
+"""`onnxwire diff` prints the differences of two models; its exit status reports whether there are any."""
 
 from __future__ import annotations
 
@@ -362,7 +362,7 @@ def test_json_contains_all_differences(lines, digits):
     assert found["differences"][1]["distance"]["different"] == 144
 
 
-def test_json_of_equal_models_says_so(capsys):
+def test_json_of_equal_models_has_no_differences(capsys):
     assert main(["diff", str(DIGITS), str(DIGITS), "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == {"same": True, "stat": {}, "differences": []}
 
@@ -392,7 +392,7 @@ def test_an_absent_file_is_an_error(capsys):
     assert capsys.readouterr().err.startswith("onnxwire: absent.onnx: No such file")
 
 
-def test_a_reader_that_goes_away_is_not_an_error(tmp_path, digits):
+def test_a_closed_pipe_is_not_an_error(tmp_path, digits):
     digits.producer_name = "me"
     read, write = os.pipe()
     os.close(read)
@@ -443,7 +443,7 @@ def test_large_weights_take_little_memory(tmp_path):
     assert int(growth) < 50_000  # KiB
 
 
-@pytest.mark.skipif(not hasattr(os, "SEEK_DATA"), reason="the system does not tell of holes")
+@pytest.mark.skipif(not hasattr(os, "SEEK_DATA"), reason="the system does not report holes")
 def test_holes_that_both_files_have_are_not_read(tmp_path, monkeypatch):
     for name in "ab":
         write_sparse_model(tmp_path / name, 1 << 32)

@@ -1,4 +1,4 @@
-"""`onnxwire encode` makes of text what protoc and the official runtime make of it."""
+"""`onnxwire encode` converts text to the same bytes as protoc and the official runtime."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def test_no_binary_file_is_written_to_a_terminal():
         os.close(theirs)
 
 
-def test_a_reader_that_goes_away_is_not_an_error():
+def test_a_closed_pipe_is_not_an_error():
     read, write = os.pipe()
     os.close(read)
     done = encode(stdin=TEXT.encode(), stdout=write)

@@ -1,4 +1,5 @@
-"""`onnxwire extract` cuts a part out of a model that computes what the whole does, and writes tensors as files."""
+"""`onnxwire extract` saves a part of a model that computes the same values as the whole, and writes tensors as
+files."""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ def compute(model, **inputs):
 
 
 def refusal(capsys, *arguments):
-    """The one line that a command ends with that can't be done."""
+    """Return the one-line error of a command."""
     assert main(["extract", *map(str, arguments)]) == 2
     out, err = capsys.readouterr()
     assert out == ""
@@ -155,7 +156,7 @@ def test_values_without_types_are_warned_of(tmp_path, capsys):
     assert compute(str(out), x=np.float32([-1, 1]))[0].tolist() == [0, 1]
 
 
-def test_external_data_stays_where_it_is(tmp_path):
+def test_external_data_stays_external(tmp_path):
     assert main(["unpack", str(DIGITS), "-o", str(tmp_path / "m.onnx")]) == 0
     assert main(["extract", str(tmp_path / "m.onnx"), "--outputs", "relu_1", "-o", str(tmp_path / "part.onnx")]) == 0
     with onnxwire.load(tmp_path / "part.onnx") as made:

@@ -72,7 +72,7 @@ def test_external_and_typed_tensors_have_their_locations(tmp_path, capsys) -> No
     assert out[1].endswith("in float_data")
 
 
-def test_a_pattern_is_for_the_whole_name_and_a_word_for_a_part(capsys) -> None:
+def test_a_pattern_matches_the_whole_name_and_a_word_a_part(capsys) -> None:
     every = [tensor.name for tensor in MODEL.graph.initializer]
     assert names(capsys, DIGITS, "features.*.bias") == [
         name for name in every if name.startswith("features") and name.endswith("bias")

@@ -28,7 +28,7 @@ def run(*arguments, cwd, stdout=subprocess.PIPE):
 
 
 def do(*arguments, cwd):
-    """Run a command that succeeds, and so says nothing."""
+    """Run a command that succeeds without output."""
     done = run(*arguments, cwd=cwd)
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
 
@@ -49,7 +49,7 @@ def check_model(path):
 
 
 def moved(path):
-    """The tensors of a model that are in files beside it, by name."""
+    """Return the tensors of a model with external data, by name."""
     return {info.name: info for info in onnxwire.tensors(path) if info.location is not None}
 
 
@@ -185,7 +185,7 @@ def test_missing_data_is_named_and_found_elsewhere(folder):
 def test_no_command_leaves_the_folder_of_a_model(folder):
     (folder / "inner").mkdir()
     (folder / "secret").write_bytes(bytes(4096))
-    # A location that reads what is above the model's folder.
+    # A location above the model's folder.
     tensor = onnx.TensorProto(name="w", data_type=onnx.TensorProto.UINT8, dims=[4096], data_location=1)
     tensor.external_data.add(key="location", value="../secret")
     onnx.save(helper.make_model(helper.make_graph([], "g", [], [], [tensor])), folder / "inner" / "m.onnx")

@@ -34,7 +34,7 @@ def renamed(tmp_path):
 
 @pytest.fixture
 def refusal(tmp_path, capsys):
-    """A function that gives the one line with which renaming ends that can't be done."""
+    """Return a function that returns the one-line error of a renaming."""
 
     def rename(model, *arguments):
         (tmp_path / "m.onnx").write_bytes(model.SerializeToString())

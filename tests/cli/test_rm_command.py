@@ -1,4 +1,4 @@
-"""`onnxwire rm` removes what paths lead to, and says what is left without an origin."""
+"""`onnxwire rm` removes the targets of paths, and lists values that are used but no longer defined."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def test_bypassed_nodes_connect_their_consumers(tmp_path):
     onnx.checker.check_model(after)
 
 
-def test_a_bypass_of_what_is_no_node_is_an_error(tmp_path, capsys):
+def test_a_bypass_of_a_path_that_is_not_a_node_is_an_error(tmp_path, capsys):
     out = tmp_path / "out.onnx"
     assert main(["rm", str(DIGITS), "--bypass", "graph.node[1:3]", "-o", str(out)]) == 2
     assert "does not name a node" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""`onnxwire set` changes what paths lead to, and nothing else."""
+"""`onnxwire set` changes the targets of paths, and nothing else."""
 
 from __future__ import annotations
 

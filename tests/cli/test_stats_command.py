@@ -1,4 +1,4 @@
-"""`onnxwire stats` measures every tensor and prints, writes or draws what it finds."""
+"""`onnxwire stats` measures every tensor, and prints, writes or draws the statistics."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ def test_without_pyarrow_and_matplotlib_an_error_names_the_package(capsys, monke
 
 
 class Page(HTMLParser):
-    """Collects what a page asks of the network, and counts its rows and pictures."""
+    """Collects the network requests of a page, and counts its rows and pictures."""
 
     def __init__(self, text: str) -> None:
         super().__init__()

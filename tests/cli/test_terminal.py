@@ -1,4 +1,4 @@
-"""Nothing in a file steers the terminal that it is shown on; what is piped stays as it is."""
+"""Text of a file can't control the terminal; piped output is not changed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ import onnxwire
 from onnxwire.cli.terminal import cut_middle, table_lines
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
-# An escape sequence, its one-character form, DEL, a reversal of the direction, a title, and what hides what follows.
+# An escape sequence, its one-character form, DEL, a reversal of the text direction, a window title, and a sequence that
+# hides text.
 EVIL = "a\x1b[2Jb\x9b31mc\x7fd\u202ee\x1b]0;t\x07f\x1b[8mg\rh"
 COLOR = re.compile("\x1b\\[[0-9;]*m")
 
@@ -34,7 +35,7 @@ def evil(tmp_path):
 
 
 def assert_clean(shown):
-    """Assert that there is nothing but text, and colors that are not those of the file."""
+    """Assert that the output contains only text and the command's own colors."""
     text = shown.decode().replace("\r\n", "\n")
     assert "\x1b[8m" not in text
     assert "\x1b[2J" not in text

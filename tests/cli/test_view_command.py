@@ -26,7 +26,7 @@ MODEL = onnx.load(DIGITS)
 
 
 class Reader(HTMLParser):
-    """The tags and attributes of a page, and those which are never closed."""
+    """Collects the tags and attributes of a page, and unclosed tags."""
 
     def __init__(self, text):
         super().__init__()

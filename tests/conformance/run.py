@@ -54,7 +54,7 @@ def main() -> int:
         done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace")
     lines = done.stdout.splitlines()
     suites = [line for line in lines if line.startswith("CONFORMANCE SUITE")]
-    # Warnings are about what protobuf recommends and does not require.
+    # Warnings report violations of recommendations, not of requirements.
     shown = lines if options.verbose or len(suites) < 2 else [line for line in lines if not line.startswith("WARNING")]
     print("\n".join(shown if options.verbose or done.returncode or len(suites) < 2 else suites))
     if len(suites) < 2:

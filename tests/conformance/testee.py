@@ -20,7 +20,7 @@ IGNORE_UNKNOWN = 3  # category: JSON with fields that are not known
 
 
 def answer(schema, request, response):
-    """Do what a request asks for."""
+    """Run one request."""
     name = request.message_type
     if name not in schema.messages:
         response.skipped = f"there is no table of {name}"

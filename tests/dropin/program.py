@@ -1,4 +1,4 @@
-"""A program written for `onnx`: it prints what it finds, and nothing of what its messages are made by.
+"""A program written for `onnx`. Its output does not depend on the implementation of the messages.
 
 python program.py FOLDER: writes into the folder.
 """
@@ -41,7 +41,7 @@ def digest_of(name):
 
 
 def failure(call, *arguments):
-    """The class of what a call raises, as a program catches it."""
+    """Return the class of the exception of a call, as a program catches it."""
     try:
         call(*arguments)
     except Exception as error:

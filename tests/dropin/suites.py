@@ -26,7 +26,7 @@ from xml.etree import ElementTree
 
 ROOT = Path(__file__).parents[2]
 ONNX = "onnx==1.23.2"
-# What the suites import beside the packages themselves.
+# Packages that the suites import, besides the tested packages.
 TOOLS = ["pytest", "parameterized", "protobuf", "onnxruntime", "scikit-learn", "pandas", "hypothesis", "sympy", "attrs"]
 TOOLS += ["bitstring", "clize", "sigtools", "toposort", "rich", "jinja2", "colorama", "ml_dtypes"]
 
@@ -72,7 +72,7 @@ def make_environment(folder: Path) -> str:
             venv.create(folder / "venv", with_pip=True)
         pip = [str(python), "-m", "pip", "--disable-pip-version-check", "-q", "install"]
         subprocess.run([*pip, ONNX, *TOOLS], check=True)
-        # Without what they ask for: some name older releases of onnx.
+        # Installed without their requirements, some of which name older releases of onnx.
         packages = [suite.installed or suite.requirement for suite in SUITES.values()]
         subprocess.run([*pip, "--no-deps", *packages], check=True)
         done.touch()

@@ -163,7 +163,7 @@ def test_shape_inference_in_place_does_not_change_a_loaded_model_silently(struct
 
 
 @pytest.mark.parametrize("by", ["variable", "argument"])
-def test_files_below_the_limit_are_held_in_memory(by, structured):
+def test_files_below_the_limit_are_read_into_memory(by, structured):
     start = SWITCH if by == "variable" else SWITCH.replace("install()", "install(map_above=1 << 30)")
     code = start + (
         "import onnx, os, subprocess, sys\n"

@@ -162,7 +162,7 @@ def test_the_pth_file_imports_nothing_before_onnx_is_imported(value, tmp_path):
     (tmp_path / "onnxwire_dropin.pth").symlink_to(ROOT / "onnxwire_dropin.pth")
     code = (
         "import os, site, sys\n"
-        "site.addsitedir(sys.argv[1])\n"  # what imports something for the first time
+        "site.addsitedir(sys.argv[1])\n"  # the first import of a module
         "sys.modules.pop('onnxwire_dropin', None)\n"
         "before = set(sys.modules)\n"
         "site.addsitedir(sys.argv[2])\n"

@@ -84,7 +84,7 @@ def tensor_record(data, number=5):
     return wire.span(7, wire.span(number, data))
 
 
-# --- what hypothesis makes
+# --- examples of hypothesis
 
 
 @st.composite
@@ -138,7 +138,7 @@ def models(draw):
 
 
 @given(models(), alignments, thresholds)
-def test_payloads_are_aligned_wherever_tensors_stand(model, alignment, threshold):
+def test_payloads_of_tensors_at_any_path_are_aligned(model, alignment, threshold):
     made = check(onnxwire.ModelProto, onnx.ModelProto, model.SerializeToString(), alignment, threshold)
     again = onnx.ModelProto.FromString(made)
     for old, new in zip(model.graph.initializer, again.graph.initializer, strict=True):
@@ -159,12 +159,12 @@ def test_bytes_in_any_sound_form_keep_their_meaning(name, data):
 
 @wire.needs_upb
 @given(wire.sound(EVERYTHING.DESCRIPTOR), alignments, thresholds)
-def test_a_message_that_holds_others_of_its_type_is_aligned_with_them(data, alignment, threshold):
+def test_nested_messages_of_one_type_are_aligned(data, alignment, threshold):
     check(*PAIRS["test.Everything"], data, alignment, threshold, [(EVERYTHING, "one_bytes", 50_001)])
 
 
 @given(models(), st.sampled_from([8, 64, 4096]))
-def test_what_is_aligned_already_is_one_range_of_the_old_bytes(model, alignment):
+def test_an_aligned_document_is_one_range_of_its_bytes(model, alignment):
     made = aligned(model.SerializeToString(), alignment)
     total, pieces = align_payloads(Document(made), onnxwire.ModelProto, TENSORS, 1, alignment)
     assert (total, pieces) == (len(made), [(0, len(made))])
@@ -217,7 +217,7 @@ def test_a_field_of_another_wire_type_is_not_a_payload():
     assert aligned(data, 64, 1, onnxwire.TensorProto) == data
 
 
-def test_what_holds_no_long_payload_is_left_as_it_stands():
+def test_a_message_without_long_payloads_is_not_changed():
     short = tensor_record(wire.span(9, bytes(100)))
     data = wire.span(8, b"\x0a\x00", pad=2) + short + tensor_record(wire.span(9, bytes(101)))
     made = aligned(data, 64, 101)
@@ -391,7 +391,7 @@ def test_lengths_around_32_gib_are_as_wide_as_readers_take(tmp_path):
     assert max(growth) > 64 + 20
 
 
-# --- what can't be
+# --- invalid arguments
 
 
 @pytest.mark.parametrize("alignment", [0, (1 << 30) + 1])

@@ -1,4 +1,4 @@
-"""Every message class of ONNX reads what the official runtime reads, and refuses what it refuses."""
+"""Every message class of ONNX accepts and refuses the same bytes as the official runtime, and reads the same values."""
 
 from __future__ import annotations
 

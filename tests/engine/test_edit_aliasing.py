@@ -22,11 +22,11 @@ def model(m, parsed):
     return m.ModelProto.FromString(made.SerializeToString()) if parsed else made
 
 
-# --- views of the same thing
+# --- several views of one message
 
 
 @MADE_OR_PARSED
-def test_two_views_of_a_message_see_each_other_s_edits(parsed):
+def test_an_edit_is_visible_in_another_view_of_the_message(parsed):
     def body(m):
         root = model(m, parsed)
         one, other = root.graph, root.graph
@@ -40,7 +40,7 @@ def test_two_views_of_a_message_see_each_other_s_edits(parsed):
 
 
 @MADE_OR_PARSED
-def test_two_views_of_an_element_see_each_other_s_edits(parsed):
+def test_an_edit_is_visible_in_another_view_of_the_element(parsed):
     def body(m):
         root = model(m, parsed)
         one, other, third = root.graph.node[0], next(iter(root.graph.node)), root.graph.node[:1][0]
@@ -53,7 +53,7 @@ def test_two_views_of_an_element_see_each_other_s_edits(parsed):
 
 
 @MADE_OR_PARSED
-def test_two_views_of_a_sequence_see_each_other_s_edits(parsed):
+def test_an_edit_is_visible_in_another_view_of_the_sequence(parsed):
     def body(m):
         root = model(m, parsed)
         for get in (
@@ -71,7 +71,7 @@ def test_two_views_of_a_sequence_see_each_other_s_edits(parsed):
 
 
 @MADE_OR_PARSED
-def test_two_views_of_a_sequence_of_messages_see_each_other_s_edits(parsed):
+def test_an_edit_is_visible_in_another_view_of_the_sequence_of_messages(parsed):
     def body(m):
         root = model(m, parsed)
         one, other = root.graph.node, root.graph.node
@@ -149,7 +149,7 @@ def test_edits_inside_the_elements_during_iteration_are_seen(parsed):
 
 
 @MADE_OR_PARSED
-def test_values_read_before_an_edit_stay_what_they_were(parsed):
+def test_values_read_before_an_edit_do_not_change(parsed):
     def body(m):
         root = model(m, parsed)
         raw, name, listed = root.graph.initializer[0].raw_data, root.graph.name, root.graph.node[0].input[:]
@@ -290,7 +290,7 @@ def test_an_element_that_was_taken_out_keeps_its_contents_and_is_edited_by_itsel
 
 @MADE_OR_PARSED
 @pytest.mark.parametrize("code", TAKE_NODE + TAKE_GRAPH)
-def test_a_sequence_of_messages_sees_what_is_taken_out_of_it_or_is_taken_out_itself(code, parsed):
+def test_removed_elements_disappear_from_views_of_their_sequence(code, parsed):
     def body(m):
         root = model(m, parsed)
         nodes, initializer = root.graph.node, root.graph.initializer
@@ -330,7 +330,7 @@ def test_a_sequence_of_scalars_is_emptied_or_taken_out_as_officially(name, code,
 
 @MADE_OR_PARSED
 @pytest.mark.parametrize("code", TAKE_NODE + TAKE_GRAPH)
-def test_two_views_of_a_message_that_was_taken_out_are_of_the_same_thing_still(code, parsed):
+def test_two_views_of_a_removed_message_still_share_edits(code, parsed):
     # Two sequences are so officially, and not here: each goes on with what it had.
     def body(m):
         root = model(m, parsed)
@@ -354,7 +354,7 @@ def test_a_sequence_that_was_taken_out_of_a_merged_message_keeps_its_elements():
 
 
 @MADE_OR_PARSED
-def test_what_pop_gives_is_the_message_that_views_of_it_see(parsed):
+def test_pop_returns_the_message_that_its_views_share(parsed):
     def body(m):
         root = model(m, parsed)
         node = root.graph.node[0]
@@ -367,7 +367,7 @@ def test_what_pop_gives_is_the_message_that_views_of_it_see(parsed):
 
 
 @MADE_OR_PARSED
-def test_a_popped_message_can_be_put_back(parsed):
+def test_a_popped_message_can_be_added_again(parsed):
     def body(m):
         root = model(m, parsed)
         root.graph.node.append(root.graph.node.pop(0))

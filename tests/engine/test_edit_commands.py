@@ -1,4 +1,4 @@
-"""Any list of edits, made to messages of ours and of the official runtime side by side, does the same to both.
+"""Any list of edits has the same effect on messages of onnxwire and of the official runtime.
 
 The edits are drawn as lines of Python, so that a failure prints a program that shows it.
 """
@@ -43,11 +43,11 @@ SLICES = [":", "1:", ":-1", "1:2", "2:1", "::2", "::-1", "-2:", "5:9"]
 
 
 class Lockstep:
-    """Two namespaces, ours and the official one, in which the same lines are run."""
+    """Two namespaces, one for each runtime, in which the same lines are run."""
 
     def __init__(self, name, parsed, random, draw):
         self.pick, self.draw, self.parsed = random.choice, draw, parsed
-        self.watched = self.pick([True, False])  # to look changes nothing, or should not
+        self.watched = self.pick([True, False])  # reading must not change anything
         descriptor = PAIRS[name][0].DESCRIPTOR
         tools = {"nan": math.nan, "inf": math.inf, "copy": copy}
         self.sides = tuple({**tools, "C": {name: pair[i] for name, pair in PAIRS.items()}} for i in (0, 1))
@@ -109,7 +109,7 @@ class Lockstep:
                 self.fields.pop(view, None)
 
     def check(self):
-        """Assert that all views hold what the official ones do."""
+        """Assert that all views have the official values."""
         for name, wanted in (self.wanted or self.states(1)).items():
             ours, official = (side[name] for side in self.sides)
             assert self.state(ours) == wanted, name
@@ -197,7 +197,7 @@ class Lockstep:
             field = self.pick(structured)
             there = getattr(self.sides[1][name], field.name)
             if any(self.sides[1][view] is there for view in self.views):
-                return  # one view a thing, for the same reason
+                return  # one view per message, for the same reason
             self.keep(f"{name}.{field.name}", field.message_type, name, field if field.is_repeated else None)
         elif kind == "clear":
             cleared = self.pick(names)
@@ -309,7 +309,7 @@ RANDOMS = st.randoms(use_true_random=False)
 @EVERY_MESSAGE
 @examples(9)
 @given(random=RANDOMS, data=st.data())
-def test_edits_do_what_they_do_officially(name, parsed, random, data):
+def test_edits_have_the_official_effects(name, parsed, random, data):
     run(name, parsed, random, data, 15)
 
 
@@ -319,7 +319,7 @@ def test_edits_do_what_they_do_officially(name, parsed, random, data):
 )
 @examples(60)
 @given(random=RANDOMS, data=st.data())
-def test_many_edits_do_what_they_do_officially(name, parsed, random, data):
+def test_many_edits_have_the_official_effects(name, parsed, random, data):
     run(name, parsed, random, data, 40)
 
 

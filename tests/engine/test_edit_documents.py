@@ -97,7 +97,7 @@ CHANGES = snippets(
 @pytest.mark.parametrize("parsed", [False, True], ids=["made", "parsed"])
 @pytest.mark.parametrize("act", CHANGES)
 @pytest.mark.parametrize("name", ["GraphProto.node", "NodeProto.input", "TensorProto.dims"])
-def test_iterating_a_sequence_that_changes_goes_on_by_index(name, act, parsed):
+def test_iterating_a_sequence_that_changes_continues_by_index(name, act, parsed):
     cls, field = name.split(".")
     act = act.replace("key=len", "key=str")
 
@@ -128,7 +128,7 @@ def test_editing_inside_the_elements_during_iteration_raises_nothing():
     assert len(graph.initializer) == 9
 
 
-def test_an_iterator_that_came_to_its_end_stays_there():
+def test_an_exhausted_iterator_stays_exhausted():
     graph = onnxwire.ModelProto.FromString(DATA).graph
     iterator = iter(graph.node)
     ops = [node.op_type for node in iterator]
@@ -178,7 +178,7 @@ def test_editing_neither_changes_the_file_nor_the_buffer_that_was_loaded(path):
     assert path.read_bytes() == buffer == DATA
 
 
-# --- bytes that stay as they were
+# --- unchanged bytes
 
 
 def records(data):
@@ -371,7 +371,7 @@ def big_file(path):
 
 @needs_proc
 @pytest.mark.parametrize("way", SHARINGS)
-def test_a_message_put_into_another_document_copies_no_payload(tmp_path, way):
+def test_adding_a_message_to_another_document_copies_no_payload(tmp_path, way):
     target, source = onnxwire.load(DATA), onnxwire.load(big_file(tmp_path / "big.onnx"))
     gc.collect()
     tracemalloc.start()
@@ -404,7 +404,7 @@ def test_a_copy_in_another_document_outlives_the_closing_of_its_source(path, way
 
 
 @pytest.mark.parametrize("way", SHARINGS)
-def test_later_edits_of_the_source_do_not_reach_the_copy_nor_the_other_way(path, way):
+def test_later_edits_of_the_source_or_the_copy_do_not_affect_the_other(path, way):
     target, source = onnxwire.ModelProto(), onnxwire.load(path)
     SHARINGS[way](target, source)
     source.graph.initializer[0].float_data[0] = 7.0
@@ -502,7 +502,7 @@ def test_all_memory_of_edits_is_given_back():
         gc.collect()
         return anonymous() - before, len(gc.get_objects()) - objects
 
-    # What leaks does so in every round; what the allocator has not given back yet is another matter.
+    # A leak occurs in every round, unlike memory that the allocator has not returned yet.
     rounds = [growth() for _ in range(4)]
     assert min(memory for memory, _ in rounds) < 1 << 20
     assert min(objects for _, objects in rounds) < 50
@@ -528,7 +528,7 @@ def test_a_field_that_is_set_many_times_takes_no_more_memory_each_time():
     assert anonymous() - before < 4 << 20
 
 
-def test_the_last_message_that_shares_bytes_lets_go_of_them():
+def test_the_last_message_that_shares_bytes_releases_them():
     class Bytes(np.ndarray):
         pass
 
@@ -547,7 +547,7 @@ def test_the_last_message_that_shares_bytes_lets_go_of_them():
     assert gone() is None
 
 
-def test_what_was_taken_out_keeps_no_more_than_itself_alive():
+def test_a_removed_message_keeps_only_its_own_bytes_alive():
     source = onnxwire.ModelProto.FromString(DATA)
     kept = source.graph.node.pop(0)
     names = kept.input

@@ -1,4 +1,4 @@
-"""Edits where views, sequences and copies meet: cases that once crashed or lost something."""
+"""Interactions of views, sequences and copies: cases that once crashed or lost data."""
 
 import contextlib
 import gc
@@ -65,7 +65,7 @@ def test_bytes_that_change_under_an_edited_message_end_in_a_decode_error_or_none
     assert GraphProto.FromString(nodes).SerializeToString(deterministic=True) == nodes
 
 
-def test_a_finalizer_that_runs_in_a_copy_leaves_it_whole_or_refused():
+def test_a_copy_during_which_a_finalizer_runs_is_complete_or_refused():
     source = GraphProto(node=[NodeProto(op_type="x", attribute=[AttributeProto(name="a")]) for _ in range(50)])
     source = GraphProto.FromString(source.SerializeToString())
     for node in source.node:
@@ -94,7 +94,7 @@ def test_a_finalizer_that_runs_in_a_copy_leaves_it_whole_or_refused():
     assert list(copy.node) == list(source.node)[: len(copy.node)]
 
 
-def test_no_way_of_making_messages_goes_deeper_than_the_stack():
+def test_no_nesting_of_messages_overflows_the_stack():
     def nest():
         graph = GraphProto()
         for _ in range(10_000):
@@ -120,7 +120,7 @@ def test_no_way_of_making_messages_goes_deeper_than_the_stack():
     assert len(errors) == 1
 
 
-def test_numbers_of_a_message_that_was_not_there_are_looked_at_again():
+def test_numbers_of_an_absent_message_are_read_again_after_an_edit():
     attribute = AttributeProto()
     dims = attribute.t.dims
     assert list(dims) == []
@@ -129,7 +129,7 @@ def test_numbers_of_a_message_that_was_not_there_are_looked_at_again():
     assert list(attribute.t.dims) == list(dims) == [1, 2, 3, 5]
 
 
-def test_clearing_what_is_not_there_brings_nothing_back():
+def test_clearing_an_absent_field_restores_nothing():
     # opaque_type, then map_type, then opaque_type again: the first is no more.
     data = wire.span(7, wire.span(1, b"old")) + wire.span(5, b"") + wire.span(7, wire.span(2, b"n"))
     type_ = TypeProto.FromString(data)
@@ -146,7 +146,7 @@ def test_unknown_values_of_a_packed_enum_survive_an_edit_of_it():
     assert list(again.packed_shade) == list(message.packed_shade)
 
 
-def test_views_of_what_is_not_there_follow_each_other():
+def test_views_of_an_absent_message_share_edits():
     type_ = TypeProto()
     shape = type_.tensor_type.shape
     type_.MergeFromString(TypeProto(tensor_type={"elem_type": 1}).SerializeToString())
@@ -177,7 +177,7 @@ def test_a_part_of_a_message_does_not_close_what_others_share():
 
 
 @pytest.mark.parametrize("n", [2000])
-def test_edits_and_copies_in_turn_stand_where_they_were_made(n):
+def test_alternating_edits_and_copies_keep_their_positions(n):
     source = GraphProto.FromString(GraphProto(node=[NodeProto(op_type="x")] * n).SerializeToString())
     target = GraphProto()
     order = [*range(1, n, 2), *range(0, n, 2)]

@@ -1,4 +1,4 @@
-"""Singular fields and whole messages are edited as those of the official runtime are."""
+"""Edits of singular fields and whole messages behave as in the official runtime."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def test_a_field_set_to_its_default_is_present(name):
 
 @pytest.mark.parametrize("name", snippets("graph; opset_import; no_such_field; DESCRIPTOR; HasField; FromString"))
 @pytest.mark.parametrize("value", [None, 1, [], {}, "text"])
-def test_what_is_not_a_scalar_field_can_not_be_assigned_to(name, value):
+def test_a_field_that_is_not_scalar_can_not_be_assigned_to(name, value):
     def body(m):
         message = m.ModelProto()
         yield attempt(setattr, message, name, value), message
@@ -213,7 +213,7 @@ def test_a_long_string_and_long_bytes_can_be_assigned():
     snippets("one_int64; one_string; child; many_int64; many_string; children; pick; pick_far; pick_int; other")
     + ["one_bytes", "no_such_field", "", "\ud800", b"one_int64", b"child", b"\xff", 1, None, ["child"]],
 )
-def test_clearing_a_field_gives_or_raises_what_it_does_officially(name):
+def test_clearing_a_field_has_the_official_result_or_error(name):
     def body(m):
         message = m.Everything(
             one_int64=1, one_string="a", child={"one_int32": 1}, many_int64=[1, 2], many_string=["a"]
@@ -290,7 +290,7 @@ def test_unknown_enum_values_stay_when_their_field_is_set_or_cleared():
         ModelProto.FromString(V + U); ModelProto.FromString(b'B\0' * 3); Everything(); [ModelProto()]"""
     ),
 )
-def test_copying_and_merging_do_what_they_do_officially(method, source):
+def test_copying_and_merging_have_the_official_effects(method, source):
     def body(m):
         message = m.ModelProto.FromString(U + wire.number(1, 5))
         message.domain = "d"
@@ -310,7 +310,7 @@ def test_the_number_of_arguments_is_checked(method, arguments):
     same(body)
 
 
-def test_a_message_copied_from_or_merged_with_itself_stays_as_it_is():
+def test_a_message_copied_from_or_merged_with_itself_does_not_change():
     def body(m):
         message = m.Everything(
             one_int32=1, many_int32=[1, 2], children=[{"one_int32": 3}], child={"many_string": ["a"]}
@@ -402,7 +402,7 @@ def test_a_copy_does_not_follow_its_source_nor_the_source_its_copy():
         ("CopyFrom", "m.trunk", "m.branches[0]"), ("MergeFrom", "m.trunk.trunk.trunk.trunk", "m"),
     ],
 )  # fmt: skip
-def test_a_message_copies_and_merges_what_is_in_it_or_around_it(method, into, source):
+def test_a_message_copies_and_merges_its_own_parts_and_parents(method, into, source):
     def body(m):
         tree = m.Everything.Tree(value=1, branches=[{"value": 5, "trunk": {"value": 6}}])
         tree.trunk.value, tree.trunk.trunk.value = 2, 3
@@ -437,7 +437,7 @@ ENCODED = wire.number(1, 3) + wire.span(2, b"p") + U
     + [memoryview(wire.number(1, 3)).cast("c"), "text", None, 1, []],
     ids=lambda data: repr(data).partition(" at ")[0],  # without an address: the same in every run
 )
-def test_parsing_takes_and_gives_what_it_does_officially(method, data):
+def test_parsing_has_the_official_result_or_error(method, data):
     def body(m):
         message = m.ModelProto(graph={"name": "a"}, opset_import=[{"version": 1}])
         result = attempt(getattr(message, method), data)
@@ -488,7 +488,7 @@ def test_merging_bytes_merges_and_parsing_bytes_replaces():
         DiscardUnknownFields(); DiscardUnknownFields(1); ClearField(); ClearField('a', 'b'); HasField()"""
     ),
 )
-def test_a_method_gives_or_raises_what_it_does_officially(call):
+def test_a_method_has_the_official_result_or_error(call):
     def body(m):
         message = m.ModelProto(ir_version=1, graph={"node": [{"op_type": "a"}]})
         yield attempt(eval, f"m.{call}", {"m": message}), message

@@ -1,4 +1,4 @@
-"""Iterators, children, sequences and arrays that are held while the message that they are of is edited or closed."""
+"""Iterators, children, sequences and arrays that exist while their message is edited or closed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from onnxwire.errors import ChangedError
 # --- iterators
 
 
-def test_a_loop_that_assigns_to_what_it_iterates_over_reads_what_is_there():
+def test_a_loop_that_assigns_to_its_sequence_reads_the_current_elements():
     def body(m):
         tensor = m.TensorProto.FromString(m.TensorProto(int64_data=range(11, 400)).SerializeToString())
         tensor.name = "renamed"
@@ -36,7 +36,7 @@ def test_a_loop_that_assigns_to_what_it_iterates_over_reads_what_is_there():
     same(body)
 
 
-def test_an_iterator_over_records_goes_on_over_what_replaced_them():
+def test_an_iterator_over_records_continues_over_their_replacements():
     def body(m):
         graph = m.GraphProto.FromString(m.GraphProto(node=[{"name": str(i)} for i in range(9)]).SerializeToString())
         graph.name = "edited"
@@ -50,7 +50,7 @@ def test_an_iterator_over_records_goes_on_over_what_replaced_them():
     same(body)
 
 
-def test_an_iterator_over_what_was_not_there_finds_what_came():
+def test_an_iterator_over_an_absent_field_finds_added_elements():
     def body(m):
         model = m.ModelProto()
         graph = model.graph
@@ -61,7 +61,7 @@ def test_an_iterator_over_what_was_not_there_finds_what_came():
     same(body)
 
 
-def test_an_iterator_goes_on_over_a_sequence_that_lost_its_records_to_other_bytes(tmp_path):
+def test_an_iterator_continues_after_the_bytes_were_replaced(tmp_path):
     """A change of the mapped bytes in place leaves a sequence without a message that could have new elements."""
     texts = [wire.span(8, b"name"), wire.span(1, b"\1\2\3")]
     path = tmp_path / "model.onnx"
@@ -112,7 +112,7 @@ def test_the_message_that_new_ones_are_views_of_keeps_nothing():
     assert ModelProto()._document._cache_sizes() == (0, 0, 0, 0, 0)
 
 
-def test_views_of_what_is_not_there_are_views_of_one_message():
+def test_views_of_an_absent_field_are_views_of_one_message():
     def body(m):
         model = m.ModelProto()
         one, two = model.graph, model.graph
@@ -131,7 +131,7 @@ def test_views_of_what_is_not_there_are_views_of_one_message():
     same(body)
 
 
-def test_clearing_again_lets_go_of_what_was_taken_in_between():
+def test_clearing_again_releases_elements_that_were_read_in_between():
     def body(m):
         model = m.ModelProto.FromString(
             m.ModelProto(graph={"name": "g"}, functions=[{"name": "f"}]).SerializeToString()
@@ -153,7 +153,7 @@ def test_clearing_again_lets_go_of_what_was_taken_in_between():
     same(body)
 
 
-def test_a_message_copied_from_itself_stays_as_it_is():
+def test_a_message_copied_from_itself_does_not_change():
     def body(m):
         node = m.NodeProto(attribute=[{"name": "a"}])
         node.attribute[0].t.CopyFrom(node.attribute[0].t)
@@ -192,7 +192,7 @@ def test_a_oneof_that_is_switched_inside_merged_bytes_begins_anew():
 
 
 @pytest.mark.parametrize("field", ["dims", "int32_data", "float_data"])
-def test_an_array_of_numbers_stays_as_it_was(field):
+def test_an_array_of_numbers_does_not_change(field):
     tensor = TensorProto.FromString(TensorProto(**{field: range(200)}).SerializeToString())
     sequence = getattr(tensor, field)
     before = np.asarray(sequence)
@@ -238,7 +238,7 @@ def nested(depth, edit):
 
 
 def blocks(act):
-    """How many bytes an act allocates at most at a time."""
+    """Return the peak of memory that an operation allocates, in bytes."""
     tracemalloc.start()
     try:
         result = act()
@@ -250,7 +250,7 @@ def blocks(act):
 @pytest.mark.parametrize(
     "act", [copy.deepcopy, lambda node: GraphProto(node=[node]), lambda node: AttributeProto(g={"node": [node]})]
 )
-def test_what_a_copy_of_nested_edits_takes_grows_with_the_depth_and_no_faster(act):
+def test_the_memory_of_a_copy_of_nested_edits_is_linear_in_the_depth(act):
     def edit(node):
         node.name = "n" * 5000  # so that a copy shares values; small messages are encoded
 
@@ -262,7 +262,7 @@ def test_what_a_copy_of_nested_edits_takes_grows_with_the_depth_and_no_faster(ac
     assert taken[40] < 3 * taken[20] < 9 * taken[10]
 
 
-def test_a_copy_has_the_edits_inside_what_is_in_pieces():
+def test_a_copy_has_the_edits_inside_a_message_in_pieces():
     def body(m):
         def piece(name):
             return wire.span(7, wire.span(1, wire.span(3, name) + wire.span(5, wire.span(1, b"k"))))
@@ -312,7 +312,7 @@ ASKED = {
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("asked", ASKED)
-def test_what_a_finalizer_closes_is_closed_for_whoever_was_about_to_read(tmp_path, asked):
+def test_a_document_that_a_finalizer_closes_raises_an_error_in_the_interrupted_read(tmp_path, asked):
     path = tmp_path / "model.onnx"
     nodes = [NodeProto(name=f"n{i}", input=["x"]) for i in range(100)]
     tensor = TensorProto(int64_data=range(0, 10_000, 100))
@@ -361,7 +361,7 @@ def at_any_time(make):
 
 
 def many_records(number):
-    """Records of one field, so many that a document keeps what was found in them, for which it needs a dict."""
+    """So many records of one field that the document caches their index in a dict."""
     return wire.number(number, 200) * 100
 
 
@@ -374,7 +374,7 @@ def test_the_collector_does_not_run_while_messages_are_compared():
     assert set(at_any_time(make)) <= {False, True}
 
 
-def test_views_of_what_was_not_there_follow_it_while_that_is_edited():
+def test_views_of_an_absent_message_follow_it_when_it_is_added():
     other = AttributeProto.FromString(wire.span(22, many_records(3)))
 
     def make():
@@ -429,7 +429,7 @@ ARRANGED = {
 
 
 @pytest.mark.parametrize("how", ARRANGED)
-def test_a_field_that_is_cleared_while_its_elements_are_arranged_stays_whole(how):
+def test_a_field_that_is_cleared_while_it_is_reordered_stays_consistent(how):
     arrange, arranged = ARRANGED[how]
     data = GraphProto(node=[NodeProto(op_type=str(i)) for i in range(8)]).SerializeToString()
 
@@ -447,7 +447,7 @@ def test_a_field_that_is_cleared_while_its_elements_are_arranged_stays_whole(how
     assert set(at_any_time(make)) <= {("", True), (arranged, True)}
 
 
-def test_memory_that_elements_give_back_may_clear_their_field_as_it_goes():
+def test_destructors_of_removed_elements_may_clear_the_field():
     graph = GraphProto()
     cleared = []
 
@@ -534,7 +534,7 @@ def refuse_values():
     "act",
     [edit_what_was_not_there, follow_what_came, switch_oneofs, change_what_is_iterated_over, refuse_values],
 )
-def test_nothing_is_kept_of_edits_to_what_is_gone(act):
+def test_edits_of_unreachable_messages_are_released(act):
     rounds = 100
 
     def growth():
@@ -555,7 +555,7 @@ def test_nothing_is_kept_of_edits_to_what_is_gone(act):
 
 
 def test_a_reader_beside_an_editor_gets_an_old_or_a_new_value():
-    """Long packed runs are decoded while other threads run; what they are read from must not go meanwhile."""
+    """Long packed runs are decoded while other threads run, so their bytes must not be released meanwhile."""
     data = TensorProto(int64_data=range(40_000), int32_data=range(40_000)).SerializeToString()
     holder = [TensorProto.FromString(data)]
     failures: list[BaseException] = []

@@ -73,7 +73,7 @@ TOOLS = {"np": np, "Dict": Dict, "OrderedDict": OrderedDict, "MappingProxyType":
         Sparse(message={'message': {'numbers': [-1, 2]}}, texts=['a'], shade='DARK'); Everything.Tree(branches=[{}])"""
     ),
 )  # fmt: skip
-def test_a_class_called_with_keywords_makes_or_refuses_what_it_does_officially(expression):
+def test_a_constructor_with_keywords_has_the_official_result_or_error(expression):
     def body(m):
         made = attempt(eval, expression, {**vars(m), **TOOLS})
         yield made
@@ -83,7 +83,7 @@ def test_a_class_called_with_keywords_makes_or_refuses_what_it_does_officially(e
 
 
 @pytest.mark.parametrize("keywords", [{}, {"op_type": "b", "input": ["y"]}, {"attribute": [{"name": "b"}]}, {"no": 1}])
-def test_calling_init_again_does_what_it_does_officially(keywords):
+def test_calling_init_again_has_the_official_effect(keywords):
     def body(m):
         node = m.NodeProto(op_type="a", input=["x"])
         yield attempt(node.__init__, **keywords), node
@@ -91,7 +91,7 @@ def test_calling_init_again_does_what_it_does_officially(keywords):
     same(body)
 
 
-def test_what_keywords_were_given_is_copied():
+def test_arguments_of_keywords_are_copied():
     def body(m):
         graph, node = m.GraphProto(name="a"), {"op_type": "a", "input": ["x"]}
         model = m.ModelProto(graph=graph)
@@ -241,7 +241,7 @@ def insert_nodes(model):
 
 @pytest.mark.parametrize("parsed", [False, True], ids=["made", "parsed"])
 @pytest.mark.parametrize("act", [rename, drop_subgraphs, freeze_batch, sort_everything, replace_weights, insert_nodes])
-def test_a_pass_over_a_model_leaves_what_it_leaves_officially(act, parsed):
+def test_a_pass_over_a_model_has_the_official_result(act, parsed):
     def body(m):
         model = build(m)
         model = m.ModelProto.FromString(model.SerializeToString()) if parsed else model
@@ -251,7 +251,7 @@ def test_a_pass_over_a_model_leaves_what_it_leaves_officially(act, parsed):
     same(body)
 
 
-def test_several_passes_over_a_model_leave_what_they_leave_officially():
+def test_several_passes_over_a_model_have_the_official_result():
     def body(m):
         model = m.ModelProto.FromString(build(m).SerializeToString())
         for act in (rename, insert_nodes, sort_everything, freeze_batch, replace_weights, drop_subgraphs):
@@ -345,13 +345,13 @@ def onnx_of(m):
                     patch.setattr(module, name, cls)
             if "onnx" in vars(module):
                 patch.setattr(module, "onnx", SimpleNamespace(**{**vars(onnx), **vars(m)}))
-        # It knows official classes only.
+        # It accepts official classes only.
         patch.setattr(compose, "checker", SimpleNamespace(check_model=lambda model: None))
         yield
 
 
 def helper_model(m, name="main", **keywords):
-    """A model with what `onnx.helper` can make; to be called where it uses the classes of the maker."""
+    """Make a model with the functions of `onnx.helper`; call this while `onnx.helper` uses the intended classes."""
     weights = helper.make_tensor("w", m.TensorProto.FLOAT, [2, 3], [1.0, 2.0, 3.0, 4.0, 5.0, 6.0])
     raw = helper.make_tensor("r", m.TensorProto.INT64, [2], np.arange(2), raw=True)
     sparse = helper.make_sparse_tensor(

@@ -1,4 +1,4 @@
-"""Repeated fields are edited as those of the official runtime are; and what fails leaves them as they were."""
+"""Edits of repeated fields behave as in the official runtime, and failed edits change nothing."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def sample(name):
 
 
 def act(code, names):
-    """The value of an expression, or what a statement leaves, or the error that it raises."""
+    """Return the value of an expression, or the effect of a statement, or its error."""
     return attempt(*compiled(code), names)
 
 
@@ -40,7 +40,7 @@ def compiled(code):
 
 
 def yields(*values):
-    """A generator that raises what errors it comes to."""
+    """Yield items; raise those that are errors."""
     for value in values:
         if isinstance(value, type):
             raise value("from a generator")
@@ -78,7 +78,7 @@ def test_a_sequence_takes_or_refuses_a_value_as_officially(way, value):
 
 
 @each("value", wire.VALUES)
-def test_a_sequence_is_extended_by_what_the_official_one_is(value):
+def test_extend_accepts_the_same_iterables_as_officially(value):
     def body(m):
         for name in REPEATED:
             for method in ("extend", "MergeFrom"):
@@ -129,7 +129,7 @@ def test_the_ends_of_the_range_of_an_array_are_taken_or_refused_as_officially(dt
     same(body)
 
 
-def test_a_big_array_is_taken_whole():
+def test_extend_accepts_a_big_array():
     def body(m):
         message = m.TensorProto()
         rng = np.random.default_rng(0)
@@ -174,7 +174,7 @@ ACTS = [
 ]
 # To delete an extended slice of nothing kills the official runtime, or deletes something.
 DEADLY = ["del s[::2]", "del s[::-2]", "del s[1::5]"]
-# On an absent sequence the official runtime does not look at the arguments, or looks at the index first.
+# On an absent sequence the official runtime ignores the arguments, or checks the index first.
 FREE_IF_EMPTY = snippets(
     """s.sort(None); s.sort(str); s.sort(other=1); s.sort(cmp=str); s.sort(cmp=1);
     s[0] = T(); s[0] = s[1]; s[0] = None; s[0] = {}"""
@@ -183,14 +183,14 @@ ORIGINS = ["made", "parsed", "parsed in two ways", "parsed and edited", "cleared
 
 
 def sequence(m, name, origin):
-    """A message, and its sequence of three values that came about in some way, or of none."""
+    """Return a message and its sequence of three values or of none, created in one of several ways."""
     values = sample(name)
     made = m.Everything(**{name: values})
     if origin == "made":
         return made, getattr(made, name)
     encoded = made.SerializeToString()
     if origin == "parsed in two ways" and name in NUMBERS:
-        # The last value is packed where its field is not, and the other way round.
+        # The last value is packed if its field is not, and vice versa.
         other = ("packed_" if name.startswith("many_") else "many_") + name.partition("_")[2]
         number = EVERYTHING.fields_by_name[name].number
         tail = m.Everything(**{other: values[2:]}).SerializeToString()
@@ -210,7 +210,7 @@ def sequence(m, name, origin):
 @pytest.mark.parametrize(
     "name", snippets("many_int64; many_string; many_bytes; packed_double; packed_bool; many_shade")
 )
-def test_an_act_on_a_sequence_does_what_it_does_officially(name, origin):
+def test_an_operation_on_a_sequence_has_the_official_effect(name, origin):
     def body(m):
         for code in ACTS:
             if code in DEADLY + FREE_IF_EMPTY and origin in ("cleared", "absent"):
@@ -229,7 +229,7 @@ def test_an_act_on_a_sequence_does_what_it_does_officially(name, origin):
 
 @each("origin", ORIGINS)
 @each("name", REPEATED)
-def test_a_run_of_edits_leaves_what_it_leaves_officially(name, origin):
+def test_a_series_of_edits_has_the_official_result(name, origin):
     def body(m):
         message, values = sequence(m, name, origin)
         one, two, three = sample(name)
@@ -250,7 +250,7 @@ def test_a_run_of_edits_leaves_what_it_leaves_officially(name, origin):
 
 @pytest.mark.parametrize("index", [3, 100, -4, -100])
 def test_popping_out_of_range_raises_index_error(index):
-    # Protobuf 7 takes the last element, and warns that it won't for ever.
+    # Protobuf 7 warns, and removes the last element.
     message = wire.makers()[0].Everything(many_int32=[1, 2, 3], children=[{}, {}, {}])
     for values in (message.many_int32, message.children):
         with pytest.raises(IndexError):
@@ -266,7 +266,7 @@ def test_popping_from_nothing_raises_index_error():
 
 
 @pytest.mark.parametrize("name", ["many_int32", "many_string", "children"])
-def test_augmented_assignment_does_what_it_does_officially(name):
+def test_augmented_assignment_has_the_official_effect(name):
     # Protobuf 7 has no += for its sequences.
     def body(m):
         message = m.Everything()
@@ -285,7 +285,7 @@ def test_deleting_an_extended_slice_of_nothing_deletes_nothing(code):
 
 
 def test_a_sequence_can_be_assigned_to_itself_backwards():
-    # The official runtime overwrites what it has not yet read.
+    # The official runtime overwrites elements that it has not read yet.
     values = wire.makers()[0].Everything(many_int32=[1, 2, 3, 4]).many_int32
     values[::-1] = values
     assert values == [4, 3, 2, 1]
@@ -362,7 +362,7 @@ def test_unknown_enum_values_stay_when_their_sequence_is_edited():
     same(body)
 
 
-def test_an_edit_within_an_edit_does_what_it_does_officially():
+def test_an_edit_within_an_edit_has_the_official_effect():
     def body(m):
         for code in (
             "s.extend(s.append(7) or x for x in (5, 6))", "s.extend(s.clear() or x for x in (5, 6))",
@@ -439,7 +439,7 @@ MESSAGE_ACTS = [
     *[f"s.pop({i})" for i in INDEXES if i not in ("3", "-4")],
     *[f"del s[{i}]" for i in [*INDEXES, *SLICES, "::-2", "1::5", "::0", "'a':"]],
 ]
-# What fails after a part of it has officially been done.
+# Operations that fail officially after a part of them has been done.
 HALF_DONE = snippets(
     """s.append(None); s.append(1); s.append({}); s.append(N()); s.insert(0, None); s.insert(0, {});
         s.insert(0, N()); s.add(no_such_field=1); s.add(value='a'); s.add({'value': 1}); s.add(T()); s.add(None);
@@ -449,7 +449,7 @@ HALF_DONE = snippets(
 
 
 def trees(m, origin):
-    """A message, and its sequence of three messages that came about in some way, or of none."""
+    """Return a message and its sequence of three messages or of none, created in one of several ways."""
     made = m.Everything.Tree(value=0, branches=[{"value": 2, "branches": [{"value": 9}]}, {"trunk": {}}, {"value": 1}])
     encoded = made.SerializeToString()
     if origin == "made":
@@ -472,7 +472,7 @@ def names(m, values):
 
 @each("origin", ORIGINS)
 @each("code", MESSAGE_ACTS)
-def test_an_act_on_a_sequence_of_messages_does_what_it_does_officially(code, origin):
+def test_an_operation_on_a_sequence_of_messages_has_the_official_effect(code, origin):
     if code in DEADLY + FREE_IF_EMPTY and origin in ("cleared", "absent"):
         return
 
@@ -509,8 +509,8 @@ def test_a_sequence_of_messages_can_be_extended_by_itself(code):
 
 
 @pytest.mark.parametrize("code", ["t.branches.append(t)", "t.branches.insert(0, t)", "t.branches.extend([t])"])
-def test_a_message_can_be_put_into_itself(code):
-    # Officially the copy that is appended has an empty branch too many: itself.
+def test_a_message_can_be_added_to_itself(code):
+    # Officially the appended copy contains one more empty branch, the element itself.
     tree, values = trees(wire.makers()[0], "made")
     before = copy.deepcopy(tree)
     act(code, {"t": tree})
@@ -522,7 +522,7 @@ def test_a_message_can_be_put_into_itself(code):
         assert copied == before
 
 
-def test_what_is_appended_is_a_copy():
+def test_append_adds_a_copy():
     def body(m):
         node, graph = m.NodeProto(op_type="mine"), m.GraphProto()
         graph.node.append(node)
@@ -546,7 +546,7 @@ def test_add_gives_the_message_that_was_added():
     same(body)
 
 
-def test_messages_of_another_class_are_refused_in_every_way():
+def test_messages_of_another_class_are_always_refused():
     def body(m):
         for sequence_, other in (
             (m.GraphProto().node, m.GraphProto()), (m.GraphProto().initializer, m.SparseTensorProto()),
@@ -558,7 +558,7 @@ def test_messages_of_another_class_are_refused_in_every_way():
     same(body)
 
 
-def test_many_messages_are_added_taken_out_and_sorted():
+def test_many_messages_are_added_removed_and_sorted():
     def body(m):
         graph = m.GraphProto()
         for i in range(500):
@@ -572,7 +572,7 @@ def test_many_messages_are_added_taken_out_and_sorted():
     same(body)
 
 
-def test_messages_of_a_big_parsed_sequence_are_taken_out_and_put_in():
+def test_messages_of_a_big_parsed_sequence_are_removed_and_inserted():
     def body(m):
         encoded = b"".join(wire.span(1, wire.span(4, str(i).encode())) for i in range(1000))
         graph = m.GraphProto.FromString(encoded)
@@ -585,7 +585,7 @@ def test_messages_of_a_big_parsed_sequence_are_taken_out_and_put_in():
     same(body)
 
 
-# --- what Python and numpy take sequences for
+# --- protocols of Python and numpy
 
 
 def test_sequences_match_patterns_of_sequences():
@@ -607,7 +607,7 @@ def test_sequences_match_patterns_of_sequences():
             pytest.fail("a repeated message is no sequence")
 
 
-def test_arrays_of_numbers_have_the_types_that_programs_look_up():
+def test_arrays_of_numbers_have_the_expected_types():
     tensor = onnxwire.TensorProto(dims=[2], int64_data=[1], uint64_data=[1], int32_data=[1], float_data=[1])
     names = {np.int64: "int64", np.uint64: "uint64", np.int32: "int32", np.float32: "float32"}
     for field in ("int64_data", "uint64_data", "int32_data", "float_data"):

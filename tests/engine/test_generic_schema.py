@@ -30,12 +30,12 @@ def field_of(name):
 # --- the classes
 
 
-def test_nested_classes_stand_in_their_parents():
+def test_nested_classes_are_attributes_of_their_parents():
     assert EVERYTHING.Tree is SCHEMA.messages["test.Everything.Tree"]
     assert EVERYTHING.Tree.__qualname__ == "Everything.Tree"
 
 
-def test_enums_and_their_values_stand_where_protobuf_has_them():
+def test_enums_and_their_values_are_attributes_as_in_protobuf():
     official = PAIRS["test.Everything"][1]
     assert SCHEMA.Color.keys() == [value.name for value in POOL.FindEnumTypeByName("test.Color").values]
     assert EVERYTHING.Shade.items() == official.Shade.items()
@@ -63,7 +63,7 @@ def test_classes_outlive_their_schema():
     assert message.child.ListFields() == []
 
 
-# --- what they read
+# --- values
 
 
 @EVERY_MESSAGE
@@ -321,6 +321,6 @@ def test_a_table_that_is_not_text_raises_value_error_that_names_the_file(tmp_pat
         onnxwire.load_schema(path)
 
 
-def test_a_table_that_is_not_there_raises_file_not_found_error(tmp_path):
+def test_a_missing_table_raises_file_not_found_error(tmp_path):
     with pytest.raises(FileNotFoundError):
         onnxwire.load_schema(tmp_path / "absent.md")

@@ -51,12 +51,12 @@ def model():
 
 @pytest.fixture(params=["ours", "official"])
 def either(request):
-    """The same model of ours and of the official runtime: what holds of one must hold of the other."""
+    """Messages of onnxwire and of the official runtime behave in the same way."""
     return onnxwire.ModelProto.FromString(DATA) if request.param == "ours" else onnx.ModelProto.FromString(DATA)
 
 
 def outcome(expression, message):
-    """The value of an expression for m, a message or else, or the built-in type of what it raises."""
+    """Return the value of an expression in which m is a message, or the built-in type of its exception."""
     try:
         return eval(expression, {"m": message, "np": np})
     except Exception as error:
@@ -153,7 +153,7 @@ def outcome(expression, message):
         "m.training_info[0:0] == []",
     ],
 )
-def test_an_expression_gives_or_raises_what_it_does_officially(expression):
+def test_an_expression_has_the_official_result_or_error(expression):
     ours = outcome(expression, onnxwire.ModelProto.FromString(DATA))
     assert ours == outcome(expression, onnx.ModelProto.FromString(DATA))
     assert ours is not NameError
@@ -258,7 +258,7 @@ def test_fields_are_listed_with_descriptors_and_values(either):
     ],
 )
 @pytest.mark.parametrize("name", ["DataType", "AttributeType"])
-def test_an_enum_wrapper_gives_or_raises_what_it_does_officially(name, expression):
+def test_an_enum_wrapper_has_the_official_result_or_error(name, expression):
     home = "TensorProto" if name == "DataType" else "AttributeProto"
     ours, official = (getattr(getattr(package, home), name) for package in (onnxwire, onnx))
     assert outcome(expression, ours) == outcome(expression, official)
@@ -388,7 +388,7 @@ def test_the_repr_of_a_message_names_its_class_and_values(model):
     assert all(part in text for part in ("NodeProto", "Conv", "node0", "w0"))
 
 
-def test_the_repr_of_a_damaged_message_says_so():
+def test_the_repr_of_a_damaged_message_contains_the_error():
     model = onnxwire.ModelProto.FromString(wire.span(7, b"\x0a\x05abc"))
     assert "past the end" in repr(model.graph)
 
@@ -476,7 +476,7 @@ def test_a_view_keeps_the_document_alive_after_the_root_is_gone(tmp_path, reach)
     lambda m: np.asarray(m.graph.initializer[0].dims),
     lambda m: memoryview(m.graph.initializer[0].float_data),
 ])  # fmt: skip
-def test_what_was_got_from_a_message_outlives_it(reach):
+def test_a_value_read_from_a_message_outlives_it(reach):
     held = reach(onnxwire.ModelProto.FromString(bytes(bytearray(DATA))))
     gc.collect()
     wanted = list(reach(OFFICIAL)) if not isinstance(held, memoryview) else [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]
@@ -484,7 +484,7 @@ def test_what_was_got_from_a_message_outlives_it(reach):
     assert values == [value.name if isinstance(value, onnx.NodeProto) else value for value in wanted]
 
 
-def test_the_last_view_lets_go_of_the_bytes():
+def test_the_last_view_releases_the_bytes():
     class Bytes(np.ndarray):
         pass
 
@@ -500,7 +500,7 @@ def test_the_last_view_lets_go_of_the_bytes():
     assert gone() is None
 
 
-def test_many_views_of_one_class_hold_their_own_values():
+def test_many_views_of_one_class_have_separate_values():
     model = onnxwire.ModelProto.FromString(DATA)
     nodes = [node for _ in range(20) for node in model.graph.node]
     assert [node.name for node in nodes] == [node.name for node in OFFICIAL.graph.node] * 20
@@ -577,7 +577,7 @@ def test_sequences_not_used_before_raise_closed_error_too(path, expression):
         eval(expression, {"n": nodes, "s": numbers, "i": node_iterator, "j": number_iterator})
 
 
-def test_the_repr_of_a_closed_message_says_so(path):
+def test_the_repr_of_a_closed_message_contains_the_error(path):
     with onnxwire.load(path) as model:
         pass
     assert "closed" in repr(model)
@@ -678,11 +678,11 @@ def test_an_array_of_a_damaged_run_raises_decode_error(name, encoded):
         np.asarray(getattr(onnxwire.TensorProto.FromString(encoded), name))
 
 
-# --- code that gets in between
+# --- code that runs in the middle of a call
 
 
 def run_apart(code, *arguments):
-    """Run a program in a process of its own, which may die of it; returns what it printed."""
+    """Run a program in a separate process, which may crash; return its output."""
     home = os.path.dirname(os.path.dirname(onnxwire.__file__))
     done = subprocess.run(
         [sys.executable, "-c", f"import sys; sys.path.insert(0, {home!r})\n{code}", *map(str, arguments)],
@@ -749,7 +749,7 @@ N_THREADS = 8
 
 
 def in_threads(act):
-    """Run an act in 8 threads, as near to the same moment as can be; returns what each gave."""
+    """Run a function in 8 threads that start at the same time; return the results."""
     barrier, results, errors = threading.Barrier(N_THREADS), [None] * N_THREADS, []
 
     def run(i):
@@ -785,7 +785,7 @@ def test_threads_that_read_every_field_of_one_message_get_the_same_values(model)
 
 
 @pytest.mark.parametrize("_", range(10))
-def test_threads_that_make_fresh_views_at_the_same_moment_get_the_same_values(_):
+def test_threads_that_make_new_views_at_the_same_time_get_the_same_values(_):
     model = onnxwire.ModelProto.FromString(DATA)
     assert (
         in_threads(lambda: [node.name for node in model.graph.node])
@@ -908,7 +908,7 @@ def test_a_message_of_more_than_65536_fields_keeps_them_apart(tmp_path):
 
 
 def test_strings_of_any_bytes_are_read_as_they_are_however_often() -> None:
-    # Those that differ in one byte only, in the middle or at an end; others that are not ASCII, or not UTF-8.
+    # Strings that differ in one byte only, in the middle or at an end; others that are not ASCII, or not UTF-8.
     texts = [b"x" * n for n in range(40)]
     texts += [b"x" * i + b"y" + b"x" * (n - i - 1) for n in range(1, 40) for i in range(n)]
     texts += [b"x" * i + b + b"x" * (n - i) for b in ("ä".encode(), b"\xff") for n in range(20) for i in range(n)]

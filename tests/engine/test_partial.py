@@ -1,4 +1,4 @@
-"""Documents of which not all is there: each call gives what it gives of the whole, and touches nothing that is missing.
+"""Documents with missing pages: each call has the same result as on the whole document, and never reads a missing page.
 
 Access to bytes that are not resident ends the process, so these tests detect a read without a fetch.
 """
@@ -155,12 +155,12 @@ CALLS: dict[str, Callable[[ow.ModelProto], object]] = {
 
 
 @pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
-def test_a_call_gives_what_it_gives_of_the_whole(call) -> None:
+def test_a_call_has_the_same_result_as_on_the_whole_document(call) -> None:
     assert call(partial()) == call(whole())
 
 
 @pytest.mark.parametrize("call", ["repr", "size", "lengths of bytes"])
-def test_what_needs_no_long_value_fetches_none(call) -> None:
+def test_calls_that_need_no_long_value_fetch_none(call) -> None:
     model = partial()
     if call == "lengths of bytes":
         assert [len(tensor.raw_view) for tensor in model.graph.initializer[:1]] == [12 * LONG]
@@ -211,7 +211,7 @@ def test_a_source_that_gives_nothing_is_an_error() -> None:
         root_view(document, ow.ModelProto)
 
 
-def test_an_error_of_the_source_comes_through_and_the_next_call_goes_on() -> None:
+def test_an_error_of_the_source_is_raised_and_the_next_call_continues() -> None:
     model = partial()
     source = model._document.memory.source
 
@@ -268,7 +268,7 @@ def test_groups_without_an_end_are_walked_once() -> None:
         partial(b"\xa3\x06" * 100_000)
 
 
-def test_the_memory_of_a_huge_file_costs_what_is_there() -> None:
+def test_the_memory_of_a_huge_file_is_that_of_its_resident_pages() -> None:
     from onnxwire.engine.partial import PartialMemory
 
     try:

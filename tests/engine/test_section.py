@@ -1,4 +1,4 @@
-"""Threads that use one model at once see whole values, and importing the package leaves the GIL off.
+"""Threads that use one model concurrently read consistent values, and importing the package leaves the GIL disabled.
 
 With the GIL, `onnxwire/engine/section.h` does nothing. Its work without the GIL is tested by this file,
 `test_threads.py` and `fuzz_edits.py` on such a build (`make free-threaded`); that no function was forgotten, by
@@ -16,7 +16,7 @@ import onnxwire
 
 
 def test_readers_and_an_editor():
-    """Readers see old or new names, whole, and other models are not touched."""
+    """Readers see either old or new names, and other models are not changed."""
     names = {f"{kind} {i}" for i in range(200) for kind in ("node", "new")}
     original = onnxwire.ModelProto()
     for i in range(200):
@@ -45,7 +45,7 @@ def test_readers_and_an_editor():
 
 
 @pytest.mark.skipif(not hasattr(sys, "_is_gil_enabled"), reason="a Python that always has the GIL")
-def test_gil_stays_off():
+def test_the_gil_stays_disabled():
     """Importing the package does not turn the GIL on in a Python that runs without it."""
     code = "import sys, onnxwire, onnxwire.arrow, onnxwire.checker; print(sys._is_gil_enabled())"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -1,4 +1,4 @@
-"""A lint of the sources: every function that Python can call is decorated to enter the section, or says why it is not.
+"""A lint of the sources: every function that Python can call enters the section, or is listed with a reason.
 
 It reads the sources, because calls do not show it: with the GIL, the section (`onnxwire/engine/section.h`) does
 nothing; without it, a function that does not enter fails in rare interleavings only, which `test_threads.py` and
@@ -17,7 +17,7 @@ SOURCES = sorted(ROOT.rglob("*.pyx"))
 FUNCTION = re.compile(
     r"^(?P<decorators>(?: *@.*\n)*)(?P<indent> {0,4})(?:cp)?def (?:\w+ )?(?P<name>\w+)\(", re.MULTILINE
 )
-# What needs no section, and why.
+# Functions that do not enter the section, with reasons.
 OWN_MEMORY = "frees its own memory"
 ENTERS = "enters the section in its body, or calls one function that does"
 STATELESS = "looks at its arguments only"

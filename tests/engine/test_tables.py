@@ -1,4 +1,4 @@
-"""The tables say what the official descriptors say, and what the history of the releases says."""
+"""The tables agree with the official descriptors and with the history of the releases."""
 
 from __future__ import annotations
 
@@ -180,7 +180,7 @@ IR_SPANS = [
 
 
 def ir_version(text):
-    """The IR version of a release: the number of the IR_VERSION that stood in its proto."""
+    """Return the IR version of a release: the number of IR_VERSION in its proto."""
     [number] = [number for first, last, number in IR_SPANS if first <= release(text) <= last]
     return number
 
@@ -275,7 +275,7 @@ def onnx_words():
     return words | {"initializer", "dims", "onnx"}
 
 
-def test_there_are_onnx_words_to_look_for():
+def test_the_list_of_onnx_words_is_not_empty():
     assert {"ModelProto", "GraphProto", "raw_data", "initializer", "op_type", "TensorAnnotation"} <= onnx_words()
 
 
@@ -286,7 +286,7 @@ def test_the_engine_names_nothing_of_onnx(path):
     assert found & onnx_words() == set()
 
 
-def test_there_are_engine_sources_to_look_into():
+def test_the_list_of_engine_sources_is_not_empty():
     assert len(SOURCES) > 40
 
 

@@ -1,4 +1,4 @@
-"""Many threads read a model while one edits it: each reads values that were there, and the edits come out whole."""
+"""Many threads read a model while one thread edits it: every read value existed, and all edits take effect."""
 
 import os
 import subprocess
@@ -15,7 +15,7 @@ import onnxwire
 
 N_READERS = 4
 STEPS = 400
-NUMBERS = 20_000  # so many that they are decoded while other threads run
+NUMBERS = 20_000  # enough numbers that they are decoded while other threads run
 
 
 def encoded_model() -> bytes:
@@ -122,7 +122,7 @@ READS = [read_fields, read_held, read_numbers, read_encoding, read_whole]
 
 
 def test_no_module_of_the_engine_turns_the_gil_on():
-    """As it is at first, which is off on free-threaded Pythons, where nothing says otherwise."""
+    """The initial state of the GIL: disabled on free-threaded Pythons by default."""
     is_on = "getattr(sys, '_is_gil_enabled', lambda: True)()"
     code = f"import sys; before = {is_on}; import onnxwire, onnxwire.checker; print(before == {is_on})"
     environment = {name: value for name, value in os.environ.items() if name != "PYTHON_GIL"}
@@ -131,7 +131,7 @@ def test_no_module_of_the_engine_turns_the_gil_on():
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_readers_beside_an_editor_read_what_was_there_and_do_not_disturb_it(seed):
+def test_concurrent_readers_read_existing_values_and_do_not_disturb_an_editor(seed):
     model = onnxwire.load(DATA)
     is_over = threading.Event()
     failures: list[object] = []

@@ -28,7 +28,7 @@ class Asked:
 
 @dataclass
 class Hub:
-    """The state: files by repository and path, requests, and what goes wrong."""
+    """The state: files by repository and path, requests, and injected faults."""
 
     files: dict[str, dict[str, bytes]]
     lifetime: float = 1.0  # seconds for which a signed address is valid

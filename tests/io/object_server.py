@@ -60,7 +60,7 @@ def _pattern(start: int, end: int) -> bytes:
 
 @dataclass
 class Request:
-    """The request, and how many bytes went out for it, with those on their way."""
+    """A request, and the number of bytes sent for it, including bytes in flight."""
 
     method: str
     path: str
@@ -85,8 +85,8 @@ class State:
     date: str | None = None  # of each answer, instead of now
     knows_conditions: bool = True  # whether If-Match and If-Unmodified-Since are heeded
     requests: list[Request] = field(default_factory=list)
-    fault: dict[int, str] = field(default_factory=dict)  # number of a request -> what goes wrong with it
-    always: str | None = None  # what goes wrong with each
+    fault: dict[int, str] = field(default_factory=dict)  # number of a request -> its fault
+    always: str | None = None  # the fault of every request
     retry_after: str | None = None  # with 429 and 503
     hides_size: bool = False  # whether Content-Range ends with /*
     stalled: int = 0  # requests that got no answer, and whose time is over
@@ -99,7 +99,7 @@ class State:
 
     @property
     def trips(self) -> int:
-        """How many requests one after another: those that began before an earlier one was answered count as one."""
+        """Return the number of sequential round trips: overlapping requests count as one."""
         trips, until = 0, -1.0
         for request in sorted(self.requests, key=lambda request: request.started):
             if request.started >= until:
@@ -243,7 +243,7 @@ class _Handler(BaseHTTPRequestHandler):
             while length > 0:
                 step = min(length, _STEP)
                 data = pieces.read(start, min(start + step, pieces.size)).ljust(step, b"?")
-                request.sent += step  # before: a client that has them all may look at once
+                request.sent += step  # counted before sending, since a client may check as soon as it has all bytes
                 self.wfile.write(data)
                 start += step
                 length -= step
@@ -259,7 +259,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 class ObjectServer:
-    """A context manager of a server; `url` is its address, `state` what it has and what it counted."""
+    """A context manager of a server; `url` is its address, `state` its files and counters."""
 
     def __init__(
         self, files: dict[str, bytes | Pieces], latency: float = 0.0, stall: float = 3.0, host: str = "127.0.0.1"

@@ -49,7 +49,7 @@ def settle(path: Path) -> None:
 
 
 def write_over(path: Path) -> None:
-    """Export over the file, as a program does that knows of no other."""
+    """Overwrite the file, as an exporter does that is not aware of readers."""
     with path.open("r+b") as file:
         file.write(encoded(2))
 

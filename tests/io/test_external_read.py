@@ -71,12 +71,12 @@ def made(*entries: tuple[str, object]) -> TensorProto:
     return TensorProto.FromString(tensor(*entries).SerializeToString())
 
 
-def test_a_reference_has_what_external_data_says() -> None:
+def test_a_reference_has_the_entries_of_external_data() -> None:
     entries = ("checksum", "ab12"), ("length", 7), ("location", "a/b"), ("offset", "0004096")
     assert reference_of(made(*entries)) == Reference("a/b", 4096, 7, "ab12")
 
 
-def test_what_is_left_out_of_a_reference_is_the_whole_file() -> None:
+def test_a_reference_without_offset_and_length_is_the_whole_file() -> None:
     assert reference_of(made(("location", "w"))) == ("w", 0, None, None)
 
 
@@ -85,7 +85,7 @@ def test_every_offset_that_a_file_can_have_is_taken(offset: int) -> None:
     assert reference_of(made(("location", "w"), ("offset", offset), ("length", offset)))[1:3] == (offset, offset)
 
 
-def test_a_key_that_is_there_twice_is_refused() -> None:
+def test_a_repeated_key_is_refused() -> None:
     for key in Reference._fields:
         with pytest.raises(ExternalDataError, match=f"'w'.*{key!r} twice"):
             reference_of(made(("location", "a"), (key, "1"), (key, "1")))
@@ -132,14 +132,14 @@ def test_offsets_may_be_beyond_4_gib(tmp_path: Path, mmap: bool) -> None:
 # --- opening
 
 
-def test_nothing_is_opened_before_it_is_asked_for(tmp_path: Path) -> None:
+def test_no_file_is_opened_before_its_first_use(tmp_path: Path) -> None:
     model = initializer(write(tmp_path / "m.onnx", at("w.bin")))
     (tmp_path / "w.bin").write_bytes(DATA[:16])
     assert model.numpy().tobytes() == DATA[:16]
 
 
 @linux
-def test_tensors_of_one_file_look_into_one_mapping(tmp_path: Path) -> None:
+def test_tensors_of_one_file_share_one_mapping(tmp_path: Path) -> None:
     (tmp_path / "w.bin").write_bytes(DATA)
     os.symlink("w.bin", tmp_path / "link")
     locations = ["w.bin", "./w.bin", "w.bin", "link"]
@@ -151,7 +151,7 @@ def test_tensors_of_one_file_look_into_one_mapping(tmp_path: Path) -> None:
 
 @linux
 @ways
-def test_closing_lets_go_of_files_and_mappings(path: Path, mmap: bool) -> None:
+def test_closing_releases_files_and_mappings(path: Path, mmap: bool) -> None:
     before = descriptors()
     with onnxwire.load(path, mmap=mmap) as model:
         assert model.graph.initializer[0].numpy()[0] == 100
@@ -162,7 +162,7 @@ def test_closing_lets_go_of_files_and_mappings(path: Path, mmap: bool) -> None:
 
 @linux
 @ways
-def test_what_is_forgotten_is_let_go_of_too(path: Path, mmap: bool) -> None:
+def test_unreferenced_files_are_released_too(path: Path, mmap: bool) -> None:
     before = descriptors()
     initializer(path, mmap=mmap).numpy()
     assert descriptors() == before
@@ -183,13 +183,13 @@ def test_no_file_is_closed_while_an_array_looks_into_one(tmp_path: Path) -> None
         model.graph  # noqa: B018
 
 
-def test_what_was_read_into_memory_outlives_the_file(path: Path) -> None:
+def test_data_that_was_read_into_memory_outlives_the_file(path: Path) -> None:
     with onnxwire.load(path, mmap=False) as model:
         array = model.graph.initializer[0].numpy()
     assert array.tobytes() == DATA[100:116]
 
 
-def test_a_closed_file_says_so(path: Path) -> None:
+def test_the_error_of_a_closed_file_names_the_cause(path: Path) -> None:
     for mmap in (True, False):
         files = ExternalFiles(str(path), mmap=mmap)
         file = files.open("w.bin")
@@ -227,11 +227,11 @@ def test_a_file_where_a_folder_should_be_is_an_error(path: Path) -> None:
 
 
 @linux
-def test_too_many_files_are_an_error_that_says_what_to_do(tmp_path: Path) -> None:
+def test_the_error_of_too_many_files_contains_a_remedy(tmp_path: Path) -> None:
     names = [f"{i}.bin" for i in range(40)]
     for name in names:
         (tmp_path / name).write_bytes(DATA[:16])
-    code = (  # in a process of its own: how many files this one has open, and under which numbers, is not known
+    code = (  # in a separate process, since the descriptors of this process are unknown
         "import resource, sys, onnxwire\n"
         "def read(): return [tensor.numpy().tobytes().hex() for tensor in model.graph.initializer]\n"
         "model = onnxwire.load(sys.argv[1])\n"
@@ -278,7 +278,7 @@ def test_folders_need_not_be_readable(tmp_path: Path) -> None:
 
 
 @positioned
-def test_only_what_is_asked_for_is_read(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_the_requested_bytes_are_read(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     reads = []
     preadv = os.preadv
 
@@ -296,7 +296,7 @@ def test_only_what_is_asked_for_is_read(path: Path, monkeypatch: pytest.MonkeyPa
 
 
 @positioned
-def test_short_reads_are_gone_on_with(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_short_reads_are_continued(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     preadv = os.preadv
     monkeypatch.setattr(os, "preadv", lambda fd, buffers, offset: preadv(fd, [buffers[0][:3]], offset))
     assert initializer(path, mmap=False).numpy().tobytes() == DATA[100:116]
@@ -355,7 +355,7 @@ def test_buffers_of_any_shape_are_filled(
 
 
 @kinds
-def test_what_is_not_a_range_of_a_file_is_refused(path: Path, open_file: Callable[[Path], ExternalFile]) -> None:
+def test_an_invalid_range_of_a_file_is_refused(path: Path, open_file: Callable[[Path], ExternalFile]) -> None:
     file, size = open_file(path), len(DATA)
     for offset, length in ((0, size + 1), (size, 1), (size + 1, 0), (-1, 1), (1, -1), (1 << 63, 1), (1, (1 << 64) - 1)):
         with pytest.raises(ExternalDataError, match=f"{size:,} bytes"):
@@ -372,7 +372,7 @@ def test_a_buffer_that_can_not_be_filled_is_refused(path: Path, open_file: Calla
             open_file(path).read_into(0, out)
 
 
-def test_what_has_a_file_knows_its_descriptor(path: Path) -> None:
+def test_data_in_a_file_has_a_descriptor(path: Path) -> None:
     mapped, read, buffer = (opener(path) for opener in OPENERS.values())
     for file in (mapped, read):
         assert os.path.sameopenfile(file.descriptor, file.descriptor)
@@ -399,12 +399,12 @@ def test_data_may_be_of_any_contiguous_buffer(path: Path) -> None:
             initializer(path, external_data={"w.bin": wrong}).numpy()
 
 
-def test_what_is_neither_mapping_nor_function_is_refused(path: Path) -> None:
+def test_an_argument_that_is_neither_mapping_nor_function_is_refused(path: Path) -> None:
     with pytest.raises(TypeError, match="external_data is a mapping or a function, not list"):
         onnxwire.load(path, external_data=[DATA])
 
 
-def test_a_function_is_asked_once_and_may_pass(tmp_path: Path) -> None:
+def test_a_function_is_called_once_and_may_return_none(tmp_path: Path) -> None:
     asked = []
 
     def data(location: str) -> bytes | None:
@@ -428,7 +428,7 @@ def test_data_that_is_too_short_is_an_error(path: Path) -> None:
         initializer(path, external_data={"w.bin": DATA[:101]}).numpy()
 
 
-def test_a_file_may_be_put_at_a_location(path: Path) -> None:
+def test_a_file_can_be_assigned_to_a_location(path: Path) -> None:
     files = ExternalFiles(None)
     file = files.add("anything/at all", ExternalFile(Document(DATA, "mine")))
     tensor = made(("location", "anything/at all"), ("offset", "5"))
@@ -462,7 +462,7 @@ def test_the_folder_of_a_model_that_was_replaced_meanwhile_is_not_taken(path: Pa
         ExternalFiles(str(path), model=status).open("w.bin")
 
 
-def test_a_folder_that_was_replaced_is_not_looked_into(tmp_path: Path) -> None:
+def test_a_replaced_folder_is_not_used(tmp_path: Path) -> None:
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "w.bin").write_bytes(DATA)

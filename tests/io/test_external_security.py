@@ -42,7 +42,7 @@ def encoded(*tensors: onnx.TensorProto) -> bytes:
 
 
 class Case:
-    """A model's folder with the model's own file `w.bin`, and beside the folder another one with a secret."""
+    """A model's folder with the model's own file `w.bin`, and a sibling folder with a secret."""
 
     def __init__(self, path: Path) -> None:
         self.outside = path / "outside"
@@ -86,7 +86,7 @@ def case(tmp_path: Path) -> Case:
 
 @pytest.fixture(params=["openat", "by path"])
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """As on all systems of today, and as on those that can't open a name in an open folder."""
+    """On current systems, and on systems that can't open a name in an open folder."""
     monkeypatch.setattr(external_files, "_HAS_DIR_FD", request.param == "openat")
     return request.param
 
@@ -162,7 +162,7 @@ def test_a_location_that_is_not_text_is_refused(case: Case) -> None:
         ExternalFiles(str(case.model)).open("w.b\udcffn")
 
 
-def test_names_that_only_look_bad_are_read(case: Case) -> None:
+def test_names_that_only_look_dangerous_are_read(case: Case) -> None:
     # The last two are dots and a slash of other scripts.
     for name in (
         "..w.bin",
@@ -264,7 +264,7 @@ def test_a_chain_of_links_that_ends_outside_is_refused(case: Case, way: str) -> 
     case.refuses("sub/a", match="symbolic link leads out")
 
 
-def test_a_link_that_leads_out_and_back_is_followed(case: Case, way: str) -> None:
+def test_a_link_that_leaves_the_folder_and_returns_is_followed(case: Case, way: str) -> None:
     os.symlink(case.folder, case.outside / "back")
     case.link("link", "../outside/back/w.bin")
     assert case.read("link") == DATA
@@ -296,7 +296,7 @@ def test_links_to_nothing_are_missing_files(case: Case, way: str, target: str) -
 
 
 def test_a_file_of_the_same_name_outside_does_not_help_a_refused_one(case: Case) -> None:
-    # What is refused in the first folder is not looked for in the next one.
+    # A location that is refused in the first folder is not searched in the next one.
     case.link("link", case.secret)
     (case.outside / "root").mkdir()
     (case.outside / "root" / "link").write_bytes(DATA)
@@ -305,7 +305,7 @@ def test_a_file_of_the_same_name_outside_does_not_help_a_refused_one(case: Case)
 
 @linux
 def test_links_of_proc_are_not_jumped_through(case: Case) -> None:
-    # The kernel takes these to the open file itself, whatever the text of the link says.
+    # The kernel opens the file itself, regardless of the text of these links.
     with open(case.secret, "rb") as file:
         case.link("fd", f"/proc/self/fd/{file.fileno()}")
         case.refuses("fd", match="symbolic link leads out")
@@ -342,19 +342,19 @@ def test_names_that_are_only_reached_through_links_do_not_count(case: Case) -> N
 def test_a_name_in_two_of_the_folders_counts_once(case: Case) -> None:
     os.link(case.secret, case.folder / "sub" / "hard")
     case.model.write_bytes(encoded(tensor(("location", "hard"))))
-    case.link("sub/m.onnx", "../m.onnx")  # of the folders the one is in the other
+    case.link("sub/m.onnx", "../m.onnx")  # one folder is inside the other
     with pytest.raises(ExternalDataError, match="hard links"):
         contents(case.folder / "sub" / "m.onnx")
 
 
-def test_a_folder_that_is_a_link_is_looked_through_for_names(case: Case, tmp_path: Path) -> None:
+def test_a_folder_that_is_a_link_is_searched_for_names(case: Case, tmp_path: Path) -> None:
     os.link(case.folder / "w.bin", case.folder / "again")
     case.model.write_bytes(encoded(tensor(("location", "again"))))
     os.symlink(case.folder, tmp_path / "link")
     assert contents(tmp_path / "link" / "m.onnx") == DATA
 
 
-def test_the_look_for_names_is_bounded(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_search_for_names_is_bounded(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     os.link(case.folder / "w.bin", case.folder / "sub" / "again")
     for i in range(30):
         (case.folder / f"other{i}").touch()
@@ -383,7 +383,7 @@ def test_folders_pipes_sockets_and_devices_are_refused(case: Case, way: str) -> 
     case.refuses("zero", match="it is a device", external_root="/dev")
 
 
-def test_a_device_beside_the_model_is_refused(case: Case, way: str) -> None:
+def test_a_device_in_the_models_folder_is_refused(case: Case, way: str) -> None:
     case.link("zero", "/dev/zero")
     case.refuses("zero", match="symbolic link leads out")
     with contextlib.suppress(PermissionError):  # only root may make one
@@ -421,7 +421,7 @@ def test_a_cache_of_links_into_a_store_of_blobs_loads(tmp_path: Path, way: str, 
     os.symlink(f"{store}/h1", snapshot / "m.onnx")
     os.symlink(f"{store}/h2", snapshot / "m.onnx_data")
     assert contents(snapshot / "m.onnx") == DATA
-    # Nothing but the two folders: not the store of another model, nor what is beside the store.
+    # Only the two folders are allowed, not the store of another model nor the folder of the store.
     for target in ("repo2/blobs/h2", "repo/secret", "repo/snapshots/secret"):
         (tmp_path / target).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / target).write_bytes(SECRET)
@@ -431,13 +431,13 @@ def test_a_cache_of_links_into_a_store_of_blobs_loads(tmp_path: Path, way: str, 
             contents(snapshot / "m.onnx")
 
 
-def test_a_link_to_a_model_finds_the_data_beside_the_model(case: Case, tmp_path: Path, way: str) -> None:
+def test_a_link_to_a_model_finds_the_data_in_the_models_folder(case: Case, tmp_path: Path, way: str) -> None:
     case.read("w.bin")
     (tmp_path / "bin").mkdir()
     os.symlink("../model/m.onnx", tmp_path / "bin" / "current")
     os.symlink("current", tmp_path / "bin" / "latest")
     assert contents(tmp_path / "bin" / "latest") == DATA
-    (tmp_path / "bin" / "w.bin").write_bytes(DATA[::-1])  # the one beside the link comes first
+    (tmp_path / "bin" / "w.bin").write_bytes(DATA[::-1])  # the file in the link's folder has precedence
     assert contents(tmp_path / "bin" / "latest") == DATA[::-1]
 
 
@@ -449,13 +449,13 @@ def test_a_link_to_the_folder_is_the_folder(case: Case, tmp_path: Path, way: str
 
 
 def test_data_alone_in_a_store_of_blobs_is_refused(case: Case, way: str) -> None:
-    # The model is not a link, so that nothing says that the store is its own.
+    # The model is not a link, so the store does not belong to it.
     case.link("m.onnx_data", case.outside / "secret")
     case.refuses("m.onnx_data", match="symbolic link leads out")
 
 
 @linux
-def test_a_model_from_standard_input_does_not_get_the_devices(case: Case) -> None:
+def test_a_model_from_standard_input_can_not_read_devices(case: Case) -> None:
     name = f"onnxwire-test-{os.getpid()}"
     shared = Path("/dev/shm") / name
     case.model.write_bytes(encoded(tensor(("location", f"shm/{name}"))))
@@ -490,7 +490,7 @@ def test_another_folder_may_be_named(case: Case, way: str, monkeypatch: pytest.M
     assert case.read("secret", external_root="outside") == SECRET
 
 
-def test_the_other_folder_is_not_left_either(case: Case, way: str, tmp_path: Path) -> None:
+def test_locations_can_not_leave_the_other_folder_either(case: Case, way: str, tmp_path: Path) -> None:
     (tmp_path / "third").write_bytes(SECRET)
     os.symlink("../third", case.outside / "link")
     case.refuses("link", external_root=case.outside, match="symbolic link leads out")
@@ -549,8 +549,8 @@ for i in itertools.count():
 
 
 @pytest.mark.parametrize(("kind", "location"), [("file", "w"), ("pipe", "w"), ("folder", "d/w"), ("name", "w")])
-def test_what_is_swapped_while_it_is_opened_is_never_the_secret(case: Case, kind: str, location: str) -> None:
-    # onnx/onnx#7790: between the checks of a path and its opening it could come to lead elsewhere.
+def test_a_path_swapped_while_it_is_opened_never_yields_the_secret(case: Case, kind: str, location: str) -> None:
+    # onnx/onnx#7790: a path could be changed between its checks and its opening.
     (case.outside / "w").write_bytes(SECRET)
     case.model.write_bytes(encoded(tensor(("location", location))))
     command = [sys.executable, "-c", SWAPPER, kind, str(case.folder), str(case.outside / "w")]
@@ -577,24 +577,25 @@ def test_what_is_swapped_while_it_is_opened_is_never_the_secret(case: Case, kind
     assert read or kind == "name"
 
 
-# --- published weaknesses of the onnx package, and of those that read its files
+# --- published vulnerabilities of the onnx package and of packages that read its files
 
 
 def test_cve_2022_25882_climbing_from_the_start(case: Case, way: str) -> None:
-    # https://github.com/onnx/onnx/issues/3991: the location was put after the folder's name as it was.
+    # https://github.com/onnx/onnx/issues/3991: the location was appended to the folder's name without checks.
     for location in ("../outside/secret", "../../../../../../../../etc/passwd", ".././outside/secret"):
         case.refuses(location, match=r"\.\.")
 
 
 def test_cve_2024_27318_climbing_from_further_on(case: Case, way: str) -> None:
-    # GHSA-whh8-fjgc-qp73: the first repair looked at the beginning only, and then took off leading dots and slashes.
+    # GHSA-whh8-fjgc-qp73: the first fix checked only the start of the location, and then removed leading dots and
+    # slashes.
     for location in ("sub/../../outside/secret", "nothing/../../outside/secret", "/../outside/secret",
                      "...//../outside/secret", "./sub/./../../outside/secret", ".../../../outside/secret"):  # fmt: skip
         case.refuses(location)
 
 
 def test_cve_2026_27489_a_link_among_the_folders(case: Case, way: str) -> None:
-    # GHSA-3r9x-f23j-gc73: whether the last name was a link was looked at, not those before it.
+    # GHSA-3r9x-f23j-gc73: only the last component was checked for links.
     case.link("link", "../outside")
     case.refuses("link/secret", match="symbolic link leads out")
 
@@ -626,7 +627,7 @@ def test_cve_2026_34445_sizes_that_exhaust_memory(case: Case) -> None:
 
 
 def test_a_basepath_in_the_file_is_not_a_folder(case: Case) -> None:
-    # Written by onnx.external_data_helper.set_external_data, and by it put before the location.
+    # Written by onnx.external_data_helper.set_external_data, which puts it before the location.
     with pytest.raises(SourceNotFoundError):
         case.read("secret", ("basepath", str(case.outside)))
 
@@ -649,7 +650,7 @@ def test_cve_2026_27489_repaired_incompletely_an_empty_folder(case: Case, monkey
 
 
 def test_a_location_that_begins_as_a_marker_skips_no_check(case: Case) -> None:
-    # onnx/checker.cc lets what begins with # pass unchecked; "#/../" then came out as a plain name.
+    # onnx/checker.cc does not check locations that begin with #; "#/../" then became a plain name.
     for name in ("#", "#sub"):
         (case.folder / name).mkdir()
     for location in ("#", "#/../w.bin", "#/../../outside/secret", "#sub/w.bin", "#w.bin", "#/../../../../etc/passwd"):
@@ -666,16 +667,16 @@ def test_the_address_of_memory_is_not_a_file(case: Case) -> None:
 
 
 class Named(io.BytesIO):
-    """A file object that says where it comes from."""
+    """A file object with a name."""
 
     name = "m.onnx"
 
 
-def test_a_model_without_a_folder_does_not_get_the_working_directory(
+def test_a_model_without_a_folder_can_not_read_the_working_directory(
     case: Case, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # onnx 1.22.0, numpy_helper.to_array and ReferenceEvaluator on bytes; microsoft/onnxruntime#27430: no folder meant
-    # the working directory, and in onnxruntime also what is above it.
+    # onnx 1.22.0, numpy_helper.to_array and ReferenceEvaluator on bytes; microsoft/onnxruntime#27430: without a folder
+    # the working directory was used, and in onnxruntime also its parents.
     monkeypatch.chdir(case.folder)
     for location in ("w.bin", "./w.bin", "../outside/secret"):
         data = encoded(tensor(("location", location)))
@@ -731,7 +732,7 @@ def files_of(path: Path) -> dict[str, int]:
 
 @pytest.fixture
 def unwritten(case: Case, tmp_path: Path) -> Iterator[None]:
-    """Asserts that nothing changes but the folder that is saved to, and that it does not get much."""
+    """Asserts that only the target folder of a save changes, and that few bytes are written to it."""
     before = files_of(tmp_path)
     yield
     after = files_of(tmp_path)
@@ -752,7 +753,7 @@ OPTIONS: list[dict[str, Any]] = [
 def test_cve_2025_51480_saving_writes_to_no_location_of_the_model(
     case: Case, unwritten: None, options: dict[str, Any], location: str
 ) -> None:
-    # GHSA-6rq9-53c3-f7vj, onnx/onnx#6959 and #7040: save_external_data wrote raw_data to wherever the model said, and
+    # GHSA-6rq9-53c3-f7vj, onnx/onnx#6959 and #7040: save_external_data wrote raw_data to any path in the model, and
     # through links (VA-26-233-01).
     (case.folder / "out").mkdir()
     os.symlink(case.secret, case.folder / "out" / "link")
@@ -764,14 +765,14 @@ def test_cve_2025_51480_saving_writes_to_no_location_of_the_model(
 def test_saving_makes_no_zeros_up_to_an_offset_of_the_model(
     case: Case, unwritten: None, options: dict[str, Any]
 ) -> None:
-    # onnx/onnx#8055 and #8260: the file was filled up with zeros as far as the offset said.
+    # onnx/onnx#8055 and #8260: the file was filled with zeros up to the offset.
     saved(case, tensor(("location", "new.bin"), ("offset", 1 << 50), raw_data=b"written by a lie"), **options)
 
 
 @pytest.mark.parametrize(
     "name", ["../../outside/secret", "{outside}/secret", "..", "a/../../../outside/secret", "link"]
 )
-def test_names_of_tensors_lead_nowhere_as_names_of_files(case: Case, unwritten: None, name: str) -> None:
+def test_names_of_tensors_as_file_names_never_leave_the_folder(case: Case, unwritten: None, name: str) -> None:
     # onnx.save_model(all_tensors_to_one_file=False) took the tensor's name as the file's.
     (case.folder / "out").mkdir()
     os.symlink(case.secret, case.folder / "out" / "link")

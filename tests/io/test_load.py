@@ -100,7 +100,7 @@ def test_a_bytearray_can_be_resized_again_after_its_model_is_closed(data: bytes)
 
 
 @pytest.mark.parametrize("source", [3, None, ["a"], np.zeros((4, 4))[:, 1]])
-def test_what_is_not_a_source_raises_type_error(source: object) -> None:
+def test_an_argument_that_is_not_a_source_raises_type_error(source: object) -> None:
     with pytest.raises(TypeError):
         onnxwire.load(source)  # type: ignore[arg-type]
 
@@ -120,7 +120,7 @@ def test_no_message_class_raises_type_error(data: bytes) -> None:
 # --- files that can't be opened
 
 
-def test_missing_file_is_file_not_found_and_says_so(tmp_path: Path) -> None:
+def test_a_missing_file_raises_file_not_found_error(tmp_path: Path) -> None:
     with pytest.raises(onnxwire.SourceError, match=r"absent\.onnx: No such file") as caught:
         onnxwire.load(tmp_path / "absent.onnx")
     assert isinstance(caught.value, FileNotFoundError)
@@ -197,7 +197,7 @@ def test_foreign_formats_are_named(name: str, tmp_path: Path) -> None:
     assert str(path) in str(caught.value)
 
 
-def test_file_in_which_no_known_field_stands_is_refused() -> None:
+def test_a_file_without_a_known_field_is_refused() -> None:
     with pytest.raises(onnxwire.DecodeError, match="no known field of ModelProto"):
         onnxwire.load(b"\xf8\x07\x01" * 5)
 
@@ -232,7 +232,7 @@ def test_a_model_given_as_a_tensor_is_named() -> None:
         onnxwire.load(official_messages()["ModelProto"], type=onnxwire.TensorProto)
 
 
-def test_data_messages_are_told_apart() -> None:
+def test_data_messages_are_distinguished() -> None:
     tensor = helper.make_tensor("t", onnx.TensorProto.FLOAT, [2], [1.0, 2.0])
     sequence = onnx.SequenceProto(name="seq", elem_type=1, tensor_values=[tensor, tensor]).SerializeToString()
     with pytest.raises(onnxwire.DecodeError, match="looks like SequenceProto, not TensorProto"):
@@ -241,7 +241,7 @@ def test_data_messages_are_told_apart() -> None:
 
 
 @pytest.mark.parametrize("actual", list(official_messages()))
-def test_every_message_loads_as_what_it_is(actual: str) -> None:
+def test_every_message_loads_as_its_type(actual: str) -> None:
     data = official_messages()[actual]
     assert onnxwire.load(data, type=getattr(onnxwire, actual)).SerializeToString() == data
 
@@ -256,7 +256,7 @@ def test_a_model_of_a_later_version_loads_with_its_unknown_field() -> None:
 # --- damage
 
 
-def test_truncated_file_says_how_long_it_should_be(tmp_path: Path, data: bytes) -> None:
+def test_the_error_of_a_truncated_file_has_the_expected_length(tmp_path: Path, data: bytes) -> None:
     path = tmp_path / "cut.onnx"
     path.write_bytes(data[:100_000])
     with pytest.raises(onnxwire.DecodeError, match="looks truncated") as caught:
@@ -378,7 +378,7 @@ def test_with_block_that_raises_keeps_its_own_error() -> None:
 
 
 def sparse_model(path: Path, gigabytes: int) -> int:
-    """A model with one initializer of many GiB as a hole; returns the length of the payload."""
+    """Write a model with one initializer of many GiB as a hole; return the length of the payload."""
     payload = gigabytes << 30
     tensor = onnx.TensorProto(dims=[payload], data_type=onnx.TensorProto.UINT8, name="w").SerializeToString()
 

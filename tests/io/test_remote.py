@@ -116,7 +116,7 @@ def test_a_large_structure_is_read_in_few_trips() -> None:
         assert server.state.trips <= 10
 
 
-def test_what_edits_leave_is_saved_from_the_server(tmp_path) -> None:
+def test_unedited_payloads_are_saved_from_the_server(tmp_path) -> None:
     pieces = model([5 * MIB, 300_000, 70_000, 1000])
     with ObjectServer({"m.onnx": pieces}) as server, ow.load(f"{server.url}/m.onnx") as message:
         message.graph.node[3].name = "another"
@@ -150,7 +150,7 @@ def test_a_closed_model_is_closed() -> None:
             tensor.numpy()
 
 
-def test_a_server_without_ranges_is_read_whole_with_a_warning() -> None:
+def test_a_file_on_a_server_without_ranges_is_read_completely_with_a_warning() -> None:
     pieces = model([MIB])
     with ObjectServer({"m.onnx": pieces, "large.onnx": model([300 * MIB])}) as server:
         server.state.has_ranges = False
@@ -178,7 +178,7 @@ def test_a_cache_on_the_disk_spares_requests(tmp_path) -> None:
         check_all(address, pieces, tmp_path / "cache")
         server.state.reset()
         check_all(address, pieces, tmp_path / "cache")
-        # One request tells which version it is.
+        # One request for the version.
         assert len(server.state.requests) == 1
         server.state.etag = '"two"'
         check_all(address, pieces, tmp_path / "cache")
@@ -186,7 +186,7 @@ def test_a_cache_on_the_disk_spares_requests(tmp_path) -> None:
     assert {path.stat().st_mode & 0o777 for path in (tmp_path / "cache/onnxwire-ranges").iterdir()} == {0o600}
 
 
-def test_what_is_damaged_in_the_cache_is_fetched_again(tmp_path) -> None:
+def test_damaged_pages_of_the_cache_are_fetched_again(tmp_path) -> None:
     pieces = model([9 * MIB, 100_000])
     with ObjectServer({"m.onnx": pieces}) as server:
         check_all(f"{server.url}/m.onnx", pieces, tmp_path)
@@ -200,7 +200,7 @@ def test_what_is_damaged_in_the_cache_is_fetched_again(tmp_path) -> None:
         check_all(f"{server.url}/m.onnx", pieces, tmp_path)
 
 
-def test_the_cache_lets_go_of_what_was_used_longest_ago(tmp_path, monkeypatch) -> None:
+def test_the_cache_evicts_the_least_recently_used_files(tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("ONNXWIRE_CACHE_SIZE", str(13 * MIB))
     monkeypatch.setenv("ONNXWIRE_CACHE", str(tmp_path))
     files = {name: model([5 * MIB, 100_000 + i]) for i, name in enumerate("abc")}

@@ -34,7 +34,7 @@ def whole(pieces: Pieces) -> bytes:
 
 
 def texts_of(call) -> list[str]:
-    """All that a call's error says, with its causes and contexts; or what it returns."""
+    """Return the complete text of a call's error, with causes and contexts; or its result."""
     with warnings.catch_warnings(record=True) as noted:
         warnings.simplefilter("always")
         try:
@@ -55,7 +55,7 @@ def texts_of(call) -> list[str]:
 @pytest.mark.parametrize("password", PASSWORDS)
 @pytest.mark.parametrize("is_encoded", [True, False])
 def test_a_password_is_never_shown(password, is_encoded) -> None:
-    """Written as it is, it may make another address, or none: then nothing of it is in the error either."""
+    """Unescaped, it may result in another or an invalid address; even then, no part of it is in the error."""
     if is_encoded and "\ud800" in password:
         return
     with ObjectServer({"m.onnx": model([100_000])}) as server:
@@ -131,7 +131,7 @@ def test_an_address_that_can_not_be_is_one_line(address) -> None:
     assert "X: 1" not in str(caught.value)
 
 
-def test_what_is_encoded_in_an_address_is_sent_as_it_is() -> None:
+def test_escapes_in_an_address_are_sent_unchanged() -> None:
     """A slash in a name, a signature, a percent sign that encodes nothing, and letters beyond ASCII."""
     cases = {
         "/a%2Fb/m.onnx?X-Signature=a%2Bb%3D&x=a+b": "/a%2Fb/m.onnx?X-Signature=a%2Bb%3D&x=a+b",
@@ -162,7 +162,7 @@ def test_what_is_encoded_in_an_address_is_sent_as_it_is() -> None:
         ("http://user:a/b@host/m.onnx", "http://..."),
     ],
 )
-def test_what_is_shown_of_an_address(text, shown) -> None:
+def test_the_shown_form_of_an_address_has_no_credentials(text, shown) -> None:
     assert shown_address(text) == shown
     if "..." in shown:
         with pytest.raises(ow.SourceError, match="%40"):
@@ -184,7 +184,7 @@ COMMANDS = [
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
 def test_no_command_shows_a_password_or_query(words, tmp_path) -> None:
-    """Neither where all goes well, nor where the server fails."""
+    """Neither on success nor on failure of the server."""
     with ObjectServer({"m.onnx": model([100_000])}) as server:
         address = f"http://user:{SECRET}@{server.host}/m.onnx?signature={SECRET}"
         for fault in (None, "404"):
@@ -197,7 +197,7 @@ def test_no_command_shows_a_password_or_query(words, tmp_path) -> None:
         assert path.is_dir() or SECRET.encode() not in path.read_bytes(), path
 
 
-def test_no_table_or_report_holds_a_password(tmp_path) -> None:
+def test_no_table_or_report_contains_a_password(tmp_path) -> None:
     pa = pytest.importorskip("pyarrow")
     with ObjectServer({"m.onnx": model([100_000])}) as server:
         address = f"http://user:{SECRET}@{server.host}/m.onnx?signature={SECRET}"

@@ -59,7 +59,7 @@ def test_nothing_outside_of_the_caches_own_folder_is_touched(pieces, tmp_path, m
 
 
 def test_only_entries_are_removed(pieces, tmp_path, monkeypatch) -> None:
-    """What has another name, and what is no file, stays in the cache's own folder too."""
+    """Files with other names, and entries that are not files, stay in the cache's folder."""
     monkeypatch.setenv("ONNXWIRE_CACHE_SIZE", "0")
     target = tmp_path / "precious"
     target.write_bytes(b"precious")
@@ -146,7 +146,7 @@ def test_the_environment_that_selects_a_store_is_in_the_key(monkeypatch) -> None
 
 
 def test_a_ready_store_has_no_cache(tmp_path, monkeypatch) -> None:
-    """Two stores may have other files by one name, and nothing tells them apart."""
+    """Two stores may have different files of the same name, which can't be distinguished."""
     from obstore.store import MemoryStore
 
     store = MemoryStore()
@@ -286,7 +286,7 @@ def test_a_full_disk_fails_no_read(pieces, tmp_path, monkeypatch, call, number) 
 
 
 def test_a_disk_that_fills_up_keeps_no_part_of_a_page(pieces, tmp_path, monkeypatch) -> None:
-    """Writes that end half-way, as the one does that finds the disk full."""
+    """Short writes, as on a full disk."""
     write = os.pwrite
     monkeypatch.setattr(os, "pwrite", lambda file, data, at: write(file, memoryview(data)[: len(data) // 2], at))
     with ObjectServer({"m.onnx": pieces}) as server:

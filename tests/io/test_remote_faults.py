@@ -34,7 +34,7 @@ def pieces() -> Pieces:
 
 
 def work(url: str, pieces: Pieces) -> None:
-    """Look at all of a model, and hold what is found to what there is."""
+    """Read a whole model, and compare it with the expected contents."""
     with ow.load(f"{url}/m.onnx", storage_options=OPTIONS) as message:
         found = ow.tensors(message)
         assert [info.name for info in found] == [f"layers.0.weight{i}" for i in range(6)]
@@ -64,12 +64,13 @@ def test_a_fault_at_each_request_is_an_error_or_made_good(fault, pieces) -> None
                 errors += 1
                 assert "m.onnx" in str(error)
                 assert error.__cause__ is None
-    # What passes is tried again; what does not, is told of. A page instead of the first part is asked for whole.
+    # Transient faults are retried; others are reported. If the first response is a page, the complete file is
+    # requested.
     assert errors == (0 if fault in PASSING else count - (fault == "html"))
 
 
 @pytest.mark.parametrize("fault", PASSING + LASTING)
-def test_a_fault_that_stays_is_an_error_with_the_place_and_the_reason(fault, pieces) -> None:
+def test_a_permanent_fault_is_an_error_with_position_and_reason(fault, pieces) -> None:
     with (
         ObjectServer({"m.onnx": pieces}, stall=0.4) as server,
         pytest.raises(ow.SourceError) as caught,
@@ -109,11 +110,11 @@ def test_a_file_that_changed_is_never_mixed(pieces) -> None:
         server.state.etag = '"two"'
         with pytest.raises(ow.SourceError, match="changed since it was opened; load it again"):
             message.graph.initializer[1].numpy()
-        # What came before is as it was.
+        # Data that was fetched before is unchanged.
         assert message.graph.initializer[1].name == "layers.0.weight1"
 
 
-def test_without_an_etag_the_time_of_the_last_change_tells(pieces) -> None:
+def test_without_an_etag_the_time_of_the_last_change_identifies_the_version(pieces) -> None:
     with ObjectServer({"m.onnx": pieces}) as server:
         server.state.etag = None
         work(server.url, pieces)
@@ -167,7 +168,7 @@ def test_no_credential_shows(pieces) -> None:
         ("s3://bucket", "names no file"),
     ],
 )
-def test_an_address_that_can_not_be_says_why(address, words) -> None:
+def test_the_error_of_an_invalid_address_contains_the_reason(address, words) -> None:
     with pytest.raises(ow.SourceError, match=words):
         ow.load(address)
 
@@ -240,7 +241,7 @@ def test_an_answer_to_a_save_that_does_not_end_is_an_error_in_time(name) -> None
                 with client:
                     client.recv(1 << 20)
                     client.sendall(head)
-                    # Ends by itself some time, so that a client that would wait for ever fails below.
+                    # Ends after some time, so that a client that waits for ever fails below.
                     while pieces < 100 and not stop.wait(0.05):
                         client.sendall(more)
                         pieces += 1
@@ -258,7 +259,7 @@ def test_an_answer_to_a_save_that_does_not_end_is_an_error_in_time(name) -> None
 
 
 @pytest.mark.parametrize("name", RAW)
-def test_what_is_hardly_http_is_an_error_in_time_and_memory(name) -> None:
+def test_malformed_http_is_an_error_within_bounded_time_and_memory(name) -> None:
     """Answers by hand, some of which go on until the client closes the connection."""
     head, more = RAW[name]
     options = {"retry_config": {"max_retries": 0}, "client_options": {"timeout": "700ms"}}

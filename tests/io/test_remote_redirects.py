@@ -1,4 +1,4 @@
-"""Redirects: which servers a model and its external data may come from, and what is sent to each."""
+"""Redirects: the servers from which a model and its external data may be read, and the data sent to each."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_commands_take_the_hosts_that_are_allowed(servers) -> None:
     assert allowed.returncode == 0, allowed.stderr
 
 
-def test_no_header_query_or_user_goes_to_another_host(servers) -> None:
+def test_no_header_query_or_user_is_sent_to_another_host(servers) -> None:
     own, other = servers
     own.state.redirects["/d/m.onnx"] = 302, f"{other.url}/there"
     other.state.redirects["/there"] = 302, f"{own.url}/back"
@@ -160,13 +160,13 @@ def test_a_public_server_does_not_redirect_to_a_private_one(public, private, nam
             with pytest.raises(ow.SourceError, match=r"not followed|loopback, link-local or private"):
                 weight_of(f"{own.url}/d/m.onnx", allow_hosts=allowed)
         assert not near.state.requests
-        # The other way is open.
+        # A redirect in the opposite direction is allowed.
         near.state.redirects[f"/d/{name}"] = own.state.redirects.popitem()[1][0], f"{own.url}/d/{name}"
         np.testing.assert_array_equal(weight_of(f"{near.url}/d/m.onnx", allow_hosts=[own.host]), VALUES)
 
 
 def test_a_name_that_is_public_first_is_not_private_later(public, monkeypatch) -> None:
-    """A name whose server answers for the model, and which then leads to a service of this system."""
+    """A name that first resolves to the model's server, and then to a service of this system."""
     files = {"d/m.onnx": model_bytes()}
     found = ["127.0.0.2"]
     monkeypatch.setattr(hosts, "addresses_of", lambda host, port: found)
@@ -184,7 +184,7 @@ def test_a_name_that_is_public_first_is_not_private_later(public, monkeypatch) -
                 message.graph.initializer[0].numpy()
 
 
-def test_of_a_name_with_public_and_private_addresses_the_public_ones_are_asked(public, monkeypatch) -> None:
+def test_only_public_addresses_of_a_name_with_public_and_private_addresses_are_used(public, monkeypatch) -> None:
     monkeypatch.setattr(hosts, "addresses_of", lambda host, port: ["127.0.0.1", "127.0.0.3", "127.0.0.2"])
     assert Hosts(Site("http", "name", 80)).reachable(Site("http", "name", 80), None) == [("127.0.0.2", GLOBAL)]
 
@@ -253,7 +253,7 @@ def test_how_far_an_address_reaches(address, reach) -> None:
         ("//a\uff0fb/", "invalid address"),
     ],
 )
-def test_a_redirect_to_what_is_no_address_is_refused(location, words, servers) -> None:
+def test_a_redirect_to_an_invalid_address_is_refused(location, words, servers) -> None:
     with pytest.raises(RefusedError, match=words) as caught:
         redirect_target("http://host/d/m.onnx", None if location is None else location.encode().decode("latin-1"))
     assert "hunter2" not in str(caught.value)
@@ -339,7 +339,7 @@ def test_a_status_that_is_no_redirect_is_not_followed(servers, status) -> None:
     assert not other.state.requests
 
 
-def test_what_is_saved_is_not_redirected(servers) -> None:
+def test_an_upload_is_not_redirected(servers) -> None:
     own, other = servers
     own.state.redirects["/d/new.onnx"] = 307, f"{other.url}/d/new.onnx"
     with pytest.raises(ow.SaveError, match="redirects uploads"):
@@ -353,7 +353,7 @@ def test_what_is_saved_is_not_redirected(servers) -> None:
     assert own.state.files["/d/other.onnx"].pieces == [data]
 
 
-def test_a_catalog_asks_no_other_host_for_external_data(servers, tmp_path) -> None:
+def test_a_catalog_requests_external_data_from_no_other_host(servers, tmp_path) -> None:
     pytest.importorskip("xxhash")
     from onnxwire import catalog
 

@@ -70,7 +70,7 @@ def test_a_model_in_s3(s3) -> None:
     assert "hunter2" not in repr(caught.value)
 
 
-def test_external_data_is_found_beside_the_model(tmp_path) -> None:
+def test_external_data_is_found_in_the_models_folder(tmp_path) -> None:
     data, weights = external_model(tmp_path)
     files = {"d/m.onnx": data, "d/weights.data": weights, "weights.data": b"not this one"}
     with ObjectServer(files, LATENCY) as server, ow.load(f"{server.url}/d/m.onnx") as message:
@@ -93,7 +93,7 @@ def test_external_data_is_found_beside_the_model(tmp_path) -> None:
         "a\r\nHost: other", "weights.data\0", "@other/weights.data", ":80/weights.data",
     ],
 )  # fmt: skip
-def test_no_location_leads_elsewhere(location) -> None:
+def test_no_location_leaves_the_folder(location) -> None:
     message = ow.ModelProto()
     tensor = message.graph.initializer.add(name="w", data_type=1, dims=[4], data_location=1)
     tensor.external_data.add(key="location", value=location)
@@ -101,7 +101,7 @@ def test_no_location_leads_elsewhere(location) -> None:
         with ow.load(f"{server.url}/d/m.onnx") as loaded, pytest.raises((ow.ExternalDataError, ow.SourceError)):
             loaded.graph.initializer[0].numpy()
         asked = {request.path for request in server.state.requests}
-        # What looks like an address, or like an escape, is a name in the folder.
+        # A location that looks like an address, or like an escape, is a name in the folder.
         assert {path for path in asked if not path.startswith("/d/") or "/.." in path or "%2" in path} <= {
             "/d/%252e%252e/weights.data", "/d/..%252fweights.data", "/d/%252fweights.data", "/d/.%252e/weights.data",
         }  # fmt: skip
@@ -146,7 +146,7 @@ def test_a_file_system_whose_file_changes_is_an_error() -> None:
             message.graph.initializer[0].numpy()
 
 
-def test_what_is_not_a_store_is_a_type_error() -> None:
+def test_an_object_that_is_not_a_store_is_a_type_error() -> None:
     with pytest.raises(TypeError, match="store="):
         ow.load("m.onnx", store=object())
 

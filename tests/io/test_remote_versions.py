@@ -136,8 +136,8 @@ def test_each_request_names_the_version(kind, name) -> None:
         assert others and {request.headers[name] for request in others} == {wanted[name]}
 
 
-def test_a_time_that_is_too_young_is_asked_for_again() -> None:
-    """The file was written in this second; in the next one its time tells it apart from any later version."""
+def test_a_version_by_a_too_recent_time_is_requested_again() -> None:
+    """The file was written in the current second; one second later its time distinguishes it from any later version."""
     with ObjectServer({"m.onnx": version(1)}) as server:
         server.state.etag, server.state.modified, server.state.date = None, http_date(0), http_date(0)
 
@@ -166,7 +166,7 @@ def test_without_a_version_a_file_is_read_whole_or_refused(kind) -> None:
             ow.load(f"{server.url}/large.onnx")
 
 
-def test_what_has_no_strong_version_is_not_kept_on_the_disk(tmp_path) -> None:
+def test_a_file_without_a_strong_version_is_not_cached_on_disk(tmp_path) -> None:
     with ObjectServer({"m.onnx": version(1)}) as server:
         for kind, is_kept in ((weak, False), (weak_and_time, False), (strong, True), (time, True), (version_id, True)):
             kind(server.state, 1)
@@ -181,7 +181,7 @@ def test_what_has_no_strong_version_is_not_kept_on_the_disk(tmp_path) -> None:
     "text",
     ["bytes 0-65535/*", "bytes */6241000", "bytes 0-65535", "octets 0-65535/6241000", "", "bytes 0-65535/-1"],
 )
-def test_an_answer_that_does_not_say_which_part_it_is_is_not_used(text) -> None:
+def test_a_response_without_content_range_is_refused(text) -> None:
     with ObjectServer({"m.onnx": version(1)}) as server:
         server.state.marks = {"Content-Range": text, "Content-Type": "multipart/byteranges"}
         with pytest.warns(UserWarning, match="complete file was downloaded"):
@@ -192,7 +192,7 @@ def test_an_answer_that_does_not_say_which_part_it_is_is_not_used(text) -> None:
         assert ranges == ["bytes=0-65535", *last, None]
 
 
-def test_what_is_sent_compressed_is_refused() -> None:
+def test_a_compressed_response_is_refused() -> None:
     with ObjectServer({"m.onnx": version(1)}) as server:
         server.state.marks = {"Content-Encoding": "gzip"}
         with pytest.raises(ow.SourceError, match="compressed"):

@@ -1,4 +1,4 @@
-"""onnxwire.save: what arrives, from where it comes, and what the message and its document are afterwards."""
+"""onnxwire.save: the written bytes, their source, and the state of the message and its document afterwards."""
 
 import errno
 import io
@@ -57,7 +57,7 @@ def test_a_saved_model_is_the_one_that_serialize_makes(path):
     assert other.read_bytes() == official == ours.SerializeToString()
 
 
-def test_an_unedited_model_is_saved_as_it_stands(path):
+def test_an_unedited_model_is_saved_unchanged(path):
     # Not as any serializer would write it: an unknown field first, the version in a varint that is too long.
     path.write_bytes(b"\xa2\x06\x03abc\x08\x87\x00" + path.read_bytes())
     other = path.with_name("other.onnx")
@@ -128,7 +128,7 @@ def test_a_file_object_is_written_to(path):
 
 @pytest.mark.parametrize("target", [None, 3, b"model.onnx", object()], ids=lambda target: type(target).__name__)
 @pytest.mark.parametrize("options", [{}, {"external": None}], ids=repr)
-def test_what_is_not_a_target_raises_type_error(target, options):
+def test_an_argument_that_is_not_a_target_raises_type_error(target, options):
     with pytest.raises(TypeError, match=f"expected a path or a binary file object, not {type(target).__name__}"):
         onnxwire.save(onnxwire.ModelProto(), target, **options)
 
@@ -174,7 +174,7 @@ def test_an_exception_of_progress_leaves_the_old_file(path):
 
 
 @pytest.mark.parametrize("what", [None, b"bytes", onnx.ModelProto(), "model.onnx"])
-def test_what_is_not_a_message_is_not_saved(what, tmp_path):
+def test_an_object_that_is_not_a_message_is_not_saved(what, tmp_path):
     with pytest.raises(TypeError, match="expected a message"):
         onnxwire.save(what, tmp_path / "m.onnx")
     assert os.listdir(tmp_path) == []

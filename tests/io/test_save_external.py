@@ -1,4 +1,4 @@
-"""onnxwire.save with external= and inline_align=: which bytes go where, and what every reader makes of the result."""
+"""onnxwire.save with external= and inline_align=: the layout of the files, and the values that every reader returns."""
 
 import hashlib
 import importlib.util
@@ -55,7 +55,7 @@ def a_model(arrays):
 
 
 def everywhere():
-    """A model with a tensor, of another size each, in every field that ONNX has for one; many share a name."""
+    """Make a model with a tensor of a different size in every field for tensors; many share a name."""
     sizes = iter(range(300, 400))
 
     def tensor(name):
@@ -93,7 +93,8 @@ def values(path):
 
 
 def check_values(path, wanted):
-    """Assert that the official reader, and ours in both modes, find these tensors, and that checksums hold."""
+    """Assert that the official reader, and onnxwire with and without mmap, read these tensors, and that checksums are
+    correct."""
     found = values(path)
     assert found.keys() == wanted.keys()
     for where, array in wanted.items():
@@ -106,7 +107,7 @@ def check_values(path, wanted):
 
 
 def outside(path):
-    """The tensors that are in files beside a model, by our index."""
+    """Return the external tensors of a model, by `onnxwire.tensors`."""
     return [info for info in onnxwire.tensors(path) if info.location is not None]
 
 
@@ -163,7 +164,7 @@ SOURCES = {
 
 @EVERY_CHOICE
 @pytest.mark.parametrize("source", SOURCES.values(), ids=SOURCES)
-def test_payloads_move_from_wherever_they_are_and_the_message_stays_as_it_is(path, source, options):
+def test_payloads_move_from_any_storage_and_the_message_does_not_change(path, source, options):
     model = source(path)
     before = model.SerializeToString()
     arrays = {where: tensor.numpy() for where, tensor in stored_tensors.tensors_in(model)}
@@ -192,7 +193,7 @@ def test_one_file_has_all_in_order_and_nothing_after_the_last(path):
     assert len(found) == len(onnxwire.tensors(path)) == len(values(path))
 
 
-def test_a_pattern_gives_each_tensor_a_file_and_a_function_is_asked_for_each(path):
+def test_a_pattern_or_a_function_chooses_the_file_of_each_tensor(path):
     onnxwire.save(onnxwire.load(path), path, external="d/{name}.bin")
     sizes = {info.location: info.nbytes for info in outside(path)}
     assert len(sizes) == len(outside(path)) == len(onnxwire.tensors(path))
@@ -225,7 +226,7 @@ def test_each_payload_begins_at_a_multiple_of_align(path, align):
     assert offsets == sorted(offsets)
     assert all(offset % align == 0 for offset in offsets)
     assert all(b - a < max(2 * align, 4000) for a, b in itertools.pairwise(offsets))
-    assert path.with_name("w.data").stat().st_blocks * 512 < 1 << 20  # what lies between takes no room
+    assert path.with_name("w.data").stat().st_blocks * 512 < 1 << 20  # the gaps take no disk space
     check_values(path, wanted)
 
 
@@ -235,7 +236,7 @@ def test_the_threshold_is_the_least_size_that_moves(tmp_path):
     path.write_bytes(a_model(arrays).SerializeToString())
     wanted = values(path)
     for threshold, moved in [(100, "100 101"), (101, "101"), (102, ""), (1, "1 99 100 101"), (0, "1 99 100 101")]:
-        # What was outside before comes back where it is too short now.
+        # External payloads below the new threshold become inline.
         onnxwire.save(onnxwire.load(path), path, external="w.data", threshold=threshold, overwrite=True)
         assert [info.name for info in outside(path)] == moved.split()
         check_values(path, wanted)
@@ -244,7 +245,7 @@ def test_the_threshold_is_the_least_size_that_moves(tmp_path):
 @EVERY_TYPE
 @examples(10)
 @given(data=st.data())
-def test_every_type_moves_as_its_raw_bytes_from_any_storage_but_strings_stay(data_type, tmp_path, data):
+def test_payloads_of_every_type_except_strings_move_as_raw_bytes(data_type, tmp_path, data):
     stored = data.draw(stored_tensors.stored(data_type))
     for message in stored.inline():
         folder = Path(tempfile.mkdtemp(dir=tmp_path))
@@ -285,7 +286,7 @@ def test_data_that_tensors_share_is_written_once(tmp_path):
     check_values(path, {f"graph.initializer[{i}]": floats(1) for i in range(3)})
 
 
-def test_a_tensor_alone_is_saved_with_its_data_beside_it(tmp_path):
+def test_a_standalone_tensor_is_saved_with_external_data(tmp_path):
     path = tmp_path / "t.pb"
     onnxwire.save(onnxwire.from_array(floats(1), "t"), path, external="t.data", inline_align=64)
     assert (numpy_helper.to_array(onnx.load_tensor(path), str(tmp_path)) == floats(1)).all()
@@ -298,7 +299,7 @@ def test_a_tensor_alone_is_saved_with_its_data_beside_it(tmp_path):
 
 
 @EVERY_CHOICE
-def test_checksums_are_those_of_the_files_and_a_flipped_bit_shows(path, options):
+def test_checksums_match_the_files_and_detect_a_flipped_bit(path, options):
     onnxwire.save(onnxwire.load(path), path, checksum=True, **options)
     onnxwire.verify(path, checksums=True)
     for _, tensor in stored_tensors.tensors_in(onnx.load(path, load_external_data=False)):
@@ -316,7 +317,7 @@ def test_checksums_are_those_of_the_files_and_a_flipped_bit_shows(path, options)
         file.write_bytes(data)
 
 
-def test_without_checksum_there_is_none_and_models_without_are_sound(path):
+def test_models_without_checksums_are_valid(path):
     sources = [path.read_bytes(), io.BytesIO(path.read_bytes()), path]
     for source in sources:
         onnxwire.verify(source, checksums=True)
@@ -343,7 +344,7 @@ def test_external_none_makes_the_model_that_it_was(path, options, mapped):
 
 
 @pytest.mark.parametrize("one", [True, False], ids=["one file", "a file a tensor"])
-def test_what_the_official_writer_put_outside_is_read_moved_and_folded_back(tmp_path, one):
+def test_external_data_of_the_official_writer_is_read_moved_and_made_inline(tmp_path, one):
     path, original = tmp_path / "m.onnx", a_model([(f"w{k}", floats(k, k)) for k in range(300, 306)])
     copy = onnx.ModelProto.FromString(original.SerializeToString())
     onnx.save(copy, path, save_as_external_data=True, all_tensors_to_one_file=one, location="w.data", size_threshold=0)
@@ -351,13 +352,13 @@ def test_what_the_official_writer_put_outside_is_read_moved_and_folded_back(tmp_
     onnxwire.save(model, path, external="ours.data")
     found = onnx.load(path)
     for weight in found.graph.initializer:
-        weight.ClearField("data_location")  # which the official reader sets to what it is anyway
+        weight.ClearField("data_location")  # which the official reader sets to the same value
     assert found == original
     onnxwire.save(model, path, external=None)
     assert onnx.load(path) == original
 
 
-def test_onnx_ir_and_we_read_what_the_other_wrote(tmp_path):
+def test_onnx_ir_and_onnxwire_read_each_others_files(tmp_path):
     ir = pytest.importorskip("onnx_ir")
     original = a_model([(f"w{k}", floats(k, k)) for k in range(300, 306)])
     original.opset_import[0].version = 17
@@ -373,7 +374,7 @@ def test_onnx_ir_and_we_read_what_the_other_wrote(tmp_path):
         assert (weight.const_value.numpy() == wanted[name]).all()
 
 
-def test_data_of_buffers_and_of_other_folders_comes_along(path, tmp_path):
+def test_data_of_buffers_and_of_other_folders_is_saved(path, tmp_path):
     wanted, data = values(path), tmp_path / "elsewhere"
     data.mkdir()
     onnxwire.save(onnxwire.load(path), data / "m.onnx", external="w.data")
@@ -456,7 +457,7 @@ def test_inline_payloads_are_aligned_for_every_reader_and_once_is_enough(path, a
     assert address % align == 0
 
 
-def test_what_stays_inline_can_be_aligned_while_the_rest_moves(path):
+def test_inline_payloads_can_be_aligned_while_others_move(path):
     wanted = values(path)
     onnxwire.save(onnxwire.load(path), path, external=every_other, inline_align=64, threshold=1250)
     inline = [info for info in onnxwire.tensors(path) if info.location is None]
@@ -684,7 +685,7 @@ def test_data_of_tensors_that_the_message_has_no_longer_is_kept_when_its_file_is
 
 
 @pytest.mark.parametrize("act", ["reverse", "clear"])
-def test_what_is_saved_is_the_message_as_it_was_at_first(act, tmp_path):
+def test_the_message_is_saved_in_its_state_at_the_call(act, tmp_path):
     tensors = [onnxwire.TensorProto(name=f"w{i}", data_type=1, dims=[300], float_data=[i] * 300) for i in range(10)]
     tensors += [onnxwire.from_array(np.full(300, i, np.float32), f"w{i}") for i in range(10, 20)]
     model = onnxwire.ModelProto(ir_version=10, graph=onnxwire.GraphProto(name="g", initializer=tensors))
@@ -697,11 +698,11 @@ def test_what_is_saved_is_the_message_as_it_was_at_first(act, tmp_path):
     assert values_of(tmp_path / "m.onnx") == {f"w{i}": i for i in range(20)}
 
 
-# --- what payloads that stay where they are would be taken from
+# --- files that unmoved payloads refer to
 
 
 def beside(folder, name, data="w.data", model="m.onnx"):
-    """Save a model of one tensor with its data beside it; returns its path."""
+    """Save a model of one tensor with external data; return its path."""
     folder.mkdir(exist_ok=True)
     made = onnxwire.ModelProto(ir_version=10, graph={"name": "g"})
     made.graph.initializer.append(onnxwire.from_array(floats(sum(map(ord, name))), name))

@@ -58,7 +58,7 @@ def value_of(path):
 
 
 def tree(folder):
-    """Every file, folder and link below a folder, with what is in it."""
+    """Return every file, folder and link below a folder, with its content."""
     found = {}
     for path in sorted(folder.rglob("*")):
         what = os.readlink(path) if path.is_symlink() else path.read_bytes() if path.is_file() else None
@@ -67,7 +67,7 @@ def tree(folder):
 
 
 def saved(folder, value, options):
-    """Save a model of a value in a folder, over what is there; returns its path."""
+    """Save a model of a value in a folder, replacing existing files; return its path."""
     path = folder / "m.onnx"
     onnxwire.save(a_model(value), path, **options)
     return path
@@ -90,14 +90,14 @@ def test_a_file_that_is_not_the_models_is_left_alone_unless_that_is_allowed(tmp_
 
 
 @EVERY_LAYOUT
-def test_what_the_model_owns_is_written_over(tmp_path, before, after):
+def test_the_models_own_files_are_replaced(tmp_path, before, after):
     path = saved(tmp_path, 1, before)
     model = onnxwire.load(path)
     arrays = [weight.numpy() for weight in model.graph.initializer]
     onnxwire.save(a_model(2), path, **after)  # the old model at the path owns them
     assert value_of(path) == 2
     if before:
-        onnxwire.save(model, path, **before, overwrite=True)  # those that were left are nobody's by now
+        onnxwire.save(model, path, **before, overwrite=True)  # the old files no longer belong to any model
         assert value_of(path) == 1
     assert all((array == 1).all() for array in arrays)
     assert not [name for name in tree(tmp_path) if "tmp" in name]
@@ -146,7 +146,7 @@ NASTY = [
 
 @given(st.lists(st.sampled_from(NASTY) | st.text(max_size=5), max_size=30), st.sampled_from(["{name}", "d/{name}.bin"]))
 @example(NASTY * 2, "{name}")
-def test_every_tensor_gets_a_file_of_its_own_whatever_it_is_called(tmp_path, monkeypatch, names, pattern):
+def test_every_tensor_gets_a_separate_file_regardless_of_its_name(tmp_path, monkeypatch, names, pattern):
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)  # of hundreds of files
     folder = Path(tempfile.mkdtemp(dir=tmp_path))
     weights = [onnxwire.from_array(np.full(300, number, np.float32), name) for number, name in enumerate(names)]
@@ -164,7 +164,7 @@ COLLIDING += [("s.data", "s.data", "s-00001-of-00002.data"), ("s-00002-of-00002.
 
 
 @pytest.mark.parametrize("locations", COLLIDING)
-def test_places_that_collide_are_told_apart_or_refused(tmp_path, locations):
+def test_colliding_locations_are_made_unique_or_refused(tmp_path, locations):
     path, chosen = tmp_path / "m.onnx", iter(locations)
     weights = [onnxwire.from_array(np.full(N, number, np.float32), f"{number}") for number in range(len(locations))]
     model = onnxwire.ModelProto(graph={"initializer": weights})
@@ -177,7 +177,7 @@ def test_places_that_collide_are_told_apart_or_refused(tmp_path, locations):
     assert found == [*range(len(locations))]
 
 
-# --- no way out of the folder; after CVE-2025-51480, where a model said which file is written
+# --- writes outside of the folder; see CVE-2025-51480, in which the model chose the written file
 
 OUTSIDE = [
     "../w", "d/../../w", "d/../w", "/w", "//w", "..", ".", "", "d/", "C:w", "c:\\w", "..\\w", "d\\..\\..\\w",
@@ -188,7 +188,7 @@ OUTSIDE = [
 
 @pytest.fixture
 def trap(tmp_path):
-    """A folder for the model, with links out of it; what is beside it shall not change."""
+    """A folder for the model, with links to files outside of it, which must not change."""
     (tmp_path / "victim").mkdir()
     (tmp_path / "victim" / "file").write_bytes(b"precious")
     folder = tmp_path / "model"
@@ -210,7 +210,7 @@ def test_a_place_outside_the_folder_is_refused_and_nothing_is_made(trap, locatio
         assert tree(trap.parent) == before
 
 
-def test_the_names_and_locations_in_a_model_lead_nowhere(trap):
+def test_the_names_and_locations_in_a_model_never_leave_the_folder(trap):
     before = tree(trap.parent)
     model = a_model(1, ["../victim/file", "folder/file"])
     for weight in model.graph.initializer:
@@ -286,7 +286,7 @@ def killed_at_every_moment(folder, before, after):
 
 
 def check_clean_after(folder, options):
-    """Assert that the next save to the same paths removes what was left."""
+    """Assert that the next save to the same paths removes leftover files."""
     saved(folder, 3, {**options, "overwrite": True})
     assert value_of(folder / "m.onnx") == 3
     assert not [name for name in tree(folder) if "tmp" in name]
@@ -304,7 +304,7 @@ def test_a_kill_at_any_moment_leaves_the_old_model_or_the_new_one(tmp_path, name
 
 
 def whole(folder):
-    """The value that a model is made of, or None where its data is not there, or not what it was saved with."""
+    """Return the value of a model's elements, or None if its data is missing or was changed."""
     with onnxwire.load(folder / "m.onnx") as model:
         value = int(model.graph.name)
         try:
@@ -323,7 +323,7 @@ def test_a_kill_while_files_of_the_same_names_are_replaced_leaves_no_mix(tmp_pat
 
 @linux
 @pytest.mark.parametrize("name", OLD_NAMES)
-def test_of_a_kill_while_files_of_the_same_names_are_replaced_the_checksums_tell(tmp_path, name):
+def test_checksums_reveal_a_kill_while_files_of_the_same_names_are_replaced(tmp_path, name):
     before, after = ({**options, "checksum": True} for options in LAYOUTS[name])
     folders = killed_at_every_moment(tmp_path, before, after)
     found = [value for value, _ in itertools.groupby(map(whole, folders))]
@@ -373,7 +373,7 @@ def test_a_kill_at_some_other_time_leaves_the_old_model_or_the_new_one(tmp_path)
 
 
 class Failing:
-    """Makes one of the system's calls fail, the one of this number; none is one that only cleans up."""
+    """Makes the system call of this number fail, except calls that only clean up."""
 
     def __init__(self, monkeypatch, number, error):
         self.left, self.error, self.failed = number, error, None
@@ -397,7 +397,7 @@ ERRORS = {"error": lambda: OSError(errno.EIO, os.strerror(errno.EIO)), "interrup
 @linux
 @EVERY_LAYOUT
 @pytest.mark.parametrize("error", ERRORS.values(), ids=ERRORS)
-def test_whichever_call_fails_the_old_files_or_the_new_ones_are_there_and_no_others(tmp_path, before, after, error):
+def test_after_any_failed_call_there_are_either_only_old_or_only_new_files(tmp_path, before, after, error):
     faults = []
     for number in itertools.count():
         folder = tmp_path / f"{number}"
@@ -470,7 +470,7 @@ def test_all_bytes_are_on_the_disk_before_the_first_file_takes_its_place_and_the
     assert {inode for _, inode, _ in replaced} <= replaced[0][2]
 
 
-def test_what_progress_raises_ends_the_save_and_leaves_all_as_it_was(tmp_path):
+def test_an_exception_of_progress_ends_the_save_and_changes_nothing(tmp_path):
     path = saved(tmp_path, 1, {"external": "w.data"})
     before, count = tree(tmp_path), itertools.count()
     onnxwire.save(a_model(1), path, external="w.data", progress=lambda *call: next(count))

@@ -1,4 +1,4 @@
-"""Writing files: the bytes that arrive, and the old file that stays whole whatever goes wrong."""
+"""Writing files: the written bytes, and the old file, which stays complete after any fault."""
 
 import contextlib
 import errno
@@ -89,7 +89,7 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def open_nameless(monkeypatch: pytest.MonkeyPatch, act: Callable[..., int]) -> None:
-    """Do this instead where the system is asked for a file without a name."""
+    """Replace the system call that creates a nameless file."""
     system_open = os.open
 
     def opened(path: Any, flags: int, *arguments: Any, **options: Any) -> int:
@@ -123,7 +123,7 @@ def assert_untouched(old: Path) -> None:
 # What arrives.
 
 
-def test_a_new_file_has_what_was_written(tmp_path: Path, way: str) -> None:
+def test_a_new_file_has_the_written_bytes(tmp_path: Path, way: str) -> None:
     save(tmp_path / "model.onnx", b"new")
     assert (tmp_path / "model.onnx").read_bytes() == b"new"
     assert os.listdir(tmp_path) == ["model.onnx"]
@@ -224,7 +224,7 @@ def test_ranges_arrive_on_every_file_system_and_across_them(tmp_path: Path, fold
             assert target.read() == (bytes(offset) + data[start : start + length] if length else b"")
 
 
-def test_what_lies_around_a_range_stays(tmp_path: Path) -> None:
+def test_bytes_around_a_written_range_do_not_change(tmp_path: Path) -> None:
     path = tmp_path / "target"
     path.write_bytes(b"." * 10)
     with path.open("r+b") as file, tempfile.TemporaryFile() as source:
@@ -238,7 +238,7 @@ def test_what_lies_around_a_range_stays(tmp_path: Path) -> None:
 @linux
 @pytest.mark.parametrize("folders", [("tmp", "tmp"), ("tmp", "shm"), ("shm", "shm")])
 @pytest.mark.parametrize("front", [b"", b"new"])
-def test_holes_stay_holes(tmp_path: Path, folders: tuple[str, str], front: bytes) -> None:
+def test_holes_are_copied_as_holes(tmp_path: Path, folders: tuple[str, str], front: bytes) -> None:
     size = 5 << 30
     islands = {0: b"start", 3 << 20: os.urandom(MIB), (4 << 30) + 12345: b"island"}  # the last stretch is a hole
     paths = {"tmp": tmp_path, "shm": Path(tempfile.mkdtemp(dir=SHM))}
@@ -270,7 +270,7 @@ def test_holes_stay_holes(tmp_path: Path, folders: tuple[str, str], front: bytes
 
 
 @linux
-def test_memory_stays_small_whatever_is_copied(tmp_path: Path) -> None:
+def test_memory_does_not_grow_with_the_copied_bytes(tmp_path: Path) -> None:
     source = tmp_path / "source"
     with source.open("wb") as file:
         for _ in range(128):
@@ -301,7 +301,7 @@ def test_progress_counts_up_to_the_end(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), OSError(errno.EPIPE, "the progress bar's own pipe")])
-def test_what_progress_raises_ends_the_save_and_is_passed_on(old: Path, way: str, error: BaseException) -> None:
+def test_an_exception_of_progress_ends_the_save_and_is_raised(old: Path, way: str, error: BaseException) -> None:
     def progress(_: int) -> None:
         raise error
 
@@ -311,7 +311,7 @@ def test_what_progress_raises_ends_the_save_and_is_passed_on(old: Path, way: str
     assert_untouched(old)
 
 
-def test_what_the_block_raises_is_passed_on(old: Path, way: str) -> None:
+def test_an_exception_of_the_block_is_raised(old: Path, way: str) -> None:
     with pytest.raises(FileNotFoundError) as caught, AtomicFile(old) as target:
         target.write(b"new")
         raise FileNotFoundError
@@ -329,7 +329,7 @@ def test_an_error_that_the_block_swallows_still_leaves_the_old_file(old: Path, w
 
 
 @linux
-def test_a_full_disk_that_the_block_swallows_is_told_at_the_end() -> None:
+def test_a_full_disk_that_the_block_ignores_is_raised_at_the_end() -> None:
     file = AtomicFile("/dev/full")
     with pytest.raises(SaveError, match="No space left"), file as target, contextlib.suppress(OSError):
         target.write(bytes(MIB))
@@ -352,7 +352,7 @@ def test_a_signal_interrupts_a_write_that_waits() -> None:
     try:
         signal.setitimer(signal.ITIMER_REAL, 0.05)
         with pytest.raises(InterruptedError, match="alarm"):
-            FileWriter(write, stream=True).write(bytes(MIB))  # nobody reads the pipe
+            FileWriter(write, stream=True).write(bytes(MIB))  # no process reads the pipe
     finally:
         signal.signal(signal.SIGALRM, before)
         os.close(read)
@@ -413,7 +413,7 @@ def test_a_limit_of_file_size_stops_a_copy_in_the_kernel(old: Path) -> None:
 
 @linux
 def test_a_disk_that_fails_while_it_is_written_leaves_the_old_file(old: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    memory = os.open("/proc/self/mem", os.O_RDWR)  # page 0 is nobody's: EIO
+    memory = os.open("/proc/self/mem", os.O_RDWR)  # page 0 is not mapped: EIO
     open_nameless(monkeypatch, lambda *arguments, **options: memory)
     with pytest.raises(
         SaveError, match=r"Input/output error; the disk, or the connection to it, fails.*; the old file is unchanged"
@@ -472,7 +472,7 @@ def test_a_file_system_that_refuses_a_nameless_file_its_name_gets_a_copy(
 
 
 @linux
-def test_a_directory_that_fails_after_the_replacement_is_told(old: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_sync_of_the_directory_is_reported(old: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real = os.fsync
 
     def fsync(descriptor: int) -> None:
@@ -533,7 +533,7 @@ with AtomicFile(path) as target:
         *[("named", moment) for moment in ("write", "fchmod", "fsync", "replace")],
     ],
 )
-def test_a_kill_leaves_the_old_file_and_nothing_that_stays(old: Path, way: str, moment: str) -> None:
+def test_a_kill_leaves_the_old_file_and_no_lasting_leftovers(old: Path, way: str, moment: str) -> None:
     command = [sys.executable, "-c", PRELUDE + KILLED, way, moment, str(old)]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
@@ -552,7 +552,7 @@ def test_a_kill_leaves_the_old_file_and_nothing_that_stays(old: Path, way: str, 
 
 
 @linux
-def test_a_kill_at_any_moment_leaves_one_whole_file(old: Path) -> None:
+def test_a_kill_at_any_moment_leaves_one_complete_file(old: Path) -> None:
     code = (
         "for i in range(10**6):\n"
         "    save(sys.argv[1], bytes([i % 256]) * (3 << 20))\n"
@@ -643,7 +643,7 @@ def test_only_stale_files_of_the_same_path_are_removed(old: Path) -> None:
 # Links, permissions and names.
 
 
-def test_of_a_symbolic_link_what_it_points_to_is_replaced(old: Path, way: str) -> None:
+def test_the_target_of_a_symbolic_link_is_replaced(old: Path, way: str) -> None:
     folder = old.parent / "folder"
     folder.mkdir()
     (folder / "second").symlink_to("../model.onnx")
@@ -656,7 +656,7 @@ def test_of_a_symbolic_link_what_it_points_to_is_replaced(old: Path, way: str) -
     assert os.listdir(folder) == ["second"]
 
 
-def test_what_a_dangling_link_points_to_is_made(tmp_path: Path, way: str) -> None:
+def test_the_target_of_a_dangling_link_is_created(tmp_path: Path, way: str) -> None:
     (tmp_path / "folder").mkdir()
     (tmp_path / "link").symlink_to("folder/model.onnx")
     save(tmp_path / "link", b"new")
@@ -704,7 +704,7 @@ def test_owner_and_group_are_kept(old: Path, way: str) -> None:
 
 @linux
 @root
-def test_a_group_that_can_not_be_kept_gets_no_more_than_everybody(public: Path) -> None:
+def test_a_group_that_can_not_be_kept_gets_the_permissions_of_others(public: Path) -> None:
     path = public / "model.onnx"
     path.write_bytes(b"old")
     path.chmod(0o664)
@@ -761,7 +761,7 @@ def test_a_file_that_is_write_protected_is_not_replaced(public: Path) -> None:
     assert path.read_bytes() == b"old"
 
 
-def test_a_directory_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_a_missing_directory_is_named(tmp_path: Path) -> None:
     with pytest.raises(SaveError, match=rf"there is no directory {tmp_path}/absent$") as caught:
         save(tmp_path / "absent" / "model.onnx", b"new")
     assert isinstance(caught.value, FileNotFoundError)
@@ -803,7 +803,7 @@ def test_a_name_that_is_not_unicode_is_written(tmp_path: Path, way: str) -> None
     assert os.listdir(tmp_path) == [name]
 
 
-# What is not a regular file.
+# --- special files
 
 
 @linux
@@ -841,7 +841,7 @@ def test_a_named_pipe_is_written_directly(tmp_path: Path) -> None:
 
 @linux
 @pytest.mark.parametrize("path", ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"])
-def test_standard_output_is_written_where_it_stands(tmp_path: Path, path: str) -> None:
+def test_standard_output_is_written_at_its_position(tmp_path: Path, path: str) -> None:
     code = "print('before', flush=True); save(sys.argv[1], b'new ' * 100_000); print('after')"
     expected = "before\n" + "new " * 100_000 + "after"
     assert python(code, path) == expected
@@ -852,7 +852,7 @@ def test_standard_output_is_written_where_it_stands(tmp_path: Path, path: str) -
 
 
 @linux
-def test_a_reader_that_has_gone_is_a_broken_pipe() -> None:
+def test_a_closed_reader_is_a_broken_pipe() -> None:
     read, write = os.pipe()
     os.close(read)
     with pytest.raises(SaveError) as caught:
@@ -865,7 +865,7 @@ def test_a_reader_that_has_gone_is_a_broken_pipe() -> None:
 
 
 @pytest.mark.parametrize("base", [SaveError, SourceError])
-def test_errors_are_what_the_system_would_have_raised(base: type[errors.FileError]) -> None:
+def test_errors_are_instances_of_the_systems_errors(base: type[errors.FileError]) -> None:
     for kind in base.__subclasses__():
         builtin = kind.__bases__[-1]
         code = next(code for code in errno.errorcode if type(OSError(code, "")) is builtin)
@@ -878,7 +878,7 @@ def test_errors_are_what_the_system_would_have_raised(base: type[errors.FileErro
     assert type(base.from_os_error(OSError(errno.EIO, "no"), "a.onnx")) is base
 
 
-def test_what_is_not_a_path_is_refused() -> None:
+def test_an_argument_that_is_not_a_path_is_refused() -> None:
     with pytest.raises(TypeError):
         AtomicFile(3)  # type: ignore[arg-type]
     with pytest.raises(SaveError):

@@ -56,7 +56,7 @@ def fixed(path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def left(path: Path) -> list[str]:
-    """What is in the model's folder and in the temporary directory."""
+    """Return the contents of the model's folder and of the temporary directory."""
     return sorted(os.listdir(path.parent) + os.listdir(path.parents[1] / "temporary"))
 
 
@@ -64,7 +64,7 @@ SAVE = """
 import os, random, shutil, sys, tempfile
 import onnxwire, onnxwire.io.in_place
 if len(sys.argv) > 2:
-    # What is imported on the way, since another user may not read where Python is installed.
+    # Imported first, since another user may have no permission to read Python's folder.
     with onnxwire.load(sys.argv[1]) as model:
         model.graph.initializer[0].numpy()
         onnxwire.save(model, sys.argv[1] + ".first")
@@ -145,7 +145,7 @@ def test_weights_of_other_models_in_the_file_stay_as_they_are(fixed: Path) -> No
     assert model.SerializeToString() == encoded(1)
 
 
-def test_a_failure_puts_the_old_bytes_back(fixed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failure_restores_the_old_bytes(fixed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     copy_range, before = in_place.copy_range, fixed.read_bytes()
     calls: list[int] = []
 
@@ -166,7 +166,7 @@ def test_a_failure_puts_the_old_bytes_back(fixed: Path, monkeypatch: pytest.Monk
     assert left(fixed) == ["model.onnx"]
 
 
-def test_old_bytes_that_can_not_be_put_back_are_kept(fixed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_old_bytes_that_can_not_be_restored_are_kept(fixed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     copy_range, before = in_place.copy_range, fixed.read_bytes()
     calls: list[int] = []
 

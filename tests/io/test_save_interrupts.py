@@ -22,7 +22,7 @@ def heed_interrupts():
 
 @pytest.mark.parametrize("layout", kill.LAYOUTS)
 @pytest.mark.parametrize("strike", [kill.interrupted_at, kill.killed_at])
-def test_at_any_event_the_old_model_or_the_new_one_is_left_and_whole(tmp_path, layout, strike):
+def test_an_interrupt_at_any_event_leaves_the_old_or_the_new_model_complete(tmp_path, layout, strike):
     ground = kill.Ground(tmp_path, layout, 3000)
     found = []
     stride = 29 if IS_LONG else 67

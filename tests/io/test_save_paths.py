@@ -42,7 +42,7 @@ CLAIMS = {
 
 
 @pytest.mark.parametrize(("dims", "external"), CLAIMS.values(), ids=CLAIMS)
-def test_what_a_model_says_does_not_make_a_file_its_own(tmp_path, dims, external):
+def test_a_reference_does_not_make_a_file_the_models_own(tmp_path, dims, external):
     (tmp_path / "notes.txt").write_bytes(b"precious" * 1000)
     claim(tmp_path, dims, **external)
     before = tree(tmp_path)
@@ -91,7 +91,7 @@ def test_a_file_that_comes_after_the_check_is_kept(tmp_path):
 
 @pytest.mark.parametrize("target", ["real.onnx", "./real.onnx", "{folder}/real.onnx", "second"])
 @pytest.mark.parametrize("is_there", [False, True])
-def test_names_are_compared_where_links_lead_to(tmp_path, target, is_there):
+def test_names_are_compared_after_links_are_resolved(tmp_path, target, is_there):
     (tmp_path / "m.onnx").symlink_to(target.format(folder=tmp_path))
     (tmp_path / "second").symlink_to("real.onnx")
     if is_there:
@@ -113,12 +113,12 @@ def hugging_face(base):
 
 
 def modelscope(base):
-    """Links with whole paths, from a folder of the user into the cache."""
+    """Links with absolute paths, from a folder of the user into the cache."""
     return base / "work", base / "cache" / "files", str(base / "cache" / "files" / "{}")
 
 
 def dvc(base):
-    """As dvc and git-annex lay it out: content by the first digits of its hash."""
+    """The layout of dvc and git-annex: files by the first digits of their hash."""
     return base / "repo" / "models", base / "repo" / ".dvc" / "cache" / "ab", "../.dvc/cache/ab/{}"
 
 
@@ -176,8 +176,8 @@ def test_in_a_sticky_folder_of_all_links_of_others_are_not_followed(public, owne
 
 @linux
 @pytest.mark.parametrize("what", ["file", "folder"])
-def test_what_is_swapped_between_any_two_system_calls_leads_nowhere(tmp_path, what):
-    """An attacker who may write in the model's folder gets a turn before each call of the system."""
+def test_swapping_a_path_between_any_two_system_calls_has_no_effect_outside(tmp_path, what):
+    """An attacker with write access to the model's folder runs before each system call."""
     victim = tmp_path / "victim"
     victim.mkdir()
     (victim / "w.data").write_bytes(b"precious")
@@ -281,7 +281,7 @@ def test_a_folder_a_tensor_needs_no_descriptor_each(tmp_path):
 
 
 class Answering(io.RawIOBase):
-    """A file object whose write takes a thousand bytes, and the third time answers as it is told."""
+    """A file object whose write accepts a thousand bytes, and returns a given value at the third call."""
 
     def __init__(self, answer):
         self.answer, self.calls, self.taken = answer, 0, b""
@@ -303,7 +303,7 @@ ANSWERS = [None, 0, -1, 1 << 40, OSError(errno.EIO, os.strerror(errno.EIO)), Blo
 
 
 @pytest.mark.parametrize("answer", ANSWERS, ids=repr)
-def test_a_file_object_that_does_not_take_what_it_is_given_is_told(answer):
+def test_a_file_object_that_accepts_fewer_bytes_is_reported(answer):
     model = onnxwire.ModelProto(doc_string="x" * 10_000)
     file = Answering(answer)
     with pytest.raises(onnxwire.SaveError, match=f"2,000 of {model.ByteSize():,} bytes are written"):
@@ -312,7 +312,7 @@ def test_a_file_object_that_does_not_take_what_it_is_given_is_told(answer):
 
 
 @linux
-def test_a_pipe_that_does_not_wait_is_told_how_much_it_has():
+def test_the_error_of_a_non_blocking_pipe_has_the_number_of_written_bytes():
     read, write = os.pipe()
     os.set_blocking(write, False)
     model = onnxwire.ModelProto(doc_string="x" * 1_200_000)
@@ -327,7 +327,7 @@ def test_a_pipe_that_does_not_wait_is_told_how_much_it_has():
 
 
 @linux
-def test_a_pipe_that_waits_gets_all():
+def test_a_blocking_pipe_receives_all_bytes():
     read, write = os.pipe()
     model, arrived = onnxwire.ModelProto(doc_string="x" * 1_200_000), []
     with open(read, "rb") as reader:
@@ -339,11 +339,11 @@ def test_a_pipe_that_waits_gets_all():
     assert arrived == [model.SerializeToString()]
 
 
-# --- paths that are none
+# --- invalid paths
 
 
 @linux
-def test_whole_paths_need_no_working_directory(tmp_path, monkeypatch):
+def test_absolute_paths_need_no_working_directory(tmp_path, monkeypatch):
     model = a_model(2)
     onnxwire.save(model, tmp_path / "m.onnx", external="m.data")
     value = value_of(tmp_path / "m.onnx")
@@ -362,7 +362,7 @@ def test_whole_paths_need_no_working_directory(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("external", [{}, {"external": "d"}], ids=["alone", "external"])
-def test_the_directory_that_is_missing_is_named_where_a_link_leads(tmp_path, external):
+def test_the_missing_directory_of_a_links_target_is_named(tmp_path, external):
     (tmp_path / "link.onnx").symlink_to("nosuch/m.onnx")
     with pytest.raises(onnxwire.SaveError, match=r"link\.onnx: .*there is no directory .*/nosuch"):
         onnxwire.save(a_model(1), tmp_path / "link.onnx", **external)
@@ -394,7 +394,7 @@ def test_a_name_that_no_file_can_have_is_an_error_of_the_file(taker, path):
 
 
 @pytest.mark.parametrize("taken", ["all", 1.5, -1, 10**9], ids=repr)
-def test_a_write_that_does_not_say_how_much_it_took_is_an_error(taken):
+def test_a_write_that_returns_no_count_is_an_error(taken):
     class File:
         def write(self, data):
             return taken

@@ -57,7 +57,7 @@ def test_a_pipe_that_is_named_alone_is_read(tmp_path):
     writer.join()
 
 
-# Every call that opens a path of the user; `path` is a pipe that nobody writes to, or the like.
+# Every call that opens a path of the user; `path` is a pipe without a writer, or another special file.
 OPENERS = {
     "load": lambda path, model: onnxwire.load(path),
     "load without mmap": lambda path, model: onnxwire.load(path, mmap=False),
@@ -98,7 +98,7 @@ def streams(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("kind", ["pipe", "socket", "folder"])
 @pytest.mark.parametrize("opener", OPENERS)
-def test_what_is_no_file_is_an_error_and_nobody_waits_for_it(streams, opener, kind):
+def test_a_special_file_is_an_error_without_waiting(streams, opener, kind):
     with pytest.raises(onnxwire.SourceError) as caught:
         OPENERS[opener](streams / kind, DIGITS)
     assert caught.value.filename == str(streams / kind)
@@ -109,7 +109,7 @@ def test_what_is_no_file_is_an_error_and_nobody_waits_for_it(streams, opener, ki
     "kind", ["pipe", "socket", "folder", "/dev/zero", "/dev/tty", "/dev/ptmx", "/proc/self/environ"]
 )
 @pytest.mark.parametrize("line", COMMANDS)
-def test_a_command_on_what_is_no_file_ends_in_one_line(streams, capsys, line, kind):
+def test_a_command_on_a_special_file_ends_with_one_line(streams, capsys, line, kind):
     if kind.startswith("/"):
         for name in ("special", "special.npy"):
             (streams / name).symlink_to(kind)
@@ -129,7 +129,7 @@ def test_a_writer_that_comes_late_or_writes_late_is_waited_for(tmp_path, monkeyp
     opened = threading.Event()
 
     def write():
-        # The reader is there, and has nothing to read: first without, then with a writer.
+        # The reader has nothing to read: first without, then with a writer.
         while not opened.wait(0.01):
             with contextlib.suppress(OSError):
                 os.close(os.open(path, os.O_WRONLY | os.O_NONBLOCK))
@@ -163,7 +163,7 @@ def test_process_substitution_and_stdin_are_read(tmp_path):
 
 
 @pytest.mark.parametrize("others", [True, False])
-def test_a_pipe_among_the_files_of_a_pattern_keeps_nobody_waiting(tmp_path, others):
+def test_a_pipe_among_the_files_of_a_pattern_does_not_block(tmp_path, others):
     os.mkfifo(tmp_path / "a.onnx")
     if others:
         (tmp_path / "b.onnx").write_bytes(onnxwire.ModelProto(graph={"name": "g"}).SerializeToString())
@@ -194,7 +194,7 @@ READERS = {
 
 @pytest.mark.parametrize("reader", READERS)
 @pytest.mark.parametrize("has_part", [False, True])
-def test_what_a_pipe_has_so_far_is_not_taken_for_all(reader, has_part):
+def test_the_first_bytes_of_a_pipe_are_not_its_end(reader, has_part):
     out, into = os.pipe()
     os.set_blocking(out, False)
     os.write(into, STARTS[reader] if has_part else b"")
@@ -204,7 +204,7 @@ def test_what_a_pipe_has_so_far_is_not_taken_for_all(reader, has_part):
 
 
 @pytest.mark.parametrize("reader", READERS)
-def test_what_hinders_reading_is_an_error_of_the_file(reader):
+def test_a_failure_of_reading_is_an_error_of_the_file(reader):
     class File:
         name = "some file"
 

@@ -117,7 +117,7 @@ static void check_bits(int round, uint8_t *end, uint8_t *out_end) {
             unsigned wanted = bit < n * bits ? out[bit / bits] >> bit % bits & 1 : 0;
             if ((again[bit / 8] >> bit % 8 & 1u) != wanted) differ("packing", round, bits);
         }
-        if (again[-1] != FILL) differ("what lies before", round, bits);
+        if (again[-1] != FILL) differ("bytes before", round, bits);
     }
 }
 

@@ -19,7 +19,7 @@ DTYPES = {
     "float6_e2m3fn": 6,
     "float6_e3m2fn": 6,
 }
-LONG = 200_003  # elements: more than are unpacked at a time with the GIL held, and no multiple of anything
+LONG = 200_003  # elements: more than are unpacked while holding the GIL, and a prime number
 GUARD = 0xA5
 
 
@@ -47,12 +47,12 @@ def official_pack(elements: np.ndarray, bits: int) -> np.ndarray:
 
 
 def exact(data: bytes) -> np.ndarray:
-    """A copy in memory of exactly its size, so that a sanitizer sees what is read beyond it."""
+    """Return a copy in memory of exactly its size, so that a sanitizer detects reads beyond it."""
     return np.frombuffer(data, np.uint8).copy()
 
 
 def guarded(n: int) -> tuple[np.ndarray, np.ndarray]:
-    """Room for n bytes inside of an array of guards, and the whole array."""
+    """Return a buffer of n bytes inside an array of guard bytes, and the array."""
     whole = np.full(n + 64, GUARD, np.uint8)
     return whole[32 : 32 + n], whole
 
@@ -125,7 +125,7 @@ def test_elements_are_the_bytes_that_ml_dtypes_stores(name, bits):
 
 
 @pytest.mark.parametrize("name, bits", DTYPES.items())
-def test_what_numpy_leaves_in_high_bits_is_not_packed(name, bits):
+def test_high_bits_of_numpys_elements_are_not_packed(name, bits):
     dtype = np.dtype(getattr(ml_dtypes, name))
     values = np.negative(np.arange(1 << bits, dtype=np.uint8).view(dtype))  # the sign of an integer fills the byte
     out = np.empty(packed_size(len(values), bits), np.uint8)

@@ -16,7 +16,7 @@ NATIVE = [
     "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64",
     "complex64", "complex128",
 ]  # fmt: skip
-# Those of ml_dtypes that torch has too, and the codes and bits of those that it can't take.
+# The types of ml_dtypes that torch supports, and the codes and bits of the others.
 SMALL = [
     "bfloat16", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu",
 ]  # fmt: skip
@@ -89,7 +89,7 @@ USED = b"used_dltensor"  # a capsule keeps the pointer to its name
 
 
 class Exporter:
-    """An array that is passed on by capsules of ours."""
+    """An array that exports capsules of onnxwire."""
 
     def __init__(self, array, **fixed):
         self.array = array
@@ -144,14 +144,14 @@ def test_numpy_takes_any_shape_and_strides(layout):
     assert np.shares_memory(taken, array) == bool(array.size)
 
 
-def test_read_only_stays_read_only():
+def test_a_read_only_array_stays_read_only():
     array = np.arange(6.0)
     array.flags.writeable = False
     taken = np.from_dlpack(Exporter(array))
     assert not taken.flags.writeable and np.shares_memory(taken, array)
 
 
-def test_a_read_only_array_is_refused_where_the_capsule_can_not_say_so():
+def test_a_read_only_array_is_refused_by_capsules_without_the_flag():
     array = np.arange(6.0)
     array.flags.writeable = False
     for max_version in (None, (0, 8)):
@@ -202,7 +202,7 @@ def test_a_copy_of_a_read_only_array_may_be_written_to():
     ],
     ids=lambda array: str(array.dtype),
 )
-def test_what_dlpack_can_not_say_is_a_buffer_error(array):
+def test_an_array_that_dlpack_can_not_represent_is_a_buffer_error(array):
     for max_version in (None, (1, 0), (1, 3)):
         with pytest.raises(BufferError):
             to_capsule(array, max_version=max_version)
@@ -241,7 +241,7 @@ def test_the_structs_are_those_of_dlpack(max_version):
 
 
 @pytest.mark.parametrize("name", OTHERS)
-def test_types_that_few_know_have_the_codes_of_dlpack(name):
+def test_rare_types_have_the_codes_of_dlpack(name):
     array = filled(name)
     array.flags.writeable = False
     capsule = to_capsule(array, max_version=(1, 1))
@@ -252,7 +252,7 @@ def test_types_that_few_know_have_the_codes_of_dlpack(name):
 
 
 @pytest.mark.parametrize("name", SUB_BYTE)
-def test_elements_with_padding_are_refused_where_the_capsule_can_not_say_so(name):
+def test_elements_with_padding_are_refused_by_capsules_without_the_flag(name):
     for max_version in (None, (0, 9), (1, 0)):
         with pytest.raises(BufferError, match=r"consumer of DLPack 1\.1"):
             to_capsule(filled(name), max_version=max_version)
@@ -262,7 +262,7 @@ def test_elements_with_padding_are_refused_where_the_capsule_can_not_say_so(name
 
 
 @pytest.mark.parametrize("max_version", [None, (1, 0)])
-def test_a_capsule_that_nobody_takes_gives_the_array_back(max_version):
+def test_an_unused_capsule_releases_the_array(max_version):
     array = np.arange(6.0)
     before = sys.getrefcount(array)
     capsule = to_capsule(array, max_version=max_version)
@@ -340,7 +340,7 @@ def test_torch_gives_the_array_back(torch, fixed):
     assert sys.getrefcount(array) == before
 
 
-def test_torch_gives_back_what_it_can_not_take(torch):
+def test_torch_releases_an_array_that_it_refuses(torch):
     array = filled("float8_e3m4")
     before = sys.getrefcount(array)
     with pytest.raises(BufferError):

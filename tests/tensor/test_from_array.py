@@ -1,4 +1,4 @@
-"""Tensors made from arrays: what the official reader reads back, and whose memory they use."""
+"""Tensors made from arrays: the values that the official reader returns, and the owner of their memory."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ WIDE = pytest.mark.parametrize("name", [name for name in T if stored_tensors.BIT
 
 
 def official(tensor):
-    """The official runtime's reading of the encoding of a tensor of ours."""
+    """Return the official runtime's array of an encoded tensor."""
     return onnx.TensorProto.FromString(tensor.SerializeToString())
 
 
@@ -45,7 +45,7 @@ def layouts(array):
         yield array.astype(array.dtype.newbyteorder(">"))
 
 
-# --- what is written
+# --- written values
 
 
 @EVERY_TYPE
@@ -67,7 +67,7 @@ def test_the_official_reader_reads_the_array_back(data_type, data, name):
 
 @pytest.mark.parametrize("code", "bBhHiIlLqQpPefdFD?")
 @pytest.mark.parametrize("order", "<>=")
-def test_every_type_of_numpy_that_onnx_has_is_taken_in_either_byte_order(code, order):
+def test_every_type_of_numpy_that_onnx_has_is_accepted_in_either_byte_order(code, order):
     array = np.arange(6).reshape(2, 3).astype(np.dtype(code).newbyteorder(order))
     wanted = array.astype(np.dtype(code).newbyteorder("="))
     tensor = from_array(array)
@@ -76,7 +76,7 @@ def test_every_type_of_numpy_that_onnx_has_is_taken_in_either_byte_order(code, o
     assert tensor.numpy().dtype == wanted.dtype
 
 
-def test_one_element_may_stand_for_many():
+def test_an_array_may_repeat_one_element_by_strides():
     assert from_array(np.broadcast_to(np.float32(1.5), (2, 3))).numpy().tolist() == [[1.5] * 3] * 2
 
 
@@ -142,7 +142,7 @@ def test_an_empty_array_becomes_a_tensor_of_its_shape(shape, dtype):
     ],
     ids=lambda array: str(array.dtype),
 )
-def test_what_onnx_has_no_type_for_is_refused(array):
+def test_a_dtype_without_an_onnx_type_is_refused(array):
     with pytest.raises(onnxwire.TensorError) as caught:
         from_array(array, "w0")
     assert caught.value.tensor == "w0"
@@ -179,7 +179,7 @@ def test_a_tensor_that_was_put_into_a_model_is_saved_with_it(n, tmp_path):
     stored_tensors.same_array(onnx.numpy_helper.to_array(loaded.graph.node[0].attribute[0].t), array[::-1])
 
 
-def test_what_was_encoded_does_not_change_any_more():
+def test_an_encoding_does_not_change_with_the_array():
     array = np.zeros(3, np.int64)
     tensor = from_array(array)
     encoded = tensor.SerializeToString()
@@ -193,7 +193,7 @@ def test_the_tensor_keeps_the_array_and_the_view_keeps_it_too():
     array = tensor.numpy()
     del tensor
     gc.collect()
-    np.empty(10_000, np.int32)[:] = -1  # what would take the memory, were it free
+    np.empty(10_000, np.int32)[:] = -1  # allocates the memory if it was released
     assert array.tolist() == list(range(10_000))
 
 

@@ -26,7 +26,7 @@ SEGMENTS = [(0, 0), (0, 2), (1, 3), (2, 1), (-1, 2), (0, 1 << 62)]
 
 
 class Made:
-    """A random TensorProto as wire bytes, and what its fields say."""
+    """Return a random TensorProto as wire bytes, and the values of its fields."""
 
     def __init__(self, seed):
         draw = random.Random(seed)
@@ -36,7 +36,7 @@ class Made:
         self.segment = draw.choice(SEGMENTS) if draw.random() < 0.1 else None
         self.is_external = draw.random() < 0.5
         self.entries = []
-        # Each key none, one or several times, in any order, beside keys that mean nothing.
+        # Each key zero, one or several times, in any order, among unknown keys.
         for key, values in (("location", LOCATIONS), ("offset", NUMBERS), ("length", NUMBERS), ("checksum", ["ab"])):
             for _ in range(draw.choice([0, 1, 1, 1, 1, 2])):
                 self.entries.append((key, draw.choice(NO_NUMBERS if draw.random() < 0.2 else values)))
@@ -51,7 +51,7 @@ class Made:
 
     @property
     def elements(self):
-        """As many as are stored: of the segment where it is within the dims."""
+        """Return the number of stored elements: those of the segment if it is within the dims."""
         count = 1
         for dim in self.dims:
             count *= max(dim, 0)
@@ -74,7 +74,7 @@ class Made:
         return [value for name, value in self.entries if name == key]
 
     def stated(self, key):
-        """The number of a key: the last counts; None where it is none."""
+        """Return the number of a key's last entry; None if it is not a number."""
         values = self.given(key)
         return int(values[-1]) if values and values[-1] in NUMBERS else None
 
@@ -196,7 +196,7 @@ def problems_of(model, *rules):
     }
 
 
-def test_nbytes_is_what_check_holds_the_stated_sizes_to(made, model):
+def test_nbytes_is_the_size_that_check_requires(made, model):
     wrong = problems_of(model, "external-length-matches-shape") | problems_of(
         model, *(f"tensor-raw-data-length{end}" for end in ("", "-4bit", "-2bit", "-6bit")), "tensor-segment-bounds"
     )
@@ -210,7 +210,7 @@ def test_nbytes_is_what_check_holds_the_stated_sizes_to(made, model):
         try:
             nbytes = ours.nbytes
         except onnxwire.TensorError:
-            continue  # of the dims, the segment or the data type other rules speak
+            continue  # other rules report faults of dims, segment and data type
         compared += 1
         assert (row in wrong) == (nbytes != tensor.nbytes)
         assert f"{nbytes:,} bytes" in wrong.get(row, f"{nbytes:,} bytes")
@@ -232,7 +232,7 @@ def test_a_description_is_ambiguous_to_check_where_reading_refuses_it(made, mode
             refused += 1
             assert ("external_data contains" in str(error) and "twice" in str(error)) == (row in ambiguous)
         except onnxwire.TensorError:
-            pass  # of the data type, the dims, or other data beside it
+            pass  # other rules report faults of data type, dims, or additional data
     assert refused >= 500
 
 

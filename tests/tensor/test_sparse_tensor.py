@@ -1,4 +1,4 @@
-"""Sparse tensors: dense arrays and coordinates of them, and back, held against plain Python."""
+"""Sparse tensors: conversion to and from dense arrays and coordinates, compared with plain Python."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def int64s(values, dims):
 
 
 def sparse(values, indices, dims):
-    """A message of ours, as a reader gets it."""
+    """Return an encoded and parsed message."""
     message = SparseTensorProto(dims=dims)
     if values is not None:
         message.values.CopyFrom(values)
@@ -53,7 +53,7 @@ def parts(draw, data_type):
 
 
 def dense(dims, indexes, values):
-    """The dense array, put together element by element."""
+    """Return the dense array, computed element by element."""
     array = np.zeros(dims, values.dtype)
     if values.dtype == object:
         array[...] = ""
@@ -168,7 +168,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("message", [sparse(*row) for row in WRONG.values()], ids=WRONG)
-def test_what_does_not_fit_together_raises(message):
+def test_inconsistent_parts_raise(message):
     for use in (message.to_coo, message.numpy):
         with pytest.raises(onnxwire.TensorError) as caught:
             use()
@@ -190,13 +190,13 @@ def test_what_does_not_fit_together_raises(message):
         (np.ones(2), np.array([[1], [1]]), (3,)),
     ],
 )
-def test_from_coo_refuses_what_does_not_fit_together(values, indices, shape):
+def test_from_coo_refuses_inconsistent_arguments(values, indices, shape):
     with pytest.raises(onnxwire.TensorError, match="w0"):
         from_coo(values, indices, shape, "w0")
 
 
 @pytest.mark.parametrize("array", [np.float32(3), np.zeros(()), 1, "text"])
-def test_from_dense_refuses_what_has_no_dimensions(array):
+def test_from_dense_refuses_a_scalar(array):
     with pytest.raises(onnxwire.TensorError, match=r"'w0': a sparse tensor can't have the dims \[\]; reshape"):
         onnxwire.from_dense(array, "w0")
 

@@ -28,7 +28,7 @@ def entries(**pairs):
     return [{"key": key, "value": str(value)} for key, value in pairs.items()]
 
 
-# What is wrong → the fields of a tensor, and the words and numbers that the message must have.
+# By fault: the fields of a tensor, and the words and numbers that the message must contain.
 WRONG = {
     "too few bytes": ({"data_type": T["FLOAT"], "dims": [3, 5], "raw_data": bytes(59)}, "60", "59"),
     "too many bytes": ({"data_type": T["FLOAT"], "dims": [3, 5], "raw_data": bytes(61)}, "60", "61"),
@@ -135,13 +135,13 @@ EVERY_WRONG = pytest.mark.parametrize("fields, words", [(row[0], row[1:]) for ro
 
 
 def made(fields):
-    """A message as a reader gets it, and one that was put together here."""
+    """Return a parsed message, and one that was built by assignments."""
     tensor = TensorProto(name="w0", **fields)
     return [TensorProto.FromString(tensor.SerializeToString()), tensor]
 
 
 @EVERY_WRONG
-def test_the_error_names_the_tensor_and_what_is_called_for_and_held(fields, words):
+def test_the_error_names_the_tensor_and_the_required_and_actual_contents(fields, words):
     for tensor in made(fields):
         with pytest.raises(onnxwire.Error) as caught:
             tensor.numpy()
@@ -157,7 +157,7 @@ def test_the_error_names_the_tensor_and_what_is_called_for_and_held(fields, word
 
 
 @EVERY_WRONG
-def test_every_way_to_the_data_raises(fields, words):
+def test_every_access_to_the_data_raises(fields, words):
     for tensor in made(fields):
         uses = [np.asarray, np.from_dlpack, lambda tensor: tensor.read(...)]
         if len(tensor.dims) <= 64:  # the limit is that of arrays
@@ -167,7 +167,7 @@ def test_every_way_to_the_data_raises(fields, words):
                 use(tensor)
 
 
-def test_the_error_says_where_in_the_model_the_tensor_is(tmp_path):
+def test_the_error_has_the_path_of_the_tensor(tmp_path):
     model = onnxwire.ModelProto()
     for name in ("good", "bad"):
         model.graph.initializer.add(name=name, data_type=T["INT8"], dims=[2], raw_data=b"ab"[: len(name) - 2])
@@ -193,7 +193,7 @@ def test_the_error_says_where_in_the_model_the_tensor_is(tmp_path):
 
 
 def use_everything(tensor):
-    """Do all that can be done to a tensor; only onnxwire.Error, and what indices and DLPack raise, may come of it."""
+    """Call every method of a tensor; only onnxwire.Error, and errors of indices and DLPack, may be raised."""
     acts = [
         lambda: tensor.shape,
         lambda: tensor.dtype,
@@ -264,7 +264,7 @@ STORAGES = [f"{kind}_data" for kind in ("float", "int32", "string", "int64", "do
 
 @st.composite
 def nearly_right(draw):
-    """Messages whose parts have likely values, which fit together or nearly so."""
+    """Messages whose parts have likely values, which are consistent or nearly so."""
     data_type = draw(st.sampled_from([*T.values(), 0, 29]))
     dims = draw(st.lists(st.sampled_from([0, 1, 2, 3, 7, 8, -1, 1 << 31, 1 << 62, -1 << 63]), max_size=3))
     tensor = TensorProto(data_type=data_type, dims=dims, name="w")
@@ -290,7 +290,7 @@ def official_array(data):
 
 @given(nearly_right())
 @examples(1500)
-def test_what_nearly_fits_is_refused_or_read_as_the_official_reader_reads_it(data):
+def test_nearly_consistent_tensors_are_refused_or_read_as_officially(data):
     tensor = TensorProto.FromString(data)
     array = use_everything(tensor)[4]
     assert peak_of(use_everything, tensor) < 1 << 18
@@ -298,7 +298,7 @@ def test_what_nearly_fits_is_refused_or_read_as_the_official_reader_reads_it(dat
         stored_tensors.same_array(array, official_array(data))
 
 
-def test_the_errors_of_many_tensors_in_turn_are_each_found_from_the_last(monkeypatch):
+def test_the_path_of_each_of_many_errors_is_searched_from_the_last_one(monkeypatch):
     from onnxwire.engine import field_path
 
     reads = []
@@ -314,7 +314,7 @@ def test_the_errors_of_many_tensors_in_turn_are_each_found_from_the_last(monkeyp
         return caught.value.path
 
     assert [path_of(tensor) for tensor in model.graph.initializer] == [f"graph.initializer[{i}]" for i in range(200)]
-    assert len(reads) < 4 * len(names)  # from the front each time they would be a hundred times as many
+    assert len(reads) < 4 * len(names)  # searches from the front would take a hundred times as many
     assert [path_of(model.graph.initializer[i]) for i in (7, 199, 8)] == [
         f"graph.initializer[{i}]" for i in (7, 199, 8)
     ]
@@ -322,7 +322,7 @@ def test_the_errors_of_many_tensors_in_turn_are_each_found_from_the_last(monkeyp
 
 @examples(100)
 @given(data=wire.sound(ModelProto.DESCRIPTOR, 4), chance=st.randoms())
-def test_the_path_of_a_byte_does_not_depend_on_those_asked_for_before(data, chance):
+def test_the_path_of_a_byte_does_not_depend_on_earlier_searches(data, chance):
     from onnxwire.engine.field_path import field_path
 
     document = ModelProto.FromString(data)._document

@@ -1,4 +1,4 @@
-"""Tensors whose bytes are in files beside the model, and the list of every tensor that a model has."""
+"""Tensors with external data, and the list of all tensors of a model."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_the_array_is_the_official_one(mapped, data_type, tmp_path, data, offset
         del array
 
 
-def test_tensors_of_one_file_look_into_one_mapping(two):
+def test_tensors_of_one_file_share_one_mapping(two):
     model = onnxwire.load(two)
     a, b = (tensor.numpy() for tensor in model.graph.initializer)
     assert address(b) - address(a) == 8000 - 4
@@ -121,7 +121,7 @@ def test_writing_to_an_array_leaves_the_file_alone(two, mapped):
         assert file.read() == before
 
 
-def test_files_are_opened_when_they_are_asked_for(two):
+def test_files_are_opened_at_their_first_use(two):
     os.remove(os.path.join(os.path.dirname(two), "w.bin"))
     with onnxwire.load(two) as model:
         tensor = model.graph.initializer[0]
@@ -178,7 +178,7 @@ def test_another_folder_may_be_given(two, tmp_path, mapped):
 
 @pytest.mark.parametrize("as_callable", [True, False])
 @pytest.mark.parametrize("kind", [bytes, bytearray, memoryview, np.frombuffer])
-def test_buffers_may_be_given_and_are_looked_at_first(two, kind, as_callable):
+def test_given_buffers_take_precedence_over_files(two, kind, as_callable):
     data = bytes(4) + np.full(1000, 7, "<f4").tobytes()
     buffer = np.frombuffer(data, np.uint8) if kind is np.frombuffer else kind(data)
     files = {"w.bin": buffer}
@@ -191,7 +191,7 @@ def test_buffers_may_be_given_and_are_looked_at_first(two, kind, as_callable):
 
 
 @pytest.mark.parametrize("files", [{}, {"other.bin": b""}.get])
-def test_what_is_not_among_the_buffers_is_looked_for_in_the_folder(two, files):
+def test_a_location_without_a_buffer_is_opened_in_the_folder(two, files):
     with onnxwire.load(two, external_data=files) as model:
         stored_tensors.same_array(model.graph.initializer[0].numpy(), floats(1000).array())
 
@@ -200,7 +200,7 @@ def test_what_is_not_among_the_buffers_is_looked_for_in_the_folder(two, files):
 
 
 def bytes_read(act):
-    """The result of an act, and how many bytes this process read from files meanwhile."""
+    """Return the result of a function, and the number of bytes that this process read from files meanwhile."""
 
     def so_far():
         with open("/proc/self/io") as file:
@@ -229,7 +229,7 @@ def bytes_read(act):
     ids=str,
 )
 @pytest.mark.parametrize("name", ["FLOAT", "INT4", "FLOAT6E2M3"])
-def test_only_what_is_asked_for_is_read(tmp_path, name, index, elements):
+def test_only_the_requested_bytes_are_read(tmp_path, name, index, elements):
     payload = np.random.default_rng(0).integers(0, 256, (stored_tensors.BITS[T[name]] << 20) // 8, np.uint8).tobytes()
     (tmp_path / "w.bin").write_bytes(payload)
     tensor = stored_tensors.Stored(T[name], [1024, 1024], [])
@@ -237,7 +237,7 @@ def test_only_what_is_asked_for_is_read(tmp_path, name, index, elements):
     whole = onnx.numpy_helper.to_array(onnx.TensorProto.FromString(tensor.message(wire.span(9, payload))))
     with onnxwire.load(path, mmap=False) as model:
         ours = model.graph.initializer[0]
-        ours.read((0, 0))  # what has to be imported or opened once
+        ours.read((0, 0))  # imports and opens that happen only once
         array, n = bytes_read(lambda: ours.read(index))
         stored_tensors.same_array(array, np.asarray(whole[index]))
         assert elements * stored_tensors.BITS[T[name]] // 8 <= n <= elements * stored_tensors.BITS[T[name]] // 8 + 16
@@ -255,7 +255,7 @@ def test_a_file_that_was_cut_raises(two, use):
             model.graph.initializer[0].read(3)  # its bytes are still there, but may be others
 
 
-# --- what does not fit
+# --- invalid references
 
 
 @MAPPED
@@ -273,7 +273,7 @@ def test_a_file_that_was_cut_raises(two, use):
         (-1, 40, {"-1"}),
     ],
 )
-def test_a_range_that_does_not_fit_raises(tmp_path, mapped, offset, length, figures):
+def test_a_range_past_the_end_raises(tmp_path, mapped, offset, length, figures):
     location = stored_tensors.external("w.bin", offset, length)
     (tmp_path / "w.bin").write_bytes(bytes(100))
     path = model_of(

@@ -1,4 +1,4 @@
-"""Arrays of tensors: every type in every storage, parts, strings and segments, held against the official ones."""
+"""Arrays of tensors: every type in every storage, parts, strings and segments, compared with the official arrays."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_each_storage_gives_the_bytes_that_raw_data_would_have(data_type, data):
 @EVERY_TYPE
 @examples(15)
 @given(data=st.data())
-def test_an_array_in_pieces_of_its_typed_field_is_whole(data_type, data):
+def test_an_array_of_a_typed_field_in_pieces_is_complete(data_type, data):
     """Packed runs and single values of a repeated field may alternate, with other records between them."""
     tensor = data.draw(stored_tensors.stored(data_type))
     cut = data.draw(st.integers(0, len(tensor.elements)))
@@ -208,7 +208,7 @@ def test_strings_are_str_or_bytes():
 
 
 @pytest.mark.parametrize("data", [b"\xff", b"ok\xed\xa0\x80", b"\xc0\x80", b"\xf4\x90\x80\x80"])
-def test_what_is_not_utf8_can_be_had_as_bytes_only(data):
+def test_strings_that_are_not_utf8_are_returned_as_bytes_only(data):
     tensor = texts(b"first", data)
     with pytest.raises(onnxwire.TensorError, match="UTF-8") as caught:
         tensor.numpy()
@@ -231,7 +231,7 @@ def index_of(shape):
 
 
 def with_rank(index):
-    """The index, so put that numpy gives an array and not a scalar for it."""
+    """Return the index in a form for which numpy returns an array instead of a scalar."""
     index = index if isinstance(index, tuple) else (index,)
     return index if any(part is ... for part in index) else (*index, ...)
 
@@ -239,7 +239,7 @@ def with_rank(index):
 @EVERY_TYPE
 @examples(40)
 @given(data=st.data())
-def test_read_gives_what_the_array_has_at_the_index(data_type, data):
+def test_read_returns_the_elements_of_the_array_at_the_index(data_type, data):
     tensor = data.draw(stored_tensors.stored(data_type))
     index = data.draw(index_of(tensor.array().shape))
     wanted = tensor.array()[with_rank(index)]

@@ -1,4 +1,4 @@
-"""Where the memory of an array is: in the file where it can be, its own where it is asked for, and for how long."""
+"""The memory of an array: the file's if possible, a copy if requested; and its lifetime."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_the_payload_is_not_copied(name):
 
 
 @pytest.mark.parametrize("name", AS_THEY_STAND)
-def test_a_mapped_file_that_is_given_is_looked_into(name, tmp_path):
+def test_an_array_shares_the_memory_of_a_given_mapping(name, tmp_path):
     tensor = sample(name)
     (tmp_path / "t.pb").write_bytes(tensor.message(wire.span(9, tensor.raw)))
     with open(tmp_path / "t.pb", "rb") as file:
@@ -95,14 +95,14 @@ def test_a_mapped_file_that_is_given_is_looked_into(name, tmp_path):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
-def test_a_loaded_file_is_looked_into(path):
+def test_an_array_shares_the_memory_of_a_loaded_file(path):
     array = onnxwire.load(path).graph.initializer[0].numpy()
     with open("/proc/self/maps") as maps:
         ranges = [line.split()[0].split("-") for line in maps if line.rstrip().endswith(str(path))]
     assert any(int(start, 16) <= address(array) < int(end, 16) for start, end in ranges)
 
 
-def test_arrays_look_into_a_bytearray_and_see_it_change():
+def test_arrays_share_the_memory_of_a_bytearray():
     data = bytearray(TensorProto(data_type=FLOAT, dims=[2], raw_data=np.ones(2, "<f4").tobytes()).SerializeToString())
     array = onnxwire.load(data, TensorProto).numpy()
     assert not array.flags.writeable
@@ -154,7 +154,7 @@ def test_a_writable_array_leaves_the_file_alone(path):
     assert path.read_bytes() == before
 
 
-def test_what_is_asked_for_twice_is_not_made_twice_where_it_stands_in_the_file(path):
+def test_repeated_access_to_stored_elements_makes_no_copies(path):
     tensor = onnxwire.load(path).graph.initializer[0]
     assert address(tensor.numpy()) == address(tensor.numpy()) == address(np.asarray(tensor))
 
@@ -192,7 +192,7 @@ def test_dlpack_takes_every_shape(dims):
     assert np.from_dlpack(TensorProto.FromString(tensor.message(wire.span(9, tensor.raw)))).shape == dims
 
 
-def test_dlpack_copies_where_it_is_told_to():
+def test_dlpack_copies_on_request():
     tensor = sample("INT16")
     ours = TensorProto.FromString(tensor.message(wire.span(9, tensor.raw)))
     array = np.from_dlpack(ours, copy=True)

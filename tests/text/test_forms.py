@@ -27,7 +27,7 @@ from test_text_parser import kinds_of_text, mutated
 import onnxwire
 from onnxwire.text import printed_fields, text_source
 
-# Both readers of text leave it to Python to say so.
+# Both text readers leave this error to Python.
 pytestmark = [
     pytest.mark.filterwarnings("ignore:invalid escape sequence:DeprecationWarning"),
     pytest.mark.filterwarnings("ignore:invalid octal escape sequence:DeprecationWarning"),
@@ -47,7 +47,7 @@ class Form:
     sample: str
 
     def cut(self, size):
-        """Read the text so many characters at a time."""
+        """Read the text in pieces of the given number of characters."""
         return mock.patch.object(text_source, "CHUNK", size)
 
 

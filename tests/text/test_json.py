@@ -151,7 +151,7 @@ def test_dump_prints_json():
     assert done.stdout == onnxwire.to_json(onnxwire.load(DIGITS)) + "\n"
 
 
-def test_dump_of_a_string_that_json_can_not_hold_ends_in_one_line(tmp_path):
+def test_dump_of_a_string_that_json_can_not_represent_ends_with_one_line(tmp_path):
     path = tmp_path / "broken.onnx"
     path.write_bytes(wire.number(1, 8) + wire.span(2, b"good \xff"))
     done = dump(path)

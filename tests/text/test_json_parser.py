@@ -61,7 +61,7 @@ check_ignoring_unknown = Readers(
 
 @pytest.fixture(params=[None, 1, 7, 64], ids=lambda size: f"pieces of {size}" if size else "whole")
 def pieces(request, monkeypatch):
-    """The text is read so many characters at a time."""
+    """Read the text in pieces of the given number of characters."""
     if request.param:
         monkeypatch.setattr(text_source, "CHUNK", request.param)
 
@@ -248,7 +248,7 @@ SNIPPETS = (
 @example(values=[3.4028234663852886e38])
 def test_floats_read_back(values):
     tensor = TENSOR[1](float_data=values, double_data=values)
-    # The official runtime refuses what it prints of the greatest float.
+    # The official runtime refuses its own output for the greatest float.
     assert check(TENSOR, json_format.MessageToJson(tensor)) or 3.4028234663852886e38 in map(abs, values)
 
 
@@ -257,7 +257,7 @@ def test_a_fault_after_many_numbers_has_its_position(fault, pieces):
     text = '{"manyInt32": [\n' + "1,\n" * 5000 + f"{fault}]}}"
     with pytest.raises(onnxwire.DecodeError) as caught:
         onnxwire.from_json(text, EVERYTHING[0])
-    # The others are faults only of what follows the number.
+    # The other texts are faults only by the text after the number.
     is_number = fault[:2] in ("1 ", "1:", "1,")
     assert is_number or str(caught.value).startswith("<str>: many_int32[5000]: line 5,002, column 1: ")
     assert official_reading(EVERYTHING[1], text) is None
@@ -293,7 +293,7 @@ def test_arrays_of_strings_are_those_of_the_official_runtime(pieces, kind, strin
     assert check(EVERYTHING, f'{{"many{kind}":[{comma.join(sound)}]}}')
 
 
-# --- what a text may be
+# --- types of texts
 
 
 def test_invalid_utf_8_is_rejected_with_its_position(pieces):

@@ -1,4 +1,4 @@
-"""The text format equals what the official runtime prints, and what protoc prints where it is asked for."""
+"""The text format equals the output of the official runtime, and on request the output of protoc."""
 
 from __future__ import annotations
 
@@ -225,7 +225,7 @@ def test_the_official_runtime_reads_the_text_of_protoc(name, data):
     shown = onnxwire.to_text(ours.FromString(message.SerializeToString()), as_protoc=True)
     assert shown.isascii()
     wanted = text_format.MessageToString(message)
-    # At line feeds alone: a string may hold other characters that Python takes for the ends of lines.
+    # Split at line feeds only: a string may contain other characters that Python treats as line ends.
     assert [line.split(":")[0] for line in shown.split("\n")] == [line.split(":")[0] for line in wanted.split("\n")]
     if not has_broken_text(message):
         assert text_format.MessageToString(text_format.Parse(shown, official())) == wanted
@@ -269,7 +269,7 @@ def protoc(name, data, folder):
 
     add(PAIRS[name][1].DESCRIPTOR.file)
     for message in files.file[-1].message_type:
-        # protoc wants the members of a oneof beside each other.
+        # protoc requires the members of a oneof to be adjacent.
         fields = [descriptor_pb2.FieldDescriptorProto.FromString(f.SerializeToString()) for f in message.field]
         fields.sort(key=lambda field: field.oneof_index if field.HasField("oneof_index") else -1)
         del message.field[:]
@@ -321,7 +321,7 @@ def test_unknown_fields_are_printed_as_protoc_prints_them(case, tmp_path):
 @pytest.mark.parametrize("name", ["onnx.ModelProto", "onnx.AttributeProto", "onnx.TensorProto", "test.Everything"])
 @examples(20)
 @given(data=st.data())
-def test_text_is_what_protoc_prints(name, data, tmp_path_factory):
+def test_text_equals_the_output_of_protoc(name, data, tmp_path_factory):
     ours, _ = PAIRS[name]
     data = data.draw(wire.sound(ours.DESCRIPTOR, 2))
     shown = onnxwire.to_text(ours.FromString(data), as_protoc=True)

@@ -28,7 +28,7 @@ from onnxwire.text import text_source
 DIGITS = Path(__file__).parents[2] / "examples" / "digits_cnn.onnx"
 SPARSE = PAIRS["test.Sparse"]
 
-# Both readers leave it to Python to say so.
+# Both readers leave this error to Python.
 pytestmark = [
     pytest.mark.filterwarnings("ignore:invalid escape sequence:DeprecationWarning"),
     pytest.mark.filterwarnings("ignore:invalid octal escape sequence:DeprecationWarning"),
@@ -99,7 +99,7 @@ official_reading, reading, check = READERS.official_reading, READERS.reading, RE
 
 @pytest.fixture(params=[None, 1, 7, 64], ids=lambda size: f"pieces of {size}" if size else "whole")
 def pieces(request, monkeypatch):
-    """The text is read so many characters at a time."""
+    """Read the text in pieces of the given number of characters."""
     if request.param:
         monkeypatch.setattr(text_source, "CHUNK", request.param)
 
@@ -201,7 +201,7 @@ TEXTS += [
 
 
 def in_fields(values, name):
-    """Texts of one field: each value alone and before one of what may follow, with --long before each."""
+    """Texts of one field: each value alone and before one possible continuation, with --long before each."""
     ends = ("", ",", " one_int64: 1")
     return [
         f"{name}: {value}{end}"
@@ -305,12 +305,12 @@ def test_a_fault_after_many_numbers_has_its_position(fault):
     ):
         with pytest.raises(onnxwire.DecodeError) as caught:
             onnxwire.from_text(text, EVERYTHING[0])
-        # The others are faults only of what follows the number.
+        # The other texts are faults only by the text after the number.
         assert fault[:2] in ("1 ", "1:") or str(caught.value).startswith(f"<str>: {position}")
         assert official_reading(EVERYTHING[1], text) is None
 
 
-# --- what a text may be
+# --- types of texts
 
 
 class Slow:

@@ -189,7 +189,7 @@ def test_a_path_that_names_no_node_is_rejected():
             bypass(model, path)
 
 
-def test_the_boundary_of_nodes_is_what_extract_takes():
+def test_the_boundary_of_nodes_is_accepted_by_extract():
     weight = helper.make_tensor("w", TensorProto.FLOAT, [2], [1, 2])
     nodes = [
         helper.make_node("Relu", ["x"], ["a"]),

@@ -1,4 +1,4 @@
-"""Dimensions are changed wherever they mean the same, and what can't follow is reported."""
+"""Dimensions are changed wherever they have the same meaning, and inconsistent uses are reported."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ def test_variables_of_functions_are_their_own(model):
         ({}, {"batch": "2*batch"}, None, "the name of a dimension variable is made of"),
     ],
 )
-def test_what_can_not_be_changed_is_an_error(model, sizes, renames, dynamic, reason):
+def test_a_dimension_that_can_not_be_changed_is_an_error(model, sizes, renames, dynamic, reason):
     before = model.SerializeToString()
     with pytest.raises(onnxwire.Error) as caught:
         change_dimensions(model, sizes, renames=renames, dynamic=dynamic)

@@ -67,7 +67,7 @@ class EditPage(Page):
 
     @property
     def done(self):
-        """How many changes the page says are made."""
+        """Return the number of changes that the page shows."""
         words = self.one("#show-changes").text.split()
         return 0 if words[0] == "No" else int(words[0])
 
@@ -100,7 +100,7 @@ def page(open_page, path):
     page = open_page(path, "--edit")
     yield page
     errors = [entry for entry in page.driver.get_log("browser") if entry["level"] == "SEVERE"]
-    # What was refused on purpose is an answer of 4xx, and a server that was ended answers nothing.
+    # Refused requests get a 4xx response, and a stopped server does not respond.
     expected = ("status of 4", "ERR_CONNECTION_REFUSED", "The server does not answer")
     assert [entry for entry in errors if not any(text in entry["message"] for text in expected)] == []
 
@@ -109,7 +109,7 @@ def test_an_edit_is_made_undone_redone_checked_saved_and_read_by_the_official_pa
     page.go("node=graph.node[4]", "Relu")
     page.edit("operator graph.node[4].op_type", value="Gelu")
     page.title("Gelu")
-    # A Gelu takes an attribute, and the opset of this model has it; one that it has not is told at the node.
+    # Gelu is in this model's opset and has an attribute; an unknown attribute is reported at the node.
     page.edit("Add an attribute", name="nonsense", type="INTS", value="[1, 2]")
     page.one(".problems .problem-line", "nonsense")
     page.one("#show-changes", "new problem")
@@ -262,10 +262,10 @@ def test_unsaved_changes_are_reported_on_the_terminal(page):
     assert "set producer_name = me" in said
 
 
-def test_two_tabs_see_each_other_or_are_refused(page):
+def test_changes_of_another_tab_are_shown_or_refused(page):
     page.go("node=graph.node[4]", "Relu")
     first = page.driver.current_window_handle
-    # As the browser's "Duplicate": the tab has the key of the one it comes from.
+    # Like the browser's "Duplicate": the new tab has the key of the original tab.
     page.driver.execute_script("window.open(location.href)")
     second = page.wait(lambda: [one for one in page.driver.window_handles if one != first])[0]
     page.driver.switch_to.window(second)
@@ -285,7 +285,7 @@ def test_two_tabs_see_each_other_or_are_refused(page):
     page.one("form.editing [type=submit]").click()
     page.wait(lambda: "another tab" in page.one("form.editing .problem").text, fail_on_error=False)
     assert page.ask("edits")["done"] == 1
-    # Once it is closed, this tab shows what the other one did, and can go on from there.
+    # Once the form is closed, this tab shows the changes of the other tab, and further changes are possible.
     page.press(key_code("ESCAPE"))
     page.wait(lambda: "16 nodes" in page.one("#found").text and page.done == 1, fail_on_error=False)
     page.driver.execute_script("location.hash = 'changes'")
@@ -379,9 +379,9 @@ def test_a_page_of_another_site_can_do_nothing(page, tmp_path):
         for name in ("127.0.0.1", "localhost"):
             page.driver.get(f"http://{name}:{site.server_port}/")
             outcome = page.wait(lambda: page.driver.execute_script("return window.outcome"))
-            assert outcome.pop("beacon") in ("true", "false")  # whether it was sent, not what became of it
+            assert outcome.pop("beacon") in ("true", "false")  # whether it was sent, regardless of the response
             for way in ("no-cors", "file"):
-                # Sent without the key, and answered with what this page can't read, if at all.
+                # Sent without the key; this page can't read the response, if there is any.
                 assert outcome.pop(way) in ("opaque 0 ", "failed")
             assert outcome == {
                 "cors": "failed", "credentials": "failed", "put": "failed", "read": "failed",

@@ -360,13 +360,13 @@ def test_undo_goes_back_to_the_beginning_and_redo_to_the_end(edits):
         edits.redo(edits.revision)
 
 
-def test_a_change_after_an_undo_forgets_what_was_undone(edits):
+def test_a_change_after_an_undo_discards_undone_changes(edits):
     make(edits, "set", path="producer_name", value="one")
     edits.save(edits.revision, "one.onnx")
     edits.undo(edits.revision)
     state = make(edits, "set", path="producer_name", value="two")
     assert [change["text"] for change in state["changes"]] == ["set producer_name = two"]
-    # What was saved can't be had again, so this one is not saved.
+    # The saved state can't be restored, so the present state counts as unsaved.
     assert not state["is_saved"]
     edits.undo(edits.revision)
     assert not edits.is_saved
@@ -428,7 +428,7 @@ def test_files_are_replaced_only_with_explicit_permission(edits, path, tmp_path)
     edits.save(edits.revision, "there.onnx", replace=True)
     assert onnx.load(tmp_path / "there.onnx").producer_name == "me"
     assert edits.is_saved
-    # Over the opened file, whose bytes the page goes on with.
+    # Saved over the opened file, whose bytes the page continues to use.
     edits.save(edits.revision, "m.onnx", words="replace m.onnx")
     assert onnx.load(path).producer_name == "me"
     edits.undo(edits.revision)
@@ -456,7 +456,7 @@ def test_a_value_is_renamed_in_its_defining_graph():
     graph = helper.make_graph([helper.make_node("Relu", ["x"], ["x1"]), branch], "g", [], [])
     data = helper.make_model(graph, functions=[function]).SerializeToString()
     edits = Edits(onnxwire.ModelProto.FromString(data))
-    # Of the main graph, though it is asked for in a branch; not that of the function.
+    # The value of the main graph is renamed, although the request names a branch; the function's value is not.
     make(edits, "rename_value", path="graph.node[1].attribute[0].g", name="x1", new="w")
     model = edits.message
     assert [model.graph.node[0].output[0], model.functions[0].input[0]] == ["w", "x1"]

@@ -24,7 +24,7 @@ DIGITS = Path(__file__).parents[2] / "examples" / "digits_cnn.onnx"
 
 
 def queries_of(nodes, **more):
-    """Queries of a model of such nodes; as bytes they may be what helpers refuse."""
+    """Return queries of a model of these nodes; models as bytes may contain values that helpers refuse."""
     functions = more.pop("functions", [])
     graph = helper.make_graph(nodes, "g", more.pop("inputs", []), more.pop("outputs", []), **more)
     return Queries(onnxwire.ModelProto.FromString(helper.make_model(graph, functions=functions).SerializeToString()))
@@ -171,7 +171,7 @@ def test_blocks_without_names_are_found_by_their_period():
 
 def test_a_long_sequence_is_divided_where_few_values_cross():
     nodes = []
-    # 40 blocks of 15 nodes, no two of them equal, each of which takes the one value that the block before it makes.
+    # 40 blocks of 15 nodes, all different, each of which reads the only output of the previous block.
     for block in range(40):
         names = [f"b{block}"]
         for k in range(15):
@@ -413,7 +413,7 @@ def test_a_scope_that_makes_its_siblings_cyclic_is_no_group():
 
 
 def test_scopes_inside_a_dissolved_scope_remain():
-    # The operators' names are the outermost scopes, so every second box would lead back.
+    # The names of operators are the outermost scopes, so edges would alternate between boxes.
     names = [f"{op}/layers.{i}/{j}/n" for i in range(4) for j in range(3) for op in ("conv", "relu")]
     groups = drawn(queries_of(chain(names)))
     assert [label for _, label, _ in groups if label in ("conv", "relu")] == []

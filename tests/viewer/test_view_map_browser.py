@@ -44,7 +44,7 @@ class Map(Page):
         return self.wait(lambda: text in self.one("#map-status").get_attribute("textContent"))
 
     def boxes(self):
-        """How many boxes are on the map."""
+        """Return the number of boxes on the map."""
         return int(self.one("#map-canvas").get_attribute("data-boxes"))
 
     def go(self, address):
@@ -92,7 +92,7 @@ def test_the_map_is_shown_first(digits):
     assert digits.one("#see-map").get_attribute("aria-pressed") == "true"
     assert digits.boxes() == 6
     assert not digits.one("#details").is_displayed()
-    # Nobody else is asked for it.
+    # No other request is sent.
     own = digits.address.partition("#")[0]
     assert [request for request in digits.requests() if not request.startswith((own, "data:"))] == []
 
@@ -218,7 +218,7 @@ def test_100_equal_layers_of_100_000_nodes_are_one_box_that_opens(open_map, laye
     page.announces("group layers.41")
     page.choose("ENTER")
     page.wait(lambda: page.boxes() > first + 100)
-    # Search leads into a layer.
+    # Search opens a layer.
     page.search_for("layers.77/part.3/", "layers.77")
     page.wait(lambda: re.fullmatch(r"#map=graph\.node\[\d+\]", page.address_now))
     page.one("#map-card", "layers.77")
@@ -257,7 +257,7 @@ def test_other_boxes_keep_their_places(open_map, layers):
     page = open_map(layers)
     page.go("map=graph/1")
     page.announces("equal blocks")
-    time.sleep(0.5)  # what moves has ended
+    time.sleep(0.5)  # all animations have ended
     above, first = page.driver.execute_script(TOP), page.boxes()
     page.choose("ENTER")
     page.wait(lambda: page.boxes() > first)

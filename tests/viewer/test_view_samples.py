@@ -1,4 +1,4 @@
-"""The page draws of a tensor what numpy computes of it."""
+"""The pictures of a tensor agree with numpy's results."""
 
 from __future__ import annotations
 

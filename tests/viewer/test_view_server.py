@@ -294,7 +294,7 @@ def test_connections_that_send_half_a_request_do_not_block_others(server, key):
             halves.append(half)
         assert get(server, "/")[0] == 200
         assert ask(server, key, "about")[0] == 200
-        # Those that came first had to make room.
+        # The first connections were closed.
         assert all(map(is_closed, halves[: 200 - MAX_CONNECTIONS]))
         assert threading.active_count() <= threads_before + MAX_CONNECTIONS + 20
 
@@ -317,7 +317,7 @@ def test_an_answer_may_take_longer_than_a_request(server, key, monkeypatch):
     others = contextlib.ExitStack()
 
     def about(self):
-        # While it is made, the time for heads goes by, and others fill the server.
+        # While it is computed, the time limit for request heads passes, and other connections fill the server.
         monkeypatch.setattr("onnxwire.viewer.server.HEAD_SECONDS", 0.01)
         for _ in range(2 * MAX_CONNECTIONS):
             assert is_closed(others.enter_context(connect(server)))

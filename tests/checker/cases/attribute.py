@@ -25,7 +25,7 @@ def _at(*indexes: int) -> tuple[str, ...]:
 
 
 def _bytes(attribute: bytes) -> bytes:
-    """A model whose only node has this attribute: its type may be a number that is none."""
+    """Make a model whose only node has this attribute; its type may be an invalid number."""
     wire = NodeProto(op_type="A", output=["o"]).SerializeToString() + b"\x2a" + bytes([len(attribute)]) + attribute
     graph = GraphProto(name="g").SerializeToString() + b"\x0a" + bytes([len(wire)]) + wire
     return ModelProto(ir_version=8).SerializeToString() + b"\x3a" + bytes([len(graph)]) + graph
@@ -89,7 +89,7 @@ CASES = {
         _named(r'type: STRING s: "\xc3\xa9"', r'type: STRINGS strings: "a" strings: "\xc3\xa9"'),
         _at(0, 1),
     ),
-    # The first one that has none stands for all.
+    # Only the first attribute without documentation is reported.
     "attribute-doc-string-present": Case(
         _named('doc_string: "d"', "", ""), _named('doc_string: "d"', 'doc_string: "d"'), _at(1)
     ),

@@ -132,7 +132,7 @@ CASES = {
         _sharded("axis: 0 simple_sharding { dim_value: 6 num_shards: 1 }"),
         (_PART,),
     ),
-    # The text form refuses what the wire can have: dim_value 4, then dim_param "n".
+    # Only the wire format can represent this: dim_value 4, then dim_param "n".
     "device-shard-dim-oneof": Case(
         _part(b"\x08\x04\x12\x01n\x18\x02"),
         _part(b"\x12\x01n\x18\x02"),

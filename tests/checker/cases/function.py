@@ -121,7 +121,7 @@ CASES = {
         _of(f'input: "x" {node("x", "y")} {node("x", "z")} {node("y", "- v")}'),
         ("functions[0].node[1].output[0]", "functions[0].node[2].output[0]"),
     ),
-    # F and G by way of a nested graph, and H itself; I only calls them.
+    # F and G call each other through a nested graph, H calls itself, and I only calls them.
     "function-no-recursion": Case(
         _model(
             _calling("I", "F", "H"),

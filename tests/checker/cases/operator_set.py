@@ -17,7 +17,7 @@ def _function(name: str = "F", rest: str = "") -> str:
 
 
 def _with_status(status: int) -> bytes:
-    """A set with an operator of a status, which the text form wants to know by name."""
+    """Make an operator set with an operator of a status, which the text form requires as a name."""
     operator = from_text('op_type: "Abs" since_version: 6', OperatorProto).SerializeToString() + number(3, status)
     return from_text(_set(_ABS), OperatorSetProto).SerializeToString() + span(8, operator)
 

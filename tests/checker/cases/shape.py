@@ -23,7 +23,7 @@ def _described(size: int) -> str:
 
 
 CASES = {
-    # The text form refuses what the wire can have: dim_value 1, then dim_param "n".
+    # Only the wire format can represent this: dim_value 1, then dim_param "n".
     "shape-dim-oneof": Case(_bytes(b"\x08\x01\x12\x01n"), _bytes(b"\x12\x01n"), (_DIM,)),
     "shape-dim-value-nonnegative": Case(_dim("dim_value: -1"), _dim("dim_value: 0"), (_DIM,)),
     "shape-dim-param-empty": Case(_dim('dim_param: ""'), _dim(""), (_DIM,)),

@@ -72,7 +72,7 @@ CASES = {
         ("graph.initializer[0].dims[1]",),
     ),
     "tensor-dims-product-overflow": pairs(
-        # Elements, elements at the very limit, bytes; a dimension of 0 beside great ones is none.
+        # Too many elements; elements at the limit; too many bytes. With a dimension of 0 there are none.
         (tensor(FLOAT, f"{_MANY} {_MANY}", raw(0)), tensor(FLOAT, f"{_MANY} {_MANY} 0", "")),
         (tensor(UINT8, f"2 {_MANY}", raw(0)), tensor(UINT8, f"{2 * _MANY - 1}", raw(0))),
         (tensor(FLOAT, f"{_MANY // 2}", raw(0)), tensor(FLOAT, f"{_MANY // 2 - 1}", raw(0))),

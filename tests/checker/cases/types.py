@@ -25,7 +25,7 @@ def _inner(type: str) -> str:
 
 
 def _after(type: bytes) -> bytes:
-    """A model with an input that holds a type of no kind, and one whose type has these bytes."""
+    """Make a model with an input whose type has no kind, and an input whose type has these bytes."""
     hollow = f"name: 'g' input {{ {value('x', 'type { sequence_type { elem_type { } } }')} }}"
     graph = from_text(hollow, GraphProto).SerializeToString() + span(11, span(1, b"y") + span(2, type))
     return from_text(f"ir_version: 8 {OPSET}", ModelProto).SerializeToString() + span(7, graph)
@@ -33,7 +33,7 @@ def _after(type: bytes) -> bytes:
 
 CASES = {
     "type-value-case-set": Case(
-        # The text form refuses what the wire can have: tensor_type, then sequence_type.
+        # Only the wire format can represent this: tensor_type, then sequence_type.
         _after(span(1, b"\x08\x01") + span(4, span(1, span(1, b"\x08\x01")))),
         _input(f"sequence_type {{ elem_type {{ {_TENSOR} }} }}"),
         (f"{_TYPE}.sequence_type.elem_type", "graph.input[1].type"),
