@@ -246,7 +246,7 @@ def test_the_layers_of_a_transformer_of_4_gib_are_one_box_that_opens(open_map, b
 
 TOP = """
     const canvas = document.getElementById('map-canvas');
-    const copy = new OffscreenCanvas(canvas.width, Math.round(canvas.height * 0.35));
+    const copy = new OffscreenCanvas(canvas.width, Math.round(canvas.height * 0.3));
     copy.getContext('2d', { willReadFrequently: true }).drawImage(canvas, 0, 0);
     const pixels = copy.getContext('2d').getImageData(0, 0, copy.width, copy.height).data;
     return pixels.reduce((sum, one, i) => (sum * 31 + one + i) % 1000000007, 0)
@@ -295,3 +295,46 @@ def test_equal_blocks_show_the_size_of_each(open_map, layers):
     page.go("map=graph/1")
     page.one("#map-card", "100,000 (1,000 per block)")
     page.one("#map-card", "MatMul 143, Add 143")
+
+
+def test_the_card_of_a_node_shows_attributes_and_weights(digits):
+    digits.go("map=graph.node[2]")
+    card = digits.one("#map-card .of-node", "weight float[16, 1, 3, 3]")
+    assert "pads\n[1, 1, 1, 1]" in card.text
+    assert "image\nfloat[batch, 1, 8, 8]" in card.text
+
+
+EVIL = "<img src=x onerror=alert(1)>\u202e\x1b" + "x" * 3000
+
+
+def test_names_on_the_card_are_text(open_map, tmp_path):
+    node = helper.make_node("Relu", [EVIL], [EVIL + "y"], EVIL)
+    node.attribute.append(helper.make_attribute(EVIL, EVIL))
+    onnx.save(helper.make_model(helper.make_graph([node], "g", [], [])), tmp_path / "evil.onnx")
+    page = open_map(tmp_path / "evil.onnx")
+    page.go("map=graph.node[0]")
+    card = page.one("#map-card .of-node", "<img src=x")
+    assert len(card.text) < 1_000
+    assert not page.all("#map-card img")
+
+
+ADDRESSES = [
+    "map=graph/99999", "map=graph/1*3/%zz", "map=/", "map=graph/\u0663", "map=graph.node[99999999999999999999]",
+    "map=%00", "map=functions[0]", "node=graph.node[-1]", "tensor=<script>", "fields=graph.node[0", "graph=%ed%a0%80x",
+    "x=y", "map=", "map=graph/0/0/0/0/0*1", "map=graph.node[1].attribute[0].g",
+]  # fmt: skip
+
+
+def test_a_malformed_address_is_a_message_and_no_script_error(digits):
+    for address in ADDRESSES:
+        digits.driver.execute_script("document.getElementById('trouble').hidden = true")
+        digits.go(address)
+        time.sleep(0.2)
+        texts = [one.text for one in digits.all("#trouble:not([hidden])")]
+        # Not the words of a browser about a fault in a script.
+        assert not any(re.search(r"undefined|null|not a function|TypeError|Cannot", text) for text in texts), texts
+    digits.driver.execute_script("document.getElementById('trouble').hidden = true")
+    digits.go("map=graph/2")
+    digits.announces("group features, closed")
+    # Refused requests are listed as errors of the network, faults of scripts as uncaught.
+    assert [entry for entry in digits.driver.get_log("browser") if "Uncaught" in entry["message"]] == []

@@ -1,7 +1,7 @@
 // The map: pan, zoom, open and close groups, by mouse and keyboard.
 
 import { ask, html, nounText } from "./api.js";
-import { canOpen, describe, describePath, kindText, opensByMember } from "./map_card.js";
+import { canOpen, describe, describeNode, describePath, kindText, opensByMember } from "./map_card.js";
 import { Overview } from "./map_overview.js";
 import { CanvasPen, SvgPen, paint, readColors, titleOf } from "./map_paint.js";
 import { Frame, TITLE, flatten } from "./map_scene.js";
@@ -278,12 +278,28 @@ export class MapView {
   fit(isMoving = true, box = null) {
     if (!this.width || !this.scene) return;
     const { left, top, width, height } = box ? { left: box.x, top: box.y, width: box.width, height: box.height } : this.scene.bounds;
-    const scale = Math.min(Math.max(Math.min((this.width - 48) / width, (this.height - 72) / height), MIN_SCALE), 1.15);
-    // A long graph is shown from its beginning, at a legible scale.
-    const isLong = !box && height * scale > 0 && scale < 0.3 && width * 0.3 < this.width;
-    const readable = isLong ? Math.min((this.width - 48) / width, 0.75) : scale;
-    const to = { scale: readable, x: left + width / 2 - this.width / 2 / readable, y: isLong ? top - 40 / readable : top + height / 2 - (this.height / 2 + 12) / readable };
+    const covered = this.covered();
+    const free = this.width - covered;
+    const scale = Math.min(Math.max(Math.min((free - 48) / width, (this.height - 72) / height), MIN_SCALE), 1.15);
+    // A long or wide graph is shown from its beginning, at a legible scale.
+    const isLong = !box && scale < 0.3 && width * 0.3 < free;
+    const isWide = !box && scale < 0.3 && !isLong;
+    const readable = isLong ? Math.min((free - 48) / width, 0.75) : isWide ? 0.5 : scale;
+    const middle = isWide ? this.startOf() : left + width / 2;
+    const to = { scale: readable, x: middle - (covered + free / 2) / readable, y: isLong || isWide ? top - 40 / readable : top + height / 2 - (this.height / 2 + 12) / readable };
     this.goTo(to, isMoving);
+  }
+
+  /** The pixels at the left that the card of the selection covers. */
+  covered() {
+    return this.card.hidden || !this.card.childElementCount || this.width < 720 ? 0 : 318;
+  }
+
+  /** The center of the first box of the first row. */
+  startOf() {
+    const boxes = this.scene.boxes.filter((one) => one.frame === this.root);
+    const first = boxes.reduce((best, one) => (one.y < best.y - 1 || (one.y < best.y + 1 && one.x < best.x) ? one : best), boxes[0]);
+    return first.x + first.width / 2;
   }
 
   goTo(camera, isMoving) {
@@ -302,11 +318,13 @@ export class MapView {
     const [x, y] = [one.x + one.width / 2, one.y + height / 2];
     const view = this.view();
     const margin = 30;
-    // The card covers the lower left.
-    view.bottom -= Math.min(190, this.height / 3) / to.scale;
+    const covered = this.covered();
+    view.left += covered / to.scale;
+    // The overview covers the lower right.
+    view.bottom -= Math.min(150, this.height / 3) / to.scale;
     const isSeen = to.scale === this.camera.scale && one.x > view.left + margin && one.x + one.width < view.right - margin && one.y > view.top + margin && one.y + height < view.bottom - margin;
     if (isSeen) return this.redraw();
-    to.x = x - this.width / 2 / to.scale;
+    to.x = x - (covered + (this.width - covered) / 2) / to.scale;
     to.y = y - (this.height * 0.4) / to.scale;
     return this.goTo(to, isMoving);
   }
@@ -489,6 +507,17 @@ export class MapView {
     const children = [...(one ? describe(this, one) : []), ...describePath(this)];
     this.card.replaceChildren(...children);
     this.card.hidden = !children.length;
+    if (one?.box.kind === "node") this.addNode(one.box.path);
+  }
+
+  /** Add attributes, inputs and outputs of the selected node to the card, once it stays selected for a moment. */
+  async addNode(path) {
+    const mine = (this.cardNumber = (this.cardNumber ?? 0) + 1);
+    await new Promise((resolve) => setTimeout(resolve, 120));
+    if (mine !== this.cardNumber) return;
+    const node = await ask("node", { path }).catch(() => null);
+    const place = this.card.querySelector(".of-node");
+    if (node && place && mine === this.cardNumber) place.replaceChildren(...describeNode(node));
   }
 
   /** Save the whole map as a picture. */

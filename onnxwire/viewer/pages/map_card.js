@@ -51,9 +51,28 @@ export function describe(map, one) {
       ...(box.type ? row("type", box.type) : []),
       ...(box.takes ? row("from outside", nounText(box.takes, "value")) : []),
       ...(box.gives ? row("to outside", nounText(box.gives, "value")) : []),
-      ...row("inputs", types(ends.filter((edge) => edge.to === one.name))),
-      ...row("outputs", types(ends.filter((edge) => edge.from === one.name)))),
+      ...(box.kind === "node" ? [] : row("inputs", types(ends.filter((edge) => edge.to === one.name)))),
+      ...(box.kind === "node" ? [] : row("outputs", types(ends.filter((edge) => edge.from === one.name))))),
+    box.kind === "node" ? html("div", { class: "of-node" }) : "",
     act,
+  ];
+}
+
+const MAX_LISTED = 8; // attributes, inputs or outputs
+const short = (text) => (text.length > 60 ? `${text.slice(0, 40)}…${text.slice(-18)}` : text);
+
+/** The attributes, inputs and outputs of a node, in short: weights with their shapes. */
+export function describeNode(node) {
+  const list = (title, all, rowOf) => {
+    if (!all.length) return [];
+    const rest = all.length - MAX_LISTED;
+    return [html("h3", {}, title), html("dl", {}, ...all.slice(0, MAX_LISTED).flatMap(rowOf), ...(rest > 0 ? row("", `and ${countText(rest)} more`) : []))];
+  };
+  const value = (one) => [html("dt", { class: one.kind ?? "" }, html("bdi", {}, short(one.name) || "(omitted)")), html("dd", {}, one.kind === "weight" ? `weight ${one.type}` : one.type)];
+  return [
+    ...list("Attributes", node.attributes, (one) => [html("dt", {}, html("bdi", {}, short(one.name))), html("dd", {}, html("bdi", {}, short(one.text || one.links.map((link) => link.text).join(", "))))]),
+    ...list("Inputs", node.inputs, value),
+    ...list("Outputs", node.outputs, value),
   ];
 }
 

@@ -55,6 +55,16 @@ export function operatorsOf(box) {
   return box.operators.map(([name, count]) => (count > blocks ? `${name} ${countText(count / blocks)}` : name)).join(", ");
 }
 
+/** The first parts of a list that fit a width; what is left out is counted. */
+function fitParts(parts, width, letter, separator = ", ") {
+  const letters = Math.floor(width / letter);
+  const whole = parts.join(separator);
+  if (whole.length <= letters || parts.length < 2) return cut(whole, width, letter);
+  let shown = parts.length - 1;
+  while (shown > 1 && parts.slice(0, shown).join(separator).length + 2 > letters) shown -= 1;
+  return cut(`${parts.slice(0, shown).join(separator)} …`, width, letter);
+}
+
 /** Truncate a text to a width, given the usual width of a letter. atStart: omit the start, since names differ at their ends. */
 function cut(text, width, letter, atStart = false) {
   const letters = Math.max(Math.floor(width / letter), 1);
@@ -171,6 +181,7 @@ export function paint(pen, scene, view, colors, { selected, start, alpha } = {})
   };
   const drawEdges = (frame) => {
     const edges = scene.edges.get(frame);
+    const labels = [];
     fade(frame.name);
     for (const one of edges) {
       const { points, edge } = one;
@@ -189,8 +200,14 @@ export function paint(pen, scene, view, colors, { selected, start, alpha } = {})
       const [x, y] = one.middle;
       if (edge.types.length && (isNear || edges.length <= MAX_TYPED_EDGES) && 10 * view.scale >= MIN_FONT_PIXELS + 1 && sees(x, y - 6, 140, 12)) {
         const more = edge.count > 1 ? ` ×${countText(edge.count)}` : edge.types.length > 1 ? " …" : "";
-        pen.text(cut(edge.types[0], 150, 5.4) + more, x + 5, y + 3, 10, isNear ? colors.accent : colors.soft);
+        const text = cut(edge.types[0], 150, 5.4) + more;
+        labels.push([text, x + 5, y + 3, isNear ? colors.accent : colors.soft]);
       }
+    }
+    // On a ground of their own, since edges pass below them.
+    for (const [text, x, y, color] of labels) {
+      pen.rect(x - 2, y - 9, text.length * 4.3 + 4, 12, 2, colors.ground);
+      pen.text(text, x, y, 10, color);
     }
   };
   // Edges are drawn over their frame, and boxes over edges.
@@ -258,8 +275,8 @@ function drawBox(pen, one, view, colors, isSelected, isStart, thin) {
     pen.text(cut(titleOf(box), width - 40 - times.length * 8, 7.2), x + 25, y + 20, 13, colors.text, { bold: true });
     if (times) pen.text(times, x + width - 10, y + 20, 13, colors.accent, { bold: true, anchor: "end" });
     if (11 * view.scale >= MIN_FONT_PIXELS) {
-      pen.text(cut(factsOf(box), width - 20, 5.9), x + 12, y + 37, 11, colors.text);
-      pen.text(cut(operatorsOf(box), width - 22, 6), x + 12, y + 52, 11, colors.soft);
+      pen.text(fitParts(factsOf(box).split(" · "), width - 20, 5.9, " · "), x + 12, y + 37, 11, colors.text);
+      pen.text(fitParts(operatorsOf(box).split(", "), width - 22, 6), x + 12, y + 52, 11, colors.soft);
     }
   }
 }
