@@ -338,3 +338,8 @@ def test_a_malformed_address_is_a_message_and_no_script_error(digits):
     digits.announces("group features, closed")
     # Refused requests are listed as errors of the network, faults of scripts as uncaught.
     assert [entry for entry in digits.driver.get_log("browser") if "Uncaught" in entry["message"]] == []
+
+
+def test_a_button_explains_the_colors(digits):
+    digits.one("#map-legend summary").click()
+    assert "activation" in digits.one("#map-legend ul").text

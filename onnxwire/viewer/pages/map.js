@@ -1,7 +1,7 @@
 // The map: pan, zoom, open and close groups, by mouse and keyboard.
 
 import { ask, html, nounText } from "./api.js";
-import { canOpen, describe, describeNode, describePath, kindText, opensByMember } from "./map_card.js";
+import { canOpen, describe, describeNode, describePath, kindText, legend, opensByMember } from "./map_card.js";
 import { Overview } from "./map_overview.js";
 import { CanvasPen, SvgPen, paint, readColors, titleOf } from "./map_paint.js";
 import { Frame, TITLE, flatten } from "./map_scene.js";
@@ -31,7 +31,7 @@ export class MapView {
     const bar = html("div", { id: "map-bar", role: "toolbar", "aria-label": "Map" }, this.note,
       button("−", "Zoom out (-)", () => this.zoom(1 / 1.4)), button("+", "Zoom in (+)", () => this.zoom(1.4)), button("Fit", "Show all (0)", () => this.fit()),
       button("Close all", "Close all groups (c)", () => this.closeAll()),
-      button("SVG", "Save the map as SVG", () => this.save("svg")), button("PNG", "Save the map as PNG", () => this.save("png")));
+      legend(), button("SVG", "Save the map as SVG", () => this.save("svg")), button("PNG", "Save the map as PNG", () => this.save("png")));
     element.append(this.canvas, bar, this.card, this.overview.element, this.message, this.status,
       html("p", { id: "map-keys", class: "unseen" }, "Arrow keys select a box, Enter opens or closes it, Escape selects the group around it, + and - zoom, 0 shows all, F shows the selection, [ and ] go through equal blocks, A shows them all, P begins or ends a path, C closes all groups."));
     this.pen = new CanvasPen(this.canvas.getContext("2d"));

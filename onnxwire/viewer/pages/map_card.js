@@ -1,6 +1,6 @@
 // The card of the selected box on the map: its facts and actions.
 
-import { countText, html, link, nounText, sizeText } from "./api.js";
+import { SIDE, countText, html, link, nounText, sizeText } from "./api.js";
 import { marksText, operatorsOf, titleOf } from "./map_paint.js";
 
 export const canOpen = (box) => box.number !== null && (box.kind !== "node" || box.opens);
@@ -56,6 +56,14 @@ export function describe(map, one) {
     box.kind === "node" ? html("div", { class: "of-node" }) : "",
     act,
   ];
+}
+
+/** The meaning of the colors, behind a button. */
+export function legend() {
+  const operators = { math: "arithmetic, matrices, convolution", norm: "normalization, pooling, reduction", act: "activation", move: "shapes, copies, constants", other: "other operators" };
+  const marks = SIDE === null ? {} : { added: "added", removed: "removed", changed: "changed" };
+  return html("details", { id: "map-legend" }, html("summary", { class: "step" }, "Colors"),
+    html("ul", {}, ...Object.entries({ ...operators, ...marks }).map(([name, text]) => html("li", {}, html("span", { class: `op ${name}` }, "■ "), text))));
 }
 
 const MAX_LISTED = 8; // attributes, inputs or outputs
