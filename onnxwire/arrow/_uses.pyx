@@ -10,6 +10,9 @@ from onnxwire.engine.table cimport Field, Slot
 from onnxwire.engine.view cimport Cursor
 from onnxwire.index.names cimport INITIALIZER, INPUT, NODE, Definition, Kind
 
+cdef enum:
+    USE_COLUMNS = 5  # graph to kind; the columns of the inner use follow, or the table ends
+
 cdef const char* INPUT_KIND = "input"
 cdef const char* OUTPUT_KIND = "output"
 
@@ -33,14 +36,17 @@ cdef int leave_scope(Walk walk, TextNames names, Scope* scope, Column* column) e
     cdef Message output
     cdef Slot* name
     cdef Scope* definer
+    cdef int64_t index = -1
     if scope.outer != NULL:
         start_at(&cursor, scope.message, walk.fields.graph_output)
         while walk.next_message(&cursor, walk.fields.graph_output, &output):
+            index += 1
             name = &output.slots[walk.fields.value_name.slot]
             if name.n:
                 definer = defining_scope(walk, names, scope, name.p, name.n)
                 if definer != scope:
                     add_use(walk, column, definer, name.p, name.n, definer.node, -1, False)
+                    add_inner_use(walk, column, scope, -1, index)
     if scope.level >= 0:
         names.close()
     return 0
@@ -50,7 +56,7 @@ cdef int add_uses(Walk walk, TextNames names, Scope* scope, Column* column, cons
     """Add a row for each name that a node reads or produces, except empty names.
 
     A name that a graph captures is a use in the graph that defines it, by the node there whose attribute contains the
-    inner graph, with a null slot.
+    inner graph, with a null slot; the columns of the inner use have the graph, the node and the slot that name it.
     """
     cdef int64_t node = walk.path[walk.depth - 1].index
     cdef Scope* definer
@@ -70,8 +76,10 @@ cdef int add_uses(Walk walk, TextNames names, Scope* scope, Column* column, cons
                     definer = defining_scope(walk, names, scope, record.value, record.n)
                 if definer == scope:
                     add_use(walk, column, scope, record.value, record.n, node, index, is_output)
+                    add_inner_use(walk, column, NULL, -1, -1)
                 else:
                     add_use(walk, column, definer, record.value, record.n, definer.node, -1, is_output)
+                    add_inner_use(walk, column, scope, node, index)
             index += 1
     return 0
 
@@ -87,6 +95,18 @@ cdef int add_use(
     add_number(&(column + 2).rows, node)
     walk.add_unless_negative(&(column + 3).rows, slot)
     return walk.add_word(&(column + 4).rows, OUTPUT_KIND if is_output else INPUT_KIND)
+
+
+cdef int add_inner_use(Walk walk, Column* column, Scope* scope, int64_t node, int64_t slot) except -1:
+    """Fill the columns of the inner use, if the table has them. scope: the graph that captures the name, or NULL."""
+    if column + USE_COLUMNS == walk.columns.block.columns + walk.columns.block.n_columns:
+        return 0
+    if scope == NULL:
+        add_null(&(column + USE_COLUMNS).rows)
+    else:
+        add_view(&(column + USE_COLUMNS).rows, &scope.path)
+    walk.add_unless_negative(&(column + USE_COLUMNS + 1).rows, node)
+    return walk.add_unless_negative(&(column + USE_COLUMNS + 2).rows, slot)
 
 
 cdef Scope* defining_scope(Walk walk, TextNames names, Scope* user, const uint8_t* p, uint64_t n) except NULL:

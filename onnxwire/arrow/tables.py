@@ -17,7 +17,7 @@ A column is (name, type, source, field). Types are those of `Columns`, in bracke
     type       the type as text; also fills the next two columns, shape and dims
     storage    the size of a tensor; also fills the next four columns
     storage size, storage elements: the size of a tensor's payload in bytes, and its number of elements; fill no other
-    columns uses one row per input or output of a node; also fills the next four columns
+    uses       one row per input or output of a node; also fills the next four columns, or seven if the table has them
 """
 
 from __future__ import annotations
@@ -93,6 +93,9 @@ TABLES = {
             ("node", "int64", "", ""),
             ("slot", "int32", "", ""),
             ("kind", "string", "", ""),
+            ("inner_graph", "string", "", ""),
+            ("inner_node", "int64", "", ""),
+            ("inner_slot", "int32", "", ""),
         ),
     ),
     "tensors": TableSpec(

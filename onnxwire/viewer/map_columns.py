@@ -255,7 +255,7 @@ class MapColumns:
         return self._by_number[int(self.graph_of[row])]
 
     def _read_uses(self, model: ModelProto) -> None:
-        columns = _columns(model, "uses")
+        columns = _columns(model, "uses", "graph", "name", "node", "slot", "kind")
         graph_of = self._graph_numbers(columns)
         values, _ = _ids(self._values, columns, "name", graph_of)
         starts = np.array([graph.start for graph in self.graphs.values()], np.int32)
