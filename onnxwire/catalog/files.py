@@ -40,7 +40,7 @@ def files_of(folder: str | os.PathLike[str], tables: Collection[str] = NAMES) ->
                 with os.fdopen(open_regular(root, JOURNAL), "rb") as file:
                     contents, size = read_contents(SourceError, file, folder)
             if size == 0:
-                reason = "this folder holds no catalog; name a model, or a folder that `onnxwire catalog` wrote"
+                reason = "this folder contains no catalog; name a model, or a folder that `onnxwire catalog` wrote"
                 raise SourceError(errno.EISDIR, reason, folder)
             return {name: _paths(root, name, contents) for name in tables if name != "problems" or contents.is_checked}
     except OSError as error:

@@ -18,25 +18,47 @@ if TYPE_CHECKING:
     from typing import Any
 
     import duckdb
+    from typing_extensions import CapsuleType
 
     from onnxwire.io.source import Source
 
 
-def sql(source: Source | Message, query: str, *, type: type[Message] = ModelProto) -> duckdb.DuckDBPyRelation | None:
+_SANDBOX_MEMORY = "1GiB"
+_SANDBOX = (
+    "temp_directory = ''",
+    "home_directory = '/'",  # the settings, which are a table, would show the user's
+    "secret_directory = ''",
+    "extension_directory = ''",
+    f"memory_limit = '{_SANDBOX_MEMORY}'",
+    "enable_external_access = false",  # no files, no network, no attached databases, no extensions
+    "lock_configuration = true",
+)
+_READING = ("SELECT", "EXPLAIN")
+
+
+def sql(
+    source: Source | Message, query: str, *, type: type[Message] = ModelProto, read_only: bool = False
+) -> duckdb.DuckDBPyRelation | None:
     """Run an SQL query on a model, or on a catalog of models.
 
     source: any source that `load` accepts, a message, or the folder of a catalog. The tables are those of `to_arrow`,
-    or those of the catalog; only tables that the query names are made. query: SQL in DuckDB's dialect, which may also
-    write files. type: the class of the root message, if the source is loaded.
+    made when the query reads them, or those of the catalog. query: SQL in DuckDB's dialect, which may also write files.
+    type: the class of the root message, if the source is loaded. read_only: for queries of other people: the query must
+    be one statement that reads the tables of one model; it may not use files, the network, extensions or settings, nor
+    more than 1 GiB of memory. The time of a query and the size of its result are not limited.
     Returns DuckDB's relation, which prints as a table and has `fetchall()`, `pl()`, `df()`, `to_arrow_table()`, and the
     Arrow PyCapsule interface; None for a statement without a result. The result is computed when it is read.
-    Raises QueryError for a query that DuckDB rejects, MissingPackageError without DuckDB (the `sql` extra), and the
-    errors of `to_arrow`.
+    Raises QueryError for a query that DuckDB rejects or `read_only` forbids, MissingPackageError without DuckDB (the
+    `sql` extra), and the errors of `to_arrow`.
     """
     try:
         import duckdb
     except ImportError:
         raise MissingPackageError("this needs DuckDB, which is not installed; `pip install duckdb`") from None
+    folder = os.fsdecode(source) if isinstance(source, str | os.PathLike) and os.path.isdir(source) else None
+    if folder is not None and read_only:
+        reason = "a read-only query is of one model, and this is a folder; a catalog can't be queried so"
+        raise SourceError(errno.EISDIR, reason, folder)
     connection = duckdb.connect()
     # A name in a query is a table, never a Python variable of the caller.
     connection.execute("set python_enable_replacements = false")
@@ -44,10 +66,17 @@ def sql(source: Source | Message, query: str, *, type: type[Message] = ModelProt
     connection.execute("set autoinstall_known_extensions = false")
     connection.execute("set autoload_known_extensions = false")
     try:
-        if isinstance(source, str | os.PathLike) and os.path.isdir(source):
-            _add_catalog(connection, os.fsdecode(source), query)
+        if folder is not None:
+            _add_catalog(connection, folder, query)
         else:
             _add_model(connection, source, query, type)
+        if read_only:
+            for setting in _SANDBOX:
+                connection.execute(f"set {setting}")
+            kinds = [statement.type.name for statement in connection.extract_statements(query)]
+            if len(kinds) > 1 or not set(kinds) <= set(_READING):
+                found = ", ".join(kinds)
+                raise QueryError(f"a read-only query is one statement that reads, such as SELECT, not {found}")
         return connection.sql(query)
     except duckdb.Error as error:
         raise QueryError(first_line(error)) from None
@@ -70,8 +99,32 @@ def _add_model(
         from onnxwire.io.load import load
 
         source = load(source, type)
+    tables = {name: _LazyTable(source, name) for name in TABLES}
     for name in _named(TABLES, query):
-        connection.register(name, ArrowTable(columns_of(source, TABLES[name], False)))
+        tables[name].fill()  # raises the error of a damaged model, which DuckDB would wrap
+    for name, table in tables.items():
+        connection.register(name, table)
+
+
+class _LazyTable:
+    """A table of a message that is made when a query reads it; its schema is known before."""
+
+    def __init__(self, message: Message, name: str) -> None:
+        self._message = message
+        self._spec = TABLES[name]
+        self._table: ArrowTable | None = None
+
+    def fill(self) -> ArrowTable:
+        """Make the table. No-op if it is made."""
+        if self._table is None:
+            self._table = ArrowTable(columns_of(self._message, self._spec, False))
+        return self._table
+
+    def __arrow_c_schema__(self) -> CapsuleType:
+        return ArrowTable(columns_of(ModelProto.FromString(b""), self._spec, False)).__arrow_c_schema__()
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> CapsuleType:
+        return self.fill().__arrow_c_stream__(requested_schema)
 
 
 def _add_catalog(connection: duckdb.DuckDBPyConnection, folder: str, query: str) -> None:

@@ -7,6 +7,7 @@ import io
 import json
 import os
 import sys
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from onnxwire.analysis.csv_writer import write_csv
@@ -28,6 +29,8 @@ from onnxwire.io.references import refuse_weights
 from onnxwire.messages import SCHEMA
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     import duckdb
 
 _DESCRIPTION = """\
@@ -39,6 +42,12 @@ _CSV = (
     "print CSV; lists are written as JSON, and a text that a spreadsheet would parse as a formula gets an apostrophe "
     "before it; --json and .parquet have every text unchanged"
 )
+
+_BATCH_ROWS = 1000  # rows that are Python objects at a time
+_NUMBER_TYPES = {
+    "BOOLEAN", "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT",
+    "UHUGEINT", "FLOAT", "DOUBLE",
+}  # fmt: skip
 
 QUERIES = {
     "operators by count": """
@@ -119,6 +128,11 @@ def add_parser(commands: Any) -> None:
         default="-",
         help="the file to write: .parquet, .csv or .json, or any with --json or --csv; - for stdout",
     )
+    parser.add_argument(
+        "--sandbox",
+        action="store_true",
+        help="refuse queries that do more than read the tables of the model: no files, network, extensions or settings",
+    )
     add_type(parser, "the message in the file, such as GraphProto; default: ModelProto")
     add_color(parser)
     parser.set_defaults(run=run, parser=parser)
@@ -132,12 +146,14 @@ def run(options: argparse.Namespace) -> int:
     form = ".json" if options.json else ".csv" if options.csv else ending
     if options.output != "-" and form not in (".parquet", ".csv", ".json"):
         options.parser.error(f"{options.output!r} must end in .parquet, .csv or .json")
+    if options.sandbox and form == ".parquet":
+        options.parser.error("with --sandbox DuckDB writes no files; write .csv or .json")
     refuse_same(options.file, options.output)
     source, kind = options.file, SCHEMA.messages[f"onnx.{options.type}"]
     if options.output != "-" and not os.path.isdir(source):
         source = load(source, kind)
         refuse_weights(source, options.output)
-    found = sql(source, options.query, type=kind)
+    found = sql(source, options.query, type=kind, read_only=options.sandbox)
     if found is None:
         return 0
     import duckdb
@@ -170,39 +186,67 @@ def _write_parquet(found: duckdb.DuckDBPyRelation, path: str) -> None:
 
 
 def _print(found: duckdb.DuckDBPyRelation, options: argparse.Namespace, form: str) -> None:
-    columns, rows = found.columns, found.fetchall()
-    out = io.StringIO()
-    if form == ".json":
-        objects = [dict(zip(columns, map(json_numbers, row), strict=True)) for row in rows]
-        out.write(json.dumps(objects, indent=2, allow_nan=False, default=str) + "\n")
-    elif form == ".csv":
-        write_csv([columns], out)
-        write_csv(([_cell(value) for value in row] for row in rows), out)
-    else:
-        paint = painter(options.color)
-        for line in _table(columns, rows, paint, options.output == "-"):
-            out.write(line + "\n")
+    write_part = {".json": _json_parts, ".csv": _csv_parts}.get(form)
+    parts = write_part(found) if write_part else _table_parts(found, painter(options.color), options.output == "-")
     if options.output == "-":
         is_raw = form == ".csv" and sys.stdout.isatty()
-        text = out.getvalue()
-        sys.stdout.write("\n".join(map(safe_text, text.split("\n"))) if is_raw else text)
+        for text in parts:
+            sys.stdout.write("\n".join(map(safe_text, text.split("\n"))) if is_raw else text)
         return
     with open_text_output(options.output) as file:
-        file.write(out.getvalue())
+        file.writelines(parts)
+
+
+def _batches(found: duckdb.DuckDBPyRelation) -> Iterator[list[Any]]:
+    """Yield the rows, some at a time; at least one batch, which may be empty."""
+    # Before DuckDB 2.0, a relation has a position instead.
+    rows = found.iter_rows() if hasattr(found, "iter_rows") else iter(found.fetchone, None)
+    yield list(islice(rows, _BATCH_ROWS))
+    while batch := list(islice(rows, _BATCH_ROWS)):
+        yield batch
+
+
+def _json_parts(found: duckdb.DuckDBPyRelation) -> Iterator[str]:
+    """Yield the text of a list of objects, as json.dumps indents it."""
+    start, end = "[\n", "\n]"
+    is_first = True
+    for rows in _batches(found):
+        objects = [dict(zip(found.columns, map(json_numbers, row), strict=True)) for row in rows]
+        text = json.dumps(objects, indent=2, allow_nan=False, default=str)
+        if objects:
+            yield (start if is_first else ",\n") + text.removeprefix(start).removesuffix(end)
+            is_first = False
+    yield "[]\n" if is_first else f"{end}\n"
+
+
+def _csv_parts(found: duckdb.DuckDBPyRelation) -> Iterator[str]:
+    heading = [found.columns]
+    for rows in _batches(found):
+        out = io.StringIO()
+        write_csv(heading, out)
+        write_csv(([_cell(value) for value in row] for row in rows), out)
+        heading = []
+        yield out.getvalue()
+
+
+def _table_parts(found: duckdb.DuckDBPyRelation, paint: Paint, is_shown: bool) -> Iterator[str]:
+    """Yield lines of columns; those of a batch are as wide as those of the batches before, or wider."""
+    headings = [safe_text(name) for name in found.columns]
+    is_number = [str(type) in _NUMBER_TYPES for type in found.types]
+    widths: list[int] = []
+    # A single column wraps: it is often a text to read, such as a query plan.
+    fit = terminal_width() if is_shown and len(headings) > 1 else None
+    for rows in _batches(found):
+        cells = [[_shown(value) for value in row] for row in rows]
+        right = [i for i, number in enumerate(is_number) if number and rows]
+        lines = table_lines(cells, headings, right, ["bold", "cyan"], paint, widths=widths, fit=fit)
+        headings = []
+        yield "".join(f"{line}\n" for line in lines)
 
 
 def _cell(value: Any) -> Any:
     """Return a value for CSV: lists and structs as JSON."""
     return json.dumps(json_numbers(value), default=str) if isinstance(value, list | dict) else value
-
-
-def _table(columns: list[str], rows: list[Any], paint: Paint, is_shown: bool) -> list[str]:
-    is_number = [all(isinstance(row[i], int | float | None) for row in rows) for i in range(len(columns))]
-    cells = [[_shown(value) for value in row] for row in rows]
-    # A single column wraps: it is often a text to read, such as a query plan.
-    fit = terminal_width() if is_shown and len(columns) > 1 else None
-    right = [i for i, number in enumerate(is_number) if number and rows]
-    return table_lines(cells, [safe_text(name) for name in columns], right, ["bold", "cyan"], paint, fit=fit)
 
 
 def _shown(value: Any) -> str:

@@ -324,7 +324,8 @@ def test_tensors_are_those_of_the_index(added, tmp_path):
 
 def test_uses_are_inputs_and_outputs_and_captured_names():
     rows = rows_of(everything().SerializeToString(), "uses")
-    own = [{key: row[key] for key in ("graph", "name", "node", "slot", "kind")} for row in rows if not row["inner_graph"]]
+    keys = ("graph", "name", "node", "slot", "kind")
+    own = [{key: row[key] for key in keys} for row in rows if not row["inner_graph"]]
     assert all(row["inner_node"] is row["inner_slot"] is None for row in rows if row["slot"] is not None)
     assert {"graph": "graph", "name": "x", "node": 0, "slot": 0, "kind": "input"} in own
     assert {"graph": "graph", "name": "y", "node": 1, "slot": 0, "kind": "output"} in own
@@ -338,6 +339,10 @@ def test_uses_are_inputs_and_outputs_and_captured_names():
     assert {"graph": "functions[0]", "name": "a", "node": 0, "slot": 1, "kind": "input"} in own
     assert "" not in {row["name"] for row in rows}
     assert {"graph": "training_info[0].algorithm", "name": "w", "node": 0, "slot": 0, "kind": "input"} in own
+
+
+def inner_use(row):
+    return row["name"], row["inner_graph"], row["inner_node"], row["inner_slot"]
 
 
 def test_a_name_is_captured_from_the_nearest_graph_that_defines_it():
@@ -354,7 +359,7 @@ def test_a_name_is_captured_from_the_nearest_graph_that_defines_it():
     captured = {(row["graph"], row["name"], row["node"]) for row in rows if row["slot"] is None}
     below = "graph.node[1].attribute[0].g"
     assert captured == {("graph", "x", 1), ("graph", "f", 1), ("graph", "a", 1), (below, "b", 1)}
-    inner = {(row["name"], row["inner_graph"], row["inner_node"], row["inner_slot"]) for row in rows if row["inner_graph"]}
+    inner = {inner_use(row) for row in rows if row["inner_graph"]}
     deepest = f"{below}.node[1].attribute[0].g"
     assert inner == {("x", below, 0, 0), ("f", below, 1, 0), ("a", deepest, 0, 0), ("b", deepest, 0, 1)}
 
@@ -365,7 +370,7 @@ def test_an_output_of_a_subgraph_that_is_captured_has_its_graph_and_slot():
     graph = helper.make_graph(nodes, "g", [value("x", 1), value("f", 1)], [value("a", 1)])
     rows = rows_of(helper.make_model(graph).SerializeToString(), "uses")
     below = "graph.node[0].attribute[0].g"
-    found = [(row["name"], row["inner_graph"], row["inner_node"], row["inner_slot"]) for row in rows if row["inner_graph"]]
+    found = [inner_use(row) for row in rows if row["inner_graph"]]
     assert found == [("x", below, 0, 0), ("x", below, None, 1)]
 
 

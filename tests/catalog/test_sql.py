@@ -147,6 +147,136 @@ def test_answers_are_printed_as_json_and_csv(capsys, tmp_path):
     assert line[2] == ""
 
 
+@pytest.mark.parametrize("count", [0, 1, 999, 1000, 1001, 2500])
+def test_answers_of_any_length_are_complete(count, tmp_path, capsys):
+    query = f"select range as i, 'n' || range as name, null as x from range({count})"
+    rows = [{"i": i, "name": f"n{i}", "x": None} for i in range(count)]
+    assert main(["sql", str(DIGITS), query, "--json"]) == 0
+    assert capsys.readouterr().out == json.dumps(rows, indent=2) + "\n"
+    assert main(["sql", str(DIGITS), query, "--csv", "-o", str(tmp_path / "x.csv")]) == 0
+    assert (tmp_path / "x.csv").read_text() == "".join(["i,name,x\n", *(f"{i},n{i},\n" for i in range(count))])
+    assert main(["sql", str(DIGITS), query]) == 0
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert lines == [["i", "name", "x"], *([f"{i:,}", f"n{i}", "-"] for i in range(count))]
+
+
+TABLES = ["attributes", "functions", "metadata", "model", "nodes", "opsets", "tensors", "uses", "values"]
+
+
+def test_all_tables_of_a_model_are_listed():
+    assert onnxwire.sql(DIGITS, "show tables").fetchall() == [(name,) for name in TABLES]
+    query = "select table_name from information_schema.tables order by 1"
+    assert onnxwire.sql(DIGITS, query).fetchall() == [(name,) for name in TABLES]
+    assert onnxwire.sql(DIGITS, "select count(*) from query_table('no' || 'des')").fetchall() == [(17,)]
+
+
+def test_tables_that_a_query_does_not_read_are_not_made(monkeypatch):
+    from onnxwire.catalog import sql as module
+
+    made = []
+    fill = module._LazyTable.fill
+
+    def note(table):
+        made.append(table._spec.message)
+        return fill(table)
+
+    monkeypatch.setattr(module._LazyTable, "fill", note)
+    onnxwire.sql(DIGITS, "select count(*) from information_schema.columns").fetchall()
+    onnxwire.sql(DIGITS, "select count(*) from opsets").fetchall()
+    assert set(made) == {"OperatorSetIdProto"}
+
+
+READING = {
+    "select count(*) from nodes": [(17,)],
+    "from nodes select count(*)": [(17,)],
+    "with n as (from nodes) select count(*) from n": [(17,)],
+    "select count(*) from (describe nodes)": [(12,)],
+    "select count(*) from information_schema.tables": [(9,)],
+    "values (1)": [(1,)],
+}
+FORBIDDEN = [
+    "copy (select 1) to '{folder}/out'",
+    "copy nodes to '{folder}/out' (format parquet)",
+    "copy nodes from '{folder}/x.csv'",
+    "attach '{folder}/out'",
+    "attach ':memory:' as other",
+    "from read_csv('{folder}/x.csv')",
+    "from '{folder}/x.csv'",
+    "from read_text('{folder}/x.csv')",
+    "from read_blob('{folder}/*')",
+    "from glob('{folder}/*')",
+    "from sniff_csv('{folder}/x.csv')",
+    "from parquet_metadata('{folder}/x.csv')",
+    "from query('from read_text(''{folder}/x.csv'')')",
+    "from query_table('{folder}/x.csv')",
+    "from read_csv('http://127.0.0.1:9/x.csv')",
+    "from 's3://bucket/x.parquet'",
+    "install httpfs",
+    "load httpfs",
+    "load '{folder}/x.csv'",
+    "pragma database_list",
+    "call pragma_version()",
+    "export database '{folder}/out'",
+    "import database '{folder}'",
+    "select getenv('HOME')",
+    "set enable_external_access = true",
+    "set memory_limit = '1TB'",
+    "reset memory_limit",
+    "set variable x = 1",
+    "create secret (type s3, key_id 'a', secret 'b')",
+    "from duckdb_secrets()",
+    "create table x as select 1",
+    "create view x as select 1",
+    "create macro m() as table from read_text('{folder}/x.csv')",
+    "create function f() as 1",
+    "drop view nodes",
+    "prepare x as select 1",
+    "begin",
+    "checkpoint",
+    "vacuum",
+    "use system",
+    "select 1; select 2",
+    "select 1; copy (select 1) to '{folder}/out'",
+    "explain analyze copy (select 1) to '{folder}/out'",
+    "call enable_logging(storage = 'file', storage_path = '{folder}/out')",
+    "from python_arrow_scan()",
+    "from arrow_scan(1, 2, 3)",
+    "select length(string_agg(repeat('x', 10000000))) from range(1000)",
+]
+
+
+def test_a_read_only_query_reads_the_tables():
+    for query, rows in READING.items():
+        assert onnxwire.sql(DIGITS, query, read_only=True).fetchall() == rows, query
+    assert onnxwire.sql(DIGITS, "", read_only=True) is None
+    assert onnxwire.sql(model().SerializeToString(), "from opsets", read_only=True).fetchall()
+
+
+@pytest.mark.parametrize("query", FORBIDDEN)
+def test_a_read_only_query_does_nothing_else(query, tmp_path, capsys):
+    (tmp_path / "x.csv").write_text("a\n1\n")
+    assert main(["sql", str(DIGITS), query.format(folder=tmp_path), "--sandbox"]) == 2
+    printed = capsys.readouterr()
+    assert (printed.out, printed.err.count("\n")) == ("", 1)
+    assert [path.name for path in tmp_path.iterdir()] == ["x.csv"]
+
+
+def test_settings_that_a_read_only_query_sees_name_nothing_of_this_machine():
+    query = (
+        "select name, value from duckdb_settings() where value like '%/%' and name not in ('duckdb_api', 'TimeZone')"
+    )
+    assert onnxwire.sql(DIGITS, query, read_only=True).fetchall() in ([], [("home_directory", "/")])
+
+
+def test_read_only_is_for_models(tmp_path, capsys):
+    with pytest.raises(onnxwire.SourceError, match="of one model"):
+        onnxwire.sql(tmp_path, "select 1", read_only=True)
+    with pytest.raises(SystemExit):
+        main(["sql", str(DIGITS), "select 1", "--sandbox", "-o", str(tmp_path / "x.parquet")])
+    assert main(["sql", str(DIGITS), "select 1 as a", "--sandbox", "-o", str(tmp_path / "x.csv")]) == 0
+    assert (tmp_path / "x.csv").read_text() == "a\n1\n"
+
+
 KEYS = {
     "date '2020-01-01'": "2020-01-01",
     "'ab'::blob": "b'ab'",
