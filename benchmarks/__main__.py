@@ -17,7 +17,6 @@ PIECES = [
     "arrow_tables",
     "verify_structure",
     "check_structure",
-    "large_structure",
     "packed_numbers",
     "weights_inline",
     "weights_external",

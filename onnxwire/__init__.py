@@ -33,6 +33,7 @@ _LAZY_BY_MODULE = {
         "SourceError",
         "TensorError",
     ),
+    "onnxwire.include": ("get_include",),
     "onnxwire.io.load": ("load",),
     "onnxwire.io.tensor_list": ("TensorInfo", "tensors"),
     "onnxwire.io.prefetch": ("prefetch",),
@@ -92,6 +93,7 @@ __all__ = [
     "from_onnx",
     "from_safetensors",
     "from_text",
+    "get_include",
     "infer_shapes",
     "inference_session",
     "join_segments",
@@ -149,6 +151,7 @@ if TYPE_CHECKING:
         SourceError,
         TensorError,
     )
+    from onnxwire.include import get_include
     from onnxwire.io.load import load
     from onnxwire.io.prefetch import prefetch
     from onnxwire.io.save import ExternalDataWarning, LargeFileWarning, save

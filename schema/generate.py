@@ -25,12 +25,16 @@ _BASES = {
 
 
 def write(root: Path) -> None:
-    """Write `messages/_tables.py` and `messages/__init__.pyi` into the package, from all tables of `schema/`."""
+    """Write `messages/_tables.py`, `messages/__init__.pyi` and `include/onnxwire.h` from all tables of `schema/`."""
     table_text = _load(root / "onnxwire" / "engine" / "table_text.py")
     paths = sorted(path for path in (root / "schema").glob("*.md") if path.name != "README.md")
     files = _in_order([table_text.parse(path.read_text(encoding="utf-8"), path.name) for path in paths])
     _write(root / "onnxwire" / "messages" / "_tables.py", _tables(files))
     _write(root / "onnxwire" / "messages" / "__init__.pyi", _stubs(files))
+    folder = root / "onnxwire" / "include"
+    template = (folder / "onnxwire.h.in").read_text(encoding="utf-8")
+    c_tables = _load(root / "schema" / "c_tables.py")
+    _write(folder / "onnxwire.h", c_tables.header(template, files, root))
 
 
 def _load(path: Path) -> ModuleType:

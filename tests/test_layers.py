@@ -21,6 +21,7 @@ MAY_IMPORT = {
     "_varint": {"_nesting_limits"},
     "_version": set(),
     "errors": set(),
+    "include": set(),
     "engine": ENGINE,
     "tensor": TENSOR,
     "messages": MESSAGES,
@@ -38,7 +39,8 @@ MAY_IMPORT = {
     "cli": IO
     | {"_version", "analysis", "arrow", "bridges", "catalog", "checker", "cli", "text", "transforms", "viewer"},
     "__main__": {"cli"},
-    "__init__": IO | {"_version", "analysis", "arrow", "bridges", "catalog", "checker", "text", "transforms", "viewer"},
+    "__init__": IO
+    | {"_version", "analysis", "arrow", "bridges", "catalog", "checker", "include", "text", "transforms", "viewer"},
 }
 # Modules of constants, which every package may import.
 LEAVES = {"_version"}

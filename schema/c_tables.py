@@ -1,0 +1,76 @@
+"""Write the tables as C into `onnxwire.h`: names of messages and fields, and the rows that the reader uses."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+_NO_ROW = 255
+
+
+def header(template: str, files: list, root: Path) -> str:
+    """Return the header: the template with the names and the data of the tables in place of its two marks."""
+    messages = [(file, message) for file in files for message in file.messages if not message.retired]
+    enums = [(file, enum) for file in files for enum in file.enums if not enum.retired]
+    return template.replace("/*TABLES*/", _names(messages)).replace("/*DATA*/", _data(messages, enums, root))
+
+
+def _live(message) -> list:
+    """Return the current fields of a message by number; retired ones are unknown fields."""
+    return sorted((row for row in message.fields if row.until is None), key=lambda row: row.number)
+
+
+def _identifier(message) -> str:
+    return message.name.replace(".", "_")
+
+
+def _names(messages: list) -> str:
+    lines = ["/* Numbers of tables. */", "enum {"]
+    lines += [f"    OW_{_identifier(message)} = {number}," for number, (_, message) in enumerate(messages)]
+    lines += [f"    OW_N_TABLES = {len(messages)}", "};", "", "/* Rows of fields: indexes of slots. */", "enum {"]
+    for _, message in messages:
+        lines += [f"    OW_{_identifier(message)}_{row.name} = {i}," for i, row in enumerate(_live(message))]
+    lines += [f"    OW_MAX_FIELDS = {max(len(_live(message)) for _, message in messages)}", "};", ""]
+    lines += ["extern const ow_table ow_tables[OW_N_TABLES];"]
+    return "\n".join(lines)
+
+
+def _data(messages: list, enums: list, root: Path) -> str:
+    numbers = {f"{file.package}.{message.name}": i for i, (file, message) in enumerate(messages)}
+    closed = {f"{file.package}.{enum.name}": i for i, (file, enum) in enumerate(enums)}
+    lines = ["/* The values of each enum after their number. */"]
+    for i, (_, enum) in enumerate(enums):
+        values = sorted(row.number for row in enum.values if row.until is None)
+        lines.append(f"static const int32_t ow_enum_{i}[] = {{{', '.join(map(str, [len(values), *values]))}}};")
+    names = ", ".join(f"ow_enum_{i}" for i in range(len(enums)))
+    lines += [f"static const int32_t *const ow_enums[] = {{{names}}};", ""]
+    lines += [f"static const uint8_t ow_bits[] = {{{', '.join(map(str, _bits(root)))}}};", ""]
+    tables = []
+    for file, message in messages:
+        rows, name = _live(message), _identifier(message)
+        if not rows:
+            raise ValueError(f"{message.name} has no fields")
+        oneofs = list(dict.fromkeys(row.oneof for row in rows if row.oneof))
+        lines.append(f"static const ow_field ow_fields_{name}[] = {{")
+        for row in rows:
+            kind = f"{file.package}.{row.type_name}"
+            cells = [f'"{row.name}"', row.number, row.type, int(row.repeated)]
+            cells += [oneofs.index(row.oneof) + 1 if row.oneof else 0]
+            cells += [numbers[kind] if row.type == 11 else -1, closed[kind] if row.type == 14 else -1]
+            lines.append(f"    {{{', '.join(map(str, cells))}}},")
+        by_number = {row.number: i for i, row in enumerate(rows)}
+        index = [by_number.get(number, _NO_ROW) for number in range(rows[-1].number + 1)]
+        lines += ["};", f"static const uint8_t ow_rows_{name}[] = {{{', '.join(map(str, index))}}};"]
+        cells = [f'"{file.package}.{message.name}"', f"ow_fields_{name}", f"ow_rows_{name}", len(rows), len(index)]
+        tables.append(f"    {{{', '.join(map(str, cells))}}},")
+    return "\n".join([*lines, "", "const ow_table ow_tables[OW_N_TABLES] = {", *tables, "};"])
+
+
+def _bits(root: Path) -> list[int]:
+    """Return the bits of an element by TensorProto.DataType."""
+    spec = importlib.util.spec_from_file_location("dtypes", root / "onnxwire" / "tensor" / "dtypes.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    types = module.BY_NUMBER
+    return [types[number].bits if number in types else 0 for number in range(max(types) + 1)]

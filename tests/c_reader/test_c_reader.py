@@ -1,0 +1,217 @@
+"""`onnxwire.h` reads the same values as the engine and the official runtime, and refuses what they refuse."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+import subprocess
+from pathlib import Path
+
+import events
+import numpy as np
+import onnx
+import pytest
+import wire
+from budget import IS_LONG, examples
+from google.protobuf.message import DecodeError
+from graphs import nested_model, write_sparse_model
+from hypothesis import given
+from hypothesis import strategies as st
+from onnx import helper, numpy_helper
+from test_bundled_files import FILES, HOME
+
+import onnxwire
+from onnxwire.cli import main
+
+ROOT = Path(__file__).parents[2]
+EXAMPLES = ROOT / "examples"
+CORPUS = Path(__file__).parents[1] / "corpus"
+WINDOWS = (0, 64, 4096)
+pytestmark = pytest.mark.skipif(shutil.which(events.compiler()[0]) is None, reason="there is no C compiler")
+
+
+@pytest.fixture(scope="module")
+def reader(tmp_path_factory):
+    return events.Reader(tmp_path_factory.mktemp("c"))
+
+
+def engine_events(cls, data):
+    try:
+        return events.events_of(cls.FromString(data))
+    except onnxwire.DecodeError:
+        return None
+
+
+def check(reader, ours, official, data):
+    """Compare the reader with both. Where they disagree on damage in a superseded part, the engine decides."""
+    name = ours.DESCRIPTOR.full_name
+    try:
+        expected = events.events_of(official.FromString(data))
+    except DecodeError:
+        expected = engine_events(ours, data)
+    for window in WINDOWS[:2]:
+        found = reader.read(data, name, window)
+        assert found == expected or found == engine_events(ours, data), data.hex()
+
+
+def test_real_models_are_read_alike(reader):
+    files = [Path(HOME, file) for file in FILES if file.endswith(".onnx")][:: 1 if IS_LONG else 20]
+    for path in [*EXAMPLES.glob("*.onnx"), *files]:
+        data = path.read_bytes()
+        expected = events.events_of(onnxwire.ModelProto.FromString(data))
+        for window in WINDOWS:
+            assert reader.read(data, "onnx.ModelProto", window) == expected, path
+
+
+def test_seeds_of_the_corpus_are_read_alike(reader):
+    for path in sorted(file for file in CORPUS.rglob("*") if file.is_file())[:: 1 if IS_LONG else 7]:
+        check(reader, onnxwire.ModelProto, onnx.ModelProto, path.read_bytes()[:5000])
+
+
+@examples(300)
+@given(st.data())
+def test_generated_bytes_of_every_message_are_read_alike(reader, data):
+    ours, official = data.draw(
+        st.sampled_from([pair for name, pair in wire.official_pairs().items() if name.startswith("onnx.")])
+    )
+    draw = data.draw(st.sampled_from([wire.sound, wire.flawed, wire.damaged]))
+    check(reader, ours, official, data.draw(draw(ours.DESCRIPTOR)))
+
+
+def mutated(data, rng):
+    """A copy of some bytes with a few random changes: bits, bytes, parts removed, repeated or inserted."""
+    data = bytearray(data)
+    for _ in range(rng.randrange(1, 6)):
+        i = rng.randrange(len(data) + 1)
+        change = rng.randrange(5)
+        if change == 0:
+            data[i : i + 1] = bytes([rng.randrange(256)])
+        elif change == 1:
+            del data[i : i + rng.randrange(1, 20)]
+        elif change == 2:
+            j = rng.randrange(len(data) + 1)
+            data[i:i] = data[j : j + rng.randrange(1, 60)]
+        elif change == 3:
+            data[i:i] = rng.choice([b"\x80", b"\xff" * 5, b"\x3b\x3c", b"\x0b", b"\x0a\x02\x08\x01", b"\x3a\x00"])
+        else:
+            data += bytes(data)
+    return bytes(data)
+
+
+def test_damaged_models_are_read_alike(reader):
+    rng = random.Random(5)
+    small = [nested_model().SerializeToString()]
+    paths = [Path(HOME, file) for file in FILES if file.endswith(".onnx")]
+    small += [path.read_bytes() for path in paths if path.stat().st_size < 1000][::10]
+    for _ in range(20_000 if IS_LONG else 600):
+        check(reader, onnxwire.ModelProto, onnx.ModelProto, mutated(rng.choice(small), rng))
+
+
+def test_a_message_in_many_pieces_is_read_once_per_level(reader):
+    # A type inside a type ..., each in two pieces, of which the first is empty.
+    data = b""
+    for _ in range(40):
+        data = wire.span(1, b"") + wire.span(1, data)  # elem_type of a sequence
+        data = wire.span(4, b"") + wire.span(4, data)  # sequence_type
+    check(reader, onnxwire.TypeProto, onnx.TypeProto, data)
+
+
+@pytest.mark.parametrize("levels", [99, 100, 101, 102])
+def test_messages_and_groups_nest_at_most_a_hundred_deep(reader, levels):
+    data = b""
+    for level in reversed(range(levels)):
+        data = wire.span(1 if level % 2 else 4, data)  # elem_type of a sequence, or sequence_type
+    assert wire.official_accepts(onnx.TypeProto, data) == (levels <= 100)
+    assert (reader.read(data, "onnx.TypeProto") is not None) == (levels <= 100)
+    groups = b"\x0b" * levels + b"\x0c" * levels
+    assert wire.official_accepts(onnx.TypeProto, groups) == (levels <= 100)
+    assert (reader.read(groups, "onnx.TypeProto") is not None) == (levels <= 100)
+
+
+@pytest.fixture(scope="module")
+def list_tensors(tmp_path_factory):
+    """A function that runs the example program on a file and returns the process."""
+    program = tmp_path_factory.mktemp("c") / "list_tensors"
+    command = [*events.compiler(), "-std=c99", "-Wall", "-Wextra", "-Wpedantic", "-Werror", f"-I{events.INCLUDE}"]
+    subprocess.run([*command, str(EXAMPLES / "c" / "list_tensors.c"), "-o", str(program)], check=True)
+    return lambda path: subprocess.run([str(program), str(path)], capture_output=True, check=False)
+
+
+def rows_of_ls(path, capsys):
+    assert main(["ls", str(path), "--json"]) == 0
+    for row in json.loads(capsys.readouterr().out):
+        if ".g." in row["path"] or ".graphs[" in row["path"]:
+            continue  # of a graph inside
+        is_external = row["stored"] == "external_data"
+        location = Path(row["file"]).name if is_external else "-"
+        offset = "-" if row["offset"] is None else str(row["offset"])
+        dims = "x".join(map(str, row["shape"]))
+        kind = "external" if is_external else "inline"
+        yield "\t".join([row["name"], row["type"], dims, kind, location, offset, str(row["bytes"])])
+
+
+@pytest.mark.parametrize("name", ["digits", "sparse", "external", "typed", "nested"])
+def test_the_example_lists_what_ls_lists(name, list_tensors, tmp_path, capsys):
+    path = tmp_path / "m.onnx"
+    if name == "digits":
+        path = EXAMPLES / "digits_cnn.onnx"
+    elif name == "sparse":
+        write_sparse_model(path, 3 << 30)
+    elif name == "external":
+        onnxwire.save(onnxwire.load(EXAMPLES / "digits_cnn.onnx"), path, external="weights.data")
+    elif name == "nested":
+        path.write_bytes(nested_model().SerializeToString())
+    else:
+        tensors = [
+            helper.make_tensor("floats", 1, [2, 1], [1, 2]),
+            helper.make_tensor("strings", 8, [2], [b"x", b"yy"]),
+            helper.make_tensor("int4", 22, [3], [1, 2, 3]),
+            numpy_helper.from_array(np.zeros((0, 3), np.float16), "empty"),
+            numpy_helper.from_array(np.float64(1), "scalar"),
+        ]
+        path.write_bytes(helper.make_model(helper.make_graph([], "g", [], [], tensors)).SerializeToString())
+    done = list_tensors(path)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert done.stdout.decode().splitlines() == list(rows_of_ls(path, capsys))
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"\x3a\x05", b"\x3a\x04\x2a\x02\x08\xff", b"\x3a\x0d\x2a\x0b\x08\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"],
+    ids=["length", "varint", "negative dim"],
+)
+def test_the_example_reports_damage(data, list_tensors, tmp_path):
+    path = tmp_path / "m.onnx"
+    path.write_bytes(data)
+    done = list_tensors(path)
+    assert done.returncode == 2
+    assert b"damaged at offset" in done.stderr
+
+
+def test_names_cannot_control_the_terminal(list_tensors, tmp_path):
+    path = tmp_path / "m.onnx"
+    tensor = helper.make_tensor("\x1b[31m\n\t", 1, [1], [1])
+    path.write_bytes(helper.make_model(helper.make_graph([], "g", [], [], [tensor])).SerializeToString())
+    assert list_tensors(path).stdout.startswith(b"\\x1b[31m\\x0a\\x09\tFLOAT\t1\t")
+
+
+def test_the_folder_of_the_header_is_public():
+    assert Path(onnxwire.get_include(), "onnxwire.h").is_file()
+
+
+@pytest.mark.parametrize(
+    "compiler", [["gcc", "-std=c99"], ["g++", "-std=c++11"], ["g++", "-std=c++17"], ["clang", "-std=c99"]]
+)
+def test_the_header_compiles_without_warnings_and_is_small(compiler, tmp_path):
+    if shutil.which(compiler[0]) is None:
+        pytest.skip(f"{compiler[0]} is not installed")
+    source = tmp_path / ("reader.cpp" if "++" in compiler[0] else "reader.c")
+    source.write_text('#define ONNXWIRE_IMPLEMENTATION\n#include "onnxwire.h"\n')
+    warnings = ["-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wshadow", "-Werror"]
+    target = tmp_path / "reader.o"
+    command = [*compiler, "-Os", *warnings, f"-I{onnxwire.get_include()}", "-c", str(source), "-o", str(target)]
+    subprocess.run(command, check=True)
+    size = subprocess.run(["size", str(target)], capture_output=True, text=True, check=True).stdout.split()
+    text, data = int(size[6]), int(size[7])
+    assert text + data < 40_000
