@@ -45,6 +45,7 @@ class Origin:
         allow_hosts: Iterable[str] | None = None,
     ) -> None:
         self.cache: str | None = None
+        self._is_own_store = store is None
         self._hosts: Hosts | None = None
         if store is None:
             self.address = parse_address(source)
@@ -103,6 +104,10 @@ class Origin:
         from onnxwire.io.remote.cache import open_cache
 
         return open_cache(self.cache, identity_in_store(address, self._options), version)
+
+    def is_in_store_of(self, address: Address, options: Mapping[str, Any] | None) -> bool:
+        """Return whether a server can copy from this model to an address: both in S3, by the same settings."""
+        return self._is_own_store and self.address.scheme == address.scheme and (self._options or {}) == (options or {})
 
     @property
     def shown_folder(self) -> str:

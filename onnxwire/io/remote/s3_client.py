@@ -73,7 +73,12 @@ def open_bucket(address: Address, options: Mapping[str, Any] | None) -> Bucket |
             retries={"mode": "standard", "max_attempts": 7},
         ),
     )
-    return Bucket(client, urlsplit(address.root).netloc)
+    return Bucket(client, bucket_name(address))
+
+
+def bucket_name(address: Address) -> str:
+    """Return the name of an address's bucket."""
+    return urlsplit(address.root).netloc
 
 
 def key_in_bucket(address: Address) -> str:

@@ -8,6 +8,7 @@ from onnxwire.engine.write import chunks_of
 from onnxwire.errors import Error, SaveError
 from onnxwire.io.remote.address import WEB_SCHEMES
 from onnxwire.io.remote.remote_document import Origin
+from onnxwire.io.remote.s3_client import S3_SCHEMES
 from onnxwire.io.remote.stores import source_error
 
 TYPE_CHECKING = False
@@ -54,6 +55,11 @@ def upload(
 
     if not hasattr(origin.store, "put"):
         raise TypeError(f"to save, store= must be an obstore store, not {type(origin.store).__name__}")
+    if store is None and origin.address.scheme in S3_SCHEMES and total > _PART_BYTES:
+        from onnxwire.io.remote.part_copy import save_by_copies
+
+        if save_by_copies(pieces, total, origin.address, options, progress):
+            return
     size = max(_PART_BYTES, -(-total // _MAX_PARTS))
     try:
         # A plain HTTP server receives a file in one request.

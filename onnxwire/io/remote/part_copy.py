@@ -1,0 +1,291 @@
+"""Save an edited model to S3 by copying the unchanged ranges of its source on the server (UploadPartCopy).
+
+obstore copies whole objects only, so this uses boto3. A part has at least 5 MiB, except the last; so a change sends at
+least 5 MiB, unless it is at the end. Each copy is on condition of the source's ETag.
+"""
+
+from __future__ import annotations
+
+import errno
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from itertools import pairwise
+from typing import NamedTuple
+
+from onnxwire.engine.write import chunks_of
+from onnxwire.errors import SaveError
+from onnxwire.io.remote.s3_client import bucket_name, key_in_bucket, open_bucket
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from typing import Any
+
+    from onnxwire.engine.encode import Piece
+    from onnxwire.io.remote.address import Address
+    from onnxwire.io.remote.file import RemoteFile
+    from onnxwire.io.remote.s3_client import Bucket
+
+_MIN_PART = 5 << 20  # bytes; rules of S3
+_MAX_PARTS = 10_000
+_SENT_PART = 1 << 23
+_COPIED_PART = 1 << 28  # copied parts are copied concurrently
+_MIN_COPIED = 1 << 24  # a file of which fewer bytes can be copied is sent
+_MAX_CONCURRENT = 8
+_CHANGED = "the file that unchanged ranges are copied from was changed since it was opened; load it again"
+_MAX_SECONDS = 604_800  # of a presigned request
+
+# Reads a presigned request that aborts the upload; sends it if its pipe is closed without a second line.
+_GUARD = """
+import sys, urllib.request
+url = sys.stdin.readline().strip()
+if url and not sys.stdin.readline():
+    urllib.request.urlopen(urllib.request.Request(url, method="DELETE"), timeout=60).close()
+"""
+
+
+class Copied(NamedTuple):
+    """A range of a file on the server."""
+
+    source: RemoteFile
+    start: int
+    end: int
+
+    @property
+    def size(self) -> int:
+        """The number of bytes."""
+        return self.end - self.start
+
+
+class Sent(NamedTuple):
+    """Bytes that are sent: pieces of an encoding, or ranges of a file on the server that are too short to be copied."""
+
+    pieces: list[bytes | Piece | Copied]
+    size: int
+
+
+Part = Copied | Sent
+
+
+def plan_parts(segments: list[tuple[Any, int]], is_source: Callable[[RemoteFile], bool]) -> list[Part] | None:
+    """Divide an encoding into parts. Return None if it is better sent as a whole.
+
+    segments: pieces and their sizes in bytes. is_source: whether the server can copy from a file.
+    """
+    merged: list[Part] = []
+    for piece, size in segments:
+        found = _range_of(piece) if not isinstance(piece, bytes) else None
+        last = merged[-1] if merged else None
+        if found is not None and is_source(found.source):
+            if isinstance(last, Copied) and last.source is found.source and last.end == found.start:
+                merged[-1] = last._replace(end=found.end)
+            else:
+                merged.append(found)
+        elif isinstance(last, Sent):
+            merged[-1] = Sent([*last.pieces, piece], last.size + size)
+        else:
+            merged.append(Sent([piece], size))
+    parts: list[Part] = []
+    for part in merged:
+        last = parts[-1] if parts else None
+        if isinstance(part, Copied):
+            # A part that is sent is filled up to the minimum from the range after it.
+            taken = max(_MIN_PART - last.size, 0) if isinstance(last, Sent) else 0
+            if part.size - taken < _MIN_PART:
+                taken = part.size
+            if taken:
+                head = part._replace(end=part.start + taken)
+                if isinstance(last, Sent):
+                    parts[-1] = Sent([*last.pieces, head], last.size + taken)
+                else:
+                    parts.append(Sent([head], taken))
+            if taken < part.size:
+                parts.append(part._replace(start=part.start + taken))
+        elif isinstance(last, Sent):
+            parts[-1] = Sent([*last.pieces, *part.pieces], last.size + part.size)
+        else:
+            parts.append(part)
+    if sum(part.size for part in parts if isinstance(part, Copied)) < _MIN_COPIED:
+        return None
+    divided = [piece for part in parts for piece in (_divide(part) if isinstance(part, Copied) else [part])]
+    count = sum(1 if isinstance(part, Copied) else max(part.size // _SENT_PART, 1) for part in divided)
+    return divided if count <= _MAX_PARTS else None
+
+
+def _range_of(piece: Piece) -> Copied | None:
+    """Return the range of a file on a server that a piece is; None for other bytes."""
+    document, span = piece.payload.document, piece.payload.span
+    if document is None or document.memory is None or span is None:
+        return None
+    return Copied(document.memory.source, *span)  # type: ignore[arg-type]
+
+
+def _divide(part: Copied) -> list[Part]:
+    count = -(-part.size // _COPIED_PART)
+    bounds = [part.start + part.size * i // count for i in range(count + 1)]
+    return [part._replace(start=start, end=end) for start, end in pairwise(bounds)]
+
+
+def save_by_copies(
+    pieces: list[bytes | Piece],
+    total: int,
+    address: Address,
+    options: Mapping[str, Any] | None,
+    progress: Callable[[int, int], object] | None,
+) -> bool:
+    """Save the pieces of an encoding to an address in S3. Return False if nothing was done, and it has to be sent.
+
+    The file appears when it is complete; the upload is aborted after an error, and by a second process if this one is
+    killed. Raises SaveError if a source has changed.
+    """
+    sizes = [len(piece if isinstance(piece, bytes) else piece.payload) for piece in pieces]
+
+    def is_source(source: RemoteFile) -> bool:
+        origin = getattr(source, "origin", None)
+        return origin is not None and origin.is_in_store_of(address, options) and source.version.is_strong
+
+    parts = plan_parts(list(zip(pieces, sizes, strict=True)), is_source)
+    bucket = open_bucket(address, options) if parts is not None else None
+    if bucket is None or parts is None:
+        return False
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    target = {"Bucket": bucket.name, "Key": key_in_bucket(address)}
+    try:
+        with _upload(bucket, target) as upload:
+            numbers = _send(bucket, {**target, "UploadId": upload}, parts, total, progress)
+            _check_sources(bucket, parts, address)
+            bucket.client.complete_multipart_upload(**target, UploadId=upload, MultipartUpload={"Parts": numbers})
+    except ClientError as error:
+        code = str(error.response.get("Error", {}).get("Code", ""))
+        if code in ("PreconditionFailed", "NoSuchKey", "412"):
+            raise SaveError(errno.ESTALE, _CHANGED, address.shown) from None
+        if error.operation_name in ("CreateMultipartUpload", "UploadPartCopy"):
+            return False  # not permitted or not supported
+        raise SaveError(errno.EIO, f"the server answered {code}; nothing was saved", address.shown) from None
+    except BotoCoreError as error:
+        reason = f"the request failed ({type(error).__name__}); nothing was saved"
+        raise SaveError(errno.EIO, reason, address.shown) from None
+    return True
+
+
+def _check_sources(bucket: Bucket, parts: list[Part], address: Address) -> None:
+    """Raise SaveError if a source has changed: not all servers heed the condition of a copy. Raises ClientError."""
+    for source in {id(part.source): part.source for part in parts if isinstance(part, Copied)}.values():
+        origin = source.origin.address
+        found = bucket.client.head_object(Bucket=bucket_name(origin), Key=key_in_bucket(origin))
+        if (found["ETag"], found["ContentLength"]) != (source.version.etag, source.size):
+            raise SaveError(errno.ESTALE, _CHANGED, address.shown)
+
+
+@contextmanager
+def _upload(bucket: Bucket, target: dict[str, str]) -> Iterator[str]:
+    """Begin an upload and yield its id. Abort it after an exception, or if this process is killed."""
+    upload = bucket.client.create_multipart_upload(**target)["UploadId"]
+    guard: subprocess.Popen[str] | None = None
+    try:
+        parameters = {**target, "UploadId": upload}
+        url = bucket.client.generate_presigned_url("abort_multipart_upload", parameters, _MAX_SECONDS)
+        with suppress(OSError):  # no process can be started
+            guard = subprocess.Popen(
+                [sys.executable, "-I", "-S", "-c", _GUARD],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+                text=True,
+            )
+            assert guard.stdin is not None
+            print(url, file=guard.stdin, flush=True)
+        yield upload
+    except BaseException:
+        with suppress(Exception):
+            bucket.client.abort_multipart_upload(**target, UploadId=upload)
+        raise
+    finally:
+        if guard is not None and guard.stdin is not None:
+            with suppress(OSError):
+                print("done", file=guard.stdin, flush=True)
+                guard.stdin.close()
+            guard.wait()
+
+
+def _send(
+    bucket: Bucket,
+    upload: dict[str, str],
+    parts: list[Part],
+    total: int,
+    progress: Callable[[int, int], object] | None,
+) -> list[dict[str, Any]]:
+    """Copy and send the parts, each after the ones before it have begun. Return their numbers and ETags."""
+    done = 0
+
+    def finish(size: int) -> None:
+        nonlocal done
+        done += size
+        if progress is not None:
+            progress(done, total)
+
+    def copy(number: int, part: Copied) -> str:
+        origin = part.source.origin
+        answer = bucket.client.upload_part_copy(
+            **upload,
+            PartNumber=number,
+            CopySource={"Bucket": bucket_name(origin.address), "Key": key_in_bucket(origin.address)},
+            CopySourceRange=f"bytes={part.start}-{part.end - 1}",
+            CopySourceIfMatch=part.source.version.etag,
+        )
+        return str(answer["CopyPartResult"]["ETag"])
+
+    def send(number: int, data: bytes) -> str:
+        return str(bucket.client.upload_part(**upload, PartNumber=number, Body=data)["ETag"])
+
+    with ThreadPoolExecutor(_MAX_CONCURRENT, "onnxwire-copy") as pool:
+        waiting: list[tuple[Any, int]] = []
+        etags: list[str] = []
+        try:
+            number = 0
+            for part in parts:
+                if isinstance(part, Copied):
+                    number += 1
+                    waiting.append((pool.submit(copy, number, part), part.size))
+                    continue
+                for data in _blocks(part):
+                    number += 1
+                    waiting.append((pool.submit(send, number, data), len(data)))
+                    if len(waiting) - len(etags) >= _MAX_CONCURRENT:
+                        job, size = waiting[len(etags)]
+                        etags.append(job.result())
+                        finish(size)
+            for job, size in waiting[len(etags) :]:
+                etags.append(job.result())
+                finish(size)
+        except BaseException:
+            pool.shutdown(wait=True, cancel_futures=True)
+            raise
+    return [{"PartNumber": number, "ETag": etag} for number, etag in enumerate(etags, 1)]
+
+
+def _blocks(part: Sent) -> Iterator[bytes]:
+    """Yield the bytes of a part in blocks of at least the minimum size, except if it is shorter."""
+    block = bytearray()
+    left = part.size
+    for chunk in _chunks(part):
+        block += chunk
+        while len(block) >= _SENT_PART and left - _SENT_PART >= _MIN_PART:
+            yield bytes(block[:_SENT_PART])
+            del block[:_SENT_PART]
+            left -= _SENT_PART
+    yield bytes(block)
+
+
+def _chunks(part: Sent) -> Iterator[memoryview]:
+    for piece in part.pieces:
+        if isinstance(piece, Copied):
+            data = bytearray(piece.size)
+            piece.source.read_into(piece.start, memoryview(data))
+            yield memoryview(data)
+        else:
+            yield from chunks_of([piece], _SENT_PART)

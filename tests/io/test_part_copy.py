@@ -1,0 +1,219 @@
+"""Edited models are saved to S3 by copying unchanged ranges on the server."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+
+import boto3
+import pytest
+from moto.server import ThreadedMotoServer
+from served_models import model
+
+import onnxwire as ow
+from onnxwire.io.remote import part_copy
+from onnxwire.io.remote.part_copy import Copied, Sent, plan_parts
+
+MIB = 1 << 20
+PIECES = model([8 * MIB] * 4, nodes=30)
+DATA = PIECES.read(0, PIECES.size)
+
+
+@pytest.fixture(scope="module")
+def bucket():
+    """A client of a bucket with a model, and the options of its store."""
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    url = "http://{}:{}".format(*server.get_host_and_port())
+    options = {"endpoint": url, "region": "us-east-1", "access_key_id": "key", "secret_access_key": "hunter2"}
+    options["client_options"] = {"allow_http": True}
+    client = boto3.client(
+        "s3", endpoint_url=url, region_name="us-east-1", aws_access_key_id="key", aws_secret_access_key="hunter2"
+    )
+    client.create_bucket(Bucket="bucket")
+    client.put_object(Bucket="bucket", Key="a b/from.onnx", Body=DATA)
+    yield client, options
+    server.stop()
+
+
+def edited() -> bytes:
+    local = ow.ModelProto.FromString(DATA)
+    local.graph.node[2].name = "another, longer name"
+    return local.SerializeToString()
+
+
+def body(client, key: str) -> bytes:
+    return client.get_object(Bucket="bucket", Key=key)["Body"].read()
+
+
+def uploads(client) -> list[object]:
+    return client.list_multipart_uploads(Bucket="bucket").get("Uploads", [])
+
+
+@pytest.fixture
+def sent(monkeypatch):
+    """The sizes of the blocks that are sent."""
+    sizes: list[int] = []
+    blocks = part_copy._blocks
+
+    def count(part):
+        for block in blocks(part):
+            sizes.append(len(block))
+            yield block
+
+    monkeypatch.setattr(part_copy, "_blocks", count)
+    return sizes
+
+
+def test_a_rename_sends_only_what_changed(bucket, sent) -> None:
+    client, options = bucket
+    calls: list[tuple[int, int]] = []
+    with ow.load("s3://bucket/a b/from.onnx", storage_options=options) as message:
+        message.graph.node[2].name = "another, longer name"
+        total = ow.save(
+            message, "s3://bucket/to.onnx", storage_options=options, progress=lambda *done: calls.append(done)
+        )
+        received = message._document.memory.source.received
+    assert body(client, "to.onnx") == edited()
+    assert sum(sent) <= 6 * MIB and received <= 6 * MIB
+    assert calls[-1] == (total, total) == (len(edited()),) * 2
+    assert uploads(client) == []
+
+
+def test_a_model_is_saved_over_itself(bucket, sent) -> None:
+    client, options = bucket
+    client.put_object(Bucket="bucket", Key="self.onnx", Body=DATA)
+    with ow.load("s3://bucket/self.onnx", storage_options=options) as message:
+        message.graph.node[2].name = "another, longer name"
+        ow.save(message, "s3://bucket/self.onnx", storage_options=options)
+    assert body(client, "self.onnx") == edited() and sum(sent) <= 6 * MIB
+
+
+def test_a_changed_source_is_an_error_and_leaves_the_target(bucket) -> None:
+    client, options = bucket
+    client.put_object(Bucket="bucket", Key="changing.onnx", Body=DATA)
+    client.put_object(Bucket="bucket", Key="old.onnx", Body=b"old")
+    with ow.load("s3://bucket/changing.onnx", storage_options=options) as message:
+        message.graph.node[2].name = "another"
+        client.put_object(Bucket="bucket", Key="changing.onnx", Body=DATA[:-1] + b"\1")
+        with pytest.raises(ow.Error, match="changed"):
+            ow.save(message, "s3://bucket/old.onnx", storage_options=options)
+    assert body(client, "old.onnx") == b"old" and uploads(client) == []
+
+
+def test_a_source_that_changes_during_the_copy_is_an_error(bucket) -> None:
+    client, options = bucket
+    client.put_object(Bucket="bucket", Key="changing.onnx", Body=DATA)
+
+    def change(done: int, total: int) -> None:
+        client.put_object(Bucket="bucket", Key="changing.onnx", Body=DATA[:-1] + b"\1")
+
+    with ow.load("s3://bucket/changing.onnx", storage_options=options) as message:
+        message.graph.node[2].name = "another"
+        with pytest.raises(ow.SaveError, match="changed"):
+            ow.save(message, "s3://bucket/none.onnx", storage_options=options, progress=change)
+    assert uploads(client) == []
+    assert "Contents" not in client.list_objects_v2(Bucket="bucket", Prefix="none")
+
+
+def test_a_failed_save_leaves_no_parts(bucket) -> None:
+    client, options = bucket
+
+    def fail(done: int, total: int) -> None:
+        raise KeyboardInterrupt
+
+    with ow.load("s3://bucket/a b/from.onnx", storage_options=options) as message:
+        message.graph.node[2].name = "another"
+        with pytest.raises(KeyboardInterrupt):
+            ow.save(message, "s3://bucket/none.onnx", storage_options=options, progress=fail)
+    assert uploads(client) == []
+
+
+def test_a_killed_save_leaves_no_parts(bucket) -> None:
+    client, options = bucket
+    program = f"""
+import os, signal
+import onnxwire as ow
+with ow.load("s3://bucket/a b/from.onnx", storage_options={options!r}) as message:
+    message.graph.node[2].name = "another"
+    ow.save(message, "s3://bucket/killed.onnx", storage_options={options!r},
+            progress=lambda done, total: os.kill(os.getpid(), signal.SIGKILL))
+"""
+    done = subprocess.run([sys.executable, "-c", program], check=False, capture_output=True, text=True)
+    assert done.returncode == -9, done.stderr
+    for _ in range(600):
+        if not uploads(client):
+            break
+        time.sleep(0.05)
+    assert uploads(client) == []
+    assert "Contents" not in client.list_objects_v2(Bucket="bucket", Prefix="killed")
+
+
+def test_other_sources_are_sent(bucket, sent) -> None:
+    client, options = bucket
+    local = ow.ModelProto.FromString(DATA)
+    ow.save(local, "s3://bucket/local.onnx", storage_options=options)
+    assert body(client, "local.onnx") == DATA and sent == []
+
+
+class Payload:
+    def __init__(self, start: int, end: int) -> None:
+        self.document = self
+        self.memory = self
+        self.source = self
+        self.span = start, end
+
+
+class Piece:
+    def __init__(self, start: int, end: int) -> None:
+        self.payload = Payload.__new__(Payload)
+        self.payload.document = SOURCE
+        self.payload.span = start, end
+
+
+SOURCE = Payload(0, 0)
+
+
+@pytest.mark.parametrize("number", range(50))
+def test_planned_parts_are_the_encoding_and_long_enough(number) -> None:
+    """Random lists of ranges and literals."""
+    import random
+
+    choice = random.Random(number)
+    segments: list[tuple[object, int]] = []
+    for _ in range(choice.randrange(1, 12)):
+        size = choice.choice((1, 1000, MIB, 5 * MIB - 1, 5 * MIB, 6 * MIB, 40 * MIB, 700 * MIB))
+        start = choice.choice((0, 10 * MIB, 10**9))
+        is_range = choice.random() < 0.6
+        segments.append((Piece(start, start + size), size) if is_range else (bytes(min(size, 1000)), min(size, 1000)))
+    parts = plan_parts(segments, lambda source: True)
+    if parts is None:
+        return
+    assert all(part.size >= 5 * MIB for part in parts[:-1])
+    flat: list[object] = []
+    for part in parts:
+        flat += [part] if isinstance(part, Copied) else part.pieces
+    assert sum(part.size for part in parts) == sum(size for _, size in segments)
+    assert all(sum(p.size if isinstance(p, Copied) else len(p) for p in part.pieces) == part.size
+               for part in parts if isinstance(part, Sent))  # fmt: skip
+
+    def bytes_in(pieces: list[object]) -> list[tuple[object, ...]]:
+        found: list[tuple[object, ...]] = []
+        for piece in pieces:
+            span = (
+                piece.payload.span
+                if isinstance(piece, Piece)
+                else (piece.start, piece.end)
+                if isinstance(piece, Copied)
+                else None
+            )
+            if span is None:
+                found.append(("bytes", len(piece)))
+            elif found and found[-1][0] == "range" and found[-1][2] == span[0]:
+                found[-1] = "range", found[-1][1], span[1]
+            else:
+                found.append(("range", *span))
+        return found
+
+    assert bytes_in(flat) == bytes_in([piece for piece, _ in segments])
