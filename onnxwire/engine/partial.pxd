@@ -1,7 +1,6 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """Memory for a remote file, of which only some pages are resident."""
 from cython cimport final
-from cpython.object cimport PyObject
 from libc.stdint cimport uint8_t, uint64_t
 
 cdef extern from "thresholds.h":
@@ -27,7 +26,6 @@ cdef class PartialMemory:
     cdef Py_ssize_t exports          # exported buffers, and calls that wait for bytes
     cdef bint is_closed
     cdef bint allows_buffer          # a document is requesting the buffer
-    cdef PyObject* next              # of the list of open memories; borrowed
     cdef const void* root            # the table of the records of the whole file, if they were walked; or NULL
     cdef readonly uint64_t resident  # number of resident bytes
     cdef readonly object source      # fetches bytes

@@ -7,8 +7,9 @@ are fetched on demand, marked in a bitmap, and never evicted. Access to other pa
 from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_FillInfo, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.unicode cimport PyUnicode_DecodeUTF8
+from cpython.object cimport PyObject
 from cython cimport critical_section, final
-from libc.string cimport memcpy
+from libc.string cimport memcpy, memmove
 
 from onnxwire.engine.memory cimport calloc, free, realloc
 
@@ -22,9 +23,22 @@ from onnxwire.errors import ClosedError, SourceError
 
 PAGE_SIZE = PAGE_BYTES
 
-# Head of the list of open memories, which is searched by address: a reader of a value may not know its document.
-cdef PyObject* MEMORIES = NULL
+# The open memories by address, borrowed: a reader of a value may not know its document.
+cdef PyObject** MEMORIES = NULL
 cdef int N_MEMORIES = 0
+cdef int MEMORIES_CAPACITY = 0
+
+
+cdef int count_below(const uint8_t* p) noexcept:
+    """Return the number of open memories that start at an address or below it."""
+    cdef int low = 0, high = N_MEMORIES, middle
+    while low < high:
+        middle = (low + high) // 2
+        if (<PartialMemory>MEMORIES[middle]).start <= p:
+            low = middle + 1
+        else:
+            high = middle
+    return low
 
 
 @final
@@ -39,9 +53,17 @@ cdef class PartialMemory:
 
     @critical_section
     def __cinit__(self, uint64_t size, source):
-        global MEMORIES, N_MEMORIES
+        global MEMORIES, N_MEMORIES, MEMORIES_CAPACITY
+        cdef PyObject** grown
+        cdef int i
         if size == 0 or size > <uint64_t>1 << 62:
             raise MemoryError
+        if N_MEMORIES == MEMORIES_CAPACITY:
+            grown = <PyObject**>realloc(MEMORIES, (2 * <size_t>MEMORIES_CAPACITY + 8) * sizeof(PyObject*))
+            if grown == NULL:
+                raise MemoryError
+            MEMORIES = grown
+            MEMORIES_CAPACITY = 2 * MEMORIES_CAPACITY + 8
         self.size = size
         self.reserved = (size + PAGE_BYTES - 1) // PAGE_BYTES * PAGE_BYTES
         self.source = source
@@ -52,8 +74,9 @@ cdef class PartialMemory:
         self.start = ow_reserve(<size_t>self.reserved)
         if self.start == NULL:
             raise MemoryError
-        self.next = MEMORIES
-        MEMORIES = <PyObject*>self
+        i = count_below(self.start)
+        memmove(&MEMORIES[i + 1], &MEMORIES[i], <size_t>(N_MEMORIES - i) * sizeof(PyObject*))
+        MEMORIES[i] = <PyObject*>self
         N_MEMORIES += 1
 
     @critical_section
@@ -64,11 +87,10 @@ cdef class PartialMemory:
 
     cdef void release(self) noexcept:
         global N_MEMORIES
-        cdef PyObject** link = &MEMORIES
+        cdef int i
         if self.start != NULL:
-            while link[0] != <PyObject*>self:
-                link = &(<PartialMemory>link[0]).next
-            link[0] = self.next
+            i = count_below(self.start)
+            memmove(&MEMORIES[i - 1], &MEMORIES[i], <size_t>(N_MEMORIES - i) * sizeof(PyObject*))
             N_MEMORIES -= 1
             ow_release(self.start, <size_t>self.reserved)
             self.start = NULL
@@ -243,12 +265,9 @@ cdef class PartialMemory:
 
 cdef PartialMemory memory_of(const uint8_t* p):
     """Return the memory that contains an address, or None."""
-    cdef PyObject* memory = MEMORIES
-    while memory != NULL:
-        if (<PartialMemory>memory).start <= p < (<PartialMemory>memory).start + (<PartialMemory>memory).size:
-            return <PartialMemory>memory
-        memory = (<PartialMemory>memory).next
-    return None
+    cdef int i = count_below(p) - 1
+    cdef PartialMemory memory = <PartialMemory>MEMORIES[i] if i >= 0 else None
+    return memory if memory is not None and p < memory.start + memory.size else None
 
 
 cdef bint is_resident(const uint8_t* p, uint64_t n) noexcept:

@@ -281,3 +281,14 @@ def test_the_memory_of_a_huge_file_is_that_of_its_resident_pages() -> None:
     for offset, size in ((1, 4096), (0, 100), (1 << 44, 4096), (-4096, 4096)):
         with pytest.raises((IndexError, OverflowError)):
             memory.put(offset, bytes(size))
+
+
+def test_each_of_many_open_files_has_its_own_bytes_in_any_order_of_closing() -> None:
+    tensors = [ow.TensorProto(name=f"t{i}", raw_data=bytes([i]) * 100_000) for i in range(40)]
+    documents = [partial_document(tensor.SerializeToString()) for tensor in tensors]
+    views = [root_view(document, ow.TensorProto) for document in documents]
+    for i in np.random.default_rng(0).permutation(len(views)):
+        assert (views[i].name, views[i].raw_data) == (tensors[i].name, tensors[i].raw_data)
+        documents[i].close()
+        with pytest.raises(ClosedError):
+            views[i].name  # noqa: B018
