@@ -26,6 +26,7 @@ class Row:
     memory_goal: the maximum of extra memory in bytes; private_goal: the maximum of its anonymous part, which excludes
     mapped files. repeats: processes per side. in_child: the operation runs another process, whose memory counts.
     beside: the name of the program that replaces the official runtime; its memory is not measured.
+    cpu_time: measure the processor time of the process, which other work on the machine changes less.
     """
 
     def __init__(
@@ -44,6 +45,7 @@ class Row:
         in_child: bool = False,
         note: str = "",
         beside: str = "",
+        cpu_time: bool = False,
     ) -> None:
         self.work = work
         self.ours = ours
@@ -58,3 +60,4 @@ class Row:
         self.in_child = in_child
         self.note = note
         self.beside = beside
+        self.cpu_time = cpu_time

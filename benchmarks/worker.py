@@ -79,9 +79,10 @@ def main() -> None:
     is_reset = not row.in_child and reset_peak()
     before = status()
 
-    start = time.perf_counter()
+    clock = time.process_time if row.cpu_time else time.perf_counter
+    start = clock()
     result = operation()
-    seconds = time.perf_counter() - start
+    seconds = clock() - start
 
     after = status()
     if is_reset and "VmHWM" in after:

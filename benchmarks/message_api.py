@@ -1,0 +1,202 @@
+"""Every method of messages and repeated fields beside protobuf's upb: `python -m benchmarks message_api`.
+
+Not part of the whole run: it has a row per method. Each row parses its input first, which is not measured; upb has then
+decoded all fields, so that the first access to a field here includes its decoding.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from benchmarks.data import FOLDER, make_once
+from benchmarks.row import Row
+
+NODES = 50_000
+NUMBERS = 1_000_000
+PLAIN = FOLDER / "message_api_plain.onnx"  # nodes with a name, an input and an output
+RICH = FOLDER / "message_api_rich.onnx"  # and with two attributes, one of them a list
+TENSOR = FOLDER / "message_api.tensor"
+
+
+def prepare() -> None:
+    """Make the two models and the tensor with the official package."""
+    import onnx
+
+    def write(path: Path, rich: bool) -> None:
+        model = onnx.ModelProto()
+        for i in range(NODES):
+            node = model.graph.node.add(op_type="Conv", name=f"node{i}", input=[f"v{i}"], output=[f"v{i + 1}"])
+            if rich:
+                node.attribute.add(name="group", i=i, type=onnx.AttributeProto.INT)
+                node.attribute.add(name="pads", ints=[1, 1, i, 1], type=onnx.AttributeProto.INTS)
+        path.write_bytes(model.SerializeToString())
+
+    def write_tensor(path: Path) -> None:
+        tensor = onnx.TensorProto(int64_data=range(NUMBERS), float_data=map(float, range(NUMBERS)))
+        path.write_bytes(tensor.SerializeToString())
+
+    make_once(PLAIN, lambda path: write(path, False))
+    make_once(RICH, lambda path: write(path, True))
+    make_once(TENSOR, write_tensor)
+
+
+def parsed(package: Any, path: Path) -> Any:
+    """Return the message of a file."""
+    message = package.TensorProto() if path == TENSOR else package.ModelProto()
+    message.ParseFromString(path.read_bytes())
+    return message
+
+
+def edited(package: Any, path: Path) -> Any:
+    """Return a model in which every node has a new name and another input."""
+    model = parsed(package, path)
+    for node in model.graph.node:
+        node.name = "changed"
+        node.input.append("added")
+    return model
+
+
+def for_each_node(change: Callable[[Any], object]) -> Callable[[Any], None]:
+    """Return a function that changes every node of a model."""
+
+    def change_all(model: Any) -> None:
+        for node in model.graph.node:
+            change(node)
+
+    return change_all
+
+
+def repeat(count: int, change: Callable[[Any], object]) -> Callable[[Any], None]:
+    """Return a function that changes a message several times."""
+
+    def change_often(message: Any) -> None:
+        for _ in range(count):
+            change(message)
+
+    return change_often
+
+
+def pickled(message: Any) -> object:
+    """Return a message after pickling."""
+    import pickle
+
+    return pickle.loads(pickle.dumps(message))
+
+
+def deep_copy(message: Any) -> object:
+    """Return a deep copy."""
+    import copy
+
+    return copy.deepcopy(message)
+
+
+def set_slice(sequence: Any, values: Any) -> None:
+    """Assign to all elements."""
+    sequence[:] = values
+
+
+def delete_item(sequence: Any, index: int) -> None:
+    """Delete one element."""
+    del sequence[index]
+
+
+Work = Callable[[Any], object]
+INTEGERS = list(range(NUMBERS))
+BYTES = bytes(100)
+
+# What is done with the model with attributes, each node of which is one of the 50,000.
+MODEL: dict[str, Work] = {
+    "ParseFromString": lambda model: model.ParseFromString(RICH.read_bytes()),
+    "FromString, read one field": lambda model: type(model).FromString(RICH.read_bytes()).graph.name,
+    "MergeFromString": lambda model: model.MergeFromString(PLAIN.read_bytes()),
+    "SerializeToString": lambda model: model.SerializeToString(),
+    "SerializeToString(deterministic=True)": lambda model: model.SerializeToString(deterministic=True),
+    "SerializePartialToString": lambda model: model.SerializePartialToString(),
+    "ByteSize": lambda model: model.ByteSize(),
+    "CopyFrom": lambda model: type(model)().CopyFrom(model),
+    "MergeFrom": lambda model: type(model)().MergeFrom(model),
+    "Clear": lambda model: model.Clear(),
+    "IsInitialized": lambda model: model.IsInitialized(),
+    "DiscardUnknownFields": lambda model: model.DiscardUnknownFields(),
+    "copy.deepcopy": deep_copy,
+    "pickle": pickled,
+    "str": str,
+    "HasField of each node": for_each_node(lambda node: node.HasField("doc_string")),
+    "ListFields of each node": for_each_node(lambda node: node.ListFields()),
+    "ClearField of each node": for_each_node(lambda node: node.ClearField("name")),
+    "read a string of each node": for_each_node(lambda node: node.op_type),
+    "assign a string in each node": for_each_node(lambda node: setattr(node, "name", "x")),
+    "append a string in each node": for_each_node(lambda node: node.input.append("x")),
+    "add a message in each node": for_each_node(lambda node: node.attribute.add(name="x", i=1)),
+    "assign a number in a message of each node": for_each_node(lambda node: setattr(node.attribute[0], "i", 1)),
+    "extend numbers in a message of each node": for_each_node(lambda node: node.attribute[1].ints.extend((1, 2))),
+    "CopyFrom in each node": for_each_node(lambda node: node.attribute[0].CopyFrom(node.attribute[1])),
+    "assign raw_data of 50,000 new tensors": lambda model: [
+        setattr(model.graph.initializer.add(), "raw_data", BYTES) for _ in range(NODES)
+    ],
+    "index 50,000 nodes": lambda model: [model.graph.node[i] for i in range(NODES)],
+    "slice 50,000 nodes": lambda model: model.graph.node[:],
+    "insert 20 nodes at the start": repeat(20, lambda model: model.graph.node.insert(0, model.graph.node[9])),
+    "pop 20 nodes from the start": repeat(20, lambda model: model.graph.node.pop(0)),
+    "delete 20 nodes": repeat(20, lambda model: delete_item(model.graph.node, 5)),
+    "extend with 50,000 nodes": lambda model: type(model)().graph.node.extend(model.graph.node),
+    "sort 50,000 nodes": lambda model: model.graph.node.sort(key=lambda node: node.name),
+    "reverse 50,000 nodes": lambda model: model.graph.node.reverse(),
+}  # fmt: skip
+
+# What is done with the tensor of 1,000,000 numbers of two kinds.
+TENSORS: dict[str, Work] = {
+    "append one int64": lambda tensor: tensor.int64_data.append(5),
+    "append one float": lambda tensor: tensor.float_data.append(5),
+    "append 100,000 int64": repeat(100_000, lambda tensor: tensor.int64_data.append(5)),
+    "insert 50 int64 at the start": repeat(50, lambda tensor: tensor.int64_data.insert(0, 5)),
+    "pop 50 int64 from the start": repeat(50, lambda tensor: tensor.int64_data.pop(0)),
+    "remove 50 int64": repeat(50, lambda tensor: tensor.int64_data.remove(tensor.int64_data[5])),
+    "assign one float": lambda tensor: tensor.float_data.__setitem__(5, 1.5),
+    "assign a slice of 1,000,000 int64": lambda tensor: set_slice(tensor.int64_data, INTEGERS),
+    "extend by 1,000,000 int64": lambda tensor: tensor.int64_data.extend(INTEGERS),
+    "iterate over 1,000,000 int64": lambda tensor: sum(tensor.int64_data),
+    "list of 1,000,000 floats": lambda tensor: list(tensor.float_data),
+    "reverse 1,000,000 int64": lambda tensor: tensor.int64_data.reverse(),
+    "ParseFromString, append one int64, SerializeToString": lambda tensor: (
+        tensor.ParseFromString(TENSOR.read_bytes()), tensor.int64_data.append(5), tensor.SerializeToString()
+    ),
+}  # fmt: skip
+
+
+def side(package: str, make: Callable[[Any], Any], work: Work) -> Callable[[], Callable[[], object]]:
+    """Return a side of a row. package: the name of a module."""
+
+    def start() -> Callable[[], object]:
+        message = make(__import__(package))
+        return lambda: work(message)
+
+    return start
+
+
+def row_of(name: str, make: Callable[[Any], Any], work: Work) -> Row:
+    ours, official = side("onnxwire", make, work), side("onnx", make, work)
+    return Row(name, prepare=prepare, ours=ours, official=official, repeats=3, cpu_time=True)
+
+
+def with_both(name: str, work: Work) -> list[Row]:
+    """Return rows for edited models whose nodes have attributes and have none."""
+    return [
+        row_of(f"{name} edited nodes with attributes", lambda package: edited(package, RICH), work),
+        row_of(f"{name} edited nodes without attributes", lambda package: edited(package, PLAIN), work),
+    ]
+
+
+def pair(package: Any, make: Callable[[Any, Path], Any], path: Path) -> tuple[Any, Any]:
+    """Return two equal messages."""
+    return make(package, path), make(package, path)
+
+
+ROWS = [
+    *(row_of(name, lambda package: parsed(package, RICH), work) for name, work in MODEL.items()),
+    *with_both("SerializeToString,", lambda model: model.SerializeToString()),
+    *with_both("ByteSize,", lambda model: model.ByteSize()),
+    row_of("== of parsed messages", lambda package: pair(package, parsed, RICH), lambda two: two[0] == two[1]),
+    row_of("== of edited messages", lambda package: pair(package, edited, RICH), lambda two: two[0] == two[1]),
+    *(row_of(name, lambda package: parsed(package, TENSOR), work) for name, work in TENSORS.items()),
+]
