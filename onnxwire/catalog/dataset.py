@@ -51,7 +51,7 @@ _FAN_IN = 16  # groups of similar size that are merged
 _LEVEL_BYTES = 1 << 20  # groups below this size are of the first level, and each next level is larger by the fan-in
 _BATCH_BYTES = 1 << 26  # of rows in memory while groups are merged
 _JOURNAL_BYTES = 1 << 20  # a shorter journal is not replaced
-_LOST = "a file of the catalog that held its rows was missing; make a run that names it, to read it again"
+_LOST = "a file of the catalog that held its rows was missing; run `onnxwire catalog` with this model again"
 
 
 class Dataset:
@@ -252,7 +252,9 @@ class Dataset:
                 raise self._damaged(name, id, error) from None
 
     def _damaged(self, name: str, id: str, error: object) -> SaveError:
-        reason = f"the file is damaged ({str(error).partition(chr(10))[0]:.200}); delete it, and a run restores it"
+        reason = (
+            f"the file is damaged ({str(error).partition(chr(10))[0]:.200}); delete it, and the next run restores it"
+        )
         return SaveError(errno.EINVAL, reason, os.path.join(self._root.path, name, file_name(id)))
 
     # --- files

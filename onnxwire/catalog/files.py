@@ -68,7 +68,7 @@ def present(root: Folder, name: str, ids: Collection[str]) -> set[str]:
     if status is None:
         return set()
     if not stat.S_ISDIR(status.st_mode):
-        raise NotADirectoryError(errno.ENOTDIR, "it is a link or a file, and no folder; remove it", name)
+        raise NotADirectoryError(errno.ENOTDIR, "it is a link or a file, not a folder; remove it", name)
     with root.inner(name) as folder:
         names = set(folder.names())
         return {id for id in ids if file_name(id) in names and _is_regular(folder.status(file_name(id)))}
@@ -82,7 +82,7 @@ def open_regular(folder: Folder, name: str, flags: int = os.O_RDONLY) -> int:
         if stat.S_ISREG(os.fstat(descriptor).st_mode):
             return descriptor
         os.close(descriptor)
-    raise OSError(errno.EINVAL, "it is a link, a folder, a pipe or a device, and no file", name)
+    raise OSError(errno.EINVAL, "it is a link, a folder, a pipe or a device, not a file", name)
 
 
 def _is_regular(status: os.stat_result | None) -> bool:
