@@ -40,6 +40,7 @@ _MAX_GRAPHS = 5000  # in an outline
 _MAX_ELEMENTS = 16  # of an attribute, or of a list of consumers
 _MAX_TEXT_CHARS = 400
 _MAX_CELLS = 512
+_MAX_DOC_CHARS = 8000
 _MAX_HOPS = 6
 
 
@@ -214,6 +215,26 @@ class Queries(FieldQueries):
             "offset": span[0] if span else None,
             "length": span[1] - span[0] if span else None,
         }
+
+    def documentation(self, path: str) -> dict[str, Any]:
+        """Return the documentation of a node's operator by the onnx package, at the version that the model imports.
+
+        path: of the node. Returns text, up to 8,000 characters, and version; "" and 0 for an operator that onnx does
+        not know, or without onnx. Raises PathError if there is no node.
+        """
+        from onnxwire.bridges.onnx import official
+
+        node, scope, _ = self._node(path)
+        function = re.match(r"functions\[\d+\]", scope)
+        imports = resolve(self.model, function[0]).value.opset_import if function else self.model.opset_import
+        domain = "" if node.domain == "ai.onnx" else node.domain
+        version = next((opset.version for opset in imports if opset.domain in (domain, node.domain)), 0)
+        try:
+            schema = official("defs").get_schema(node.op_type, min(max(version, 0), (1 << 31) - 1), domain)
+        except Exception:  # of the package's own kinds, which have no common base class
+            return {"text": "", "version": 0}
+        lines = (line.strip() for line in (schema.doc or "").strip().splitlines())
+        return {"text": "\n".join(lines)[:_MAX_DOC_CHARS], "version": schema.since_version}
 
     def _input(
         self, name: str, scope: Scope, path: str, connections: Connections, types: dict[str, str]

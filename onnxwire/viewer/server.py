@@ -87,6 +87,7 @@ _QUESTIONS: dict[str, dict[str, Callable[[str], Any]]] = {
     "nodes": {"scope": str, "search": str, "start": _number, "count": _number},
     "tensors": {"scope": str, "search": str, "start": _number, "count": _number},
     "node": {"path": str},
+    "documentation": {"path": str},
     "around": {"path": str, "hops": _number},
     "map": {"group": str, "start": str, "end": str},
     "locate": {"path": str},

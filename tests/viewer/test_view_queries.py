@@ -300,3 +300,19 @@ def test_many_threads_may_ask_at_once():
         thread.join()
     assert len(answers[0]) == 40
     assert answers == [answers[0]] * 4
+
+
+def test_the_documentation_of_an_operator_is_that_of_the_imported_version():
+    pytest.importorskip("onnx")
+    queries = Queries(onnxwire.load(DIGITS))
+    answer = queries.documentation("graph.node[2]")
+    assert "consumes an input tensor and a filter" in answer["text"]
+    assert answer["version"] == 11
+
+
+@pytest.mark.parametrize("version", [-1, 0, 1 << 62])
+def test_an_operator_that_onnx_does_not_know_has_no_documentation(version):
+    model = onnxwire.ModelProto()
+    model.opset_import.add(domain="d", version=version)
+    model.graph.node.add(op_type="<script>\0", domain="d")
+    assert Queries(model).documentation("graph.node[0]") == {"text": "", "version": 0}

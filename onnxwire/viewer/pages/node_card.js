@@ -8,6 +8,18 @@ import { fieldsButton } from "./field_rows.js";
 let hops = 2;
 const PLAIN = ["FLOAT", "INT", "STRING", "FLOATS", "INTS", "STRINGS"]; // types of attributes that can be typed as text
 
+/** The documentation of an operator, which is fetched when it is opened. */
+function documentation(path, opType) {
+  const text = html("p", { class: "documentation" }, "reading…");
+  const whole = html("details", { class: "card" }, html("summary", {}, `Documentation of ${opType || "the operator"}`), text);
+  whole.addEventListener("toggle", async () => {
+    const answer = await ask("documentation", { path });
+    text.textContent = answer.text || "The onnx package, if it is installed, does not know this operator.";
+    if (answer.version) whole.firstChild.append(html("span", { class: "note" }, ` since version ${answer.version}`));
+  }, { once: true });
+  return whole;
+}
+
 export async function showNode(path, details, isCurrent) {
   const [node, drawing] = await Promise.all([ask("node", { path }), ask("around", { path, hops })]);
   if (!isCurrent()) return null;
@@ -37,6 +49,7 @@ export async function showNode(path, details, isCurrent) {
       html("span", { class: "actions" }, markButton(node), fieldsButton(path), actionButton("Delete…", () => deleteNode(node))),
     ),
     problemsCard(path),
+    documentation(path, node.op_type),
     html("section", { class: "card", "aria-label": "Graph around the node" },
       html("div", { class: "bar" }, html("h2", {}, "Around this node"), html("span", { class: "note" }, "steps"), steps), picture),
     html("div", { class: "pair" }, inputs(node), outputs(node)),
