@@ -131,7 +131,7 @@ def _serve(control: socket.socket) -> None:
 
 
 def _stream(number: int) -> io.TextIOWrapper:
-    """Return a standard stream like that which the interpreter makes at its start."""
+    """Return a standard stream like those that the interpreter creates at its start."""
     raw = io.FileIO(number, "r" if number == 0 else "w", closefd=False)
     raw.name = ("<stdin>", "<stdout>", "<stderr>")[number]
     buffer = io.BufferedReader(raw) if number == 0 else io.BufferedWriter(raw)
@@ -165,7 +165,7 @@ if __name__ == "__main__":
         status = end.code if isinstance(end.code, int) else 0
     except BaseException:
         sys.excepthook(*sys.exc_info())
-    # The rest of the interpreter's end takes longer than most commands.
+    # The normal exit of the interpreter takes longer than most commands.
     threading._shutdown()
     atexit._run_exitfuncs()
     for stream in (sys.stdout, sys.stderr):

@@ -21,7 +21,7 @@ def graphs_in(nodes: object) -> Iterator[onnx.GraphProto]:
 
 
 def rename_everything(model: onnx.ModelProto, rng: random.Random) -> None:
-    """Give all values, nodes and weights new names, and shuffle nodes and weights."""
+    """Rename all values, nodes and weights, and shuffle nodes and weights."""
     names: dict[str, str] = {}
 
     def renamed(name: str) -> str:
@@ -63,7 +63,7 @@ def _reorder(field: object, order: list[int]) -> None:
 
 
 def _random_order(nodes: list[onnx.NodeProto], rng: random.Random) -> list[int]:
-    """A topological order of nodes, drawn at random; the order that they have where they form a cycle."""
+    """Return a random topological order of nodes; their current order if they form a cycle."""
     producers = {name: index for index, node in enumerate(nodes) for name in node.output if name}
     consumers = defaultdict(set)
     for index, node in enumerate(nodes):

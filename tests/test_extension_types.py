@@ -1,4 +1,4 @@
-"""No extension type crashes, whatever arguments it is called with (`tests/foreign_arguments.py`)."""
+"""No extension type crashes with any arguments (`tests/foreign_arguments.py`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Growth of work: opening is independent of the size of weights; all else is proportional to the bytes or elements.
+"""Growth of work: opening is independent of the size of weights; other work is proportional to the number of bytes or
+elements.
 
 Work is measured in page faults, in bytes of system calls, and in instructions (valgrind), never in seconds.
 """

@@ -20,7 +20,8 @@ from onnxwire.checker.limits import MAX_CHANGES, MAX_PROBLEMS_PER_RULE, MAX_READ
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 
 _BYTES = 20_000  # `make hostile` takes a hundred times as many
-_ONE_IN = 18 if IS_LONG else 36  # of the pairs of a model and a call that are tried here; `make hostile` tries all
+_ONE_IN = 18 if IS_LONG else 36  # fraction of the pairs of a model and a call that are tested here; `make hostile`
+# tests all
 
 
 def faults_of(size: int, pairs: dict[str, list[str]], slack: int = 16 * MEGABYTE, kind: str = "model") -> list[str]:

@@ -447,7 +447,7 @@ def walk(view):
 
 
 class Index:
-    """Objects with `__index__` that are no int. value: the result, or an error class to raise."""
+    """Objects with `__index__` that are not ints. value: the result, or an error class to raise."""
 
     def __init__(self, value):
         self.value = value
@@ -462,7 +462,7 @@ class Index:
 
 
 class Float(Index):
-    """Objects with `__float__` that are no float."""
+    """Objects with `__float__` that are not floats."""
 
     def __float__(self):
         return self.value

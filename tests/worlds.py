@@ -199,7 +199,7 @@ class World:
                 value.close()
 
     def peek(self, value):
-        """Read a value that is no longer compared: onnxwire may raise its own errors, no others."""
+        """Read a value that is no longer compared: onnxwire may raise only its own errors."""
         if self.is_ours:
             try:
                 if isinstance(value, np.ndarray):

@@ -35,7 +35,7 @@ _SLICE = re.compile(r"\s*(-?\d{1,19})?\s*:\s*(-?\d{1,19})?\s*(?::\s*(-?\d{1,19})
 _INT = re.compile(r"\s*(-?\d{1,19})\s*")
 _KEYS = ("name", "key", "domain", "dim_param")
 """The fields that identify the elements of a repeated field; the first one in the message type is used."""
-_MAX_PATHS = 5  # in an error message
+_MAX_PATHS = 5  # maximum number of paths in an error message
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,12 +11,12 @@ cdef extern from "Python.h":
 
 from functools import cache, partial
 
-# In the order of `Source`.
+# Same order as the enum `Source`.
 _SOURCES = (
     "", "field", "type name", "list", "choice", "count", "inner", "inner count", "graph", "path", "owner", "index",
     "node", "role", "offset", "size", "parameters", "type", "storage", "storage size", "storage elements", "uses",
 )
-# In the order of `Fields`.
+# Same order as the struct `Fields`.
 _FIELDS = (
     "AttributeProto.type", "AttributeProto.name",
     "TypeProto.tensor_type", "TypeProto.sparse_tensor_type", "TypeProto.Tensor.elem_type", "TypeProto.Tensor.shape",
@@ -31,7 +31,7 @@ _FIELDS = (
     "TensorProto.external_data", "TensorProto.data_location", "StringStringEntryProto.key",
     "StringStringEntryProto.value",
 )
-# The AttributeProto.type whose value a repeated field is.
+# By repeated field, the AttributeProto.type whose values it stores.
 _CHOICES = {"floats": 6, "ints": 7, "strings": 8}
 
 

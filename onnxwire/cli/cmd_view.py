@@ -48,7 +48,7 @@ examples:
   onnxwire view model.onnx --no-browser --port 8000
                                                 on another machine, with ssh -L 8000:127.0.0.1:8000
   onnxwire view model.onnx --edit               rename, set, delete, replace weights, undo, check, compare, save as
-  onnxwire view old.onnx new.onnx               two models side by side, what differs is colored and listed
+  onnxwire view old.onnx new.onnx               two models side by side, with colored and listed differences
   onnxwire view graph.pb --type GraphProto      any message of ONNX: its fields, types, offsets and bytes
   onnxwire view points.pb --schema table.md --type Point --edit
                                                 any message that a table describes, in the notation of schema/README.md
@@ -148,7 +148,7 @@ def run(options: argparse.Namespace) -> int:
         if not edits.is_saved:
             _print_lines(f"{shown_source(options.file)}: {_changes_of(edits)} not saved:", *edits.unsaved())
         edits.uploads.close()
-    # Threads may still read the models; they stay open until the process ends then.
+    # Threads may still read the models; then these stay open until the process ends.
     for one in filter(None, (queries, other)):
         with contextlib.suppress(InUseError):
             one.message.close()

@@ -16,8 +16,7 @@ def read_text(path: str | os.PathLike[str], what: str) -> str:
     """Return the text of a file in UTF-8.
 
     what: the kind of file, for error messages. Raises SourceError for a file that can't be read or has more than 64
-        MiB, and
-    DecodeError for invalid UTF-8.
+        MiB, and DecodeError for invalid UTF-8.
     """
     name = os.fsdecode(path)
     try:

@@ -54,7 +54,7 @@ def write_payload(FileWriter target, content):
         for chunk in chunks:
             target.write(chunk)
         return
-    # The memoryview prevents that the document and its file are closed.
+    # The memoryview prevents closing the document and its file.
     with memoryview(content) as view:
         buffer = PyMemoryView_GET_BUFFER(view)
         document = (<Payload>view.obj).document if isinstance(view.obj, Payload) else None

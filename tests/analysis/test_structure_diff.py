@@ -1,4 +1,4 @@
-"""`diff` with match="structure" and "auto": nodes are paired whatever their names."""
+"""`diff` with match="structure" and "auto": nodes are paired regardless of their names."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_subgraphs_functions_and_annotations_are_renamed_with_their_model():
     assert difference.names["nodes"]["choice"] == names["If"]
 
 
-def test_few_edits_of_a_renamed_model_give_few_differences():
+def test_few_edits_of_a_renamed_model_are_few_differences():
     rng = random.Random(5)
     old = onnx.load(EXAMPLES / "digits_cnn.onnx")
     good = 0
@@ -108,7 +108,7 @@ def test_a_rewired_input_names_both_values():
     assert (difference.old, difference.new) == ("v1", "v0")
 
 
-def test_a_nan_is_no_difference():
+def test_a_nan_is_not_a_difference():
     old, new = chain(["Relu"]), chain(["Relu"])
     for model in old, new:
         model.graph.node[0].attribute.append(helper.make_attribute("alpha", float("nan")))

@@ -365,7 +365,7 @@ def external(tmp_path):
     return onnxwire.load(tmp_path / "m.onnx")
 
 
-def test_external_data_is_left_as_it_is_and_can_still_be_read(external):
+def test_external_data_is_unchanged_and_can_still_be_read(external):
     before = external.SerializeToString()
     made = onnxwire.apply(external, lambda given: given)
     assert made.SerializeToString() == before
@@ -502,7 +502,7 @@ def test_a_model_too_large_without_payloads_is_rejected_unread(tmp_path):
 
 
 @pytest.mark.parametrize("name", sorted(onnxwire.messages.SCHEMA.messages))
-def test_every_message_goes_to_the_official_package_and_back(name):
+def test_every_message_converts_to_the_official_package_and_back(name):
     ours = onnxwire.messages.SCHEMA.messages[name]()
     official = onnxwire.to_onnx(ours)
     assert official.DESCRIPTOR.full_name == name

@@ -46,7 +46,7 @@ def ours(model):
     return onnxwire.ModelProto.FromString(model.SerializeToString())
 
 
-# --- every model that the package brings
+# --- every model in the package
 
 
 def test_the_models_of_the_package_are_found():
@@ -237,7 +237,7 @@ def test_shapes_in_files_are_read_and_stay_there(tmp_path):
 
 
 @pytest.mark.parametrize("step", [13, pytest.param(1, marks=pytest.mark.long)])
-def test_a_model_that_is_edited_meanwhile_is_inferred_as_it_was_at_one_moment(step):
+def test_inference_of_a_model_that_is_edited_meanwhile_uses_one_consistent_state(step):
     official = shape_model(LONG)
     official.graph.initializer.append(numpy_helper.from_array(np.zeros(SIZE, np.float32), "weight"))
     data = official.SerializeToString()

@@ -27,7 +27,7 @@ X = np.ones(6000, np.float32)
 
 
 def inputs_of(session):
-    """Random values for the inputs of a session, all of them floats; free dims are 3."""
+    """Return random values for the inputs of a session, which are all floats; unknown dims are 3."""
     random = np.random.default_rng(5)
     shapes = {value.name: [dim if isinstance(dim, int) else 3 for dim in value.shape] for value in session.get_inputs()}
     return {name: random.random(shape, np.float32) for name, shape in shapes.items()}
@@ -165,7 +165,7 @@ def test_small_external_data_may_contain_a_shape(tmp_path):
         assert run(onnxwire.inference_session(model, providers=CPU))[0].shape == (60, 100)
 
 
-# The types that its Identity takes.
+# The types that onnxruntime's Identity supports.
 PLAIN = ["FLOAT", "UINT8", "INT8", "UINT16", "INT16", "INT32", "INT64", "BOOL", "FLOAT16", "DOUBLE", "UINT32", "UINT64"]
 PLAIN += ["BFLOAT16", "FLOAT8E4M3FN", "FLOAT8E4M3FNUZ", "FLOAT8E5M2", "FLOAT8E5M2FNUZ"]
 
@@ -232,7 +232,7 @@ def test_a_deleted_file_is_passed_from_its_mapping(change, external, tmp_path):
     assert np.array_equal(run(session)[0], X + WEIGHT)
 
 
-def test_the_session_may_be_made_anew_when_the_model_is_closed(tmp_path):
+def test_the_session_may_be_recreated_when_the_model_is_closed(tmp_path):
     onnxwire.save(HOLDERS["initializer"], tmp_path / "m.onnx")
     for source in (tmp_path / "m.onnx", (tmp_path / "m.onnx").read_bytes()):
         with onnxwire.load(source) as model:
@@ -257,7 +257,7 @@ def test_memory_of_arrays_lives_as_long_as_the_options():
     assert np.array_equal(run(again)[0], X + WEIGHT)
 
 
-def test_the_working_folder_makes_no_difference(tmp_path, monkeypatch):
+def test_the_working_folder_does_not_matter(tmp_path, monkeypatch):
     onnxwire.save(HOLDERS["initializer"], tmp_path / "m.onnx", external="w.bin")
     monkeypatch.chdir(tmp_path)
     model = onnxwire.load("m.onnx")

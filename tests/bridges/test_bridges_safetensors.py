@@ -71,7 +71,7 @@ def row(dtype="U8", shape=(1,), start=0, end=1):
 
 
 def sparse_model(path, tensor, size, frame=b""):
-    """Write a model whose last initializer has `size` zeros, which take no room on the disk; returns their offset."""
+    """Write a model whose last initializer has `size` zeros, which take no disk space; return their offset."""
     tensor += wire.tag(9, wire.LEN) + wire.varint(size)
     tensor = wire.tag(5, wire.LEN) + wire.varint(len(tensor) + size) + tensor
     graph = wire.tag(7, wire.LEN) + wire.varint(len(tensor) + size) + tensor
@@ -156,7 +156,7 @@ def test_metadata_names_and_progress(tmp_path):
         assert sorted(file.keys()) == ["a", "b"]
 
 
-def test_a_model_that_is_edited_meanwhile_is_written_as_it_was(tmp_path):
+def test_a_model_that_is_edited_meanwhile_is_written_in_its_state_at_the_call(tmp_path):
     values = {name: np.full(1 << 20, i, np.float32) for i, name in enumerate("abcd")}
     model = model_of(**values)
 
@@ -342,7 +342,7 @@ def test_a_pipe_is_not_mistaken_for_the_file(beside):
 
 
 @pytest.mark.skipif(os.name == "nt", reason="an open file can't be replaced")
-def test_a_file_that_was_replaced_is_read_anew(beside):
+def test_a_replaced_file_is_read_again(beside):
     with onnxwire.load(beside / "m.onnx") as model:
         onnxwire.from_safetensors(model, beside / "w.safetensors")
         safetensors.numpy.save_file({"b": np.full(2, 8.0)}, beside / "new")

@@ -281,7 +281,7 @@ def reference(zoo, tmp_path):
 
 
 @pytest.mark.parametrize("many", [2, 64])
-def test_any_number_of_processes_gives_the_same_files(zoo, tmp_path, reference, monkeypatch, many):
+def test_the_files_do_not_depend_on_the_number_of_processes(zoo, tmp_path, reference, monkeypatch, many):
     divide(monkeypatch, many)
     catalog.build([zoo], tmp_path / "out", hash=True, check=True, workers=2)
     assert everything(tmp_path / "out") == reference
@@ -340,7 +340,7 @@ def test_a_call_of_a_worker_that_ended_is_repeated(zoo, tmp_path, monkeypatch):
 
 
 def is_running(pid):
-    """Whether there is such a process, other than one that has ended and is not waited for."""
+    """Return whether a process exists and is not a zombie."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -381,7 +381,7 @@ def test_a_killed_run_is_continued_by_the_next(zoo, tmp_path, reference):
 
 
 @pytest.mark.long
-def test_dask_gives_the_same_even_where_a_worker_is_killed(zoo, tmp_path, reference, monkeypatch):
+def test_dask_builds_the_same_catalog_even_if_a_worker_is_killed(zoo, tmp_path, reference, monkeypatch):
     distributed = pytest.importorskip("distributed")
     divide(monkeypatch, 1)
     killed = []
@@ -401,7 +401,7 @@ def test_dask_gives_the_same_even_where_a_worker_is_killed(zoo, tmp_path, refere
     assert everything(tmp_path / "out") == reference
 
 
-def test_ray_gives_the_same(zoo, tmp_path, reference, monkeypatch):
+def test_ray_builds_the_same_catalog(zoo, tmp_path, reference, monkeypatch):
     pytest.importorskip("ray")
     # One model ends the process that reads it first; Ray's workers find the reader by the environment alone.
     paths = [str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")]

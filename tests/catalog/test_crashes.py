@@ -40,7 +40,7 @@ SMALL = {"GRACE_SECONDS": -1, "_FAN_IN": 3, "_JOURNAL_BYTES": -(1 << 20)}
 
 
 class Ground:
-    """A folder of models in two states, and catalogs of them."""
+    """A folder of models in two states, and their catalogs."""
 
     def __init__(self, base):
         self.base = base
@@ -48,7 +48,7 @@ class Ground:
         self.zoo.mkdir()
 
     def models(self, **versions):
-        """Make the folder of models: each a type of operator, or None for a file that is no model."""
+        """Make the folder of models: each has an operator of a type, or is None for a file that is not a model."""
         for path in self.zoo.iterdir():
             path.unlink()
         for name, version in versions.items():
@@ -84,7 +84,7 @@ class Ground:
             assert self.old.keys() & self.new.keys() <= seen.keys()
         self.build()
         assert self.rows() == self.new
-        with Dataset(str(self.out)):  # deletes replaced files: there is no grace period here
+        with Dataset(str(self.out)):  # deletes replaced files, since the test has no grace period
             pass
         assert parquet_files(self.out) - valid_files(self.out) == set(self.foreign)
         assert [path.name for path in self.out.glob("*.jsonl")] == [JOURNAL]
@@ -113,7 +113,7 @@ def ground(request, tmp_path, monkeypatch):
     monkeypatch.setattr(module, "_GROUP_MODELS", 3)
     for name, value in SMALL.items():
         monkeypatch.setattr(dataset, name, value)
-    monkeypatch.setattr(os, "fsync", lambda descriptor: None)  # a kill is no loss of power
+    monkeypatch.setattr(os, "fsync", lambda descriptor: None)  # a kill does not lose unsynced data
     ground = Ground(tmp_path)
     ground.old, ground.foreign, ground.is_damaged = {}, [], request.param == "update of a damaged one"
     # Every stride-th step is tried: more of an update, because only a few of its steps replace rows.
@@ -154,7 +154,7 @@ module = sys.modules["onnxwire.catalog.build"]
 module._TASK_MODELS, module._GROUP_MODELS = 1, 3
 vars(dataset).update(eval(sys.argv[4]))
 module.run_tasks = lambda tasks, *_: ((task, read_models(task)) for task in tasks)
-os.fsync = lambda descriptor: None  # a kill is no loss of power
+os.fsync = lambda descriptor: None  # a kill does not lose unsynced data
 for line in sys.stdin:
     child = os.fork()
     if not child:
@@ -192,7 +192,7 @@ def test_a_run_that_is_killed_at_any_step_leaves_old_or_new_rows(ground):
             found.append(ground.judge())
         runs.stdin.close()
     assert len(found) > 50 / ground.stride
-    assert len(set(found)) > 2  # a part was new at some of them
+    assert len(set(found)) > 2  # some of the kills left a part of the models in the new state
 
 
 def test_a_full_disk_is_an_error_in_one_line_and_leaves_old_or_new_rows(ground, monkeypatch):

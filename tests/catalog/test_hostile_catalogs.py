@@ -30,7 +30,7 @@ HEADER = b'{"onnxwire catalog": 1}\n'
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
-    """A folder with models and a catalog of them, which no test changes."""
+    """Return a folder with models and their catalog, which no test changes."""
     base = tmp_path_factory.mktemp("made")
     (base / "zoo").mkdir()
     for number in range(3):
@@ -148,7 +148,7 @@ def test_a_journal_of_one_endless_line_is_not_read_to_its_end(zoo, out, capsys, 
 
 @pytest.mark.parametrize("what", ["pipe", "zero", "link", "dangling link", "folder"])
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs pipes and links")
-def test_a_journal_that_is_no_file_is_refused(zoo, out, capsys, tmp_path, what):
+def test_a_journal_that_is_not_a_file_is_refused(zoo, out, capsys, tmp_path, what):
     journal, target = out / JOURNAL, tmp_path / "target"
     data = journal.read_bytes() + b"unfinished"
     journal.unlink()

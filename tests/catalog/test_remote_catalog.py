@@ -161,7 +161,7 @@ def test_a_server_that_fails_for_one_model_ends_nothing(zoo, tmp_path, monkeypat
     assert not rows(out, "failures")
 
 
-def test_names_of_a_journal_that_are_no_addresses_of_files_are_kept(zoo, tmp_path):
+def test_names_of_a_journal_that_are_not_addresses_of_files_are_kept(zoo, tmp_path):
     out = tmp_path / "out"
     with ObjectServer(served(zoo)) as server:
         sources = [f"{server.url}/with.onnx", "http://[x/m.onnx"]
@@ -272,7 +272,7 @@ def test_a_list_of_deeply_nested_folders_costs_little(tmp_path):
 
 
 def test_a_list_leads_to_no_other_folder_or_host(tmp_path):
-    """A server whose list names files elsewhere, or is no list, or one that would take up all memory."""
+    """A server whose list names files on other servers, or is not a list, or would use up all memory."""
     bomb = b"".join(b'<!ENTITY %c "%s">' % (c, b"&%c;" % (c - 1) * 10 if c > 97 else b"a" * 10) for c in range(97, 110))
     lists = [
         multistatus(("/other/d.onnx", 5), ("/zoo/../other/d.onnx", 5), ("/zoo/%2e%2e/other/d.onnx", 5)),

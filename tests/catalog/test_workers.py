@@ -31,7 +31,7 @@ SCRIPT = shutil.which("onnxwire", path=os.path.dirname(sys.executable))
 
 @pytest.fixture
 def folder(tmp_path):
-    """A folder of a model and of modules that leave a mark where they are imported."""
+    """Return a folder with a model, and with modules that create a marker file when they are imported."""
     folder = tmp_path / "folder"
     folder.mkdir()
     (folder / "m.onnx").write_bytes(small_model(1))

@@ -1,4 +1,4 @@
-"""How the cases of the rules are written; each scope has them in a `cases/SCOPE.py` of its own."""
+"""The format of the cases of rules; the cases of a scope are in `cases/SCOPE.py`."""
 
 from dataclasses import dataclass, field
 from typing import Any

@@ -41,7 +41,7 @@ def test_a_path_bytes_and_a_message_have_the_same_problems(tmp_path):
     assert onnxwire.check(path) == onnxwire.check(data) == onnxwire.check(onnxwire.load(data))
 
 
-def test_an_edited_message_is_checked_as_it_is_now():
+def test_an_edited_message_is_checked_in_its_current_state():
     message = onnxwire.load(onnxwire.from_text(model(node("lost", "a"))).SerializeToString())
     message.graph.node[0].input[0] = ""
     message.graph.node[0].op_type = ""
@@ -91,7 +91,7 @@ def test_errors_come_first_and_notes_last():
     assert set(severities) == {"error", "warning", "note"}
 
 
-def test_select_and_ignore_take_ids_and_severities():
+def test_select_and_ignore_accept_ids_and_severities():
     text = model(node("lost", "a", op=""))
     assert {p.rule for p in _check(text, select="error")} == {"node-op-type-present", "graph-node-input-defined"}
     assert {p.rule for p in _check(text, select="error", ignore=["node-op-type-present"])} == {
@@ -195,7 +195,7 @@ def test_a_cycle_of_many_nodes_is_one_problem():
 
 @pytest.mark.parametrize("kind", ["inputs", "outputs", "nodes", "value_info"])
 def test_many_equal_names_are_not_compared_pairwise(kind):
-    # Each of them against each other would be 40 billion comparisons: this test would not end.
+    # Pairwise comparison would be 40 billion comparisons: this test would not end.
     count = 200_000
     graph = GraphProto(name="g")
     if kind in ("inputs", "value_info"):
@@ -241,7 +241,8 @@ def test_problems_are_a_sequence():
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="asks Linux for the most memory that was used")
 @pytest.mark.parametrize("limit", [None, 10_000])
 def test_a_million_empty_nodes_take_little_memory(limit):
-    # Each of them breaks two rules. 2 MB of bytes; an object a problem would be 200 MB, and its texts 600 more.
+    # Each node breaks two rules. The model has 2 MB; one object per problem would take 200 MB, and its texts 600 MB
+    # more.
     program = f"""if True:
         import onnxwire
         from pathlib import Path

@@ -296,7 +296,7 @@ BROKEN = {
 
 
 def official(data, folder):
-    """The official checker's words on a model, "" where it accepts it."""
+    """Return the official checker's message about a model, "" if it accepts the model."""
     path = folder / "model.onnx"
     path.write_bytes(data)
     try:

@@ -54,7 +54,7 @@ def test_a_file_that_fits_has_no_problem(path):
     assert _found(path, checksums=True) == []
 
 
-def test_a_missing_file_is_reported_where_it_is_named(path):
+def test_a_missing_file_is_reported_at_its_location_entry(path):
     _model(path, {"location": "w.bin"}, {"location": "lost.bin", "offset": 99})
     (problem,) = onnxwire.check(path, select=FILE_RULES)
     assert (problem.rule, problem.path) == ("external-file-regular", _entry(1, 0))

@@ -1,4 +1,4 @@
-"""`onnxwire check --fix` makes the repairs that have one safe answer, and nothing else."""
+"""`onnxwire check --fix` applies the repairs of faults with one safe answer, and changes nothing else."""
 
 import errno
 import json
@@ -250,7 +250,7 @@ def test_a_fault_without_a_unique_answer_is_not_repaired(what, tmp_path):
     assert onnxwire.check(path, select=rule)
     state = state_of(path)
     main(["check", str(path), "--fix", "--select", rule, "-q"])
-    assert state_of(path) == state  # not even written anew
+    assert state_of(path) == state  # not even rewritten
 
 
 def test_types_that_shape_inference_reads_of_value_info_stay():
@@ -380,7 +380,7 @@ def test_the_original_is_untouched_where_writing_fails(how, tmp_path, monkeypatc
 
 
 def test_many_elements_of_a_long_list_are_removed_at_once():
-    # One by one, to take 175,000 elements out of 200,000 would move 20 billion of them: this test would not end.
+    # Removing 175,000 of 200,000 elements one by one would move 20 billion elements: this test would not end.
     infos = [ValueInfoProto(name=f"v{i}") for i in range(50_000) for _ in range(4)]
     nodes = [NodeProto(op_type="A", output=[f"v{i}"]) for i in range(25_000)]
     message = ModelProto.FromString(

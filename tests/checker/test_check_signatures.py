@@ -125,7 +125,7 @@ def test_messages_about_types_have_the_value_its_type_and_the_allowed_types():
 
 
 def test_hints_are_searched_for_a_limited_number_of_names(monkeypatch):
-    monkeypatch.setattr("onnxwire.checker.signatures.MAX_HINTS", 2)  # a thousand take seconds
+    monkeypatch.setattr("onnxwire.checker.signatures.MAX_HINTS", 2)  # a thousand examples take seconds
     text = model(X + "".join(node("x", f"y{i}", op=f"Rel{i}") for i in range(4)))
     problems = onnxwire.check(onnxwire.from_text(text).SerializeToString(), select="signature-operator-known")
     assert ["did you mean" in problem.message for problem in problems] == [True, True, False, False]
@@ -218,7 +218,7 @@ def test_unknown_types_are_not_guessed():
 def test_types_pass_on_through_operators_of_one_type():
     chain = IDS + node("ids", "a0", op="Abs") + "".join(node(f"a{i}", f"a{i + 1}", op="Neg") for i in range(50))
     assert found(model(X + chain + node("a50", "y", op="Not"))) == [("input-type", "graph.node[51].input[0]")]
-    # Less makes bool whatever it is given.
+    # The output of Less is bool for any input type.
     assert found(model(X + node("x x", "a", op="Less") + node("a", "y", op="Not"))) == []
     assert found(model(X + node("x x", "a", op="Less") + node("a", "y", op="Exp"))) == [
         ("input-type", "graph.node[1].input[0]")
@@ -377,7 +377,7 @@ def all_nodes(model):
 
 
 def refusal(model):
-    """The official checker's words on a model, "" where it accepts it."""
+    """Return the official checker's message about a model, "" if it accepts the model."""
     try:
         onnx.checker.check_model(model)
     except (onnx.checker.ValidationError, ValueError) as error:

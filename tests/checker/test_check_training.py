@@ -52,7 +52,7 @@ def test_an_algorithm_that_reads_another_one_does_not_concern_the_main_graph():
     ]
 
 
-def test_a_value_that_two_algorithms_make_is_one_in_each():
+def test_a_value_that_two_algorithms_define_is_a_separate_value_in_each():
     algorithm = f'algorithm {{ name: "%s" {node("y", "u")} }}'
     assert _errors(f"{algorithm % 'a'} }} training_info {{ {algorithm % 'b'}") == []
 

@@ -30,7 +30,8 @@ def modules(*arguments: object) -> set[str]:
 
 
 def lacks(imported: set[str], names: set[str]) -> bool:
-    """Whether none of some modules is imported. Each must exist, else a module that moved would never be found."""
+    """Return whether none of the modules is imported. All must exist, otherwise a moved module would never be
+    detected."""
     assert all(find_spec(name) for name in names)
     return imported.isdisjoint(names)
 

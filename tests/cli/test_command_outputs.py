@@ -196,7 +196,7 @@ def test_a_stdout_that_cannot_be_written_is_an_error(model, command, where, reas
 
 @SHELL
 @pytest.mark.parametrize("where", [">/dev/full", ">&-", "<&-"])
-def test_a_missing_unused_stream_is_no_error(model, where):
+def test_a_missing_unused_stream_is_not_an_error(model, where):
     assert in_shell(model, f"set m.onnx producer_name=a -o made.onnx --no-progress {where}") == (0, "")
     with onnxwire.load(model.parent / "made.onnx") as made:
         assert made.producer_name == "a"

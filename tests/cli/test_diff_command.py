@@ -38,7 +38,7 @@ def digits():
 
 @pytest.fixture
 def lines(tmp_path, capsys):
-    """A function that gives the lines in which a model differs from the digits, or from another."""
+    """Return a function that returns the printed differences of a model from the digits, or from another model."""
 
     def compare(new, old=None, *options):
         paths = [str(DIGITS) if old is None else save(old, tmp_path / "a.onnx"), save(new, tmp_path / "b.onnx")]

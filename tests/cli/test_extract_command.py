@@ -38,7 +38,7 @@ def refusal(capsys, *arguments):
 
 @pytest.fixture
 def part(tmp_path):
-    """A function that extracts, from the digits or another model, and gives the official model of the part."""
+    """Return a function that extracts from the digits or another model, and returns the part as an official model."""
 
     def extract(*options, model=None):
         path = DIGITS
@@ -180,7 +180,7 @@ def test_the_part_may_replace_the_model(tmp_path):
     assert compute(str(path), image=IMAGE)[0].shape == (3, 32, 8, 8)
 
 
-def test_the_library_leaves_the_model_as_it_is():
+def test_the_library_does_not_change_the_model():
     with onnxwire.load(DIGITS) as model:
         made = onnxwire.extract(model, ["image"], ["relu"])
         assert len(made.graph.node) == 3

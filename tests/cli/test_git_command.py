@@ -1,4 +1,4 @@
-"""`onnxwire git` sets up drivers that git calls; every test uses a repository of its own."""
+"""`onnxwire git` sets up drivers that git calls; every test uses a separate repository."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not 
 
 @pytest.fixture
 def git(tmp_path, monkeypatch):
-    """A function that runs git in a new repository, which is the working directory and has the drivers."""
+    """Return a function that runs git in a new repository, which is the working directory and has the drivers."""
     for name in [name for name in os.environ if name.startswith("GIT_")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
@@ -83,14 +83,14 @@ def test_a_diff_is_text_with_a_digest_of_each_tensor(git):
     assert "576 bytes, xxh3 " in lines[1]
 
 
-def test_moving_weights_to_a_file_is_no_difference(git):
+def test_moving_weights_to_a_file_does_not_change_the_diff(git):
     commit(git, onnx.load(DIGITS))
     assert main(["unpack", "m.onnx", "-o", "m.onnx", "--threshold", "0", "--no-progress"]) == 0
     assert onnx.load("m.onnx", load_external_data=False).graph.initializer[0].data_location == 1
     assert git("diff") == ""
 
 
-def test_the_text_with_digests_is_that_of_dump(git, capsys):
+def test_the_text_with_digests_equals_the_output_of_dump(git, capsys):
     assert main(["dump", str(DIGITS), "--digests"]) == 0
     text = capsys.readouterr().out
     assert main(["git", "textconv", str(DIGITS)]) == 0

@@ -169,7 +169,7 @@ def test_a_prefix_with_one_child_is_merged_with_it() -> None:
     assert [child.name for child in tree.children["/a"].children.values()] == ["/c", "/d"]
 
 
-def test_names_with_many_parts_make_no_deep_tree(tmp_path, capsys) -> None:
+def test_names_with_many_parts_do_not_make_a_deep_tree(tmp_path, capsys) -> None:
     weights = [helper.make_tensor(".".join(["a"] * n), 1, [1], [0]) for n in range(1, 3000, 20)]
     path = tmp_path / "deep.onnx"
     onnx.save(helper.make_model(helper.make_graph([], "g", [], [], weights)), path)

@@ -34,13 +34,13 @@ def do(*arguments, cwd):
 
 
 def check_refusal(done, text):
-    """Assert that a command ended in one line and status 2."""
+    """Assert that a command ended with a one-line error and status 2."""
     assert (done.returncode, done.stdout) == (2, b"")
     assert done.stderr.decode() == f"onnxwire: {text}\n"
 
 
 def check_model(path):
-    """Assert that the official runtime finds the model there, whichever files its weights are in."""
+    """Assert that the official runtime loads the same model from a path."""
     model = onnx.load(path)
     for ours, official in zip(model.graph.initializer, MODEL.graph.initializer, strict=True):
         np.testing.assert_array_equal(numpy_helper.to_array(ours), numpy_helper.to_array(official))
@@ -55,12 +55,12 @@ def moved(path):
 
 @pytest.fixture
 def folder(tmp_path):
-    """A folder with the model in it."""
+    """Return a folder that contains the model."""
     (tmp_path / "m.onnx").write_bytes(DIGITS.read_bytes())
     return tmp_path
 
 
-def test_unpack_moves_large_weights_beside_the_new_model(folder):
+def test_unpack_moves_large_weights_to_the_new_models_folder(folder):
     do("unpack", "m.onnx", "-o", "out.onnx", cwd=folder)
     assert sorted(os.listdir(folder)) == ["m.onnx", "out.data", "out.onnx"]
     assert (folder / "m.onnx").read_bytes() == DIGITS.read_bytes()
@@ -75,7 +75,7 @@ def test_pack_restores_the_bytes_before_unpack(folder):
     assert (folder / "back.onnx").read_bytes() == DIGITS.read_bytes()
 
 
-def test_both_work_in_place(folder):
+def test_pack_and_unpack_work_in_place(folder):
     do("unpack", "m.onnx", "-o", "m.onnx", cwd=folder)
     check_model(folder / "m.onnx")
     assert (folder / "m.onnx").stat().st_size < 30_000
@@ -167,7 +167,7 @@ def test_other_files_are_kept_without_overwrite(folder):
     check_model(folder / "out.onnx")
 
 
-def test_missing_data_is_named_and_found_elsewhere(folder):
+def test_missing_data_is_named_and_found_in_the_external_root(folder):
     (folder / "elsewhere").mkdir()
     do("unpack", "m.onnx", "-o", "out.onnx", cwd=folder)
     (folder / "out.data").rename(folder / "elsewhere" / "out.data")
@@ -194,7 +194,7 @@ def test_no_command_leaves_the_folder_of_a_model(folder):
         assert (done.returncode, done.stdout, done.stderr.count(b"\n")) == (2, b"", 1)
         assert b"'w'" in done.stderr
         assert b"'../secret' is not read: it contains .., which leads out of the model's folder" in done.stderr
-    # And one that writes there.
+    # A data file above the model's folder.
     done = run("unpack", "../m.onnx", "-o", "out.onnx", "--data", "../secret", "--overwrite", cwd=folder / "inner")
     reason = "it contains .., which leads out of the model's folder"
     check_refusal(done, f"external data can't be saved to '../secret': {reason}")

@@ -1,4 +1,4 @@
-"""`onnxwire rename` gives values and nodes new names wherever they are used."""
+"""`onnxwire rename` renames values and nodes wherever they are used."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DIGITS = Path(__file__).parents[2] / "examples" / "digits_cnn.onnx"
 
 @pytest.fixture
 def renamed(tmp_path):
-    """A function that renames in a model, and gives the official model of the result."""
+    """Return a function that renames in a model, and returns the result as an official model."""
 
     def rename(model, *arguments):
         (tmp_path / "m.onnx").write_bytes(model.SerializeToString())

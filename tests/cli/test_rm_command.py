@@ -15,7 +15,7 @@ DIGITS = Path(__file__).parents[2] / "examples" / "digits_cnn.onnx"
 
 @pytest.fixture
 def without(tmp_path):
-    """A function that removes from a model, and gives the official model of the rest."""
+    """Return a function that removes from a model, and returns the result as an official model."""
 
     def remove(*paths, model=None):
         (tmp_path / "m.onnx").write_bytes((model or onnx.load(DIGITS)).SerializeToString())

@@ -23,7 +23,7 @@ DIGITS = Path(__file__).parents[2] / "examples" / "digits_cnn.onnx"
 
 @pytest.fixture
 def changed(tmp_path):
-    """A function that sets fields of the digits, and gives the official model of the result."""
+    """Return a function that sets fields of the digits, and returns the result as an official model."""
 
     def change(*assignments):
         assert main(["set", str(DIGITS), *assignments, "-o", str(tmp_path / "out.onnx")]) == 0

@@ -21,7 +21,7 @@ COLOR = re.compile("\x1b\\[[0-9;]*m")
 
 @pytest.fixture
 def evil(tmp_path):
-    """A model with such a name everywhere."""
+    """Return a model that has the hostile name everywhere."""
     model = onnxwire.ModelProto(ir_version=8, producer_name=EVIL, doc_string=EVIL)
     model.opset_import.add(version=17)
     model.metadata_props.add(key=EVIL, value=EVIL)
@@ -111,12 +111,12 @@ def test_tables_fit_the_terminal(command, tmp_path):
     _, shown = shown_on_terminal(*words, stream="stdout", cwd=tmp_path, environment={"COLUMNS": "110"})
     lines = shown.decode().splitlines()
     assert len(lines) >= 4
-    if name != "sql":  # which has too many columns
+    if name != "sql":  # the table has too many columns
         assert max(map(len, lines)) <= 110
     assert "…" in shown.decode()
 
 
-def test_the_middle_of_a_long_text_is_cut():
+def test_the_middle_of_a_long_text_is_omitted():
     assert [cut_middle("abcdefgh", width) for width in (9, 8, 7, 4, 2, 1, 0)] == [
         "abcdefgh", "abcdefgh", "abc…fgh", "ab…h", "a…", "…", "",
     ]  # fmt: skip

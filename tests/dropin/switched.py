@@ -8,7 +8,7 @@ from pathlib import Path
 import onnxwire
 
 ROOT = Path(onnxwire.__file__).parent.parent
-# Hides the package protobuf from a process, as where it is not installed.
+# Hides the package protobuf from a process, as if it was not installed.
 HIDE_PROTOBUF = """
 from importlib.machinery import PathFinder
 find = PathFinder.find_spec
@@ -18,7 +18,7 @@ SWITCH = "import onnxwire.dropin; onnxwire.dropin.install()\n"
 
 
 def python(*arguments, status=0, **environment):
-    """The output of a process; its errors where it is to fail."""
+    """Return the output of a process, or its errors if it is expected to fail."""
     environment = {"PYTHONPATH": str(ROOT)} | os.environ | environment
     command = [sys.executable, *map(str, arguments)]
     result = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)

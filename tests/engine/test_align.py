@@ -247,7 +247,7 @@ def test_onnxruntime_runs_an_aligned_model():
         np.testing.assert_array_equal(a, b)
 
 
-def test_the_checker_in_c_plus_plus_takes_an_aligned_model():
+def test_the_checker_in_c_plus_plus_accepts_an_aligned_model():
     onnx.checker.check_model(aligned(EXAMPLE.read_bytes()), full_check=True)
 
 
@@ -271,7 +271,7 @@ def test_the_python_implementation_of_protobuf_reads_an_aligned_model(tmp_path):
 @wire.needs_upb
 @EVERY_MESSAGE
 @given(data=st.data())
-def test_damaged_bytes_raise_decode_error_or_stay_as_damaged_as_they_were(name, data):
+def test_damaged_bytes_raise_decode_error_or_keep_their_damage(name, data):
     ours, official = MESSAGES[name]
     damaged = data.draw(wire.flawed(ours.DESCRIPTOR, 2) | wire.damaged(ours.DESCRIPTOR))
     try:
@@ -367,7 +367,7 @@ def test_a_model_above_4_gib_is_aligned_without_reading_its_weights(tmp_path):
 
 
 def write_sparse(path, n_bytes):
-    """Write a model with one weight of zeros that takes no room on the disk."""
+    """Write a model with one weight of zeros that takes no disk space."""
     tensor = wire.span(8, b"big") + wire.tag(9, wire.LEN) + wire.varint(n_bytes)
     graph = wire.tag(5, wire.LEN) + wire.varint(len(tensor) + n_bytes) + tensor
     tail = wire.span(2, b"name")
@@ -379,7 +379,7 @@ def write_sparse(path, n_bytes):
 
 
 @linux
-def test_lengths_around_32_gib_are_as_wide_as_readers_take(tmp_path):
+def test_lengths_around_32_gib_are_as_wide_as_readers_accept(tmp_path):
     path, other = tmp_path / "big.onnx", tmp_path / "aligned.onnx"
     growth = set()
     for below in range(200):

@@ -53,7 +53,7 @@ def test_verify_judges_damaged_bytes_as_the_official_runtime_does(name, data):
 @EVERY_MESSAGE
 @examples(15)
 @given(data=st.data())
-def test_reading_flawed_bytes_raises_decode_error_or_nothing(name, data):
+def test_reading_flawed_bytes_succeeds_or_raises_decode_error(name, data):
     ours, official = pair(name)
     wire.check_walk(ours, official, data.draw(wire.flawed(ours.DESCRIPTOR, 1) | wire.damaged(ours.DESCRIPTOR)))
 
@@ -61,7 +61,7 @@ def test_reading_flawed_bytes_raises_decode_error_or_nothing(name, data):
 @EVERY_MESSAGE
 @examples(10)
 @given(data=st.data())
-def test_encoding_a_message_gives_its_bytes_back(name, data):
+def test_encoding_an_unedited_message_returns_its_bytes(name, data):
     ours, _ = pair(name)
     encoded = data.draw(wire.sound(ours.DESCRIPTOR, 1))
     message = ours.FromString(encoded)
@@ -89,7 +89,7 @@ def test_encoding_a_nested_message_keeps_its_value(name, data):
 @EVERY_MESSAGE
 @examples(14)
 @given(data=st.data())
-def test_messages_of_the_same_records_in_another_order_are_equal_where_the_official_ones_are(name, data):
+def test_messages_of_reordered_records_compare_as_the_official_ones_do(name, data):
     ours, official = pair(name)
     records = data.draw(wire.record_lists(ours.DESCRIPTOR))
     wire.check_equality(ours, official, b"".join(records), b"".join(data.draw(st.permutations(records))))
@@ -98,7 +98,7 @@ def test_messages_of_the_same_records_in_another_order_are_equal_where_the_offic
 @EVERY_MESSAGE
 @examples(14)
 @given(data=st.data())
-def test_messages_that_differ_in_one_record_are_equal_where_the_official_ones_are(name, data):
+def test_messages_that_differ_in_one_record_compare_as_the_official_ones_do(name, data):
     ours, official = pair(name)
     records = data.draw(wire.record_lists(ours.DESCRIPTOR))
     others = data.draw(wire.record_lists(ours.DESCRIPTOR, 1))
@@ -159,7 +159,7 @@ U = 1000  # a field number that no message has
         "one number in another order in a group", "two numbers in another order in a group in a group",
     ],
 )  # fmt: skip
-def test_unknown_fields_are_equal_where_the_official_ones_are(one, other):
+def test_unknown_fields_compare_as_the_official_ones_do(one, other):
     wire.check_equality(*pair("onnx.OperatorSetIdProto"), one, other)
 
 
@@ -177,19 +177,19 @@ TYPE = next(field.number for field in onnxwire.AttributeProto.DESCRIPTOR.fields 
     ],
     ids=["absent", "other value", "same low bits", "negative", "beside a known value"],
 )
-def test_unknown_enum_values_are_equal_where_the_official_ones_are(one, other):
+def test_unknown_enum_values_compare_as_the_official_ones_do(one, other):
     wire.check_equality(*pair("onnx.AttributeProto"), one, other)
 
 
 @pytest.mark.parametrize("name", ["f", "floats"])
-def test_messages_with_nan_are_equal_where_the_official_ones_are(name):
+def test_messages_with_nan_compare_as_the_official_ones_do(name):
     field = onnxwire.AttributeProto.DESCRIPTOR.fields_by_name[name]
     nan = wire.tag(field.number, wire.FIXED32) + b"\0\0\xc0\x7f"
     wire.check_equality(*pair("onnx.AttributeProto"), nan, nan)
 
 
 @pytest.mark.parametrize("name", ["f", "floats"])
-def test_zeros_of_either_sign_are_equal_where_the_official_ones_are(name):
+def test_zeros_of_either_sign_compare_as_the_official_ones_do(name):
     head = wire.tag(onnxwire.AttributeProto.DESCRIPTOR.fields_by_name[name].number, wire.FIXED32)
     wire.check_equality(*pair("onnx.AttributeProto"), head + b"\0\0\0\0", head + b"\0\0\0\x80")
 
@@ -245,7 +245,8 @@ LOOPS = {
 
 
 def nest(name, depth, inside=b""):
-    """Encode `depth` messages in one another, below the root, along a loop; `inside` is the last one's content."""
+    """Encode `depth` nested messages below the root, along a loop of fields; `inside` is the content of the
+    innermost."""
     descriptor, numbers = SCHEMA.messages[name].DESCRIPTOR, []
     while len(numbers) < depth:
         for step in LOOPS[name]:
@@ -292,7 +293,7 @@ def test_a_known_number_as_a_group_nests_as_deep_as_in_the_official_runtime(dept
 
 
 @DEPTHS
-def test_reading_deep_messages_never_fails_otherwise_than_with_decode_error(depth):
+def test_reading_deep_messages_succeeds_or_raises_decode_error(depth):
     name = "onnx.SequenceProto"
     message = SCHEMA.messages[name].FromString(nest(name, depth))
     for _ in range(depth):

@@ -331,7 +331,7 @@ def test_a_sequence_of_scalars_is_emptied_or_taken_out_as_officially(name, code,
 @MADE_OR_PARSED
 @pytest.mark.parametrize("code", TAKE_NODE + TAKE_GRAPH)
 def test_two_views_of_a_removed_message_still_share_edits(code, parsed):
-    # Two sequences are so officially, and not here: each goes on with what it had.
+    # Officially the two sequences stay one list; here each keeps its elements.
     def body(m):
         root = model(m, parsed)
         pairs = [(root.graph, root.graph), (root.graph.node[0], root.graph.node[0])]
@@ -412,7 +412,7 @@ def test_a_message_in_a_oneof_lives_on_by_itself_when_another_member_is_set(pars
     same(body)
 
 
-def test_a_view_of_an_absent_member_of_a_oneof_takes_it_over_when_written():
+def test_writing_to_an_absent_member_of_a_oneof_makes_it_the_present_member():
     # Officially, to clear an absent member that has a view clears the member that is set; so it is not tried here.
     def body(m):
         for code in snippets("e.pick_int = 5; e.pick_far.SetInParent(); e.ClearField('pick'); e.pick_message"):

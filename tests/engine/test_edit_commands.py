@@ -51,7 +51,7 @@ class Lockstep:
         descriptor = PAIRS[name][0].DESCRIPTOR
         tools = {"nan": math.nan, "inf": math.inf, "copy": copy}
         self.sides = tuple({**tools, "C": {name: pair[i] for name, pair in PAIRS.items()}} for i in (0, 1))
-        self.views, self.parents, self.fields = {}, {}, {}  # view → descriptor; where it came from; sequence → field
+        self.views, self.parents, self.fields = {}, {}, {}  # view → descriptor; origin; sequence → field
         self.wanted = None  # the official state, where an error has left the official views half changed
         self.count = 0
         for _ in range(2):  # two documents
@@ -89,7 +89,7 @@ class Lockstep:
         return [self.state(one) if hasattr(one, "SerializeToString") else wire.plain(one) for one in view]
 
     def keep(self, code, descriptor, parent=None, field=None):
-        """Run a line that gives a view, which later lines may use."""
+        """Run a line whose result is a view, which later lines may use."""
         name = f"v{self.count}"
         if self.run(f"{name} = {code}"):
             self.count += 1
@@ -247,7 +247,7 @@ class Lockstep:
             lines += [f"r = {name}.pop({index})", f"{name}[{index}] = {value}"]
         elif not values:
             lines.append(f"r = {name}.pop({index})")
-        # The official runtime gives bytes for a string that is not valid UTF-8, and does not take them back.
+        # The official runtime returns bytes for a string that is not valid UTF-8, and does not accept them.
         if not any(isinstance(x, bytes) for x in values) or field.type != F.TYPE_STRING:
             others = [one for one in self.fields if self.fields[one].type == field.type]
             others = [one for one in others if all(type(x) is not bytes for x in self.sides[1][one])] or [name]
@@ -361,7 +361,7 @@ def test_editing_flawed_bytes_raises_decode_error_or_nothing(name, random, data)
 
 
 def run_apart(code):
-    """Run a program in a process of its own, which may die of it."""
+    """Run a program in a separate process, which may crash."""
     home = os.path.dirname(os.path.dirname(onnxwire.__file__))
     done = subprocess.run(
         [sys.executable, "-c", f"import sys; sys.path.insert(0, {home!r})\n{code}"], capture_output=True, text=True

@@ -1,4 +1,4 @@
-"""Editing where it is onnxwire's own: errors, closing, bytes kept as they were, sharing, memory."""
+"""Edits beyond protobuf's behaviour: errors, closing, unchanged bytes, sharing, memory."""
 
 from __future__ import annotations
 
@@ -231,7 +231,7 @@ def test_a_message_that_was_read_all_over_but_not_edited_encodes_to_its_bytes(na
 @EVERY_MESSAGE
 @examples(12)
 @given(data=st.data(), random=st.randoms(use_true_random=False))
-def test_after_an_edit_of_one_field_the_other_records_come_out_as_they_were(name, data, random):
+def test_an_edit_of_one_field_does_not_change_other_records(name, data, random):
     cls = SCHEMA.messages[name]
     if not cls.DESCRIPTOR.fields:
         return
@@ -281,7 +281,7 @@ PADDED = [
 
 
 def padded_model(graph):
-    """Sound bytes that no encoder makes, around a graph."""
+    """Return valid bytes that no encoder writes, around a graph."""
     return b"".join(PADDED[:2]) + PADDED[2] + wire.varint(len(graph), 2) + graph + b"".join(PADDED[3:])
 
 
@@ -290,7 +290,7 @@ def padded_graph(node):
     return wire.span(2, b"name", 2) + nodes[0] + wire.number(77, 7, pad=5) + nodes[1] + nodes[2] + wire.group(78)
 
 
-def test_an_edit_deep_in_a_model_leaves_all_around_it_as_it_was():
+def test_an_edit_deep_in_a_model_does_not_change_other_bytes():
     rest = wire.span(99, b"unknown", 1) + wire.span(1, b"x", 2)
     model = onnxwire.ModelProto.FromString(padded_model(padded_graph(wire.span(4, b"old", 1) + rest)))
     model.graph.node[1].op_type = "new"
@@ -309,7 +309,7 @@ def test_an_edit_deep_in_a_model_leaves_all_around_it_as_it_was():
         m.producer_name = 'new'; g.ClearField('name'); m.metadata_props.add(key='k'); g.node.reverse(); g.node.pop(0)"""
     ),
 )
-def test_the_elements_that_were_not_edited_come_out_as_they_were(act):
+def test_unedited_elements_are_encoded_unchanged(act):
     node = wire.span(4, b"two", 1) + wire.span(99, b"unknown", 1) + wire.span(1, b"x", 2)
     data = padded_model(padded_graph(node))
     model, official = onnxwire.ModelProto.FromString(data), onnx.ModelProto.FromString(data)
@@ -324,7 +324,7 @@ def test_the_elements_that_were_not_edited_come_out_as_they_were(act):
     assert PADDED[5] in encoded and PADDED[6] in encoded and PADDED[1] in encoded
 
 
-def test_an_edited_and_restored_scalar_leaves_the_others_as_they_were():
+def test_an_edited_and_restored_scalar_does_not_change_other_fields():
     data = padded_model(padded_graph(b""))
     model = onnxwire.ModelProto.FromString(data)
     model.producer_name = "edited"
@@ -358,7 +358,7 @@ def anonymous():
 
 
 def big_file(path):
-    """A model with a payload that takes no room on the disk."""
+    """Return a model with a payload that takes no disk space."""
     payload = wire.tag(9, wire.LEN) + wire.varint(PAYLOAD)
     tensor_size = len(payload) + PAYLOAD
     tensor = wire.tag(5, wire.LEN) + wire.varint(tensor_size) + payload

@@ -130,7 +130,7 @@ def test_numbers_of_an_absent_message_are_read_again_after_an_edit():
 
 
 def test_clearing_an_absent_field_restores_nothing():
-    # opaque_type, then map_type, then opaque_type again: the first is no more.
+    # opaque_type, then map_type, then opaque_type again: the first message is detached.
     data = wire.span(7, wire.span(1, b"old")) + wire.span(5, b"") + wire.span(7, wire.span(2, b"n"))
     type_ = TypeProto.FromString(data)
     type_.ClearField("map_type")

@@ -23,7 +23,7 @@ TEXT = "ä€𝄞"
 
 
 def sample(name, other=False):
-    """A value, or another one, that a scalar field of the table takes."""
+    """Return a valid value, or a second one, for a scalar field of the table."""
     kind = name.partition("_")[2]
     if kind in ("string", "text"):
         return "b" if other else "a"
@@ -52,7 +52,7 @@ EXTRA = {"Dict": Dict, "OrderedDict": OrderedDict, "MappingProxyType": MappingPr
 
 
 @each("value", wire.VALUES)
-def test_a_field_takes_or_refuses_a_value_as_officially(value):
+def test_a_field_accepts_or_refuses_a_value_as_officially(value):
     def body(m):
         for name in SINGULAR:
             message = m.Everything()
@@ -62,7 +62,7 @@ def test_a_field_takes_or_refuses_a_value_as_officially(value):
 
 
 @each("value", wire.VALUES)
-def test_a_keyword_takes_or_refuses_a_value_as_officially(value):
+def test_a_keyword_accepts_or_refuses_a_value_as_officially(value):
     def body(m):
         for name in SINGULAR:
             yield name, attempt(m.Everything, **{name: wire.VALUES[value]})
@@ -72,7 +72,7 @@ def test_a_keyword_takes_or_refuses_a_value_as_officially(value):
 
 @each("value", wire.VALUES)
 def test_a_refused_value_is_an_edit_error_that_names_the_field(value):
-    """Whatever refused it, numpy or Python, but for what a program's own code raises."""
+    """Any error of numpy or Python, except errors of the program's own code."""
     given = wire.VALUES[value]
     for field in onnxwire.AttributeProto.DESCRIPTOR.fields:
         attribute = onnxwire.AttributeProto()
@@ -104,7 +104,7 @@ def test_a_refused_index_is_an_edit_error_that_names_the_field(index):
 
 
 @each("value", wire.VALUES)
-def test_a_refused_value_leaves_the_field_and_its_oneof_as_they_were(value):
+def test_a_refused_value_does_not_change_the_field_and_its_oneof(value):
     def body(m):
         for name in SINGULAR:
             message = m.Everything(**{name: sample(name)})
@@ -178,7 +178,7 @@ def test_augmented_assignment_changes_a_field():
 
 
 @pytest.mark.parametrize("value", ["INTS", "FLOAT", "UNDEFINED", "no_such_name", "", 7, 0, 16, -1, 999, 1 << 31, None])
-def test_an_enum_of_onnx_takes_names_and_known_numbers(value):
+def test_an_enum_of_onnx_accepts_names_and_known_numbers(value):
     def body(m):
         message = m.AttributeProto(type="GRAPH")
         yield attempt(setattr, message, "type", value), message.type, message
@@ -449,7 +449,7 @@ def test_parsing_has_the_official_result_or_error(method, data):
 
 
 @pytest.mark.parametrize("method", ["ParseFromString", "MergeFromString"])
-def test_parsing_takes_no_keyword(method):
+def test_parsing_accepts_no_keyword(method):
     same(lambda m: iter([attempt(getattr(m.ModelProto(), method), serialized=b"")]))
 
 
@@ -517,7 +517,7 @@ def test_unknown_enum_values_are_discarded_as_unknown_fields():
     same(body)
 
 
-def test_fields_are_listed_and_encoded_by_number_whatever_the_order_of_assignment():
+def test_fields_are_listed_and_encoded_by_number_regardless_of_the_order_of_assignment():
     def body(m):
         message = m.Everything()
         for name in reversed(SINGULAR):
@@ -547,7 +547,7 @@ def test_fields_are_listed_and_encoded_by_number_whatever_the_order_of_assignmen
         g.input.add().type.tensor_type.shape.dim.add(); g.node.extend(g.node); g.node.MergeFrom(g.node)"""
     ),
 )
-def test_an_act_on_an_absent_message_sets_it_where_it_does_officially(act):
+def test_an_operation_on_an_absent_message_adds_it_as_officially(act):
     def body(m):
         message = m.ModelProto()
         result = attempt(eval, act, {**vars(m), "g": message.graph, "copy": copy, "pickle": pickle})
@@ -564,7 +564,7 @@ def test_an_act_on_an_absent_message_sets_it_where_it_does_officially(act):
         d.__setitem__(slice(None), [1]); d == []; np.array(d); len(d); copy.deepcopy(d); d[:]"""
     ),
 )
-def test_an_act_on_numbers_of_an_absent_message_sets_it_where_it_does_officially(act):
+def test_an_operation_on_numbers_of_an_absent_message_adds_it_as_officially(act):
     def body(m):
         message = m.SparseTensorProto()
         result = attempt(eval, act, {"d": message.values.dims, "copy": copy, "np": np})

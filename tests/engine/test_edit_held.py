@@ -165,7 +165,7 @@ def test_a_message_copied_from_itself_does_not_change():
     same(body)
 
 
-def test_a_oneof_that_is_switched_inside_merged_bytes_begins_anew():
+def test_a_oneof_that_is_switched_inside_merged_bytes_starts_empty():
     def body(m):
         tensor = m.TypeProto(tensor_type={"elem_type": 1})
         unknown = wire.span(1, wire.span(50, b"unknown") + wire.number(1, 7))
@@ -346,7 +346,8 @@ class Acts:
 
 
 def at_any_time(make):
-    """Run `make() -> (act, body)` again and again: `body()` while `act()` is run by the collector, later each time."""
+    """Call `make() -> (act, body)` repeatedly, and run `body()`, during which the collector runs `act()`, later each
+    time."""
     thresholds = gc.get_threshold()
     for count in range(1, 40):
         act, body = make()

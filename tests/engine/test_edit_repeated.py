@@ -66,7 +66,7 @@ WAYS = {
 
 @each("value", wire.VALUES)
 @each("way", WAYS)
-def test_a_sequence_takes_or_refuses_a_value_as_officially(way, value):
+def test_a_sequence_accepts_or_refuses_a_value_as_officially(way, value):
     def body(m):
         for name in REPEATED:
             message = m.Everything(**{name: sample(name)})
@@ -96,7 +96,7 @@ DTYPES = snippets("?; i1; i2; i4; i8; u1; u2; u4; u8; f2; f4; f8; c8; O; >i4; >f
 
 @pytest.mark.filterwarnings("ignore:Casting complex")
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_a_sequence_takes_or_refuses_an_array_as_officially(dtype):
+def test_a_sequence_accepts_or_refuses_an_array_as_officially(dtype):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         array = np.array([0, 1, 2, 100, 2, 1, 0], "i8").astype(dtype)
@@ -335,7 +335,7 @@ def test_values_of_another_closed_enum_are_checked_one_by_one():
     same(body)
 
 
-def test_strings_that_are_no_utf8_move_with_their_sequence():
+def test_strings_that_are_not_utf8_move_with_their_sequence():
     def body(m):
         for code in snippets(
             "s.reverse(); s.append('b'); s.insert(0, 'b'); s.pop(1); del s[1]; s[1] = 'b'; s[1:] = []"
@@ -491,7 +491,7 @@ def test_an_operation_on_a_sequence_of_messages_has_the_official_effect(code, or
 
 @each("origin", ORIGINS)
 @each("code", HALF_DONE)
-def test_an_act_that_fails_leaves_a_sequence_of_messages_as_it_was(code, origin):
+def test_a_failing_operation_does_not_change_a_sequence_of_messages(code, origin):
     same(lambda m: iter([act(code, names(m, trees(m, origin)[1]))]))
     message, values = trees(wire.makers()[0], origin)
     before, count = message.SerializeToString(), len(values)
@@ -535,7 +535,7 @@ def test_append_adds_a_copy():
     same(body)
 
 
-def test_add_gives_the_message_that_was_added():
+def test_add_returns_the_added_message():
     def body(m):
         graph = m.GraphProto()
         graph.node.add(op_type="a").input.append("x")

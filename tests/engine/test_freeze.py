@@ -73,7 +73,7 @@ def test_referenced_values_stay_attached_while_elements_are_added(kind):
     assert make(onnxwire) == make(onnx)
 
 
-def test_random_programs_that_add_and_edit_give_the_official_bytes():
+def test_random_programs_that_add_and_edit_produce_the_official_bytes():
     def run(package, seed):
         chance = random.Random(seed)
         graph, held = package.GraphProto(), []

@@ -16,7 +16,7 @@ import onnxwire
 pytestmark = wire.needs_upb
 
 EVERY_MESSAGE = pytest.mark.parametrize("name", PAIRS)
-# The official runtime takes field number 0 in a message type without fields, and nowhere else but in groups.
+# The official runtime accepts field number 0 only in groups and in message types without fields.
 EVERY_MESSAGE_OF_FIELDS = pytest.mark.parametrize(
     "name", [n for n in PAIRS if n not in ("test.Nothing", "test.Holder")]
 )
@@ -51,7 +51,7 @@ def test_classes_name_their_module():
     assert onnxwire.load_schema(PATH, module="somewhere").Everything.__module__ == "somewhere"
 
 
-def test_two_loads_of_a_table_make_classes_apart():
+def test_two_loads_of_a_table_make_separate_classes():
     again = onnxwire.load_schema(PATH)
     assert again.Everything is not EVERYTHING
     assert again.Everything() != EVERYTHING()
@@ -85,7 +85,7 @@ def test_verify_accepts_what_the_official_runtime_accepts(name, data):
 @EVERY_MESSAGE_OF_FIELDS
 @examples(80)
 @given(data=st.data())
-def test_reading_flawed_bytes_raises_decode_error_or_nothing(name, data):
+def test_reading_flawed_bytes_succeeds_or_raises_decode_error(name, data):
     ours, official = PAIRS[name]
     wire.check_walk(ours, official, data.draw(wire.flawed(ours.DESCRIPTOR, 1) | wire.damaged(ours.DESCRIPTOR)))
 
@@ -93,7 +93,7 @@ def test_reading_flawed_bytes_raises_decode_error_or_nothing(name, data):
 @EVERY_MESSAGE
 @examples(60)
 @given(data=st.data())
-def test_messages_of_the_same_records_in_another_order_are_equal_where_the_official_ones_are(name, data):
+def test_messages_of_reordered_records_compare_as_the_official_ones_do(name, data):
     ours, official = PAIRS[name]
     records = data.draw(wire.record_lists(ours.DESCRIPTOR, 1))
     wire.check_equality(ours, official, b"".join(records), b"".join(data.draw(st.permutations(records))))
@@ -122,7 +122,7 @@ def test_an_empty_message_reads_as_the_official_one():
 @each("low_bits", [0, 70, 1, 2147483647, 2147483648, 4294967295])
 @each("high_bits", [0, 1, 2, 0x7FFFFFFF, 0xFFFFFFFF])
 @each("name", ["one_shade", "many_shade", "packed_shade", "pick_shade"])
-def test_a_closed_enum_takes_the_values_that_the_official_one_takes(name, high_bits, low_bits):
+def test_a_closed_enum_accepts_the_same_values_as_the_official_one(name, high_bits, low_bits):
     value = wire.varint(high_bits << 32 | low_bits)
     number = field_of(name).number
     encoded = wire.tag(number, wire.VARINT) + value
@@ -133,7 +133,7 @@ def test_a_closed_enum_takes_the_values_that_the_official_one_takes(name, high_b
 
 @pytest.mark.parametrize("values", [(1, 1), (1, (1 << 32) + 1), (-3, (1 << 32) - 3), (1, 3), (70, (1 << 32) + 70)])
 @pytest.mark.parametrize("name", ["one_shade", "many_shade", "packed_shade"])
-def test_unknown_enum_values_are_equal_where_the_official_ones_are(name, values):
+def test_unknown_enum_values_compare_as_the_official_ones_do(name, values):
     one, other = (wire.number(field_of(name).number, value) for value in values)
     wire.check_equality(*PAIRS["test.Everything"], one, other)
 
@@ -153,7 +153,7 @@ def test_unknown_enum_values_packed_and_unpacked_are_equal_where_the_official_on
     wire.check_equality(*PAIRS["test.Everything"], one, other)
 
 
-def test_an_unknown_enum_value_leaves_the_oneof_as_it_was():
+def test_an_unknown_enum_value_does_not_change_the_oneof():
     encoded = wire.span(field_of("pick_text").number, b"text") + wire.number(field_of("pick_shade").number, 1)
     wire.check_reading(*PAIRS["test.Everything"], encoded)
     assert EVERYTHING.FromString(encoded).pick_text == "text"

@@ -810,7 +810,7 @@ def test_threads_that_share_one_iterator_get_every_element_once(_):
 
 
 def test_arrays_of_one_sequence_made_by_threads_at_once_keep_their_values():
-    # Numbers that are decoded without the GIL are decoded by several threads; what one looks into must not be freed
+    # Numbers that are decoded without the GIL are decoded by several threads; the bytes of one thread must not be freed
     # when another is done. New arrays in the same threads would take the memory of freed ones.
     code = """
 import threading
@@ -844,7 +844,7 @@ def test_threads_that_verify_one_file_agree(path):
 
 
 @pytest.mark.parametrize("_", range(10))
-def test_closing_while_others_read_gives_values_or_closed_error(_):
+def test_closing_during_reads_results_in_values_or_closed_error(_):
     values = list(range(1 << 20, (1 << 20) + 50_000))
     tensor = onnxwire.load(onnx.TensorProto(int64_data=values).SerializeToString(), onnxwire.TensorProto)
 
@@ -862,7 +862,7 @@ def test_closing_while_others_read_gives_values_or_closed_error(_):
 # --- what a second reading found
 
 
-def test_enum_names_take_numpy_integers():
+def test_enum_names_accept_numpy_integers():
     assert onnxwire.TensorProto.DataType.Name(np.int64(1)) == "FLOAT"
     with pytest.raises(TypeError):
         onnxwire.TensorProto.DataType.Name("1")
@@ -907,7 +907,7 @@ def test_a_message_of_more_than_65536_fields_keeps_them_apart(tmp_path):
     assert [(field.name, value) for field, value in message.ListFields()] == [("f65537", 42)]
 
 
-def test_strings_of_any_bytes_are_read_as_they_are_however_often() -> None:
+def test_strings_of_any_bytes_are_read_unchanged_any_number_of_times() -> None:
     # Strings that differ in one byte only, in the middle or at an end; others that are not ASCII, or not UTF-8.
     texts = [b"x" * n for n in range(40)]
     texts += [b"x" * i + b"y" + b"x" * (n - i - 1) for n in range(1, 40) for i in range(n)]

@@ -192,7 +192,7 @@ def test_verify_reads_what_it_checks() -> None:
 
 
 @pytest.mark.parametrize("cut", [3, 100, 70_000, 300_000, 2_000_000, 4_000_000])
-def test_damage_is_found_where_it_is(cut) -> None:
+def test_damage_is_reported_at_its_offset(cut) -> None:
     data = model_bytes()[:cut]
 
     def attempt(model_of: Callable[[], ow.ModelProto]) -> str:
@@ -204,7 +204,7 @@ def test_damage_is_found_where_it_is(cut) -> None:
     assert attempt(lambda: partial(data)) == attempt(lambda: ow.ModelProto.FromString(data))
 
 
-def test_a_source_that_gives_nothing_is_an_error() -> None:
+def test_a_source_that_fetches_nothing_is_an_error() -> None:
     document = partial_document(model_bytes())
     document.memory.source.fetch = lambda memory, ranges: None
     with pytest.raises(SourceError):

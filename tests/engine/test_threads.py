@@ -32,7 +32,7 @@ DATA = encoded_model()
 
 
 def change(model, step: int, chance: Random) -> None:
-    """Make one edit, by what both runtimes have."""
+    """Make one edit with methods that both runtimes have."""
     nodes = model.graph.node
     node = chance.choice(nodes)
     tensor = model.graph.initializer[chance.randrange(3)]
@@ -121,7 +121,7 @@ def read_whole(model) -> bool:
 READS = [read_fields, read_held, read_numbers, read_encoding, read_whole]
 
 
-def test_no_module_of_the_engine_turns_the_gil_on():
+def test_no_module_of_the_engine_enables_the_gil():
     """The initial state of the GIL: disabled on free-threaded Pythons by default."""
     is_on = "getattr(sys, '_is_gil_enabled', lambda: True)()"
     code = f"import sys; before = {is_on}; import onnxwire, onnxwire.checker; print(before == {is_on})"

@@ -171,7 +171,7 @@ def test_the_page_of_a_node_shows_the_definitions_of_its_inputs(models):
                     assert (entry["kind"], entry["path"]) == wanted
 
 
-def test_the_page_of_a_node_counts_the_nodes_that_take_its_outputs(models):
+def test_the_page_of_a_node_counts_the_nodes_that_read_its_outputs(models):
     for model in models[:150]:
         page = Queries(model)
         takers = {}

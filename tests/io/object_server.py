@@ -143,7 +143,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.reply(201, b"", True)
 
     def do_PROPFIND(self) -> None:
-        """The list of all files, as a server of WebDAV gives it."""
+        """Return the list of all files in the format of WebDAV."""
         state: State = self.server.state  # type: ignore[attr-defined]
         state.requests.append(Request("PROPFIND", self.path, None, {}))
         if state.folder_list is None:

@@ -37,7 +37,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def settle(path: Path) -> None:
-    """Wait until the file system's clock gives a later write another time."""
+    """Wait until the file system's clock has advanced, so that a later write gets another time."""
     probe = path.with_name("probe")
     begun = path.stat().st_mtime_ns
     while True:
@@ -55,7 +55,7 @@ def write_over(path: Path) -> None:
 
 
 def write_over_in_another_process(path: Path) -> None:
-    """The same from a process of its own."""
+    """Do the same from a separate process."""
     source = path.with_name("other.onnx")
     source.write_bytes(encoded(2))
     subprocess.run(["cp", source, path], check=True)
@@ -160,7 +160,7 @@ def test_elements_of_another_model_are_refused_when_its_file_was_written_to(path
         onnxwire.save(model, tmp_path / "out.onnx")
 
 
-def test_other_owners_names_and_links_are_no_change(path: Path, tmp_path: Path) -> None:
+def test_other_owners_names_and_links_are_not_a_change(path: Path, tmp_path: Path) -> None:
     model = onnxwire.load(path)
     expected = path.read_bytes()
     path.chmod(0o640)
@@ -175,7 +175,7 @@ def test_other_owners_names_and_links_are_no_change(path: Path, tmp_path: Path) 
     assert model.SerializeToString() == expected
 
 
-def test_a_file_that_is_replaced_is_no_change(path: Path, tmp_path: Path) -> None:
+def test_replacing_a_file_is_not_a_change_of_the_open_file(path: Path, tmp_path: Path) -> None:
     model = onnxwire.load(path)
     (tmp_path / "new").write_bytes(encoded(2))
     os.replace(tmp_path / "new", path)
@@ -201,7 +201,7 @@ def test_external_data_that_was_written_to_is_refused(path: Path, tmp_path: Path
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="counts the descriptors in /proc")
-def test_a_file_takes_one_descriptor(path: Path) -> None:
+def test_an_open_file_uses_one_descriptor(path: Path) -> None:
     before = len(os.listdir("/proc/self/fd"))
     models = [onnxwire.load(path) for _ in range(20)]
     assert len(os.listdir("/proc/self/fd")) == before + 20

@@ -440,7 +440,7 @@ def test_a_file_can_be_assigned_to_a_location(path: Path) -> None:
     files.close()
 
 
-def test_one_descriptor_makes_a_file(path: Path) -> None:
+def test_a_file_uses_one_descriptor(path: Path) -> None:
     for mmap in (True, False):
         descriptor = os.open(path.parent / "w.bin", os.O_RDONLY)
         file = ExternalFile.from_descriptor(descriptor, "mine", mmap=mmap)

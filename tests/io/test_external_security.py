@@ -93,7 +93,7 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
 
 @pytest.fixture
 def windows(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The rules for names as they are on Windows."""
+    """The rules for names on Windows."""
     monkeypatch.setattr(external_data, "_WINDOWS", True)
 
 
@@ -108,7 +108,7 @@ def test_absolute_locations_are_refused(case: Case, location: str) -> None:
 @pytest.mark.parametrize(
     "location", ["..", "../w.bin", "sub/../w.bin", "sub/..", "./../model/w.bin", "a/b/../../w.bin"]
 )
-def test_climbing_locations_are_refused_even_where_they_come_back(case: Case, location: str) -> None:
+def test_climbing_locations_are_refused_even_if_they_return_to_the_folder(case: Case, location: str) -> None:
     case.refuses(location, match=r"\.\.")
 
 
@@ -379,14 +379,14 @@ def test_folders_pipes_sockets_and_devices_are_refused(case: Case, way: str) -> 
         case.refuses("socket", match="it is a socket")
     case.refuses("pipe", match="it is a pipe")
     case.refuses("sub", match="it is a folder")
-    # Without the root it would be refused for where it is; endless zeros.
+    # Without the root its location would be refused; an endless file of zeros.
     case.refuses("zero", match="it is a device", external_root="/dev")
 
 
 def test_a_device_in_the_models_folder_is_refused(case: Case, way: str) -> None:
     case.link("zero", "/dev/zero")
     case.refuses("zero", match="symbolic link leads out")
-    with contextlib.suppress(PermissionError):  # only root may make one
+    with contextlib.suppress(PermissionError):  # only root may create a device
         os.mknod(case.folder / "null", 0o666 | 0o020000, os.makedev(1, 3))
         case.refuses("null", match="it is a device")
 
@@ -613,7 +613,7 @@ def test_cve_2026_34446_a_hard_link_as_the_file(case: Case, way: str) -> None:
 
 
 def test_cve_2026_34445_keys_that_become_attributes(case: Case) -> None:
-    # GHSA-538c-55jv-c5g9, CWE-915: each key was set as an attribute of an object, whatever it was.
+    # GHSA-538c-55jv-c5g9, CWE-915: every key was set as an attribute of an object without checks.
     keys = ["__class__", "__dict__", "__init__", "__getattribute__", "_fields", "count", "index", "evil_attr",
             "Location", "location ", "offset\0", "basepath"]  # fmt: skip
     entries = [(key, str(case.outside)) for key in keys]
@@ -718,7 +718,7 @@ def test_every_place_of_a_tensor_is_guarded(case: Case) -> None:
 
 
 def saved(case: Case, *tensors: onnx.TensorProto, **options: Any) -> None:
-    """Load a model of these tensors and save it in a folder of its own; errors are as good as a sound file."""
+    """Load a model of these tensors and save it in a new folder; either an error or a valid file is accepted."""
     case.model.write_bytes(encoded(*tensors))
     (case.folder / "out").mkdir(exist_ok=True)
     with onnxwire.load(case.model) as model, contextlib.suppress(Error), warnings.catch_warnings():
@@ -762,7 +762,7 @@ def test_cve_2025_51480_saving_writes_to_no_location_of_the_model(
 
 
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
-def test_saving_makes_no_zeros_up_to_an_offset_of_the_model(
+def test_saving_does_not_write_zeros_up_to_an_offset_in_the_model(
     case: Case, unwritten: None, options: dict[str, Any]
 ) -> None:
     # onnx/onnx#8055 and #8260: the file was filled with zeros up to the offset.

@@ -134,7 +134,7 @@ def test_the_token_is_sent_to_the_hub_only(fake, monkeypatch, tmp_path) -> None:
 
 
 @pytest.mark.parametrize("token", ["a\nb", "ä€", "a\0b"])
-def test_a_token_that_is_no_header_is_an_error_without_it(token, fake) -> None:
+def test_an_invalid_token_is_an_error_that_does_not_contain_it(token, fake) -> None:
     with pytest.raises(ow.SourceError) as caught:
         ow.load(f"hf://{REPOSITORY}/m.onnx", storage_options={"token": token, "retry_config": {"max_retries": 0}})
     assert token not in str(caught.value)

@@ -433,7 +433,7 @@ def write_layers(path: Path, sizes: list[int]) -> list[str]:
     ],
     ids=["equal", "layers", "irregular", "a wrong prediction"],
 )
-def test_the_headers_of_large_tensors_are_found_whatever_is_predicted(sizes: list[int], tmp_path: Path) -> None:
+def test_the_headers_of_large_tensors_are_found_despite_wrong_predictions(sizes: list[int], tmp_path: Path) -> None:
     path = tmp_path / "layers.onnx"
     names = write_layers(path, sizes)
     fd = os.open(path, os.O_RDONLY)

@@ -59,7 +59,7 @@ LAYER = [34 * MIB, 12 * MIB, 12 * MIB, 34 * MIB, 30 * MIB, 30 * MIB, 30 * MIB, 1
     ],
     ids=["one size", "layers", "no order"],
 )
-def test_listing_the_tensors_takes_few_round_trips(sizes, trips, most) -> None:
+def test_listing_the_tensors_needs_few_round_trips(sizes, trips, most) -> None:
     pieces = model(sizes)
     with ObjectServer({"m.onnx": pieces}, LATENCY) as server, ow.load(f"{server.url}/m.onnx") as message:
         found = ow.tensors(message)

@@ -166,7 +166,7 @@ def test_no_secret_is_in_the_cache(pieces, tmp_path) -> None:
 
 
 def damage(entry: Path, kind: str, tmp_path: Path) -> None:
-    """Make something else of a file of an entry."""
+    """Replace a file of an entry by another kind of object."""
     data = entry.read_bytes()
     if kind == "empty":
         entry.write_bytes(b"")
@@ -251,7 +251,7 @@ def test_a_cache_that_is_a_link_or_a_file_is_refused(tmp_path) -> None:
     assert not list((tmp_path / "models").iterdir())
 
 
-def test_a_limit_that_is_no_number_is_an_error(tmp_path, monkeypatch) -> None:
+def test_a_limit_that_is_not_a_number_is_an_error(tmp_path, monkeypatch) -> None:
     for text in ("32GB", "-1", "1e9", "9" * 40):
         monkeypatch.setenv("ONNXWIRE_CACHE_SIZE", text)
         with (
@@ -264,7 +264,7 @@ def test_a_limit_that_is_no_number_is_an_error(tmp_path, monkeypatch) -> None:
 @pytest.mark.parametrize("call", ["makedirs", "mkdir", "open", "pwrite", "pread", "scandir", "utime"])
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
 def test_a_full_disk_fails_no_read(pieces, tmp_path, monkeypatch, call, number) -> None:
-    """Every call on the cache's files fails, as where there is no room."""
+    """Every call on the cache's files fails, as on a full disk."""
     calls = 0
 
     class System:
@@ -335,7 +335,7 @@ def test_a_process_that_was_killed_before_it_wrote_the_tag_blocks_nothing(pieces
             assert (tmp_path / name / FOLDER / "CACHEDIR.TAG").read_bytes()
 
 
-def test_commands_take_a_cache(pieces, tmp_path) -> None:
+def test_commands_accept_a_cache(pieces, tmp_path) -> None:
     with ObjectServer({"m.onnx": pieces}) as server:
         command = [sys.executable, "-m", "onnxwire", "stats", f"{server.url}/m.onnx", "--cache", str(tmp_path)]
         first = subprocess.run(command, capture_output=True, text=True, check=True)

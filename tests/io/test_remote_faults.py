@@ -1,4 +1,4 @@
-"""Faults of a server, at each request in turn: an error of onnxwire or the right values, never others."""
+"""Faults of a server at each request: the result is an error of onnxwire or the right values, never wrong values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Headers, users and waiting times of requests, which come from the environment, .netrc, options and servers."""
+"""Headers, users and retry times of requests, set by the environment, .netrc, options and servers."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def netrc(tmp_path, monkeypatch, text: str) -> None:
     monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
 
 
-def test_headers_of_the_environment_are_sent_to_the_own_server_only(servers, monkeypatch) -> None:
+def test_headers_of_the_environment_are_sent_to_the_server_of_the_address_only(servers, monkeypatch) -> None:
     own, other = servers
     own.state.redirects["/d/m.onnx"] = 302, f"{other.url}/d/m.onnx"
     monkeypatch.setenv("ONNXWIRE_HTTP_HEADERS", f"Authorization: Bearer {SECRET}\n\nX-Other:  b: c \n")
@@ -107,7 +107,7 @@ def test_netrc_has_the_user_of_a_host(servers, monkeypatch, tmp_path) -> None:
     assert headers_sent(own)[0]["authorization"] == "z"
 
 
-def test_the_default_entry_of_netrc_and_a_redirect_get_nothing(servers, monkeypatch, tmp_path) -> None:
+def test_the_default_entry_of_netrc_and_redirects_send_no_credentials(servers, monkeypatch, tmp_path) -> None:
     own, other = servers
     own.state.redirects["/d/m.onnx"] = 302, f"{other.url}/d/m.onnx"
     netrc(tmp_path, monkeypatch, f"machine example.com login a password b\ndefault login x password {SECRET}\n")
@@ -134,7 +134,7 @@ def test_no_credential_is_in_an_error_or_the_name_of_a_cached_file(servers, monk
     assert "one" not in identity_in_store(one, headers) and "X-Region" in identity_in_store(one, headers)
 
 
-def test_retry_after_is_waited_for(servers) -> None:
+def test_the_client_waits_for_the_time_of_retry_after(servers) -> None:
     own, _ = servers
     own.state.fault[0] = "429"
     own.state.retry_after = "1"
@@ -144,7 +144,7 @@ def test_retry_after_is_waited_for(servers) -> None:
     assert requests[1].started - started >= 1
 
 
-def test_a_longer_wait_than_the_patience_is_an_error_at_once(servers, monkeypatch) -> None:
+def test_a_wait_beyond_the_retry_timeout_is_an_error_at_once(servers, monkeypatch) -> None:
     own, _ = servers
     own.state.always, own.state.retry_after = "503", "3600"
     with pytest.raises(ow.SourceError, match=r"503 Service Unavailable, and asks to wait 3,600 seconds"):
@@ -156,7 +156,7 @@ def test_a_longer_wait_than_the_patience_is_an_error_at_once(servers, monkeypatc
         ow.load(f"{own.url}/d/m.onnx")
 
 
-def test_the_patience_is_a_number_of_seconds(monkeypatch) -> None:
+def test_the_retry_timeout_is_a_number_of_seconds(monkeypatch) -> None:
     assert retry_limits()[1] == 60
     monkeypatch.setenv("ONNXWIRE_RETRY_TIMEOUT", "600")
     assert retry_limits()[1] == 600
@@ -184,7 +184,7 @@ def test_an_unknown_size_in_content_range_is_requested(servers) -> None:
     assert headers_sent(own)[1]["range"] == "bytes=-1"
 
 
-def test_escapes_are_sent_as_they_were_given(servers) -> None:
+def test_escapes_are_sent_unchanged(servers) -> None:
     own, _ = servers
     for path in ("/g%2Fp/a%2Bb.onnx", "/g%2fp/m.onnx?x=%2F%2B+", "/refs%2Fpr%2F1/m.onnx"):
         own.state.files = {"/g/p/a+b.onnx": model([1]), "/g/p/m.onnx": model([1]), "/refs/pr/1/m.onnx": model([1])}
@@ -197,7 +197,7 @@ def test_escapes_are_sent_as_they_were_given(servers) -> None:
     assert own.state.requests[1].path == "/g%2Fp/a%2Bb.onnx?%2F"
 
 
-def test_names_with_escaped_slashes_are_listed_as_they_are(servers) -> None:
+def test_names_with_escaped_slashes_are_listed_unchanged(servers) -> None:
     own, _ = servers
     entry = (
         "<D:response><D:href>{}</D:href><D:propstat><D:prop><D:getcontentlength>5</D:getcontentlength></D:prop>"

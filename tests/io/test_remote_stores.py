@@ -228,7 +228,7 @@ COMMANDS = {
 
 
 @pytest.mark.parametrize("words", COMMANDS.values(), ids=COMMANDS)
-def test_a_command_takes_an_address(words, tmp_path) -> None:
+def test_a_command_accepts_an_address(words, tmp_path) -> None:
     pieces = model([300_000, 2 * MIB, 100_000])
     (tmp_path / "m.onnx").write_bytes(whole(pieces))
 

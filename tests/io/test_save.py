@@ -50,7 +50,7 @@ def edited(path: Path) -> tuple[onnxwire.ModelProto, bytes]:
     return ours, official.SerializeToString()
 
 
-def test_a_saved_model_is_the_one_that_serialize_makes(path):
+def test_a_saved_model_has_the_bytes_of_serialize(path):
     ours, official = edited(path)
     other = path.with_name("other.onnx")
     assert onnxwire.save(ours, other) == len(official)
@@ -110,7 +110,7 @@ def test_a_file_object_is_written_to(path):
     assert file.getvalue() == official
 
     class Reluctant(io.RawIOBase):
-        """Takes a thousand bytes at a time, as an unbuffered pipe may."""
+        """Accepts a thousand bytes at a time, as an unbuffered pipe may."""
 
         taken = bytearray()
 
@@ -227,7 +227,7 @@ def test_a_source_that_was_cut_is_an_error_and_leaves_the_target(path):
 
 
 def sparse_model(path: Path, n_bytes: int) -> int:
-    """Write a model with one weight of zeros that takes no room on the disk; returns its size."""
+    """Write a model with one weight of zeros that takes no disk space; return its size."""
     weight = onnxwire.TensorProto(name="big", data_type=onnxwire.TensorProto.UINT8, dims=[n_bytes])
     head = weight.SerializeToString() + b"\x4a" + varint(n_bytes)
     graph = b"\x2a" + varint(len(head) + n_bytes) + head

@@ -332,7 +332,7 @@ def test_models_without_checksums_are_valid(path):
 
 @EVERY_CHOICE
 @MAPPED
-def test_external_none_makes_the_model_that_it_was(path, options, mapped):
+def test_external_none_restores_the_original_model(path, options, mapped):
     original = onnx.load(path)
     onnxwire.save(onnxwire.load(path), path, **options)
     with onnxwire.load(path, mmap=mapped) as model:
@@ -619,7 +619,7 @@ def test_a_model_above_4_gib_is_unpacked_and_packed_without_taking_room(tmp_path
     assert (tmp_path / "w.data").stat().st_size == infos[-1].offset + infos[-1].nbytes
 
 
-def test_a_payload_that_is_moved_takes_some_hundred_bytes_of_memory(tmp_path):
+def test_a_moved_payload_takes_several_hundred_bytes_of_memory(tmp_path):
     import tracemalloc
 
     def peak(n):

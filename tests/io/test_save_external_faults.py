@@ -429,7 +429,7 @@ def test_after_any_failed_call_there_are_either_only_old_or_only_new_files(tmp_p
 @linux
 @pytest.mark.parametrize("has_links", [True, False], ids=["hard links", "no hard links"])
 @pytest.mark.parametrize("target", ["m.onnx", "a", "b"])
-def test_a_file_that_can_not_take_its_place_leaves_all_the_old_ones(tmp_path, monkeypatch, target, has_links):
+def test_a_file_that_can_not_be_renamed_into_place_leaves_all_old_files(tmp_path, monkeypatch, target, has_links):
     path = saved(tmp_path, 1, {"external": "{name}"})
     before, real = tree(tmp_path), os.replace
 
@@ -449,7 +449,7 @@ def test_a_file_that_can_not_take_its_place_leaves_all_the_old_ones(tmp_path, mo
 
 
 @linux
-def test_all_bytes_are_on_the_disk_before_the_first_file_takes_its_place_and_the_model_is_last(tmp_path, monkeypatch):
+def test_all_bytes_are_on_the_disk_before_the_first_rename_and_the_model_is_last(tmp_path, monkeypatch):
     path = saved(tmp_path, 1, {"external": "{name}"})
     synced, replaced, real, sync = [], [], os.replace, os.fsync
 
@@ -518,7 +518,7 @@ TOO_MUCH = ["5 << 20, external='w'", "5000, external='w', text=5 << 20", "*[300_
 
 @linux
 @pytest.mark.parametrize("arguments", TOO_LONG)
-def test_a_limit_of_file_size_leaves_all_as_it_was(tmp_path, arguments):
+def test_a_limit_of_file_size_changes_nothing(tmp_path, arguments):
     path = saved(tmp_path, 1, {"external": "w.data"})
     before = tree(tmp_path)
     code = "resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000)); attempt(sys.argv[1], {})"
@@ -528,7 +528,7 @@ def test_a_limit_of_file_size_leaves_all_as_it_was(tmp_path, arguments):
 
 @linux
 @pytest.mark.parametrize("arguments", TOO_MUCH)
-def test_a_full_disk_leaves_all_as_it_was(tmp_path, arguments):
+def test_a_full_disk_changes_nothing(tmp_path, arguments):
     before = ("unshare", "--user", "--map-root-user", "--mount", "sh", "-c")
     mount = (*before, 'mount -t tmpfs -o size=1m none "$0" && exec "$@"', str(tmp_path))
     if not shutil.which("unshare") or subprocess.run([*mount, sys.executable, "-V"], capture_output=True).returncode:
@@ -549,7 +549,7 @@ def test_a_full_disk_leaves_all_as_it_was(tmp_path, arguments):
 
 @linux
 @pytest.mark.parametrize("location", ["locked/w.data", "locked/deep/w.data"])
-def test_a_folder_that_may_not_be_written_is_named_and_all_is_as_it_was(public, location):  # noqa: F811
+def test_a_folder_without_write_permission_is_named_and_nothing_changes(public, location):  # noqa: F811
     (public / "locked").mkdir()
     path = saved(public, 1, {"external": "locked/w.data"})
     before = tree(public)

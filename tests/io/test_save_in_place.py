@@ -1,4 +1,4 @@
-"""Saving to a file that can't be replaced: a mount of its own, or a file in a folder that may not be written."""
+"""Saving to a file that can't be replaced: a mount point, or a file in a folder without write permission."""
 
 import errno
 import os
@@ -46,7 +46,7 @@ def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def fixed(path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A file that no other can take the place of, as a mounted one."""
+    """A file that can't be replaced, like a mount point."""
 
     def replace(self: Folder, old: str, new: str) -> None:
         raise OSError(errno.EBUSY, os.strerror(errno.EBUSY))
@@ -134,7 +134,7 @@ def test_a_file_that_can_not_be_replaced_is_written(fixed: Path) -> None:
     assert left(fixed) == ["model.onnx"]
 
 
-def test_weights_of_other_models_in_the_file_stay_as_they_are(fixed: Path) -> None:
+def test_weights_of_other_models_in_the_file_do_not_change(fixed: Path) -> None:
     model = onnxwire.load(fixed)
     array = model.graph.initializer[0].numpy()
     held = onnxwire.GraphProto(initializer=model.graph.initializer)
@@ -208,7 +208,7 @@ def test_another_file_that_took_the_place_is_not_written(fixed: Path, monkeypatc
     assert fixed.read_bytes() == b"other"
 
 
-def test_external_data_goes_beside_a_model_that_can_not_be_replaced(fixed: Path) -> None:
+def test_external_data_is_saved_in_the_folder_of_a_model_that_can_not_be_replaced(fixed: Path) -> None:
     model = onnxwire.load(fixed)
     with pytest.MonkeyPatch.context() as patch:
         replace = os.replace

@@ -54,7 +54,7 @@ def test_a_reference_does_not_make_a_file_the_models_own(tmp_path, dims, externa
 
 
 @pytest.mark.parametrize("damage", ["between", "after", "far"])
-def test_a_byte_that_no_tensor_has_makes_the_file_somebodys(tmp_path, damage):
+def test_a_byte_outside_of_all_tensors_protects_the_file(tmp_path, damage):
     path = saved(tmp_path, 1, {"external": "w.data"})
     with (tmp_path / "w.data").open("r+b") as file:
         file.seek({"between": 4 * N + 5, "after": 0, "far": 1 << 30}[damage], os.SEEK_END if damage == "after" else 0)
@@ -124,7 +124,7 @@ def dvc(base):
 
 @linux
 @pytest.mark.parametrize("layout", [hugging_face, modelscope, dvc])
-def test_a_model_in_a_download_cache_is_saved_beside_its_link_and_the_cache_stays_as_it_is(tmp_path, layout):
+def test_a_model_in_a_download_cache_replaces_its_link_and_the_cache_does_not_change(tmp_path, layout):
     folder, store, link = layout(tmp_path)
     folder.mkdir(parents=True)
     store.mkdir(parents=True)
@@ -139,7 +139,7 @@ def test_a_model_in_a_download_cache_is_saved_beside_its_link_and_the_cache_stay
         with pytest.raises(onnxwire.EditError, match="the path contains a symbolic link"):
             onnxwire.save(model, folder / "m.onnx", external="w.data", overwrite=True)
         onnxwire.save(model, folder / "m.onnx", external="new.data")
-    # It opens by its path, by every reader, and all that was in the store is as it was.
+    # Every reader opens it by its path, and the store is unchanged.
     assert value_of(folder / "m.onnx") == 1
     assert not (folder / "m.onnx").is_symlink()
     assert {*tree(folder)} == {"m.onnx", "w.data", "new.data"}

@@ -1,4 +1,4 @@
-"""DLPack capsules of numpy arrays, as numpy and torch take them, and as DLPack lays out their structs."""
+"""DLPack capsules of numpy arrays, consumed by numpy and torch, and compared with the structs of DLPack."""
 
 import ctypes
 import gc
@@ -30,7 +30,7 @@ READ_ONLY, IS_COPIED, IS_PADDED = 1, 2, 4
 
 
 class Tensor(ctypes.Structure):
-    """DLTensor, as DLPack's documentation gives it."""
+    """DLTensor of DLPack's documentation."""
 
     _fields_ = (
         ("data", ctypes.c_void_p),
@@ -107,7 +107,7 @@ def dtype_of(name):
 
 
 def filled(name, shape=(3, 4)):
-    """An array of a type's every bit pattern in turn, NaNs aside."""
+    """Return an array of all bit patterns of a type except NaNs."""
     dtype = dtype_of(name)
     n = int(np.prod(shape)) * dtype.itemsize
     return (np.arange(n, dtype=np.uint8) % (2 if name == "bool" else 120)).view(dtype).reshape(shape)
@@ -137,7 +137,7 @@ def test_numpy_shares_the_memory_of_every_native_type(name):
 
 
 @pytest.mark.parametrize("layout", [*LAYOUTS.values(), lambda a: a[::-1, :, ::-2]], ids=[*LAYOUTS, "backwards"])
-def test_numpy_takes_any_shape_and_strides(layout):
+def test_numpy_imports_any_shape_and_strides(layout):
     array = layout(np.arange(72, dtype=np.int16).reshape(3, 4, 6))
     taken = np.from_dlpack(Exporter(array))
     assert taken.shape == array.shape and taken.tolist() == array.tolist()
@@ -160,7 +160,7 @@ def test_a_read_only_array_is_refused_by_capsules_without_the_flag():
     assert np.from_dlpack(Exporter(array, copy=True)).tolist() == array.tolist()
 
 
-def test_numpy_takes_the_legacy_capsule():
+def test_numpy_imports_the_legacy_capsule():
     array = np.arange(24, dtype=np.uint32).reshape(2, 3, 4)[:, ::2]
     assert "dltensor_versioned" not in repr(to_capsule(array))
     taken = np.from_dlpack(Exporter(array, copy=None))
@@ -216,7 +216,7 @@ def test_other_devices_and_streams_are_refused(asked):
 
 
 @pytest.mark.parametrize("max_version", [(), [], (1,), (1, 0, 0), [1, 0], "10", 1, ("1", "0")], ids=repr)
-def test_a_version_that_is_no_pair_is_refused_as_numpy_does(max_version):
+def test_a_version_that_is_not_a_pair_is_refused_as_by_numpy(max_version):
     for export in (np.arange(3.0).__dlpack__, onnxwire.from_array(np.arange(3.0)).__dlpack__):
         with pytest.raises(TypeError):
             export(max_version=max_version)
@@ -321,14 +321,14 @@ def test_torch_shares_the_memory_of_every_type_it_has(torch, name):
 
 @pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS)
 @pytest.mark.parametrize("name", ["float32", "bfloat16"])
-def test_torch_takes_any_shape_and_forward_strides(torch, layout, name):
+def test_torch_imports_any_shape_and_forward_strides(torch, layout, name):
     array = layout(np.arange(72).reshape(3, 4, 6).astype(dtype_of(name)))
     taken = torch.from_dlpack(Exporter(array))
     assert tuple(taken.shape) == array.shape and taken.tolist() == array.tolist()
 
 
 @pytest.mark.parametrize("fixed", [{}, {"copy": None}], ids=["versioned", "legacy"])
-def test_torch_gives_the_array_back(torch, fixed):
+def test_torch_releases_the_array(torch, fixed):
     array = np.arange(6, dtype=np.float32)
     before = sys.getrefcount(array)
     taken = torch.from_dlpack(Exporter(array, **fixed))

@@ -32,7 +32,8 @@ def decoded(tensor):
 
 
 def layouts(array):
-    """The same array in other memory: as it is, Fortran order, every second element, backwards, big-endian."""
+    """Yield the array in different memory layouts: unchanged, Fortran order, every second element, reversed,
+    big-endian."""
     yield array
     yield np.array(array, order="F")
     seconds, reverse = (tuple(slice(None, None, step) for _ in array.shape) + (...,) for step in (2, -1))
@@ -105,7 +106,7 @@ def test_arrays_of_text_become_strings(array):
         stored_tensors.same_array(tensor.numpy(), wanted)
 
 
-def test_bytes_that_are_no_text_are_kept():
+def test_bytes_that_are_not_text_are_kept():
     array = np.array([b"\xff\0\xfe", b"\0"], object)
     assert list(official(from_array(array)).string_data) == [b"\xff\0\xfe", b"\0"]
     stored_tensors.same_array(from_array(array).numpy(strings="bytes"), array)
@@ -168,7 +169,7 @@ def test_the_array_is_shared_until_the_tensor_is_saved(name, tmp_path):
 
 
 @pytest.mark.parametrize("n", [1, 5, 100_000])
-def test_a_tensor_that_was_put_into_a_model_is_saved_with_it(n, tmp_path):
+def test_a_tensor_that_was_added_to_a_model_is_saved_with_it(n, tmp_path):
     array = np.arange(n, dtype=np.float32)
     model = onnxwire.ModelProto()
     model.graph.initializer.append(from_array(array, "w"))
@@ -197,7 +198,7 @@ def test_the_tensor_keeps_the_array_and_the_view_keeps_it_too():
     assert array.tolist() == list(range(10_000))
 
 
-def test_a_read_only_array_is_taken_as_it_is():
+def test_a_read_only_array_is_shared():
     array = np.frombuffer(b"\1\0\2\0", np.int16)
     tensor = from_array(array)
     assert np.shares_memory(tensor.numpy(), array)

@@ -1,4 +1,5 @@
-"""The layout of payloads: every reader gives the same answer, sound tensor or damaged, as the official readers do."""
+"""The layout of payloads: all readers agree with each other and with the official readers, for valid and damaged
+tensors."""
 
 import random
 from functools import cache
@@ -17,10 +18,11 @@ from onnxwire.viewer.queries import Queries
 MOST = (1 << 63) - 1
 STRING = onnx.TensorProto.STRING
 NUMBERS = ["0", "7", "0040", "4096", str(MOST), "0" * 30 + "8"]
-# No plain decimal number below 2**63: signs, white space, underscores, digits of other scripts, a fraction, nothing.
+# Texts that are not plain decimal numbers below 2**63: signs, white space, underscores, digits of other scripts, a
+# fraction, "".
 NO_NUMBERS = ["-1", "+4", " 8", "8 ", "1_000", "٣", "0x10", "1.0", "", str(MOST + 1), "9" * 40, "8\0"]
 LOCATIONS = ["w.bin", "deep/w.bin", "", "é.bin"]
-# Products of these reach any size; 2**31 and 2**62 go over the limit by two and more of them.
+# Products of these reach any size; two or more factors of 2**31 and 2**62 exceed the limit.
 DIMS = [0, 1, 2, 3, 5, 7, 1000, 1 << 31, (1 << 31) + 1, 1 << 62, MOST, -1, -(1 << 63)]
 SEGMENTS = [(0, 0), (0, 2), (1, 3), (2, 1), (-1, 2), (0, 1 << 62)]
 
@@ -70,7 +72,7 @@ class Made:
         return min((self.elements * BITS.get(self.data_type, 8) + 7) // 8, MOST)
 
     def given(self, key):
-        """The values of a key."""
+        """Return the values of a key."""
         return [value for name, value in self.entries if name == key]
 
     def stated(self, key):
@@ -80,19 +82,19 @@ class Made:
 
     @property
     def location(self):
-        """The file that is named."""
+        """Return the location."""
         return (self.given("location") or [""])[-1] or None if self.is_external else None
 
     @property
     def is_raw(self):
-        """Whether raw_data is the payload."""
+        """Return whether raw_data is the payload."""
         if self.raw is None or self.is_external:
             return False
         return len(self.raw) > 0 or (sum(map(len, self.strings)) if self.data_type == STRING else self.called_for) == 0
 
     @property
     def nbytes(self):
-        """The bytes of the payload, by the rules at the head of `payload_layout`."""
+        """Return the size of the payload, by the rules in the docstring of `payload_layout`."""
         if self.is_external:
             length = self.stated("length")
             return length if length is not None else 0 if self.data_type == STRING else self.called_for
@@ -124,12 +126,12 @@ def made():
 
 @pytest.fixture(scope="module")
 def model(made):
-    """A model with all of them as initializers."""
+    """Return a model with all tensors as initializers."""
     graph = b"".join(span(5, tensor.message()) for tensor in made)
     return onnxwire.ModelProto.FromString(number(1, max(onnx.Version.values())) + span(7, span(2, b"g") + graph))
 
 
-def test_the_list_of_tensors_has_the_right_sizes_and_places(made, model):
+def test_the_list_of_tensors_has_the_right_sizes_and_offsets(made, model):
     for tensor, info in zip(made, onnxwire.tensors(model), strict=True):
         offset = None
         if tensor.location is not None:
@@ -189,7 +191,7 @@ def test_a_tensor_whose_elements_can_be_read_has_the_bytes_of_its_array(made, mo
 
 
 def problems_of(model, *rules):
-    """The numbers of the initializers that break one of the rules, and the messages."""
+    """Return the indices of the initializers that break one of the rules, and the messages."""
     return {
         int(problem.path.split("[")[1].split("]")[0]): problem.message
         for problem in onnxwire.check(model, select=rules)
@@ -217,7 +219,7 @@ def test_nbytes_is_the_size_that_check_requires(made, model):
     assert compared >= 1000
 
 
-def test_a_description_is_ambiguous_to_check_where_reading_refuses_it(made, model):
+def test_check_reports_ambiguous_descriptions_that_reading_refuses(made, model):
     ambiguous = problems_of(model, "external-key-unique")
     unclear = problems_of(model, "external-offset-format", "external-length-format")
     refused = 0
@@ -254,7 +256,7 @@ def test_the_last_entry_of_a_key_counts_as_in_the_official_reader(made, model):
 
 
 @pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 0, 2)])
-def test_a_dim_of_zero_makes_an_empty_tensor_whatever_the_others_call_for(order):
+def test_a_dim_of_zero_makes_an_empty_tensor_regardless_of_other_dims(order):
     dims = [0, 1 << 62, 1 << 62]
     tensor = onnxwire.TensorProto(data_type=1, dims=[dims[i] for i in order])
     assert [info.nbytes for info in onnxwire.tensors(tensor)] == [0]

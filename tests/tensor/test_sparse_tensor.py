@@ -65,7 +65,7 @@ def dense(dims, indexes, values):
 @EVERY_TYPE
 @examples(20)
 @given(data=st.data())
-def test_linear_indices_and_coordinates_give_the_same_array(data_type, data):
+def test_linear_indices_and_coordinates_define_the_same_array(data_type, data):
     dims, indexes, stored = data.draw(parts(data_type))
     values = stored.array()
     where = np.array([coordinates(index, dims) for index in indexes], np.int64).reshape(len(indexes), len(dims))
@@ -114,7 +114,7 @@ def test_the_dense_array_may_be_written_to():
     assert ours.numpy().tolist() == [0, 1, 0]
 
 
-def test_coordinates_of_a_huge_array_take_little():
+def test_coordinates_of_a_huge_array_take_little_memory():
     values, where = np.array([1.5, 2.5]), np.array([[0, 5], [10**9 - 1, 10**9 - 1]])
     ours = from_coo(values, where, (10**9, 10**9))
     stored_tensors.same_array(ours.to_coo()[1], where)

@@ -71,7 +71,7 @@ def test_the_array_is_the_official_one(mapped, data_type, tmp_path, data, offset
     location = stored_tensors.external("w.bin", offset, len(tensor.raw))
     path = model_of(folder, ("w", tensor, location))
     wanted = tensor.array()
-    if tensor.raw:  # the official reader takes length 0 for none
+    if tensor.raw:  # the official reader treats length 0 as absent
         official = onnx.load(path, load_external_data=False).graph.initializer[0]
         stored_tensors.same_array(onnx.numpy_helper.to_array(official, folder), wanted)
     with onnxwire.load(path, mmap=mapped) as model:
@@ -405,7 +405,7 @@ def test_every_tensor_of_a_model_is_listed_with_its_location(data):
 @wire.needs_upb
 @given(wire.sound(ModelProto.DESCRIPTOR))
 @examples(300)
-def test_the_list_takes_whatever_tensors_there_are(data):
+def test_the_list_accepts_any_tensors(data):
     try:
         onnxwire.load(data)
     except onnxwire.DecodeError:  # it looks like something else

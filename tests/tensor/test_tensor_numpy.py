@@ -54,7 +54,7 @@ def test_every_tensor_of_the_file_is_the_official_array(file):
 @EVERY_TYPE
 @examples(25)
 @given(data=st.data())
-def test_each_storage_gives_the_official_array(data_type, data):
+def test_the_array_of_each_storage_equals_the_official_one(data_type, data):
     tensor = data.draw(stored_tensors.stored(data_type))
     wanted = tensor.array()
     for ours in parse(tensor):
@@ -67,7 +67,7 @@ def test_each_storage_gives_the_official_array(data_type, data):
 @EVERY_TYPE
 @examples(15)
 @given(data=st.data())
-def test_each_storage_gives_the_bytes_that_raw_data_would_have(data_type, data):
+def test_the_bytes_of_each_storage_are_those_of_raw_data(data_type, data):
     if data_type == STRING:
         return
     tensor = data.draw(stored_tensors.stored(data_type))
@@ -101,7 +101,7 @@ def test_an_array_of_a_typed_field_in_pieces_is_complete(data_type, data):
 @EVERY_TYPE
 @given(data=st.data())
 @examples(10)
-def test_an_edited_tensor_gives_its_new_array(data_type, data):
+def test_an_edited_tensor_has_a_new_array(data_type, data):
     first, second = data.draw(stored_tensors.stored(data_type)), data.draw(stored_tensors.stored(data_type))
     for message in second.inline():
         ours = parse(first)[-1]
@@ -112,7 +112,7 @@ def test_an_edited_tensor_gives_its_new_array(data_type, data):
         stored_tensors.same_array(before, first.array())
 
 
-def test_dims_may_be_set_anew():
+def test_dims_may_be_changed():
     tensor = TensorProto(data_type=stored_tensors.DATA_TYPES["INT8"], dims=[2, 3], raw_data=bytes(range(6)))
     tensor.dims[:] = [3, 2]
     assert tensor.shape == (3, 2)
@@ -174,7 +174,7 @@ def test_numpy_converts_a_tensor_as_it_converts_its_array(data_type, data):
         assert not np.shares_memory(copied, array)
 
 
-def test_numpy_makes_no_copy_where_none_is_allowed():
+def test_numpy_makes_no_copy_if_copies_are_forbidden():
     raw, varints = parse(stored_tensors.Stored(stored_tensors.DATA_TYPES["INT32"], [3], [1, 2, 3]))[::-2]
     assert np.shares_memory(np.array(raw, copy=False), raw.numpy())
     assert np.shares_memory(raw.__array__(), raw.numpy())
@@ -276,7 +276,7 @@ def test_read_refuses_the_indices_that_numpy_refuses(index):
 
 
 @pytest.mark.parametrize("index", [None, (0, None), [0, 1], np.array([True, False]), (0, [1, 1]), True, np.int64(1)])
-def test_read_refuses_other_indices_or_takes_them_as_numpy_does(index):
+def test_read_accepts_or_refuses_other_indices_as_numpy_does(index):
     tensor = TensorProto(data_type=stored_tensors.DATA_TYPES["INT8"], dims=[2, 3], raw_data=bytes(range(6)))
     try:
         got = tensor.read(index)

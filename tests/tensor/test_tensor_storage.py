@@ -29,7 +29,7 @@ def sample(name, dims=(3, 5)):
 
 @pytest.fixture
 def path(tmp_path):
-    """A model with a float tensor of 1,000 elements in raw_data, which is not aligned."""
+    """Return a model with a float tensor of 1,000 elements in unaligned raw_data."""
     tensor = TensorProto(name="w", data_type=FLOAT, dims=[1000], raw_data=np.arange(1000, dtype="<f4").tobytes())
     model = onnxwire.ModelProto(producer_name="odd")
     model.graph.initializer.append(tensor)
@@ -69,7 +69,7 @@ def test_one_packed_run_of_floats_is_not_copied(name):
 
 @pytest.mark.parametrize("name", AS_THEY_STAND + NARROW)
 def test_the_payload_is_not_copied(name):
-    """The packed bytes of narrow types too, though their elements are not to be had without unpacking."""
+    """The packed bytes of narrow types are shared, too, although their elements must be unpacked."""
     tensor = sample(name)
     data = tensor.message(wire.span(9, tensor.raw))
     ours = TensorProto.FromString(data)
@@ -118,7 +118,7 @@ def test_without_mapping_the_model_is_in_memory(path):
         assert model.graph.initializer[0].numpy().tobytes() == before.tobytes()
 
 
-# --- how long
+# --- lifetime
 
 
 def test_an_array_outlives_its_model(path):
@@ -127,7 +127,7 @@ def test_an_array_outlives_its_model(path):
     assert array.tolist() == list(range(1000))
 
 
-def test_a_model_can_be_closed_when_no_array_looks_into_it(path):
+def test_a_model_can_be_closed_when_no_array_shares_its_memory(path):
     model = onnxwire.load(path)
     tensor = model.graph.initializer[0]
     for look in (tensor.numpy, lambda: np.asarray(tensor), lambda: tensor.raw_view, lambda: np.from_dlpack(tensor)):
@@ -143,7 +143,7 @@ def test_a_model_can_be_closed_when_no_array_looks_into_it(path):
             use()
 
 
-def test_a_writable_array_leaves_the_file_alone(path):
+def test_a_writable_array_does_not_change_the_file(path):
     before = path.read_bytes()
     with onnxwire.load(path) as model:
         tensor = model.graph.initializer[0]
@@ -159,7 +159,7 @@ def test_repeated_access_to_stored_elements_makes_no_copies(path):
     assert address(tensor.numpy()) == address(tensor.numpy()) == address(np.asarray(tensor))
 
 
-def test_editing_a_tensor_leaves_its_arrays_as_they_were(path):
+def test_editing_a_tensor_does_not_change_its_arrays(path):
     tensor = onnxwire.load(path).graph.initializer[0]
     before = tensor.numpy()
     tensor.raw_data = bytes(4000)
@@ -187,7 +187,7 @@ def test_dlpack_shares_the_memory_and_forbids_to_write(name):
 
 
 @pytest.mark.parametrize("dims", [(), (0,), (3, 0, 2), (1,)])
-def test_dlpack_takes_every_shape(dims):
+def test_dlpack_exports_every_shape(dims):
     tensor = sample("INT64", dims)
     assert np.from_dlpack(TensorProto.FromString(tensor.message(wire.span(9, tensor.raw)))).shape == dims
 

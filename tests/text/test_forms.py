@@ -162,7 +162,7 @@ def test_mutated_texts_are_accepted_or_rejected_as_by_the_official_runtime(form,
 @EACH
 @examples(40)
 @given(seed=st.integers(0, 1 << 32))
-def test_the_size_of_the_pieces_of_a_text_makes_no_difference(form, seed):
+def test_the_size_of_the_pieces_of_a_text_does_not_matter(form, seed):
     draw = random.Random(seed)
     for _ in range(10):
         text = mutated(draw, form.reading.random_text(draw, EVERYTHING[0].DESCRIPTOR, 3), form.reading.SNIPPETS)

@@ -105,7 +105,7 @@ def test_long_values_are_replaced_by_notes_that_parsers_reject():
                 text_format.Parse(line, TENSOR[1]())
 
 
-def test_a_limit_elides_no_single_number_and_nothing_of_its_own_length():
+def test_a_limit_elides_neither_a_single_number_nor_a_value_of_its_own_length():
     tensor = TENSOR[1](data_type=1, raw_data=b"", int64_data=[5])
     message = TENSOR[0].FromString(tensor.SerializeToString())
     assert onnxwire.to_text(message, max_bytes=0) == 'data_type: 1\nint64_data: ... # 1 values\nraw_data: ""\n'
@@ -358,7 +358,7 @@ def test_dump_elides_and_writes_a_file(tmp_path):
     assert "raw_data: ... # 131,072 bytes\n" in shown
 
 
-def test_dump_takes_any_message():
+def test_dump_accepts_any_message():
     file = next(file for file in FILES if pair(file)[0] is onnxwire.TensorProto and read(file))
     done = dump(os.path.join(HOME, file), "--type", "TensorProto")
     assert done.returncode == 0

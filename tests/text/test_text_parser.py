@@ -36,7 +36,7 @@ pytestmark = [
 
 
 def parse_enum(field, value, parse=text_format.ParseEnum):
-    """As the official runtime, but without taking numbers modulo 2**32."""
+    """Parse an enum as the official runtime does, but without reducing numbers modulo 2**32."""
     try:
         number = int(value, 0)
     except ValueError:
@@ -47,12 +47,12 @@ def parse_enum(field, value, parse=text_format.ParseEnum):
 
 
 def unescape(text, result=None, unescape=text_encoding.CUnescape):
-    """As the official runtime, but with the escape that C has for a question mark."""
+    """Unescape as the official runtime does, but with C's escape for a question mark."""
     return unescape(re.sub(r"(?<!\\)((?:\\\\)*)\\\?", r"\1?", text))
 
 
 class Readers:
-    """Our reader of a text form and the official one, which is patched with the `mends` meanwhile."""
+    """The readers of a text form: onnxwire's, and the official one, patched with the `mends`."""
 
     def __init__(self, read_text, parse, *mends):
         self.read_text = read_text
@@ -60,7 +60,7 @@ class Readers:
         self.mends = mends
 
     def official_reading(self, official, text):
-        """The bytes of the message that the official runtime reads, None where it refuses the text."""
+        """Return the encoding of the message that the official runtime parses, None if it refuses the text."""
         message = official()
         with contextlib.ExitStack() as stack:
             for mend in self.mends:
@@ -72,7 +72,7 @@ class Readers:
         return message.SerializeToString(deterministic=True)
 
     def reading(self, pair_of_classes, text):
-        """The same of onnxwire."""
+        """Return the encoding of the message that onnxwire parses, None if it refuses the text."""
         ours, official = pair_of_classes
         try:
             message = self.read_text(text, ours)
@@ -82,7 +82,7 @@ class Readers:
         return official.FromString(message.SerializeToString()).SerializeToString(deterministic=True)
 
     def check(self, pair_of_classes, text):
-        """Assert that both readers make the same of a text; returns whether they take it."""
+        """Assert that both readers parse a text to the same message or refuse it; return whether they accept it."""
         wanted = self.official_reading(pair_of_classes[1], text)
         assert self.reading(pair_of_classes, text) == wanted
         return wanted is not None
@@ -224,7 +224,7 @@ def test_strings_are_those_of_the_official_runtime(name, pieces):
     assert False in taken
 
 
-def test_the_language_is_that_of_the_official_runtime(pieces):
+def test_the_same_texts_are_accepted_as_officially(pieces):
     taken = [text for text in TEXTS if check(EVERYTHING, text)]
     for text in TEXTS:
         check(EVERYTHING, f"one_uint32: 3 {text} one_uint64: 8 tree {{ value: 1 }}")
@@ -243,7 +243,7 @@ def random_number(draw, field):
 
 
 def random_value(draw, field, depth):
-    """The text after a field's name."""
+    """A text after a field's name."""
     is_list = field.is_repeated and draw.random() < 0.3
     count = draw.randrange(4) if is_list else 1
     if field.message_type is not None:
@@ -260,7 +260,7 @@ def random_value(draw, field, depth):
 
 
 def random_text(draw, descriptor, depth):
-    """A text of a message, sound or nearly so, in any notation."""
+    """A valid or nearly valid text of a message, in any notation."""
     parts = []
     fields = [field for field in descriptor.fields if depth or field.message_type is None]
     for _ in range(draw.randrange(5) if fields else 0):
@@ -277,7 +277,7 @@ SNIPPETS = (
 
 
 def mutated(draw, text, snippets):
-    """A text of which a few characters were changed."""
+    """A text with a few changed characters."""
     for _ in range(draw.choice([0, 0, 1, 1, 2])):
         start = draw.randrange(len(text) + 1)
         snippet = draw.choice([*snippets, text[start : start + 20]]) if draw.random() < 0.7 else ""
@@ -314,7 +314,7 @@ def test_a_fault_after_many_numbers_has_its_position(fault):
 
 
 class Slow:
-    """A file that gives one character or byte at a time."""
+    """A file whose read returns one character or byte at a time."""
 
     def __init__(self, content):
         self.content = content
@@ -326,7 +326,7 @@ class Slow:
 
 
 def kinds_of_text(text):
-    """A text in all the forms that it may have."""
+    """Yield a text in all accepted types."""
     data = text.encode()
     return [text, data, bytearray(data), memoryview(data), io.StringIO(text), io.BytesIO(data), Slow(text), Slow(data)]
 
@@ -374,7 +374,7 @@ def test_the_parsers_are_imported_on_first_use():
     assert done[1] == "True"
 
 
-# --- where the official runtime is not followed
+# --- intended differences from the official runtime
 
 
 def test_numbers_of_enums_are_not_truncated_to_32_bits():
@@ -543,7 +543,7 @@ def test_errors_are_short_for_any_text():
 
 
 class Repeating:
-    """A text file that is made while it is read: `unit` over and over, `n` characters or more of it."""
+    """A text file that is generated while it is read: `unit` repeated to at least `n` characters."""
 
     def __init__(self, start, unit, n, end):
         self.times = n // len(unit) + 1
@@ -558,7 +558,7 @@ class Repeating:
 
 
 def peak_of(read_text, text, cls):
-    """The message, and the bytes of memory that reading it took."""
+    """Return the message, and the peak of memory in bytes while it was read."""
     read_text("" if read_text is onnxwire.from_text else "{}", cls)  # triggers imports on first use
     tracemalloc.start()
     try:

@@ -23,7 +23,7 @@ EVIL = "<img src=x onerror=alert(1)>\u202e\x1b[2J\"'&"
 
 
 def model(*operators, weight=1.0):
-    """A chain of such operators; the second one uses a weight."""
+    """Return a chain of the given operators; the second operator uses a weight."""
     made = onnxwire.ModelProto(ir_version=8)
     for i, op_type in enumerate(operators):
         made.graph.node.add(op_type=op_type, name=f"n{i}", input=[f"x{i}"], output=[f"x{i + 1}"])

@@ -85,7 +85,7 @@ def hostile(name):
 @pytest.mark.parametrize(
     "name", [EVIL, EVIL * 10_000, "\ud7ff\U0010ffff" * 100, ""], ids=["evil", "long", "odd", "none"]
 )
-def test_names_are_text_whatever_they_contain(name):
+def test_names_with_any_content_are_text(name):
     model = hostile(name)
     for message in (
         model, model.graph, model.graph.node[0], *model.graph.node[0].attribute, *model.graph.initializer,

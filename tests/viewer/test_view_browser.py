@@ -105,7 +105,7 @@ def test_another_tab_has_no_key(page):
     page.driver.switch_to.window(page.driver.window_handles[0])
 
 
-def test_clicking_a_neighbour_goes_there_and_back_comes_back(page):
+def test_clicking_a_neighbour_opens_it_and_back_returns(page):
     page.one(".row", "node_conv2d_1").click()
     page.title("node_conv2d_1")
     page.one(".box.go", "node_relu").click()

@@ -137,7 +137,7 @@ def test_the_keyboard_is_sufficient_for_an_edit(page):
     page.wait(lambda: page.focused.get_attribute("name") == "value")
     page.press("act", key_code("ENTER"))
     page.title("act")
-    # The focus is where it was, and the keys undo, redo and compare.
+    # The focus has not moved, and the keys undo, redo and compare.
     page.wait(lambda: page.focused.get_attribute("data-key") == "name graph.node[4]")
     page.hold("z", "CONTROL")
     page.title("node_relu")
@@ -453,7 +453,7 @@ def test_any_message_is_a_tree_that_can_be_edited(open_page, tmp_path):
     page.press(key_code("ARROW_DOWN"), key_code("ARROW_DOWN"), key_code("ARROW_RIGHT"))
     page.one("[data-path='node[1].op_type']", "Squeeze")
     page.edit("op_type node[1].op_type", value="Identity")
-    # The tree is open where it was.
+    # The same rows of the tree are open.
     page.one("[data-path='node[1].op_type']", "Identity")
     # Unedited fields show their offsets in the file; edited ones have none.
     page.go("fields=node[0]", "NodeProto")

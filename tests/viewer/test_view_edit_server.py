@@ -1,4 +1,4 @@
-"""The server makes changes for its own page only, where it was started with --edit, and within bounds."""
+"""The server makes changes only with --edit, only for its own page, and within limits."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def test_a_change_from_another_origin_is_refused(server, key, headers, status):
     assert is_untouched(server)
 
 
-def test_the_token_is_no_key(server):
+def test_the_token_is_not_a_key(server):
     assert post(server, server.token, "change", setting())[0] == 403
     assert is_untouched(server)
 

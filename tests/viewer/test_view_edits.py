@@ -1,4 +1,4 @@
-"""The changes that `onnxwire view --edit` makes to a message, by plain calls: as by the functions of everybody."""
+"""The changes that `onnxwire view --edit` makes to a message equal those of the public functions."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def test_a_change_has_the_effect_of_the_public_function(edits, path, case):
     assert edits.message.SerializeToString() == before
     edits.redo(edits.revision)
     assert edits.message.SerializeToString() == by_hand(path, by_function)
-    # The file that is open is as it was.
+    # The opened file is unchanged.
     assert path.read_bytes() == DIGITS.read_bytes()
 
 
@@ -157,7 +157,7 @@ def test_tensors_are_replaced_by_those_of_a_safetensors_file_by_name(edits, path
     for tensor in edits.message.graph.initializer:
         if tensor.name in wanted:
             np.testing.assert_array_equal(tensor.numpy(), wanted[tensor.name])
-    # One of them for another tensor, chosen by its name.
+    # One of the tensors for another tensor, chosen by its name.
     first, second = list(wanted)[:2]
     index = [tensor.name for tensor in edits.message.graph.initializer].index(first)
     make(edits, "replace_tensor", path=f"graph.initializer[{index}]", upload=file.id, name=second)
@@ -183,7 +183,7 @@ def test_an_upload_is_copied_into_the_saved_model(edits, tmp_path, monkeypatch):
 
 
 def npy(header):
-    """A file that begins as numpy's do, with whatever a header."""
+    """A file that begins with numpy's magic number and an arbitrary header."""
     return b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header.encode()
 
 
@@ -298,7 +298,7 @@ def test_changes_of_models_are_refused_for_other_messages(path, tmp_path):
         assert node.message.name == "other"
 
 
-def test_a_value_with_an_at_is_no_file(edits, path):
+def test_a_value_with_an_at_is_not_a_file(edits, path):
     make(edits, "add", path="graph.initializer[0].external_data", value=None)
     make(edits, "set", path="graph.initializer[0].raw_data", value=f"@{path}")
     assert edits.message.graph.initializer[0].raw_data == f"@{path}".encode()
@@ -462,7 +462,7 @@ def test_a_value_is_renamed_in_its_defining_graph():
     assert [model.graph.node[0].output[0], model.functions[0].input[0]] == ["w", "x1"]
     for attribute in model.graph.node[1].attribute:
         assert attribute.g.node[0].input[0] == "w"
-    # Of the function alone, though the main graph had that name too.
+    # Only the value of the function is renamed, although the main graph has a value of the same name.
     edits.undo(edits.revision)
     make(edits, "rename_value", path="functions[0]", name="x1", new="w")
     model = edits.message

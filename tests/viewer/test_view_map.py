@@ -114,7 +114,7 @@ def test_indices_stay_with_the_name_before_them():
     assert drawn(queries) == [("scope", "layers.0", 2), ("node", "m/layers/1/x", 1), ("node", "m/z", 1)]
 
 
-def test_metadata_of_pytorch_gives_scopes_if_names_do_not():
+def test_metadata_of_pytorch_defines_scopes_if_names_do_not():
     # The example was exported by torch.onnx; its nodes are called node_conv2d.
     queries = Queries(onnxwire.load(DIGITS))
     labels = [label for kind, label, _ in drawn(queries) if kind == "scope"]
@@ -195,7 +195,7 @@ def test_subgraphs_and_functions_are_groups():
     queries = queries_of([helper.make_node("Relu", ["x"], ["x1"]), branch, call], functions=[function])
     boxes = {one["label"]: one for one in queries.map("graph")["boxes"]}
     assert boxes["branch"]["opens"] and boxes["branch"]["nodes"] == 3
-    # The branches take a value from the graph around them.
+    # The branches read a value of the enclosing graph.
     assert ("x1", "branch", 1) in wires(queries)
     inside = [(kind, label) for kind, label, _ in drawn(queries, "graph/1")]
     assert inside == [("graph", "else_branch"), ("graph", "then_branch")]
@@ -403,7 +403,7 @@ def test_chains_are_next_to_their_consumers_and_producers():
 # --- scopes that would form cycles
 
 
-def test_a_scope_that_makes_its_siblings_cyclic_is_no_group():
+def test_a_scope_that_makes_its_siblings_cyclic_is_not_a_group():
     # A module that is called between the layers: layer.0 -> shared -> layer.0 would be a cycle of boxes.
     names = ["m/a/x", "m/shared/x", "m/a/y", "m/shared/y", "m/a/z", "m/b/x", "m/b/y"]
     queries = queries_of(chain(names))

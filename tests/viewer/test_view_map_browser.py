@@ -206,7 +206,7 @@ def test_100_equal_layers_of_100_000_nodes_are_one_box_that_opens(open_map, laye
     page.one("#map-card", "100,000")
     first = page.boxes()
     assert first == 5
-    # One of them, another one, then all.
+    # One block, another block, then all blocks.
     page.choose("ENTER")
     page.wait(lambda: page.boxes() > first)
     page.choose("]")

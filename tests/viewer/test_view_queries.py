@@ -24,7 +24,7 @@ def digits():
 
 
 def queries_of(nodes, **more):
-    """Queries of a model of such nodes."""
+    """Return queries of a model of the given nodes."""
     functions = more.pop("functions", [])
     graph = helper.make_graph(nodes, "g", more.pop("inputs", []), more.pop("outputs", []), **more)
     model = helper.make_model(graph, functions=functions)
@@ -37,7 +37,7 @@ def chain(length):
 
 @pytest.fixture
 def nested():
-    """A graph with an If whose branches take a value from outside, and a function."""
+    """Return a model with a function and with an If whose branches read an outer value."""
     value = helper.make_tensor_value_info("y", TensorProto.FLOAT, [2])
     then = helper.make_graph([helper.make_node("Neg", ["x1"], ["y"], name="inner")], "then", [], [value])
     other = helper.make_graph([helper.make_node("Abs", ["x1"], ["y"])], "else", [], [value])
@@ -127,7 +127,7 @@ def test_a_node_lists_the_origins_of_its_inputs(digits):
 def test_a_captured_value_links_to_its_outer_producer(nested):
     node = nested.node("graph.node[1].attribute[0].g.node[0]")
     assert node["inputs"][0] == {"name": "x1", "type": "", "kind": "node", "path": "graph.node[0]"}
-    # And the If is shown as one that takes it.
+    # The If is listed among the consumers of the value.
     assert nested.node("graph.node[0]")["outputs"][0]["consumers"] == ["graph.node[1]"]
 
 

@@ -19,7 +19,7 @@ RANDOM = np.random.default_rng(6)
 
 
 def tensor_of(array, name="w"):
-    """A tensor as it is in a file."""
+    """Return a tensor as loaded from a file."""
     return onnxwire.TensorProto.FromString(onnxwire.from_array(array, name).SerializeToString())
 
 

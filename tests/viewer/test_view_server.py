@@ -94,7 +94,7 @@ def test_the_token_works_once(server):
 
 
 @pytest.mark.parametrize("token", ["", "None", "x" * 32, "é"])
-def test_another_token_gives_no_key(server, token):
+def test_another_token_returns_no_key(server, token):
     assert get(server, "/api/session", {KEY_HEADER: token.encode("utf-8")})[0] == 403
     assert get(server, "/api/session", {KEY_HEADER: token_of(server)})[0] == 200
 

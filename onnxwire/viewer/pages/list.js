@@ -2,9 +2,9 @@
 
 import { html } from "./api.js";
 
-const HEIGHT = 42; // of a row, as in page.css
-const PAGE = 100; // rows of one request
-const MAX_HEIGHT = 15_000_000; // pixels that every browser can scroll
+const HEIGHT = 42; // height of a row in pixels, as in page.css
+const PAGE = 100; // number of rows of one request
+const MAX_HEIGHT = 15_000_000; // maximum height in pixels that every browser can scroll
 
 export class VirtualList {
   /**

@@ -4,17 +4,17 @@ from onnxwire import AttributeProto, GraphProto, ModelProto, NodeProto
 
 
 def _nodes(*attributes: str, ir: int = 8, rest: str = "") -> str:
-    """A model whose only node has these attributes."""
+    """Return a model whose only node has these attributes."""
     return model(node("", "o", "".join(f"attribute {{ {content} }}" for content in attributes)), ir, rest=rest)
 
 
 def _named(*contents: str, ir: int = 8) -> str:
-    """The same, with names a0, a1, ..."""
+    """Return a model whose only node has these attributes, named a0, a1, ..."""
     return _nodes(*(f'name: "a{i}" {content}' for i, content in enumerate(contents)), ir=ir)
 
 
 def _function(content: str, parameters: str = "", ir: int = 9) -> str:
-    """A model with a function of one node, and a parameter p."""
+    """Return a model with a function of one node and a parameter p."""
     imports = "opset_import { version: 17 }"
     body = node("", "o", f'attribute {{ name: "a" {content} }}')
     return model(ir=ir, rest=f'functions {{ name: "F" domain: "a.b" {imports} {parameters} {body} }}')
@@ -37,7 +37,7 @@ _TYPE = "tp { tensor_type { elem_type: 1 } }"
 _IN_FUNCTION = ("functions[0].node[0].attribute[0]",)
 _REFERENCE = 'type: INT ref_attr_name: "p"'
 
-# A graph in a node of a function, whose node has a reference.
+# A node with a reference, in a graph in a node of a function.
 _DEEP = "type: GRAPH " + "g { name: 'h' " + node("", "t", f'attribute {{ name: "x" {_REFERENCE} }}') + " }"
 
 CASES = {
@@ -77,7 +77,7 @@ CASES = {
         _named("type: FLOAT f: 0", "type: INT i: 0", 'type: STRING s: ""', "type: INTS"),
         _at(0, 1, 2),
     ),
-    # An empty packed record has no entries, an empty string is one.
+    # An empty packed record has no entries, but an empty string is an entry.
     "attribute-list-may-be-empty": Case(
         _bytes(AttributeProto(name="a", type=AttributeProto.INTS).SerializeToString() + b"\x42\x00"),
         _named('type: STRINGS strings: ""', "type: INTS ints: 0"),

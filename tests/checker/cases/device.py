@@ -32,7 +32,7 @@ def _sharded(*dims: str, devices: str = "device: 0 device: 1") -> str:
 
 
 def _grouped(device: str, *groups: str) -> str:
-    """The same where x is on devices and groups of them."""
+    """The same, with x on devices and groups of devices."""
     return _spec(
         f'tensor_name: "x" {device} ' + "".join(f"index_to_device_group_map {{ {group} }}" for group in groups)
     )

@@ -53,7 +53,7 @@ CASES = {
     "external-before-ir4": Case(_tensor(ir=3), _tensor("", "float_data: [1, 2, 3, 4]", ir=3), _TENSOR),
 }
 
-# Rules of files, which test_check_external.py makes.
+# Cases of rules about files are in test_check_external.py.
 ELSEWHERE = {
     "external-location-contained", "external-file-regular", "external-file-not-linked", "external-range-in-file",
     "external-checksum-match",

@@ -11,7 +11,7 @@ CASES = {
     "model-domain-present": Case(model(), model(rest='domain: "com.example"')),
     "model-domain-reverse-dns": Case(model(rest='domain: "example"'), model(rest='domain: "com.example"')),
     "model-version-scheme": Case(model(rest="model_version: -1"), model(rest="model_version: 281474976710656")),
-    # The text form refuses such a string: graph, node, input.
+    # The text form can't represent this string: graph, node, input.
     "model-strings-utf8": Case(
         b"\x08\x08\x3a\x05\x0a\x03\x0a\x01\xff", model(node("é", "o")), ("graph.node[0].input[0]",)
     ),
@@ -46,5 +46,5 @@ CASES = {
     ),
 }
 
-# A broken model of this rule has 2 GiB; `test_check.py` makes it of a sparse file.
+# A model that breaks this rule has 2 GiB; `test_check.py` tests one in a sparse file.
 ELSEWHERE = {"model-protobuf-size"}

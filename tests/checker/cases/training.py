@@ -15,7 +15,7 @@ def _model(*entries: str, main: str = _MAIN) -> str:
 
 
 def _algorithm(content: str = "") -> str:
-    """An algorithm that makes u of w."""
+    """Return an algorithm that computes u from w."""
     return (
         f'algorithm {{ name: "a" initializer {{ {tensor("m")} }} {content} {node("w m", "u", op="Add")} '
         f"output {{ {value('u')} }} }}"
