@@ -175,7 +175,7 @@ def tensor_of(records):
 
 # Name → (function that makes the arguments for a size, function whose instructions are counted).
 def renamed_pair(nodes):
-    """Return two models that differ in all names and one operator: a chain, and equally many nodes that read one value."""
+    """Return two models that differ in all names and one operator: a chain, and as many readers of one value."""
     pair = []
     for prefix in ("old", "new"):
         model = load(nodes)
