@@ -19,5 +19,5 @@ def too_deep(message: Message) -> DecodeError:
     reason = f"messages nested more than {MAX_DEPTH} deep, which protobuf readers refuse"
     if span is None:
         return DecodeError(reason, source=document.name)
-    # The byte before an empty message is the last one of its record.
+    # An empty message has no byte, so use the last byte of its record, which precedes it.
     return DecodeError(reason, span[0], field_path(document, span[0] - 1), document.name)

@@ -83,7 +83,7 @@ def test_attributes_are_compared_by_name_in_any_order(lines, digits):
 
 
 def attributes(*texts):
-    """Models of a node with an attribute a."""
+    """Return models of one node with an attribute a."""
     start, end = 'graph { node { name: "n" op_type: "X" attribute { name: "a" ', " } } }"
     return [onnxwire.from_text(start + text + end) for text in texts]
 

@@ -69,7 +69,7 @@ class Versioned(ctypes.Structure):
 
 
 def content(capsule, layout=Versioned):
-    """The struct that a capsule points at."""
+    """Return the struct of a capsule."""
     name = b"dltensor_versioned" if layout is Versioned else b"dltensor"
     get = ctypes.pythonapi.PyCapsule_GetPointer
     get.restype, get.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
@@ -77,7 +77,7 @@ def content(capsule, layout=Versioned):
 
 
 def take(capsule, layout=Versioned):
-    """The struct that a capsule points at, taken over as a consumer does."""
+    """Return the struct of a capsule, which is consumed as by a library."""
     taken = content(capsule, layout)
     rename = ctypes.pythonapi.PyCapsule_SetName
     rename.argtypes = (ctypes.py_object, ctypes.c_char_p)
@@ -283,7 +283,7 @@ def test_the_deleter_may_be_called_without_the_gil(layout, max_version):
     assert sys.getrefcount(array) == before
 
 
-def test_a_refused_array_is_given_back():
+def test_a_refused_array_is_released():
     array = np.zeros((2, 3), "u1,f4")["f1"]
     before = sys.getrefcount(array)
     for _ in range(3):

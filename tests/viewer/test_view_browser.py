@@ -74,7 +74,7 @@ def test_the_page_contacts_no_other_host(page):
     own = page.address.partition("#")[0]
     assert len(requests) > 8
     assert [request for request in requests if not request.startswith((own, "data:"))] == []
-    # The token is in no request's address, and not in the browser's any more.
+    # The token is neither in the address of a request nor, any longer, in the browser's address.
     token = page.address.partition("#token=")[2]
     assert not any(token in request for request in requests)
     assert token not in page.driver.current_url
@@ -131,7 +131,7 @@ def test_the_keyboard_is_sufficient(page):
     page.press(key_code("ENTER"))
     page.title("node_relu_2")
     page.wait(lambda: "this node" in page.focused.get_attribute("aria-label"))
-    # Back to the list, to the search, and out of it.
+    # Return to the list, enter the search, and leave it.
     page.press(key_code("ESCAPE"))
     assert page.focused.get_attribute("id") == "list"
     page.press("/", "x", key_code("ESCAPE"))
