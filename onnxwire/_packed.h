@@ -157,9 +157,10 @@ OW_LEVEL(wide, OW_BLOCKS)
 #define OW_WIDER(NAME, PACKED)                                                                                        \
     __attribute__((target("avx2,bmi,bmi2"))) static uint64_t NAME(const uint8_t *p, const uint8_t *end, void *out,    \
                                                                   uint64_t capacity) {                                \
-        static const uint64_t high_bits[11] = {[9] = 0x7F, [10] = 0x17F}; /* masks for bytes 8 and 9, by the length */ \
-        const uint8_t *v = p; \ uint64_t n = 0; \ for (const uint8_t *b = p; end - b >= 80 && capacity - n >= 64; b +=
-        64) { \
+        static const uint64_t high_bits[11] = {[9] = 0x7F, [10] = 0x17F}; /* for bytes 8 and 9, by the length */      \
+        const uint8_t *v = p;                                                                                         \
+        uint64_t n = 0;                                                                                               \
+        for (const uint8_t *b = p; end - b >= 80 && capacity - n >= 64; b += 64) {                                    \
             uint64_t ends = ow_ends_256(b), more = ~ends;                                                             \
             if (more == 0 && v == b) {                                                                                \
                 for (int i = 0; i < 64; i++) ow_store(out, n + i, b[i], PACKED);                                      \
