@@ -72,7 +72,7 @@ def run(options: argparse.Namespace) -> int:
     if action == "difftool":
         from onnxwire.cli import main
 
-        return main(["diff", *map(git_repository.resolve, files)])
+        return main(["view", *map(git_repository.resolve, files)])
     if action == "merge":
         return _merge(*files)
     return _set_up(action == "install", options.is_global)
