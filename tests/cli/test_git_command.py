@@ -203,6 +203,19 @@ def test_no_name_of_a_file_is_an_option_or_a_command(git, name):
     assert sorted(os.listdir()) == sorted([".git", name])
 
 
+def test_difftool_opens_both_versions_on_the_page(git, monkeypatch):
+    opened = []
+    monkeypatch.setattr("onnxwire.cli.cmd_view.run", lambda options: opened.append(options) or 0)
+    data = DIGITS.read_bytes()
+    digest = hashlib.sha256(data).hexdigest()
+    stored = Path(".git/lfs/objects", digest[:2], digest[2:4], digest)
+    stored.parent.mkdir(parents=True)
+    stored.write_bytes(data)
+    Path("old.onnx").write_text(pointer_to(data))
+    assert main(["git", "difftool", "old.onnx", str(DIGITS)]) == 0
+    assert (opened[0].file, opened[0].other) == (str(stored), str(DIGITS))
+
+
 def test_install_and_uninstall_change_only_their_own_settings(git, capsys):
     path = Path(".git/info/attributes")
     path.write_text("*.txt text\n" + path.read_text())
