@@ -117,7 +117,7 @@ class AtomicFile:
         try:
             self._clean_up()
             self._leave_folder()
-        except MemoryError:  # cleanup steps of a call; each checks whether it is still needed, so all can run again
+        except MemoryError:  # raised by a call; each step checks whether it is still needed, so all can run again
             self._clean_up()
             self._leave_folder()
 
