@@ -387,7 +387,8 @@ def test_a_table_of_operators_can_be_given(tmp_path):
     assert check(path).returncode == 0
     done = check(path, "--operators", table)
     assert (
-        done.returncode == 1 and b"'Fuse' has 1 input, and in version 1 of com.example it accepts 2 inputs" in done.stdout
+        done.returncode == 1
+        and b"'Fuse' has 1 input, and in version 1 of com.example it accepts 2 inputs" in done.stdout
     )
     table.write_text("com.example\tFuse\tone\n")
     done = check(path, "--operators", table)
