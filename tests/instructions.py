@@ -112,4 +112,6 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    if sys.flags.safe_path:  # as in the tests of a wheel
+        sys.path.insert(0, str(Path(__file__).parent))
     main()
