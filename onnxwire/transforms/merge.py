@@ -98,7 +98,9 @@ class _Merge:
                 self.conflicts.append(Conflict("field", field.name, path, "changed", "changed"))
         unknown = [message._unknown_fields() for message in (base, ours, theirs)]
         if unknown[2] not in unknown[:2]:
-            self.conflicts.append(Conflict("field", "unknown fields", path, "changed or kept", "changed"))
+            # They cannot be assigned, so those of their side would be lost.
+            action = "kept" if unknown[0] == unknown[1] else "changed"
+            self.conflicts.append(Conflict("field", "unknown fields", path, action, "changed"))
 
     def _merge_elements(
         self, base: Any, ours: Any, theirs: Any, merged: Any, field: FieldDescriptor, path: str

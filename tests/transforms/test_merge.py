@@ -234,6 +234,14 @@ def test_nan_in_both_models_is_no_change():
     assert (merged.graph.node[0].doc_string, merged.graph.doc_string) == ("x", "y")
 
 
+def test_unknown_fields_that_their_side_changed_are_a_conflict():
+    base = onnxwire.load(DIGITS)
+    theirs = onnxwire.ModelProto.FromString(DIGITS.read_bytes() + b"\xf8\x07\x01")
+    _, conflicts = onnxwire.merge_changes(base, base, theirs)
+    assert list(map(str, conflicts)) == ["field unknown fields: our side kept, their side changed"]
+    assert onnxwire.merge_changes(base, theirs, base) == (theirs, [])
+
+
 def test_only_models_are_merged():
     model = onnxwire.load(DIGITS)
     with pytest.raises(TypeError, match="expected a ModelProto"):
