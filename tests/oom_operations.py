@@ -345,7 +345,7 @@ def columns_and_scopes(m: Any) -> None:
     facts.field_column("NodeProto", "op_type")
     wanted = memoryview(bytes([1]) * len(m.graph.initializer))
     measure_numbers(facts, "TensorProto", "int64_data", wanted)
-    measure_strings(facts, "TensorProto", "name", wanted)
+    measure_strings(facts, "TensorProto", "string_data", wanted)
 
 
 ARRAY = np.arange(600, dtype=np.int64)

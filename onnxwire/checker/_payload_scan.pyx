@@ -9,7 +9,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from onnxwire._varint cimport (
     MAX_DEPTH, WIRE_LEN, WIRE_VARINT, Record, count_varints, read_record, read_varint,
 )
-from onnxwire.checker._facts cimport Facts, Part, Records, Sheet, is_utf8
+from onnxwire.checker._facts cimport PAYLOAD, Facts, Part, Records, Sheet, is_utf8
 from onnxwire.engine.partial cimport N_MEMORIES, PartialMemory, memory_of
 from onnxwire.engine.table cimport INT32, Slot
 
@@ -74,6 +74,14 @@ cdef bint next_value(Walk* walk, uint32_t wire, Value* value) noexcept nogil:
     return False
 
 
+cdef uint32_t payload_slot(Facts facts, Sheet* sheet, str field) except? 0xFFFFFFFF:
+    """Return the slot of a field whose column has Records. Raises ValueError for another field."""
+    cdef uint32_t slot = <uint32_t>facts.slot(sheet, field)
+    if sheet.kinds[slot] != PAYLOAD:
+        raise ValueError(f"the field {field} is not read as a payload")
+    return slot
+
+
 @critical_section
 def measure_numbers(Facts facts, str name, str field, const uint8_t[::1] wanted):
     """Return the count, minimum, maximum and last value of a varint field.
@@ -82,7 +90,7 @@ def measure_numbers(Facts facts, str name, str field, const uint8_t[::1] wanted)
     uint64 reinterpreted as int64, 0 for an empty field; and whether all values were scanned, not only the first 64 KiB.
     """
     cdef Sheet* sheet = facts.sheet(name)
-    cdef uint32_t slot = <uint32_t>facts.slot(sheet, field)
+    cdef uint32_t slot = payload_slot(facts, sheet, field)
     cdef bint is_narrow = sheet.table.fields[slot].type == INT32
     cdef Py_ssize_t n = sheet.n
     cdef bytearray buffers = bytearray(n * 32)
@@ -208,7 +216,7 @@ def measure_strings(Facts facts, str name, str field, const uint8_t[::1] wanted)
     indices; -1 for none.
     """
     cdef Sheet* sheet = facts.sheet(name)
-    cdef uint32_t slot = <uint32_t>facts.slot(sheet, field)
+    cdef uint32_t slot = payload_slot(facts, sheet, field)
     cdef Py_ssize_t n = sheet.n
     cdef bytearray columns = bytearray(n * 16)
     cdef int64_t* broken = <int64_t*><char*>columns
