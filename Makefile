@@ -160,5 +160,5 @@ aarch64: $(BIN)/python  ## build and test a wheel for aarch64 under qemu, with D
 	sh tools/aarch64.sh
 
 clean:  ## delete everything that was built
-	rm -rf build dist $(VENV) *.egg-info onnxwire/messages/_tables.py onnxwire/messages/__init__.pyi
+	rm -rf build dist $(VENV) *.egg-info onnxwire/messages/_tables.py onnxwire/messages/__init__.pyi onnxwire/include/onnxwire.h
 	find onnxwire \( -name '*.c' -o -name '*.so' \) -delete
