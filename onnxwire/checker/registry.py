@@ -175,7 +175,7 @@ def unchecked() -> dict[str, str]:
 
 
 def find(id: str, facts: Facts) -> Iterator[Finding]:
-    """Yield the breaches of a rule. Nothing is computed where the document lacks what it is about."""
+    """Yield the breaches of a rule. Checks of fields that the document does not have are skipped."""
     for find in checks_of(id, facts.present):
         yield from find(facts)
 

@@ -14,7 +14,7 @@ from onnxwire.io.load import load
 from onnxwire.io.references import refuse_weights
 from onnxwire.messages import SCHEMA
 from onnxwire.text.json_writer import to_json
-from onnxwire.text.text_writer import to_text
+from onnxwire.text.text_writer import Summary, to_text
 
 _DESCRIPTION = """\
 Print a model in protobuf's text format, exactly as `protoc --decode=onnx.ModelProto` does, or as JSON. The file may
@@ -73,7 +73,9 @@ def _print(message: Message, options: argparse.Namespace, out: IO[str]) -> None:
         to_json(message, out, max_bytes=options.max_bytes)
         out.write("\n")
     else:
-        from onnxwire.analysis.payload_summary import payload_summary
+        summary: Summary | None = None
+        if options.digests:
+            from onnxwire.analysis.payload_summary import payload_summary
 
-        summary = payload_summary if options.digests else None
+            summary = payload_summary
         to_text(message, out, max_bytes=options.max_bytes, as_protoc=True, summary=summary)

@@ -90,7 +90,7 @@ def attributes_file(is_global: bool) -> Path:
 
 
 def edit_lines(path: Path, added: list[str], removed: list[str]) -> None:
-    """Add lines to a text file and remove others; lines that are there already are not added twice."""
+    """Remove lines from a text file, and move or add others to its end. The file is created if necessary."""
     try:
         old = path.read_bytes()
     except FileNotFoundError:

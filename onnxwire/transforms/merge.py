@@ -187,9 +187,10 @@ class _Merge:
     def _merge_orders(
         self, base: list[_Id], ours: list[_Id], theirs: list[_Id], field: FieldDescriptor, path: str
     ) -> list[_Id]:
-        """Return the order of the side that moved elements, with the additions of the other after what they followed.
+        """Return the order of the side that moved elements, with the elements that the other side added.
 
-        Where both sides moved elements, our order wins, with a conflict if the order matters.
+        An added element keeps its predecessor. Where both sides moved elements, our order wins, with a conflict if the
+        order matters.
         """
         common = {*base} & {*ours} & {*theirs}
         old, mine, other = ([key for key in keys if key in common] for keys in (base, ours, theirs))
@@ -243,8 +244,7 @@ def _are_equal(field: FieldDescriptor, one: Any, two: Any) -> bool:
         return False
     first, second = getattr(one, field.name), getattr(two, field.name)
     if field.message_type is None:
-        # NaN equals NaN.
-        return bool(first == second) or (repr(first) == repr(second) if not field.is_repeated else False)
+        return bool(first == second)
     if field.is_repeated:
         return len(first) == len(second) and all(map(_are_same, first, second))
     return _are_same(first, second)

@@ -21,10 +21,10 @@ FUNCTION = re.compile(
 OWN_MEMORY = "frees its own memory"
 ENTERS = "enters the section in its body, or calls one function that does"
 STATELESS = "looks at its arguments only"
-GENERATOR = "a generator, which can't stay in it; what it calls enters"
+GENERATOR = "a generator, which can't stay in the section; the functions that it calls enter it"
 NEW = "of an object that no other thread has yet"
 OWN = "reads numbers of its own, which never change"
-ONE_CALL = "has objects of its own; what it calls enters"
+ONE_CALL = "has objects of its own; the function that it calls enters the section"
 APART = {
     "_varint": {"packed_levels": STATELESS, "decode_packed": STATELESS},
     "analysis._sums": {"sum_block": STATELESS},

@@ -55,7 +55,7 @@ export function operatorsOf(box) {
   return box.operators.map(([name, count]) => (count > blocks ? `${name} ${countText(count / blocks)}` : name)).join(", ");
 }
 
-/** The first parts of a list that fit a width; what is left out is counted. */
+/** Join the first parts of a list that fit a width; an ellipsis replaces the other parts. */
 function fitParts(parts, width, letter, separator = ", ") {
   const letters = Math.floor(width / letter);
   const whole = parts.join(separator);
