@@ -1,5 +1,11 @@
 """Fixtures of the tests of files and servers."""
 
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from dataclasses import dataclass
+from typing import Any
+
 import pytest
 
 from onnxwire.io.remote import file
@@ -9,3 +15,24 @@ from onnxwire.io.remote import file
 def small_files_are_small(monkeypatch) -> None:
     """Read files of more than 4 MiB in ranges, so that tests of ranges need no large files."""
     monkeypatch.setattr(file, "_SMALL_FILE", 1 << 22)
+
+
+@dataclass
+class Trips:
+    """The number of sequential round trips to servers: requests that are sent together count as one."""
+
+    count: int = 0
+
+
+@pytest.fixture
+def trips(monkeypatch) -> Trips:
+    """Count the round trips of the test."""
+    counted = Trips()
+    run = file.run
+
+    def counting_run(work: Coroutine[Any, Any, Any]) -> Any:
+        counted.count += 1
+        return run(work)
+
+    monkeypatch.setattr(file, "run", counting_run)
+    return counted

@@ -67,8 +67,6 @@ class Request:
     range: tuple[int, int] | None
     headers: dict[str, str]  # by their names in lower case
     sent: int = 0
-    started: float = 0.0
-    answered: float = 0.0
 
 
 @dataclass
@@ -83,6 +81,7 @@ class State:
     marks: dict[str, str] = field(default_factory=dict)  # more headers of files
     folder_list: bytes | None = None  # the answer to PROPFIND
     date: str | None = None  # of each answer, instead of now
+    together: threading.Barrier | None = None  # the requests that are answered only once all have arrived
     knows_conditions: bool = True  # whether If-Match and If-Unmodified-Since are heeded
     requests: list[Request] = field(default_factory=list)
     fault: dict[int, str] = field(default_factory=dict)  # number of a request -> its fault
@@ -96,16 +95,6 @@ class State:
     def sent(self) -> int:
         """Bytes of bodies that went out."""
         return sum(request.sent for request in self.requests)
-
-    @property
-    def trips(self) -> int:
-        """Return the number of sequential round trips: overlapping requests count as one."""
-        trips, until = 0, -1.0
-        for request in sorted(self.requests, key=lambda request: request.started):
-            if request.started >= until:
-                trips += 1
-                until = request.answered
-        return trips
 
     def reset(self) -> None:
         self.requests.clear()
@@ -152,7 +141,6 @@ class _Handler(BaseHTTPRequestHandler):
             self.reply(207, state.folder_list, True, {"Content-Type": "application/xml"})
 
     def answer(self, has_body: bool) -> None:
-        started = time.monotonic()
         state: State = self.server.state  # type: ignore[attr-defined]
         path = unquote(urlsplit(self.path).path)
         found = re.fullmatch(r"bytes=(\d*)-(\d*)", self.headers.get("Range", ""))
@@ -161,7 +149,6 @@ class _Handler(BaseHTTPRequestHandler):
             self.path,
             None,
             {name.lower(): value for name, value in self.headers.items()},
-            started=started,
         )
         with state.lock:
             number = len(state.requests)
@@ -171,7 +158,8 @@ class _Handler(BaseHTTPRequestHandler):
             fault = state.fault.get(number, state.always)
         if state.latency:
             time.sleep(state.latency)
-        request.answered = time.monotonic()
+        if state.together is not None:
+            state.together.wait(60)
         if fault == "refused":
             self.close_connection = True
             self.connection.shutdown(socket.SHUT_RDWR)
