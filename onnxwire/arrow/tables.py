@@ -52,7 +52,7 @@ TABLES = {
             ("attributes", "int32", "count", "attribute"),
             ("doc_string", "string", "field", "doc_string"),
             ("offset", "int64", "offset", ""),
-            ("size", "int64", "size", ""),
+            ("bytes", "int64", "size", ""),
         ),
     ),
     "attributes": TableSpec(
@@ -106,7 +106,7 @@ TABLES = {
             ("name", "string", "field", "name"),
             ("data_type", "string", "type name", "data_type"),
             ("dims", "[int64]", "list", "dims"),
-            ("size", "int64", "storage", ""),
+            ("bytes", "int64", "storage", ""),
             ("storage", "string", "", ""),
             ("location", "string", "", ""),
             ("offset", "int64", "", ""),
@@ -160,7 +160,7 @@ TABLES = {
             ("graph_name", "string", "inner", "graph.name"),
             ("nodes", "int64", "inner count", "graph.node"),
             ("functions", "int64", "count", "functions"),
-            ("size", "int64", "size", ""),
+            ("bytes", "int64", "size", ""),
         ),
     ),
 }  # fmt: skip

@@ -53,14 +53,14 @@ QUERIES = {
     "operators by count": """
         select domain, op_type, count(*) as n from nodes group by all order by n desc""",
     "the largest tensors": """
-        select name, data_type, dims, size from tensors order by size desc limit 10""",
+        select name, data_type, dims, bytes from tensors order by bytes desc limit 10""",
     "dead initializers": """
-        select t.name, t.size from tensors t where starts_with(t.path, t.graph || '.initializer[')
+        select t.name, t.bytes from tensors t where starts_with(t.path, t.graph || '.initializer[')
         and not exists (from uses u where u.graph = t.graph and u.name = t.name and u.kind = 'input')
         and not exists (from values v where v.graph = t.graph and v.name = t.name and v.kind = 'output')""",
     "initializers that may be duplicates, by type, shape and size": """
-        select data_type, dims, size, count(*) as n, list(name) as names from tensors where size > 1024
-        group by data_type, dims, size having n > 1 order by size * (n - 1) desc""",
+        select data_type, dims, bytes, count(*) as n, list(name) as names from tensors where bytes > 1024
+        group by data_type, dims, bytes having n > 1 order by bytes * (n - 1) desc""",
     "outputs of nodes without a type": """
         select u.graph, u.name from uses u anti join values v using (graph, name) where u.kind = 'output'""",
     "a Cast whose input is the output of a Cast": """
@@ -94,7 +94,7 @@ QUERIES = {
         join nodes n on n.graph = a.graph and n.index = a.node
         where n.op_type = 'Conv' and a.name = 'kernel_shape' group by a.ints order by n desc""",
     "files of external data, with their tensors and bytes": """
-        select location, count(*) as tensors, sum(size) as bytes from tensors
+        select location, count(*) as tensors, sum(bytes) as bytes from tensors
         where storage = 'external' group by location""",
     "inputs whose shape is not fixed": """
         select name, type, dims from values where kind = 'input' and graph = 'graph'
@@ -106,7 +106,7 @@ QUERIES = {
 def _examples() -> str:
     lines = ["examples:", "  onnxwire sql model.onnx 'select op_type, count(*) from nodes group by 1'"]
     lines += ["  onnxwire sql model.onnx 'describe tensors'"]
-    lines += ["  onnxwire sql model.onnx 'from tensors order by size desc' -o tensors.parquet"]
+    lines += ["  onnxwire sql model.onnx 'from tensors order by bytes desc' -o tensors.parquet"]
     lines += ["  onnxwire sql catalog/ \"select model from operators where type = 'Loop'\"", "", "queries:"]
     for what, query in QUERIES.items():
         lines += [f"  -- {what}", *(f"  {line.strip()}" for line in query.strip().splitlines())]

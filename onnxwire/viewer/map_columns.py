@@ -31,7 +31,7 @@ _TENSORS = TABLES["tensors"]._replace(
         ("data_type", "string", "type name", "data_type"),
         ("dims", "[int64]", "list", "dims"),
         ("elements", "int64", "storage elements", ""),
-        ("size", "int64", "storage size", ""),
+        ("bytes", "int64", "storage size", ""),
         ("node", "int64", "node", ""),
     )
 )
@@ -324,7 +324,7 @@ class MapColumns:
                     number = dims_ids[key] = len(self.types)
                     self.types.append(_type_text((kind or "").lower(), dims))
                 self.type[values[i]] = number or 0
-        elements, size = _numbers(columns, "elements"), _numbers(columns, "size")
+        elements, size = _numbers(columns, "elements"), _numbers(columns, "bytes")
         del columns
         self.is_weight = np.zeros(count, bool)
         self.is_weight[values[is_weight]] = True

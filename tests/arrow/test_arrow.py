@@ -214,7 +214,7 @@ def test_rows_are_those_of_the_messages(table, strings):
     data = everything().SerializeToString()
     wanted = expected(onnxwire.ModelProto.FromString(data), table)
     assert wanted
-    same(without(rows_of(data, table, strings=strings), "offset", "size"), wanted)
+    same(without(rows_of(data, table, strings=strings), "offset", "bytes"), wanted)
 
 
 def test_rows_of_a_long_graph_are_those_of_the_messages():
@@ -230,7 +230,7 @@ def test_rows_of_a_long_graph_are_those_of_the_messages():
     ]
     data = span(7, b"".join(span(1, node) for node in nodes))
     found = rows_of(data, "nodes")
-    same(without(found, "offset", "size"), expected(onnxwire.ModelProto.FromString(data), "nodes"))
+    same(without(found, "offset", "bytes"), expected(onnxwire.ModelProto.FromString(data), "nodes"))
     table = pa.table(onnxwire.to_arrow(data, "nodes"))
     table.validate(full=True)
     same(table.to_pylist(), found)
@@ -240,7 +240,7 @@ def test_rows_of_a_long_graph_are_those_of_the_messages():
 def test_rows_of_random_graphs_are_those_of_the_messages(data):
     graph = onnxwire.GraphProto.FromString(data)
     for table in ("nodes", "attributes", "values", "metadata"):
-        same(without(rows_of(graph, table), "offset", "size"), expected(graph, table))
+        same(without(rows_of(graph, table), "offset", "bytes"), expected(graph, table))
 
 
 @given(wire.damaged(onnxwire.ModelProto.DESCRIPTOR))
@@ -271,9 +271,9 @@ def test_offsets_and_sizes_are_those_of_the_records():
     data = everything().SerializeToString()
     rows = rows_of(data, "nodes")
     for row in rows:
-        node = onnx.NodeProto.FromString(data[row["offset"] : row["offset"] + row["size"]])
+        node = onnx.NodeProto.FromString(data[row["offset"] : row["offset"] + row["bytes"]])
         assert (node.op_type, list(node.output)) == (row["op_type"], row["outputs"])
-    assert rows_of(data, "model")[0]["size"] == len(data)
+    assert rows_of(data, "model")[0]["bytes"] == len(data)
 
 
 def tensors_model():
@@ -309,12 +309,12 @@ def test_tensors_are_those_of_the_index(added, tmp_path):
     assert [row["path"] for row in rows] == [info.path for info in infos]
     for row, info in zip(rows, infos, strict=True):
         assert (row["name"] or "", row["dims"], row["location"]) == (info.name, list(info.shape), info.location)
-        assert row["size"] == min(info.nbytes, (1 << 63) - 1)
+        assert row["bytes"] == min(info.nbytes, (1 << 63) - 1)
         assert row["storage"] == ("inline" if info.path.endswith(".t") or "ext" not in info.name else "external")
         if not added or row["storage"] == "external":
             assert row["offset"] == info.offset
     by_name = {row["name"]: row for row in rows}
-    assert (by_name["typed"]["data_type"], by_name["typed"]["size"]) == ("INT4", 2)
+    assert (by_name["typed"]["data_type"], by_name["typed"]["bytes"]) == ("INT4", 2)
     assert by_name["odd"]["data_type"] == "77"
     assert by_name["bare"]["data_type"] is None
     assert by_name["bare"]["dims"] == []
@@ -396,8 +396,8 @@ def test_tables_of_edited_messages_contain_the_edits(table):
     model.graph.input[0].type.tensor_type.shape.dim.add(dim_param="another name of a dimension")
     model.metadata_props.add(key="new", value="entry")
     rows = rows_of(model, table)
-    same(without(rows, "offset", "size"), expected(model, table))
-    assert all(row.get("offset") is None and row.get("size") is None for row in rows)
+    same(without(rows, "offset", "bytes"), expected(model, table))
+    assert all(row.get("offset") is None and row.get("bytes") is None for row in rows)
 
 
 def test_a_message_in_a_document_keeps_its_offsets():
@@ -459,7 +459,7 @@ def test_weights_are_in_no_buffer(tmp_path):
     assert table["name"].to_pylist() == ["n", name.decode()]
     assert table.nbytes < 10_000
     tensors = pa.table(onnxwire.to_arrow(path, "tensors"))
-    assert tensors["size"].to_pylist() == [3 << 30]
+    assert tensors["bytes"].to_pylist() == [3 << 30]
     assert tensors.nbytes < 10_000
 
 
