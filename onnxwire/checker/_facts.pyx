@@ -621,6 +621,12 @@ cdef class Facts:
         return self.short_names[<Py_ssize_t>self.sheet_numbers[name]]
 
     @critical_section
+    def numbers_of(self, str name):
+        """The names of a type's fields by number."""
+        cdef const Table* table = self.sheet(name).table
+        return {table.fields[i].number: (<object>table.fields[i].descriptor).name for i in range(table.n_fields)}
+
+    @critical_section
     def rows_of(self, str name):
         """The number of messages of a type."""
         return self.sheet(name).n

@@ -72,7 +72,7 @@ class Problems(Sequence[Problem]):
         for group in self._groups:
             counts[group.rule.severity] += len(group.rows)
         for id, more in self.omitted.items():
-            counts[rules()[id].severity] += more
+            counts[rules(id not in rules())[id].severity] += more
         return counts
 
     def by_rule(self) -> Iterator[tuple[Rule, int, Iterator[Problem]]]:

@@ -65,13 +65,18 @@ MODULES = {
     "operator_set": ("OperatorSetProto", "OperatorProto"),
     "data_value": ("SequenceProto", "MapProto", "OptionalProto"),
 }  # fmt: skip
+# Modules of rules that run only for untrusted models; their rows are in `security.tsv`.
+SECURITY_MODULES: dict[str, tuple[str, ...]] = {
+    "security_wire": (),
+}
 
 
 class Rule(NamedTuple):
-    """A row of `rules.tsv`.
+    """A row of `rules.tsv` or `security.tsv`.
 
     since_ir, until_ir: the first and last IR version that the rule applies to, or None. reason: why the severity is
-    lower than the wording of the specification implies (must: error, should: warning), or "".
+    lower than the wording of the specification implies (must: error, should: warning), or "". weaknesses: of a security
+    rule, the entries of CWE and CVE; explanation: a paragraph about the attack.
     """
 
     id: str
@@ -83,6 +88,8 @@ class Rule(NamedTuple):
     fields: str
     source: str
     reason: str
+    weaknesses: tuple[str, ...] = ()
+    explanation: str = ""
 
     def applies_to(self, ir_version: int | None) -> bool:
         """Return whether the rule applies to documents of an IR version (None: documents without a version)."""
@@ -162,10 +169,25 @@ def _find_rows(
 
 
 @cache
-def rules() -> dict[str, Rule]:
-    """Return all rows of `rules.tsv` by id, in the order of the file."""
-    rows = read_table("rules.tsv")
-    return {row[0]: Rule(row[0], row[1], _version(row[2]), _version(row[3]), *row[4:9]) for row in rows}
+def rules(untrusted: bool = False) -> dict[str, Rule]:
+    """Return all rows of `rules.tsv` by id, in the order of the file; with untrusted, those of `security.tsv`, too."""
+    if untrusted:
+        return rules() | {row[0]: _security_rule(*row) for row in read_table("security.tsv")}
+    return {row[0]: _rule(*row) for row in read_table("rules.tsv")}
+
+
+def _rule(
+    id: str, severity: str, since: str, until: str, scope: str, text: str, fields: str, source: str, reason: str
+) -> Rule:
+    return Rule(id, severity, _version(since), _version(until), scope, text, fields, source, reason)
+
+
+def _security_rule(
+    id: str, severity: str, fields: str, weaknesses: str, source: str, text: str, explanation: str
+) -> Rule:
+    return Rule(
+        id, severity, None, None, "security", text, fields, source, "", tuple(weaknesses.split("; ")), explanation
+    )
 
 
 @cache
@@ -180,9 +202,9 @@ def find(id: str, facts: Facts) -> Iterator[Finding]:
         yield from find(facts)
 
 
-def load_for(present: frozenset[str]) -> None:
+def load_for(present: frozenset[str], untrusted: bool = False) -> None:
     """Import the modules of rules that can find something in a document; present: as of `Facts`."""
-    for name, needed in MODULES.items():
+    for name, needed in (MODULES | SECURITY_MODULES if untrusted else MODULES).items():
         if not needed or not present.isdisjoint(needed):
             _load(name)
 
@@ -193,11 +215,11 @@ def checks_of(id: str, present: frozenset[str]) -> list[Find]:
 
 
 @cache
-def checked() -> frozenset[str]:
-    """Return the ids of the rules that have a check; imports all modules."""
-    for name in MODULES:
+def checked(untrusted: bool = False) -> frozenset[str]:
+    """Return the ids of the rules that have a check; imports all modules, with untrusted those of security, too."""
+    for name in MODULES | SECURITY_MODULES if untrusted else MODULES:
         _load(name)
-    return frozenset(_checks)
+    return frozenset(_checks) & rules(untrusted).keys()
 
 
 def read_table(name: str) -> list[list[str]]:

@@ -38,6 +38,7 @@ def check(
     checksums: bool = False,
     limit: int | None = None,
     operators: str | os.PathLike[str] | None = None,
+    untrusted: bool = False,
 ) -> Problems:
     """Check a document against every rule that applies to its IR version.
 
@@ -47,21 +48,22 @@ def check(
     compare their digests.
     limit: the maximum number of problems of one rule, None for all; further ones are counted in `Problems.omitted`.
     operators: the path of a table of further operators, in the notation of checker/operators.tsv.
+    untrusted: whether to apply the rules of security, too, which name known attacks on programs that read models.
     Returns a sequence of problems: errors, then warnings, then notes, each sorted by rule and path. They are stored as
     columns, a few bytes for each problem until it is read. No weight above 256 KiB is read. Raises DecodeError for
     damaged bytes and SourceError as `load` does; ValueError for an unknown rule id and for a limit below 1; DecodeError
     and SourceError for an unreadable table of operators.
     """
     select, ignore = _words(select), _words(ignore)
-    _choose(select, ignore)  # only for its errors
+    _choose(select, ignore, untrusted)  # only for its errors
     if limit is not None and limit < 1:
         raise FieldValueError(f"limit is {limit}; give a number from 1 on, or None for no limit")
     known = None if operators is None else load_operators(operators)
     if isinstance(source, Message):
-        return _run(_facts_of(source, ir_version, checksums, known), select, ignore, limit)
+        return _run(_facts_of(source, ir_version, checksums, known), select, ignore, limit, untrusted)
     with load(source, type) as message:
         facts = Facts(message._document, message.__class__, ir_version, checksums, operators=known)
-        return _run(facts, select, ignore, limit)
+        return _run(facts, select, ignore, limit, untrusted)
 
 
 def _facts_of(message: Message, ir_version: int | None, checksums: bool, operators: Operators | None) -> Facts:
@@ -102,9 +104,9 @@ def _without_weights(message: Message) -> Message:
     return copy
 
 
-def _run(facts: Facts, select: _Words, ignore: _Words, limit: int | None) -> Problems:
+def _run(facts: Facts, select: _Words, ignore: _Words, limit: int | None, untrusted: bool) -> Problems:
     problems = Problems()
-    n_rules, plan = _plan(select, ignore, facts.ir_version, facts.present)
+    n_rules, plan = _plan(select, ignore, facts.ir_version, facts.present, untrusted)
     problems.checked |= {"rules": n_rules, "nodes": facts.count("NodeProto"), "tensors": facts.count("TensorProto")}
     try:
         for rule, finds in plan:
@@ -119,27 +121,33 @@ def _run(facts: Facts, select: _Words, ignore: _Words, limit: int | None) -> Pro
 
 @lru_cache(256)
 def _plan(
-    select: _Words, ignore: _Words, ir_version: int | None, present: frozenset[str]
+    select: _Words, ignore: _Words, ir_version: int | None, present: frozenset[str], untrusted: bool
 ) -> tuple[int, list[tuple[Rule, list[Find]]]]:
     """Return how many rules apply, and the functions to call; present: as of `Facts`."""
-    load_for(present)
-    chosen = [rule for rule in _choose(select, ignore) if rule.id not in unchecked() and rule.applies_to(ir_version)]
+    load_for(present, untrusted)
+    chosen = [
+        rule
+        for rule in _choose(select, ignore, untrusted)
+        if rule.id not in unchecked() and rule.applies_to(ir_version)
+    ]
     return len(chosen), [(rule, finds) for rule in chosen if (finds := checks_of(rule.id, present))]
 
 
-def choose(select: Iterable[str] | str | None, ignore: Iterable[str] | str | None) -> list[Rule]:
+def choose(
+    select: Iterable[str] | str | None, ignore: Iterable[str] | str | None, untrusted: bool = False
+) -> list[Rule]:
     """Return the rules that are selected and not ignored, by severity and in the order of the table.
 
-    Raises ValueError for an unknown rule id.
+    Raises ValueError for an unknown rule id, and for a rule of security without `untrusted`.
     """
-    return list(_choose(_words(select), _words(ignore)))
+    return list(_choose(_words(select), _words(ignore), untrusted))
 
 
 @lru_cache(256)
-def _choose(select: _Words, ignore: _Words) -> tuple[Rule, ...]:
-    table = rules()
-    picked = _expand(select) if select is not None else set(table)
-    picked -= _expand(ignore or ())
+def _choose(select: _Words, ignore: _Words, untrusted: bool) -> tuple[Rule, ...]:
+    table = rules(untrusted)
+    picked = _expand(select, untrusted) if select is not None else set(table)
+    picked -= _expand(ignore or (), untrusted)
     return tuple(sorted((table[id] for id in table if id in picked), key=lambda rule: SEVERITIES.index(rule.severity)))
 
 
@@ -147,16 +155,20 @@ def _words(words: Iterable[str] | str | None) -> _Words:
     return words if words is None or isinstance(words, str) or not isinstance(words, Iterable) else tuple(words)
 
 
-def _expand(words: Iterable[str] | str) -> set[str]:
-    table = rules()
+def _expand(words: Iterable[str] | str, untrusted: bool) -> set[str]:
+    table = rules(untrusted)
     ids: set[str] = set()
     for word in [words] if isinstance(words, str) or not isinstance(words, Iterable) else words:
         if not isinstance(word, str):
             raise FieldTypeError(f"expected the id of a rule or a severity, not {word!r}")
         if word in SEVERITIES:
             ids.update(id for id, rule in table.items() if rule.severity == word)
+        elif word == "security" and untrusted:
+            ids.update(id for id, rule in table.items() if rule.scope == word)
         elif word in table:
             ids.add(word)
+        elif word == "security" or word in rules(untrusted=True):
+            raise FieldValueError(f"{word} is for untrusted models only; add untrusted=True or --untrusted")
         else:
             hint = did_you_mean(word, [*table, *SEVERITIES]) or "; `onnxwire check --rules` lists them"
             raise FieldValueError(f"there is no rule or severity {word!r}{hint}")

@@ -17,16 +17,19 @@ from onnxwire.checker.registry import checked, rules
 if TYPE_CHECKING:
     from onnxwire.checker._problem import Problem
     from onnxwire.checker.problems import Problems
+    from onnxwire.checker.registry import Rule
 
+_SECURITY_SEVERITIES = {"error": "8.0", "warning": "5.0", "note": "2.0"}  # on the scale of CVSS
 _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 
 
 class SarifWriter:
     """Writes a log with one run, one result at a time, so that memory does not grow with the number of results."""
 
-    def __init__(self, out: IO[str]) -> None:
+    def __init__(self, out: IO[str], untrusted: bool = False) -> None:
         self.out = out
-        self.ids = {id: index for index, id in enumerate(id for id in rules() if id in checked())}
+        self.rules = [rule for id, rule in rules(untrusted).items() if id in checked(untrusted)]
+        self.ids = {rule.id: index for index, rule in enumerate(self.rules)}
         self.faults: list[dict[str, Any]] = []
         self.omitted: dict[str, dict[str, int]] = {}
         self.is_first = True
@@ -37,15 +40,7 @@ class SarifWriter:
         return {
             "name": "onnxwire",
             "version": __version__,
-            "rules": [
-                {
-                    "id": id,
-                    "shortDescription": {"text": rules()[id].text},
-                    "defaultConfiguration": {"level": rules()[id].severity},
-                    "properties": {"scope": rules()[id].scope, "source": rules()[id].source},
-                }
-                for id in self.ids
-            ],
+            "rules": [_described(rule) for rule in self.rules],
         }
 
     def add(self, file: str, problems: Problems) -> None:
@@ -84,6 +79,25 @@ class SarifWriter:
             invocation["toolExecutionNotifications"] = self.faults
         more = f',\n"properties": {json.dumps({"omitted": self.omitted})}' if self.omitted else ""
         self.out.write(f'\n],\n"invocations": [{json.dumps(invocation)}]{more}\n}}]}}\n')
+
+
+def _described(rule: Rule) -> dict[str, Any]:
+    """Return the reportingDescriptor of a rule. The tags of security rules are those that code hosts understand."""
+    properties: dict[str, Any] = {"scope": rule.scope, "source": rule.source}
+    described = {
+        "id": rule.id,
+        "shortDescription": {"text": rule.text},
+        "defaultConfiguration": {"level": rule.severity},
+        "properties": properties,
+    }
+    if rule.explanation:
+        described["fullDescription"] = described["help"] = {"text": rule.explanation}
+    if rule.weaknesses:
+        weaknesses = [name.lower() for name in rule.weaknesses if name.startswith("CWE-")]
+        properties["tags"] = ["security", *(f"external/cwe/{name}" for name in weaknesses)]
+        properties["weaknesses"] = list(rule.weaknesses)
+        properties["security-severity"] = _SECURITY_SEVERITIES[rule.severity]
+    return described
 
 
 def uri_of(path: str) -> str:

@@ -45,7 +45,7 @@ def make_reporter(out: IO[str], options: argparse.Namespace, files: int) -> Repo
     if options.json:
         return _JsonReporter(out)
     if options.sarif:
-        return _SarifReporter(out)
+        return _SarifReporter(out, options.untrusted)
     return _TextReporter(out, options, files)
 
 
@@ -187,10 +187,10 @@ class _JsonReporter(Reporter):
 
 
 class _SarifReporter(Reporter):
-    def __init__(self, out: IO[str]) -> None:
+    def __init__(self, out: IO[str], untrusted: bool) -> None:
         from onnxwire.checker.sarif import SarifWriter
 
-        self.writer = SarifWriter(out)
+        self.writer = SarifWriter(out, untrusted)
 
     def add(self, file: str, problems: Problems, seconds: float) -> None:
         self.writer.add(file, problems)
@@ -205,10 +205,11 @@ class _SarifReporter(Reporter):
 def print_rules(out: IO[str], options: argparse.Namespace, select: list[str] | None, ignore: list[str] | None) -> None:
     """List the rules by scope, and the reasons why some are not checked."""
     from onnxwire.checker.fixes import fixable
-    from onnxwire.checker.registry import checked, unchecked
+    from onnxwire.checker.registry import checked, rules, unchecked
     from onnxwire.checker.run import choose
 
-    chosen = sorted(choose(select, ignore), key=lambda rule: list(_scopes()).index(rule.scope))
+    scopes = list(dict.fromkeys(rule.scope for rule in rules(options.untrusted).values()))
+    chosen = sorted(choose(select, ignore, options.untrusted), key=lambda rule: scopes.index(rule.scope))
     if options.json:
         entries = [
             {
@@ -223,6 +224,7 @@ def print_rules(out: IO[str], options: argparse.Namespace, select: list[str] | N
                 "fix": rule.id in fixable(),
                 "unchecked": unchecked().get(rule.id),
             }
+            | ({"weaknesses": rule.weaknesses, "explanation": rule.explanation} if rule.weaknesses else {})
             for rule in chosen
         ]
         json.dump(entries, out, indent=1)
@@ -230,23 +232,17 @@ def print_rules(out: IO[str], options: argparse.Namespace, select: list[str] | N
         return
     paint = painter(options.color, out)
     width = max((len(rule.id) for rule in chosen), default=0)
-    for scope, some in groupby((rule for rule in chosen if rule.id in checked()), key=lambda rule: rule.scope):
+    has_check = checked(options.untrusted)
+    for scope, some in groupby((rule for rule in chosen if rule.id in has_check), key=lambda rule: rule.scope):
         out.write(paint(scope, "bold") + "\n")
         for rule in some:
             severity = paint(f"{rule.severity:<7}", _COLORS[rule.severity])
             versions = f" (IR {rule.since_ir or 1}-{rule.until_ir or ''})" if rule.since_ir or rule.until_ir else ""
             repair = " (--fix)" if rule.id in fixable() else ""
-            reason = f" ({rule.reason})" if rule.reason else ""
+            reason = f" ({rule.reason or '; '.join(rule.weaknesses)})" if rule.reason or rule.weaknesses else ""
             out.write(f"  {rule.id:<{width}}  {severity}  {rule.text}{paint(versions + reason + repair, 'dim')}\n")
     rest = [rule for rule in chosen if rule.id in unchecked()]
     if rest:
         out.write(paint("not checked", "bold") + "\n")
     for rule in rest:
         out.write(f"  {rule.id:<{width}}  {unchecked()[rule.id]}\n")
-
-
-def _scopes() -> dict[str, None]:
-    """The scopes in the order of the table."""
-    from onnxwire.checker.registry import rules
-
-    return dict.fromkeys(rule.scope for rule in rules().values())

@@ -40,6 +40,7 @@ examples:
   onnxwire check model.onnx --ignore graph-value-info-known-name --fail-on warning
   onnxwire check model.onnx --json | jq '.[].problems[].rule'
   onnxwire check model.onnx --sarif > onnx.sarif
+  onnxwire check model.onnx --untrusted             name known attacks on programs that read models
   onnxwire check model.onnx --fix --dry-run         list the repairs of problems with one safe repair
   onnxwire check model.onnx --fix -o repaired.onnx  apply them
   onnxwire check values.pb --type SequenceProto
@@ -64,6 +65,7 @@ def add_parser(commands: Any) -> None:
     add("--ir-version", metavar="N", type=int, help="apply the rules of this IR version, not of the file's own")
     add_type(parser, "the message in the files, such as SequenceProto; default: ModelProto")
     add("--checksums", action="store_true", help="read files of external data to compare their checksums")
+    add("--untrusted", action="store_true", help="apply the rules of security, too; see docs/security.md")
     add(
         "--fail-on",
         choices=["error", "warning", "note"],
@@ -98,7 +100,7 @@ def run(options: argparse.Namespace) -> int:
         print_rules(sys.stdout, options, select, ignore)
         return 0
     _refuse(options)
-    choose(select, ignore)  # refuses unknown rules before anything is printed
+    choose(select, ignore, options.untrusted)  # refuses unknown rules before anything is printed
     paths = _paths(options.files)
     if options.output is not None and len(paths) > 1:
         options.parser.error("-o writes one file, but several files are given")
@@ -110,6 +112,7 @@ def run(options: argparse.Namespace) -> int:
         "ir_version": options.ir_version,
         "checksums": options.checksums,
         "operators": options.operators,
+        "untrusted": options.untrusted,
         "limit": MAX_PROBLEMS_PER_RULE if options.limit is None else options.limit or None,
     }
     status = 0
@@ -191,7 +194,7 @@ def _repair(
     from onnxwire.checker.run import choose
     from onnxwire.io.save import LargeFileWarning, save
 
-    rules = {rule.id for rule in choose(limits["select"], limits["ignore"])} & fixable()
+    rules = {rule.id for rule in choose(limits["select"], limits["ignore"], limits["untrusted"])} & fixable()
     fixes = find_fixes(message, check(message, **{**limits, "select": rules, "limit": None}))
     reporter.fixes(shown_source(path), fixes)
     if options.dry_run or not (fixes or options.output is not None):

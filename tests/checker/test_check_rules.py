@@ -6,11 +6,11 @@ from check_case import Case
 from each import each
 
 import onnxwire
-from onnxwire.checker.registry import MODULES, checked, read_table, rules, unchecked
+from onnxwire.checker.registry import MODULES, SECURITY_MODULES, checked, read_table, rules, unchecked
 
 CASES: dict[str, Case] = {}
 ELSEWHERE: set[str] = set()
-for _name in MODULES:
+for _name in MODULES | SECURITY_MODULES:
     _module = import_module(f"cases.{_name}")
     assert not CASES.keys() & _module.CASES.keys()
     CASES |= _module.CASES
@@ -24,39 +24,44 @@ def _document(case, content):
 def _missing_of(id):
     """Return the missing parts of a rule, one line each."""
     has = {
-        "row in onnxwire/checker/rules.tsv": id in rules(),
+        "row in onnxwire/checker/rules.tsv or security.tsv": id in rules(untrusted=True),
         "check in onnxwire/checker/rules/, nor a row in onnxwire/checker/unchecked.tsv": id
-        in checked() | unchecked().keys(),
+        in checked(untrusted=True) | unchecked().keys(),
         "Case in tests/checker/cases/": id in CASES.keys() | ELSEWHERE | unchecked().keys(),
     }
     return [f"{id} has no {piece}" for piece, is_there in has.items() if not is_there]
+
+
+def _check(id, content):
+    case = CASES[id]
+    is_security = id.startswith("security-")
+    return onnxwire.check(_document(case, content), case.type, select=id, untrusted=is_security, **case.options)
 
 
 @each("id", CASES)
 def test_a_broken_document_is_reported_at_its_paths(id):
     assert _missing_of(id) == []
     case = CASES[id]
-    found = onnxwire.check(_document(case, case.broken), case.type, select=id, **case.options)
+    found = _check(id, case.broken)
     assert [problem.path for problem in found] == list(case.at)
     assert {problem.rule for problem in found} == {id}
     for problem in found:
-        assert problem.severity == rules()[id].severity
+        assert problem.severity == rules(untrusted=True)[id].severity
         assert problem.message and "{" not in problem.message
 
 
 @each("id", CASES)
 def test_a_sound_document_is_not_reported(id):
     assert _missing_of(id) == []
-    case = CASES[id]
-    assert onnxwire.check(_document(case, case.sound), case.type, select=id, **case.options) == []
+    assert _check(id, CASES[id].sound) == []
 
 
 def test_every_rule_has_a_row_a_function_and_a_case_or_a_reason_to_have_none():
-    ids = rules().keys() | checked() | unchecked().keys() | CASES.keys() | ELSEWHERE
+    ids = rules(untrusted=True).keys() | checked(untrusted=True) | unchecked().keys() | CASES.keys() | ELSEWHERE
     assert [line for id in sorted(ids) for line in _missing_of(id)] == []
-    twice = [f"{id} has a function and a row in unchecked.tsv" for id in checked() & unchecked().keys()]
-    rows = [row[0] for row in read_table("rules.tsv")]
-    twice += [f"{id} has two rows in rules.tsv" for id in rules() if rows.count(id) > 1]
+    twice = [f"{id} has a function and a row in unchecked.tsv" for id in checked(untrusted=True) & unchecked().keys()]
+    rows = [row[0] for name in ("rules.tsv", "security.tsv") for row in read_table(name)]
+    twice += [f"{id} has two rows" for id in rules(untrusted=True) if rows.count(id) > 1]
     assert twice == []
     assert [f"{id} has no reason in unchecked.tsv" for id, reason in unchecked().items() if not reason] == []
 

@@ -284,22 +284,22 @@ def test_json_has_the_results_of_the_library(tmp_path, broken):
 def sarif(*arguments, **options):
     done = check(*arguments, "--sarif", **options)
     log = json.loads(done.stdout)
-    check_log(log)
+    check_log(log, "--untrusted" in arguments)
     return log, done
 
 
-def check_log(log):
+def check_log(log, untrusted=False):
     """Assert that the log meets the requirements of SARIF 2.1.0."""
     assert log["version"] == "2.1.0" and log["$schema"].endswith("sarif-2.1.0.json")
     (run,) = log["runs"]
     driver = run["tool"]["driver"]
     assert driver["name"] == "onnxwire" and driver["version"] == onnxwire.__version__
     ids = [rule["id"] for rule in driver["rules"]]
-    assert len(set(ids)) == len(ids) and set(ids) == checked()
+    assert len(set(ids)) == len(ids) and set(ids) == checked(untrusted)
     for rule in driver["rules"]:
-        assert (
-            rule["shortDescription"]["text"] and rule["defaultConfiguration"]["level"] == rules()[rule["id"]].severity
-        )
+        known = rules(untrusted)[rule["id"]]
+        assert rule["shortDescription"]["text"] and rule["defaultConfiguration"]["level"] == known.severity
+        assert rule["properties"].get("weaknesses", []) == list(known.weaknesses)
     for result in run["results"]:
         assert result.keys() == {"ruleId", "ruleIndex", "level", "message", "locations"}
         assert ids[result["ruleIndex"]] == result["ruleId"]
@@ -329,6 +329,20 @@ def test_sarif_has_one_result_with_location_per_problem(broken):
             "logicalLocations": [{"fullyQualifiedName": "graph.node[0].input[0]"}],
         }
     ]
+
+
+def test_sarif_of_an_untrusted_model_names_weaknesses(tmp_path):
+    path = write(tmp_path / "twice.onnx", model())
+    path.write_bytes(path.read_bytes() + b"\x08\x09")  # a second ir_version
+    log, done = sarif(path, "--untrusted", "--select", "security")
+    assert done.returncode == 1
+    (result,) = log["runs"][0]["results"]
+    rule = log["runs"][0]["tool"]["driver"]["rules"][result["ruleIndex"]]
+    assert (rule["id"], rule["properties"]["tags"]) == (
+        "security-wire-field-repeated",
+        ["security", "external/cwe/cwe-436"],
+    )
+    assert rule["help"]["text"] and check(path, "--select", "error").returncode == 0
 
 
 def test_sarif_of_several_files_is_one_run_with_the_failures(tmp_path, broken):

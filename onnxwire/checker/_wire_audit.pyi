@@ -1,0 +1,3 @@
+from onnxwire.checker._facts import Facts
+
+def audit_wire(facts: Facts) -> bytes: ...

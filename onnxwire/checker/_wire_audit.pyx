@@ -1,0 +1,213 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""Finds records that readers of protobuf understand differently, for checks of untrusted models.
+
+One more pass over the tags of a document whose columns are made; it reads no payload. `check` calls it only with
+untrusted=True.
+"""
+from cython cimport critical_section
+from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
+
+from onnxwire._varint cimport (
+    MAX_DEPTH, WIRE_LEN, WIRE_START_GROUP, WIRE_VARINT, Record, read_any_tag, read_record, read_varint, varint_size,
+)
+from onnxwire.checker._facts cimport LIST, Facts, Sheet
+from onnxwire.checker._texts cimport widen
+from onnxwire.engine.document cimport FAR_SKIP_BYTES, advise_far
+from onnxwire.engine.memory cimport free
+from onnxwire.engine.partial cimport N_MEMORIES, PartialMemory, memory_of
+from onnxwire.engine.table cimport BOOL, ENUM, INT32, MESSAGE, UINT32, Field, find_field
+
+cdef enum:
+    MAX_UNKNOWN_PREFIX_BYTES = 4096  # of an unknown field that are compared with zeros, which are padding
+
+cdef enum Kind:              # numbers of `KINDS` in wire_records.py
+    LONG_TAG = 1
+    LONG_LENGTH
+    LONG_NUMBER
+    WIDE_NUMBER
+    REPEATED
+    MERGED
+    ONEOF
+    WIRE_TYPE
+    UNKNOWN
+    GROUP
+
+cdef struct Anomaly:
+    int64_t start            # offset of the tag
+    int64_t value            # the raw number, or the length
+    int32_t row
+    int32_t number           # of the field
+    int16_t sheet
+    int16_t kind
+
+cdef struct Anomalies:
+    Anomaly* items
+    int32_t n
+    int32_t capacity
+
+
+cdef int add(
+    Anomalies* found, Facts facts, Py_ssize_t sheet, int32_t row, const Record* record, Kind kind
+) noexcept nogil:
+    cdef Anomaly* item
+    cdef int32_t capacity
+    if found.n == found.capacity:
+        if found.capacity >= 1 << 29:
+            return -1
+        capacity = found.capacity * 2 + 64
+        if widen(<void**>&found.items, capacity, sizeof(Anomaly)):
+            return -1
+        found.capacity = capacity
+    item = &found.items[found.n]
+    item.start = record.start - facts.document.start
+    item.value = <int64_t>record.n
+    item.row = row
+    item.number = <int32_t>(record.tag >> 3)
+    item.sheet = <int16_t>sheet
+    item.kind = kind
+    found.n += 1
+    return 0
+
+
+cdef inline bint is_wide(const Field* field, const Record* record, const uint8_t* after) noexcept nogil:
+    """Return whether a number has bits that its type has no room for; after: the end of its varint."""
+    if after - record.value == 10 and after[-1] > 1:
+        return True
+    if field.type == INT32 or field.type == ENUM:
+        return <int64_t>record.n != <int32_t>record.n
+    if field.type == UINT32:
+        return record.n >> 32 != 0
+    return field.type == BOOL and record.n > 1
+
+
+cdef bint has_long_number(const uint8_t* p, const uint8_t* end) noexcept nogil:
+    """Return whether a packed run has a varint that is longer than its value needs."""
+    cdef const uint8_t* start
+    cdef uint64_t value = 0
+    while p < end:
+        start = p
+        p = read_varint(p, end, &value)
+        if p == NULL:
+            return True
+        if p - start != varint_size(value):
+            return True
+    return False
+
+
+cdef bint is_padding(const Record* record) noexcept nogil:
+    """Return whether the first bytes of a length-delimited value are zeros."""
+    cdef const uint8_t* p = record.value
+    cdef const uint8_t* end = p + min(record.n, <uint64_t>MAX_UNKNOWN_PREFIX_BYTES)
+    while p < end:
+        if p[0]:
+            return False
+        p += 1
+    return True
+
+
+cdef int audit_span(
+    Facts facts, Py_ssize_t sheet, int32_t row, const uint8_t* p, const uint8_t* end, uint32_t* seen,
+    PartialMemory memory, Anomalies* found
+) noexcept nogil:
+    """Add the anomalies of one span of a message; seen: the fields that occurred before. -1 if memory is exhausted."""
+    cdef Sheet* columns = &facts.sheets[sheet]
+    cdef Record record
+    cdef Field* field
+    cdef const uint8_t* head
+    cdef uint32_t tag = 0, bit, i
+    cdef int wire
+    while p < end:
+        p = read_record(p, end, MAX_DEPTH, &record)
+        if p == NULL:
+            return 0  # not possible: the columns were made of the same bytes
+        wire = record.tag & 7
+        head = read_any_tag(record.start, end, &tag)
+        if head - record.start != varint_size(record.tag) and add(found, facts, sheet, row, &record, LONG_TAG):
+            return -1
+        if wire == WIRE_LEN:
+            if record.n >= FAR_SKIP_BYTES and p < end:
+                advise_far(&facts.document.far, p)
+            if record.value - head != varint_size(record.n) and add(found, facts, sheet, row, &record, LONG_LENGTH):
+                return -1
+        elif wire == WIRE_VARINT:
+            if p - head != varint_size(record.n) and add(found, facts, sheet, row, &record, LONG_NUMBER):
+                return -1
+        elif wire == WIRE_START_GROUP and add(found, facts, sheet, row, &record, GROUP):
+            return -1
+        field = find_field(columns.table, record.tag >> 3)
+        if field == NULL:
+            if wire == WIRE_LEN and record.n and (
+                (memory is not None and not memory.has(record.value, min(record.n, <uint64_t>MAX_UNKNOWN_PREFIX_BYTES)))
+                or not is_padding(&record)
+            ) and add(found, facts, sheet, row, &record, UNKNOWN):
+                return -1
+            continue
+        if wire != field.wire and not (field.repeated and wire == WIRE_LEN and field.size):
+            if add(found, facts, sheet, row, &record, WIRE_TYPE):
+                return -1
+            continue
+        if wire == WIRE_VARINT and is_wide(field, &record, p) and add(found, facts, sheet, row, &record, WIDE_NUMBER):
+            return -1
+        if field.repeated:
+            if (
+                wire == WIRE_LEN and columns.kinds[field.slot] == LIST and field.wire == WIRE_VARINT
+                and has_long_number(record.value, p) and add(found, facts, sheet, row, &record, LONG_NUMBER)
+            ):
+                return -1
+            continue
+        bit = <uint32_t>1 << field.slot
+        if seen[0] & bit:
+            if add(found, facts, sheet, row, &record, MERGED if field.type == MESSAGE else REPEATED):
+                return -1
+        for i in range(field.n_peers):
+            if seen[0] >> field.peers[i] & 1:
+                if add(found, facts, sheet, row, &record, ONEOF):
+                    return -1
+                break
+        seen[0] |= bit
+    return 0
+
+
+@critical_section
+def audit_wire(Facts facts):
+    """Return the records that readers understand differently, as bytes of structs Anomaly.
+
+    facts: the columns of an open document. Raises MemoryError if there are more records than memory.
+    """
+    cdef Anomalies found
+    cdef Sheet* columns
+    cdef Py_ssize_t sheet
+    cdef int32_t row, part
+    cdef uint32_t seen
+    cdef int failed = 0
+    cdef PartialMemory memory = memory_of(facts.document.start) if N_MEMORIES else None
+    found.items = NULL
+    found.n = found.capacity = 0
+    facts.document.check_open()
+    facts.document.pins += 1
+    with nogil:
+        for sheet in range(facts.n_sheets):
+            columns = &facts.sheets[sheet]
+            for row in range(columns.n):
+                seen = 0
+                failed = audit_span(
+                    facts, sheet, row, columns.p[row], columns.p[row] + columns.length[row], &seen, memory, &found
+                )
+                part = columns.part[row] if columns.part != NULL else -1
+                while part >= 0 and not failed:
+                    failed = audit_span(
+                        facts, sheet, row, facts.parts[part].p, facts.parts[part].p + facts.parts[part].n, &seen,
+                        memory, &found,
+                    )
+                    part = facts.parts[part].next
+                if failed:
+                    break
+            if failed:
+                break
+    facts.document.pins -= 1
+    try:
+        if failed:
+            raise MemoryError
+        return (<char*>found.items)[:found.n * <Py_ssize_t>sizeof(Anomaly)] if found.n else b""
+    finally:
+        free(found.items)

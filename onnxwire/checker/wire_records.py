@@ -1,0 +1,61 @@
+"""The records that readers of protobuf understand differently, as a table: the results of `_wire_audit.pyx`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from onnxwire.checker._wire_audit import audit_wire
+from onnxwire.checker.facts import Table
+
+if TYPE_CHECKING:
+    from onnxwire.checker.facts import Facts, Rows
+
+# Kinds of anomalies; the numbers are those of `Kind` in _wire_audit.pyx.
+(
+    LONG_TAG, LONG_LENGTH, LONG_NUMBER, WIDE_NUMBER, REPEATED, MERGED, ONEOF, WIRE_TYPE, UNKNOWN_CONTENT, GROUP,
+) = range(1, 11)  # fmt: skip
+_ANOMALY = np.dtype(
+    [("start", "i8"), ("value", "i8"), ("row", "i4"), ("number", "i4"), ("sheet", "i2"), ("kind", "i2")],
+    align=True,
+)
+
+
+class WireRecords(Table):
+    """A row per anomaly, by `facts.derive(WireRecords)`.
+
+    start: offset of the record's tag; value: its raw number, or its length in bytes; row, sheet: the message that
+    contains it; number: of the field; kind: LONG_TAG, …
+    """
+
+    type_name = "wire records"
+
+    def __init__(self, facts: Facts) -> None:
+        self.facts = facts
+        records = np.frombuffer(audit_wire(facts.columns), _ANOMALY)
+        self.n = len(records)
+        self.start, self.value, self.row = records["start"], records["value"], records["row"]
+        self.number, self.sheet, self.kind = records["number"], records["sheet"], records["kind"]
+        self._names: dict[tuple[int, int], str] = {}
+
+    def cell(self, name: str, row: int) -> str | int:
+        """Return one value of a column; field: the name of the record's field, or its number."""
+        if name == "field":
+            return self._field(int(self.sheet[row]), int(self.number[row]))
+        return int(getattr(self, name)[row])
+
+    def _field(self, sheet: int, number: int) -> str:
+        key = sheet, number
+        if key not in self._names:
+            fields = self.facts.columns.numbers_of(self.facts.columns.sheet_names[sheet])
+            self._names[key] = fields.get(number, f"number {number}")
+        return self._names[key]
+
+    def path(self, row: int) -> str:
+        """Return the path of the message that contains a record."""
+        return self.facts.path(self.facts.columns.sheet_names[self.sheet[row]], int(self.row[row]))
+
+    def offset_of(self, rows: Rows | slice) -> Rows:
+        """Return the offsets of the records."""
+        return self.start[rows]

@@ -1,0 +1,61 @@
+"""Cases of records that readers understand differently, as bytes: the text form can't represent them."""
+
+from check_case import Case, model
+from wire import varint
+
+import onnxwire
+
+SOUND = onnxwire.from_text(model()).SerializeToString()
+
+
+def _field(number: int, value: int | bytes) -> bytes:
+    if isinstance(value, int):
+        return varint(number << 3) + varint(value)
+    return varint(number << 3 | 2) + varint(len(value)) + value
+
+
+def _graph(content: bytes) -> bytes:
+    """A model whose graph is a name and some records."""
+    return _field(1, 8) + _field(8, _field(2, 17)) + _field(7, _field(2, b"g") + content)
+
+
+def _initializer(content: bytes) -> bytes:
+    return _graph(_field(5, content))
+
+
+_TENSOR = ("graph.initializer[0]",)
+
+
+def _input(dimension: bytes) -> bytes:
+    """A model with an input of type FLOAT and one dimension."""
+    shape = _field(2, _field(1, dimension))
+    return _graph(_field(11, _field(1, b"x") + _field(2, _field(1, _field(1, 1) + shape))))
+
+
+CASES = {
+    # Another graph name.
+    "security-wire-field-repeated": Case(_graph(_field(2, b"h")), _graph(b""), ("graph",)),
+    # A second graph with a node: protobuf merges the two.
+    "security-wire-message-merged": Case(SOUND + _field(7, _field(1, _field(4, b"Relu"))), SOUND),
+    # dim_value, then dim_param.
+    "security-wire-oneof-repeated": Case(
+        _input(_field(1, 2) + _field(2, b"n")),
+        _input(_field(1, 2)),
+        ("graph.input[0].type.tensor_type.shape.dim[0]",),
+    ),
+    # ir_version as a string.
+    "security-wire-type": Case(SOUND + _field(1, b"8"), SOUND),
+    # data_type 2**32 + 1, which protobuf reads as FLOAT.
+    "security-wire-number-range": Case(
+        _initializer(_field(2, 2**32 + 1) + _field(8, b"w")), _initializer(_field(2, 1) + _field(8, b"w")), _TENSOR
+    ),
+    # The tag of producer_name in two bytes.
+    "security-wire-tag-length": Case(SOUND + b"\x92\x00\x01p", SOUND + b"\x12\x01p"),
+    "security-wire-length-length": Case(SOUND + b"\x12\x81\x00p", SOUND + b"\x12\x01p"),
+    # A packed run of dims.
+    "security-wire-number-length": Case(_initializer(b"\x0a\x02\x81\x00"), _initializer(b"\x0a\x02\x81\x01"), _TENSOR),
+    # Field 99 as an empty group.
+    "security-wire-group": Case(SOUND + varint(99 << 3 | 3) + varint(99 << 3 | 4), SOUND),
+    # Field 99: a script, and padding.
+    "security-wire-unknown-content": Case(SOUND + _field(99, b"#!/bin/sh"), SOUND + _field(99, bytes(64))),
+}

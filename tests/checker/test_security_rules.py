@@ -1,0 +1,101 @@
+"""The rules for untrusted models: when they run, what they cost, and their documentation."""
+
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+
+import onnx
+import pytest
+from check_case import model
+from each import each
+
+import onnxwire
+from onnxwire.checker.facts import Facts
+from onnxwire.checker.registry import SECURITY_MODULES, rules
+from onnxwire.checker.wire_records import WireRecords
+from onnxwire.engine.document import Document
+
+ROOT = Path(__file__).parents[2]
+SECURITY = [rule for rule in rules(untrusted=True).values() if rule.scope == "security"]
+BUNDLED = sorted((Path(onnx.__file__).parent / "backend" / "test" / "data").rglob("*.onnx"))
+BUNDLED += sorted((ROOT / "examples").glob("*.onnx"))
+TWICE = onnxwire.from_text(model()).SerializeToString() + b"\x08\x09"  # a second ir_version
+
+
+def _severities(path):
+    return {problem.severity for problem in onnxwire.check(path, untrusted=True, select="security")}
+
+
+@each("path", BUNDLED, ids=str)
+def test_a_trustworthy_model_has_no_security_error(path):
+    assert "error" not in _severities(path)
+
+
+def test_at_most_one_trustworthy_model_in_ten_has_a_security_warning():
+    warned = [path for path in BUNDLED if "warning" in _severities(path)]
+    assert len(warned) * 10 <= len(BUNDLED), warned
+
+
+def test_security_rules_run_for_untrusted_models_only():
+    assert "security" not in str(onnxwire.check(TWICE))
+    problems = onnxwire.check(TWICE, untrusted=True)
+    assert "security-wire-field-repeated" in {problem.rule for problem in problems}
+    assert "node-op-type-present" not in {problem.rule for problem in problems}
+
+
+@pytest.mark.parametrize("word", ["security", "security-wire-group"])
+def test_selecting_a_security_rule_needs_the_option(word):
+    with pytest.raises(ValueError, match="untrusted=True"):
+        onnxwire.check(TWICE, select=word)
+
+
+def test_a_check_of_a_trusted_model_imports_no_security_module():
+    code = (
+        "import sys, onnxwire; onnxwire.check(sys.argv[1]); names = {*sys.modules}\n"
+        "onnxwire.check(sys.argv[1], untrusted=True); print(*({*sys.modules} - names), '|', *names)"
+    )
+    command = [sys.executable, "-c", code, str(ROOT / "examples" / "digits_cnn.onnx")]
+    added, _, before = subprocess.run(command, capture_output=True, text=True, check=True).stdout.partition("|")
+    modules = {f"onnxwire.checker.rules.{name}" for name in SECURITY_MODULES} | {"onnxwire.checker._wire_audit"}
+    assert modules <= set(added.split()) and not modules & set(before.split())
+
+
+@each("rule", SECURITY, ids=lambda rule: rule.id)
+def test_each_rule_names_its_weakness_and_explains_the_attack(rule):
+    assert rule.id.startswith("security-") and rule.severity in ("error", "warning", "note")
+    assert any(name.startswith("CWE-") for name in rule.weaknesses)
+    assert all(name.startswith(("CWE-", "CVE-")) for name in rule.weaknesses)
+    assert rule.text.endswith(".") and rule.explanation.endswith(".") and rule.source
+
+
+def test_the_page_lists_the_rules_of_the_table():
+    spec = importlib.util.spec_from_file_location("untrusted_rules", ROOT / "tools" / "untrusted_rules.py")
+    tool = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(tool)
+    page = tool.PAGE.read_text(encoding="utf-8")
+    assert page.partition(tool.HEADING)[2].strip() == tool.rule_list().partition("\n")[2].strip(), (
+        "run python tools/untrusted_rules.py"
+    )
+
+
+def _records(data):
+    records = Facts(Document(data), onnxwire.ModelProto).derive(WireRecords)
+    return [(records.cell("field", i), int(records.kind[i]), int(records.start[i])) for i in range(records.n)]
+
+
+def test_records_have_fields_and_offsets():
+    assert _records(TWICE) == [("ir_version", 5, len(TWICE) - 2)]
+
+
+@pytest.mark.parametrize("data", [b"\x08\x08" + b"\x98\x06\x01" * 3, b"\x08\x08\x3a\x00\x3a\x02\x0a\x00"])
+def test_every_piece_of_a_message_is_read(data):
+    # Unknown numbers are no anomaly; a graph in two pieces is one.
+    assert [field for field, _, _ in _records(data)] == (["graph"] if b"\x3a" in data else [])
+
+
+def test_an_edited_model_is_checked_as_it_would_be_saved():
+    message = onnxwire.load(TWICE)
+    assert len(onnxwire.check(message, untrusted=True, select="security")) == 1
+    message.ir_version = 8
+    assert len(onnxwire.check(message, untrusted=True, select="security")) == 0
