@@ -10,6 +10,7 @@ from onnxwire.analysis.describe import describe_call, describe_list, describe_ty
 from onnxwire.analysis.tensor_distance import Distance, distance
 from onnxwire.engine.repeated import Repeated
 from onnxwire.errors import TensorError
+from onnxwire.io.prefetch import open_external
 from onnxwire.io.tensor_list import find_tensors, is_external, tensor_bytes
 from onnxwire.messages import (
     AttributeProto,
@@ -114,6 +115,8 @@ class Comparison:
         self._total = 0
         # Paths of all messages that contain tensors with external data: equal messages can name different files.
         self._external: set[str] = set()
+        if weights:
+            open_external(old)
         if weights or progress is not None:
             for path, tensor in find_tensors(old):
                 self._total += tensor_bytes(tensor) if progress is not None else 0
@@ -122,6 +125,8 @@ class Comparison:
 
     def compare(self, old: ModelProto, new: ModelProto) -> Iterator[Difference]:
         """Compare the models."""
+        if self._weights:
+            open_external(new)
         yield from self._messages(old, new, "", ("model", "", ""))
         self._finish()
 

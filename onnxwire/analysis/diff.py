@@ -38,7 +38,8 @@ def diff(
     Everything else is paired by name, key or index. The order of nodes, tensors, attributes and entries does not count
     as a difference, nor an absent field instead of its default value, nor the field or file that stores a tensor's
     elements. By name, payloads are compared block by block, first as bytes, and payloads at the same offset of the same
-    file are not read; by structure, each payload is read once. A few blocks are in memory at a time.
+    file are not read; by structure, each payload is read once. A few blocks are in memory at a time. One address, of
+    whose file the server reports the same strong ETag twice, has no differences, and is not read.
     Raises the errors of `load`, DecodeError and TensorError for damage, SourceError for files that cannot be read, and
     ValueError for any other `match`.
     """
@@ -52,12 +53,22 @@ def diff(
             if isinstance(source, Message) and not isinstance(source, ModelProto):
                 raise FieldTypeError(f"expected a ModelProto of onnxwire, not {type(source).__name__}")
             models.append(source if isinstance(source, ModelProto) else stack.enter_context(load(source)))
+        if not any(isinstance(source, Message) for source in (old, new)) and _is_one_version(*models):
+            return
         if match == "structure" or (match == "auto" and _has_renamed_nodes(*models)):
             from onnxwire.analysis.structure_diff import structure_diff
 
             yield from structure_diff(*models, weights=weights, by_name=match == "auto", progress=progress)
         else:
             yield from Comparison(models[0], weights, progress).compare(*models)
+
+
+def _is_one_version(old: ModelProto, new: ModelProto) -> bool:
+    """Return whether two models, as they were loaded, are one version of one file on a server."""
+    first, second = (getattr(model._document.memory, "source", None) for model in (old, new))
+    if first is None or second is None or first.origin.address != second.origin.address:
+        return False
+    return first.version.is_strong and first.version == second.version  # type: ignore[no-any-return]
 
 
 def _has_renamed_nodes(old: ModelProto, new: ModelProto) -> bool:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from onnxwire.analysis._sums import sum_block
 from onnxwire.engine.message import Message
 from onnxwire.errors import TensorError
+from onnxwire.io.prefetch import open_external
 from onnxwire.io.tensor_list import TensorInfo, describe, find_tensors
 from onnxwire.tensor.block_reader import BlockReader
 from onnxwire.tensor.dtypes import STRING, DataType
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 
     Array = np.ndarray[Any, Any]
 
+_FETCHED_BLOCK = 1 << 22  # elements of a tensor on a server that are fetched at once
+_MAX_KEPT_BYTES = 1 << 28  # of tensors on servers that are fetched in the first pass and kept for the second
 BLOCK = 1 << 16
 """The number of elements that are measured at a time; a block of this size fits the processor's cache."""
 MAX_TENSORS = 100_000
@@ -118,7 +121,7 @@ def measure(
     storage = Storage(tensor)
 
     def blocks() -> Iterator[Array]:
-        for part in split_index(index, storage.shape, BLOCK):
+        for part in split_index(index, storage.shape, _FETCHED_BLOCK if storage.is_fetched else BLOCK):
             yield _numbers(tensor.read(part).reshape(-1), storage.data_type)
 
     moments = _measure_blocks(blocks())
@@ -174,6 +177,12 @@ class _Reader:
         self._reader = BlockReader(Storage(tensor))
         self.count = self._reader.count
         self.pending = 0  # remaining tasks
+
+    @property
+    def is_fetched(self) -> bool:
+        """Whether the elements are on a server."""
+        source = self._reader.source
+        return source is not None and source[0].memory is not None
 
     def count_bytes(self, elements: int) -> int:
         """Return the bytes of a number of elements."""
@@ -399,17 +408,21 @@ class _Pass:
         self.progress = progress
         self.done = 0
         self.total = 0
+        self.kept = 0  # bytes of tensors on servers that may still be kept for the second pass
         self.lock = Lock()
         self.error: BaseException | None = None
 
     def run(self) -> list[Statistics]:
         """Measure the tensors; return their statistics in order."""
+        open_external(self.tensors)
         readers = [_Reader(tensor) for tensor in self.tensors]
+        self.kept = _MAX_KEPT_BYTES if self.bins > 0 else 0
         self.total = sum(reader.count_bytes(reader.count) for reader in readers)
         moments = [_sum_moments(parts) for parts in self._map(readers, lambda index, blocks: _measure_blocks(blocks))]
         counters = [_Counter.for_range(found, self.bins) for found in moments]
         again = [(reader, counter) for reader, counter in zip(readers, counters, strict=True) if counter is not None]
         again = [(reader, counter) for reader, counter in again if not counter.is_trivial]
+        self.kept = 0
         self.total += sum(reader.count_bytes(reader.count) for reader, _ in again)
         counts = self._map(
             [reader for reader, _ in again],
@@ -471,11 +484,18 @@ class _Pass:
                     thread.join()
             raise
 
+    def _is_kept(self, reader: _Reader) -> bool:
+        """Return whether the bytes of a reader are kept for the second pass."""
+        if not reader.is_fetched:
+            return False
+        self.kept -= reader.count_bytes(reader.count)
+        return self.kept >= 0
+
     def _finish_task(self, reader: _Reader, size: int) -> None:
         """Count a task as done and report the progress."""
         with self.lock:
             reader.pending -= 1
-            if not reader.pending:
+            if not reader.pending and not self._is_kept(reader):
                 reader.release()
             self.done += size
             if self.progress is not None:

@@ -199,8 +199,10 @@ def _with_extras(table: pa.Table, message: ModelProto, files: dict[str, FileStat
     missing = {known: _is_missing(message, known, files) for known in dict.fromkeys(locations) if known is not None}
     digests = pa.nulls(len(table), pa.string())
     if hashes:
+        from onnxwire.io.prefetch import open_external
         from onnxwire.io.tensor_list import find_tensors
 
+        open_external(message)
         digests = pa.array([_hash(tensor) for _, tensor in find_tensors(message)], pa.string())
     is_missing = pa.array(map(missing.get, locations), pa.bool_()) if missing else pa.nulls(len(table), pa.bool_())
     return table.append_column("hash", digests).append_column("missing", is_missing)

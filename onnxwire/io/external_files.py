@@ -22,7 +22,7 @@ from onnxwire.tensor.external_file import ExternalFile, advice_for
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
     from typing_extensions import Buffer
 
@@ -82,6 +82,9 @@ class ExternalFiles:
                 raise ClosedError("the files of external data were closed with their model; load it again")
             file = self._by_location.setdefault(location, self._supplied(location) or self._opened(location))
         return file
+
+    def open_all(self, locations: Iterable[str]) -> None:
+        """Prepare to open files. No-op for files of this machine: each is opened when it is used."""
 
     @contextmanager
     def open_temporarily(self, location: str) -> Iterator[ExternalFile]:

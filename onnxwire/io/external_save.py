@@ -18,6 +18,7 @@ from contextlib import suppress
 from onnxwire.errors import Error, FieldTypeError, FieldValueError, SaveError
 from onnxwire.io.atomic_file import RANDOM_DIGITS, SUFFIX, AtomicFile, temporary_name, temporary_start
 from onnxwire.io.folder import identity_of
+from onnxwire.io.prefetch import open_external
 from onnxwire.io.tensor_list import describe, find_tensors, is_external
 from onnxwire.tensor.dtypes import STRING
 from onnxwire.tensor.external_data import fault_of
@@ -141,6 +142,7 @@ class Relocation:
         choose = _chooser(choice, "" if self._model is None else self._model.name)
         last: object = None
         location = ""  # `last`, normalized
+        open_external(message)
         for path, source in find_tensors(message):
             info = describe(source, path)
             number = offset = size = 0

@@ -34,11 +34,13 @@ def verify(source: Source, type: type[Message] = ModelProto, *, checksums: bool 
 
 def _verify_checksums(message: Message) -> None:
     """Compare external data files with the checksums in the tensors. Read each file once."""
+    from onnxwire.io.prefetch import open_external
     from onnxwire.io.tensor_list import find_tensors, is_external
     from onnxwire.tensor.error import tensor_error
     from onnxwire.tensor.external_data import payload, reference_of
 
     digests: dict[int, str] = {}
+    open_external(message)
     for _, tensor in find_tensors(message):
         if not is_external(tensor):
             continue

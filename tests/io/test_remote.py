@@ -13,6 +13,7 @@ from object_server import ObjectServer, Pieces
 from served_models import model
 
 import onnxwire as ow
+from onnxwire.analysis.statistics import measure, measure_all
 from onnxwire.io.remote import file
 
 MIB = 1 << 20
@@ -291,3 +292,94 @@ def test_a_net_of_many_sizes_is_read_in_few_requests(total, most_trips, most_req
         assert trips.count <= most_trips
         assert len(server.state.requests) <= most_requests
         assert server.state.sent <= 1.1 * pieces.size
+
+
+def external_model(sizes: list[int]) -> dict[str, Pieces]:
+    """The files of a model of which each initializer is in a file of its own."""
+    message = ow.ModelProto(ir_version=9, graph=ow.GraphProto(name="g"))
+    files = {}
+    for i, size in enumerate(sizes):
+        tensor = message.graph.initializer.add(name=f"w{i}", data_type=2, dims=[size], data_location=1)
+        tensor.external_data.add(key="location", value=f"w{i}.bin")
+        files[f"w{i}.bin"] = Pieces(bytes([i % 256]) * size)
+    return files | {"m.onnx": Pieces(message.SerializeToString())}
+
+
+READS = {
+    "prefetch": lambda message: ow.prefetch(message.graph.initializer),
+    "check": ow.check,
+    "measure_all": measure_all,
+    "diff": lambda message: list(ow.diff(message, message)),
+}
+
+
+@pytest.mark.parametrize("read", READS.values(), ids=READS)
+def test_external_files_are_opened_together(read, trips) -> None:
+    with ObjectServer(external_model([1000] * 40)) as server, ow.load(f"{server.url}/m.onnx") as message:
+        trips.count = 0
+        read(message)
+        assert trips.count == 1
+        assert [tensor.numpy()[0] for tensor in message.graph.initializer] == list(range(40))
+        assert len(server.state.requests) == 41
+
+
+def test_the_rest_of_external_files_is_fetched_together(trips) -> None:
+    with ObjectServer(external_model([100_000] * 20)) as server, ow.load(f"{server.url}/m.onnx") as message:
+        trips.count = 0
+        ow.prefetch(message.graph.initializer)
+        assert trips.count == 2
+        server.state.reset()
+        for i, tensor in enumerate(message.graph.initializer):
+            assert tensor.raw_view == bytes([i]) * 100_000
+        assert not server.state.requests
+
+
+def test_a_missing_external_file_is_an_error_of_its_tensor_alone() -> None:
+    files = external_model([1000] * 20)
+    del files["w7.bin"]
+    with ObjectServer(files) as server, ow.load(f"{server.url}/m.onnx") as message:
+        with pytest.raises(ow.SourceError, match=r"w7\.bin"):
+            ow.prefetch(message.graph.initializer)
+        assert [tensor.numpy()[0] for tensor in message.graph.initializer[8:]] == list(range(8, 20))
+        with pytest.raises(ow.SourceError, match=r"tensor 'w7' refers to it"):
+            message.graph.initializer[7].numpy()
+
+
+def test_locations_that_are_not_allowed_are_not_requested() -> None:
+    files = external_model([1000] * 3)
+    message = ow.ModelProto.FromString(files["m.onnx"].read(0, files["m.onnx"].size))
+    message.graph.initializer[1].external_data[0].value = "../w1.bin"
+    message.graph.initializer[2].external_data[0].value = "w2.bin?x"
+    files["m.onnx"] = Pieces(message.SerializeToString())
+    with ObjectServer(files) as server, ow.load(f"{server.url}/m.onnx") as message:
+        with pytest.raises(ow.ExternalDataError, match=r"parent folder|contains"):
+            ow.prefetch(message.graph.initializer)
+        assert {request.path for request in server.state.requests} <= {"/m.onnx", "/w0.bin"}
+        assert message.graph.initializer[0].numpy()[0] == 0
+
+
+def test_statistics_with_a_histogram_fetch_a_tensor_once() -> None:
+    pieces = model([9 * MIB, 300_000])
+    with ObjectServer({"m.onnx": pieces}) as server, ow.load(f"{server.url}/m.onnx") as message:
+        tensor = message.graph.initializer[0]
+        server.state.reset()
+        assert sum(measure(tensor, bins=10).histogram.counts) == 9 * MIB
+        assert server.state.sent <= 9 * MIB + (1 << 16)
+        server.state.reset()
+        assert measure(tensor, slice(MIB, 3 * MIB), bins=10).count == 2 * MIB
+        assert len(server.state.requests) <= 2
+
+
+def test_a_diff_of_one_address_reads_nothing() -> None:
+    files = {"m.onnx": model([5 * MIB] * 4), "n.onnx": model([5 * MIB] * 4)}
+    with ObjectServer(files) as server:
+        assert list(ow.diff(f"{server.url}/m.onnx", f"{server.url}/m.onnx")) == []
+        assert server.state.sent < 1 << 19
+        server.state.reset()
+        # Only for one file, an ETag identifies the bytes.
+        assert list(ow.diff(f"{server.url}/m.onnx", f"{server.url}/n.onnx")) == []
+        assert server.state.sent > 40 * MIB
+        server.state.etag = 'W/"one"'
+        server.state.reset()
+        assert list(ow.diff(f"{server.url}/m.onnx", f"{server.url}/m.onnx")) == []
+        assert server.state.sent > 40 * MIB

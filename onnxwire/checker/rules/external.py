@@ -10,6 +10,7 @@ import os
 import re
 import stat
 from collections.abc import Callable, Iterator
+from itertools import filterfalse
 from typing import Any
 
 import numpy as np
@@ -233,7 +234,9 @@ class Files:
             return
         self.files = files
         entries = facts.derive(External).of("location")
-        for id in unique(facts.StringStringEntryProto.value[entries[entries >= 0]]).tolist():
+        ids = unique(facts.StringStringEntryProto.value[entries[entries >= 0]]).tolist()
+        files.open_all(filterfalse(fault_of, map(facts.text, ids)))
+        for id in ids:
             location = facts.text(id)
             fault = fault_of(location)
             if not fault:

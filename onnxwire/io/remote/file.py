@@ -15,11 +15,13 @@ from onnxwire.io.remote.stores import is_change, source_error
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from typing import Self
 
     from typing_extensions import Buffer
 
     from onnxwire.engine.partial import PartialMemory, Range
     from onnxwire.io.remote.address import Address
+    from onnxwire.io.remote.cache import RangeCache
     from onnxwire.io.remote.remote_document import Origin
     from onnxwire.io.remote.stores import Reader
     from onnxwire.io.remote.version import Version
@@ -35,13 +37,12 @@ _MAX_CONCURRENT = 16  # requests
 
 
 class RemoteFile:
-    """A file on a server; the `source` of a PartialMemory.
+    """A file on a server; the `source` of a PartialMemory. `open` has to be called first.
 
     reader: reads ranges of the file; address: the address of the file; origin: the store and the model's address,
     to find external data. name: the file's name in error messages. size, version: the size and version in the first
     response, which all later ones must match.
     requests, received: the number of requests sent, and of bytes received, so far.
-    Raises SourceError if the file can't be read.
     """
 
     def __init__(self, reader: Reader, address: Address, origin: Origin) -> None:
@@ -55,13 +56,27 @@ class RemoteFile:
         self._pending: list[Range] = []
         self._has_stepped = False
         self._sequence = (0, _OPEN_BYTES)  # the range that the walk has read sequentially
-        self.head: Buffer
-        self.version: Version
-        self.head, self.version = run(self._open())
-        self.size = self.version.size
-        self._cache = origin.open_cache(address, self.version)
+        self._address = address
+        self._cache: RangeCache | None = None
+        self.size = 0
+        self.head: Buffer = b""
+        self.version: Version = None  # type: ignore[assignment]
+
+    def open(self) -> Self:
+        """Request the beginning of the file, and return the file. Raises SourceError."""
+        self._accept(*run(self._open()))
+        return self
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the beginning of the file was received."""
+        return self.version is not None
+
+    def _accept(self, head: Buffer, version: Version) -> None:
+        self.head, self.version, self.size = head, version, version.size
+        self._cache = self.origin.open_cache(self._address, version)
         if self._cache is not None:
-            self._cache.put(0, self.head)
+            self._cache.put(0, head)
 
     async def _open(self) -> tuple[Buffer, Version]:
         self.requests += 1
@@ -113,17 +128,25 @@ class RemoteFile:
                 missing = memory.missing(ranges)
                 if not missing:
                     return
-                mine = [span for span in missing if not any(_overlap(span, other) for other in self._pending)]
+                mine = self._claim(missing)
                 if not mine:
                     self._lock.wait()
                     continue
-                self._pending += mine
             try:
-                self._read(_split(_merge(mine)), lambda start, data: memory.put(start, data))
+                self._read(_split(_merge(mine)), memory.put)
             finally:
-                with self._lock:
-                    self._pending = [span for span in self._pending if span not in mine]
-                    self._lock.notify_all()
+                self._release(mine)
+
+    def _claim(self, ranges: list[Range]) -> list[Range]:
+        """Return the ranges that no other thread is fetching, and note that this one does. The caller has the lock."""
+        mine = [span for span in ranges if not any(_overlap(span, other) for other in self._pending)]
+        self._pending += mine
+        return mine
+
+    def _release(self, ranges: list[Range]) -> None:
+        with self._lock:
+            self._pending = [span for span in self._pending if span not in ranges]
+            self._lock.notify_all()
 
     def fetch_ahead(self, memory: PartialMemory, start: int, end: int, limit: int) -> None:
         """Fetch the bytes that a walk needs now, and those that it will probably need next."""
@@ -181,26 +204,7 @@ class RemoteFile:
     # Requests.
 
     def _read(self, pieces: list[Range], put: Callable[[int, Buffer], None]) -> None:
-        run(self._read_all(pieces, put))
-
-    async def _read_all(self, pieces: list[Range], put: Callable[[int, Buffer], None]) -> None:
-        """Read pieces concurrently. The first error cancels the others."""
-        # Short ranges, such as those of readahead, are all requested at once.
-        is_short = sum(end - start for start, end in pieces) <= _CHUNK_BYTES
-        waiting = iter(pieces)
-
-        async def work() -> None:
-            for start, end in waiting:
-                put(start, await self._read_piece(start, end))
-
-        tasks = [
-            asyncio.ensure_future(work()) for _ in range(min(MAX_GUESSES if is_short else _MAX_CONCURRENT, len(pieces)))
-        ]
-        try:
-            await asyncio.gather(*tasks)
-        finally:
-            for task in tasks:
-                task.cancel()
+        run(_read_all([(self, start, end, put) for start, end in pieces]))
 
     async def _read_piece(self, start: int, end: int) -> Buffer:
         cached = None if self._cache is None else self._cache.get(start, end)
@@ -233,6 +237,67 @@ class RemoteFile:
 
     def _changed(self) -> SourceError:
         return SourceError(errno.ESTALE, "the file was changed since it was opened; load it again", self.name)
+
+
+def open_files(files: list[RemoteFile]) -> Error | None:
+    """Open files concurrently. Return the error of the first that can't be opened, or None."""
+
+    async def open_each() -> list[tuple[Buffer, Version] | BaseException]:
+        limit = asyncio.Semaphore(MAX_GUESSES)
+
+        async def open_one(file: RemoteFile) -> tuple[Buffer, Version]:
+            async with limit:
+                return await file._open()
+
+        return await asyncio.gather(*map(open_one, files), return_exceptions=True)
+
+    errors: list[Error] = []
+    for file, found in zip(files, run(open_each()) if files else (), strict=True):
+        if isinstance(found, tuple):
+            file._accept(*found)
+        elif isinstance(found, Error):
+            errors.append(found)
+        else:
+            raise found
+    return errors[0] if errors else None
+
+
+def fetch_all(wanted: list[tuple[RemoteFile, PartialMemory, list[Range]]]) -> None:
+    """Fetch ranges of several files into their memories, concurrently. Raises as RemoteFile.fetch."""
+    claimed: list[tuple[RemoteFile, list[Range]]] = []
+    pieces: list[tuple[RemoteFile, int, int, Callable[[int, Buffer], None]]] = []
+    try:
+        for file, memory, ranges in wanted:
+            with file._lock:
+                mine = file._claim(memory.missing(ranges))
+                claimed.append((file, mine))
+            pieces += [(file, start, end, memory.put) for start, end in _split(_merge(mine))]
+        if pieces:
+            run(_read_all(pieces))
+    finally:
+        for file, ranges in claimed:
+            file._release(ranges)
+    for file, memory, ranges in wanted:
+        file.fetch(memory, ranges)  # waits for ranges that another thread is fetching
+
+
+async def _read_all(pieces: list[tuple[RemoteFile, int, int, Callable[[int, Buffer], None]]]) -> None:
+    """Read pieces of files concurrently. The first error cancels the others."""
+    # Short ranges, such as those of readahead, are all requested at once.
+    is_short = sum(end - start for _, start, end, _ in pieces) <= _CHUNK_BYTES
+    waiting = iter(pieces)
+
+    async def work() -> None:
+        for file, start, end, put in waiting:
+            put(start, await file._read_piece(start, end))
+
+    count = min(MAX_GUESSES if is_short else _MAX_CONCURRENT, len(pieces))
+    tasks = [asyncio.ensure_future(work()) for _ in range(count)]
+    try:
+        await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
 
 
 def _overlap(one: Range, other: Range) -> bool:

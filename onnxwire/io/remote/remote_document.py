@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import errno
 import os
+from itertools import islice
 
 from onnxwire.engine.document import Document
 from onnxwire.engine.partial import PAGE_SIZE, PartialMemory
-from onnxwire.errors import ExternalDataError, SourceError
+from onnxwire.errors import Error, ExternalDataError, SourceError
 from onnxwire.io.external_files import ExternalFiles
 from onnxwire.io.remote.address import address_in_store, is_address, parse_address, shown_address
 from onnxwire.io.remote.failures import RequestError
-from onnxwire.io.remote.file import RemoteFile
+from onnxwire.io.remote.file import RemoteFile, open_files
 from onnxwire.io.remote.stores import identity_in_store, open_store, reader_of, source_error
 from onnxwire.tensor.external_data import fault_of
 from onnxwire.tensor.external_file import ExternalFile
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from onnxwire.io.remote.cache import RangeCache
     from onnxwire.io.remote.hosts import Hosts
     from onnxwire.io.remote.version import Version
+
+_MAX_OPENED = 256  # files opened concurrently
 
 
 class Origin:
@@ -64,7 +67,7 @@ class Origin:
     def open(self) -> RemoteFile:
         """Open the model's file. Its external data is then of the same commit, if it has one."""
         reader = reader_of(self.store, self.address, self._hosts)
-        file = RemoteFile(reader, self.address, self)
+        file = RemoteFile(reader, self.address, self).open()
         self.address = getattr(reader, "address", self.address)
         return file
 
@@ -87,7 +90,7 @@ class Origin:
         return int(found[0])
 
     def beside(self, location: str) -> RemoteFile:
-        """Open an external data file. The location must have been checked."""
+        """Return an external data file, to be opened. The location must have been checked."""
         address = self.address.beside(location)
         return RemoteFile(reader_of(self.store, address, self._hosts, is_model=False), address, self)
 
@@ -183,8 +186,44 @@ class RemoteFiles(ExternalFiles):
         self.folder = origin.shown_folder
         self.origin = origin
         self._has_root = options.get("root") is not None
+        self._has_supplied = self._has_root or options.get("data") is not None
+
+    def open_all(self, locations: Iterable[str]) -> None:
+        """Open files concurrently, until one can't be opened; `open` raises the reason."""
+        new = iter(dict.fromkeys(location for location in locations if location not in self._by_location))
+        while not self._has_supplied and not self._is_closed and (part := list(islice(new, _MAX_OPENED))):
+            try:
+                self._open_part(part)
+            except Error:
+                return
+
+    def _open_part(self, locations: list[str]) -> None:
+        files: list[tuple[str, RemoteFile]] = []
+        for location in locations:
+            self._check(location)
+            cached = self._open_cached(location)
+            if cached is not None:
+                self._by_location[location] = cached
+            else:
+                files.append((location, self.origin.beside(location)))
+        error = open_files([file for _, file in files])
+        for location, file in files:
+            if file.is_open:
+                self._by_location[location] = ExternalFile(remote_document(file))
+        if error is not None:
+            raise error
 
     def _opened(self, location: str) -> ExternalFile:
+        self._check(location)
+        if self._has_root:
+            try:
+                return super()._opened(location)
+            except FileNotFoundError:
+                pass
+        return self._open_cached(location) or ExternalFile(remote_document(self.origin.beside(location).open()))
+
+    def _check(self, location: str) -> None:
+        """Raise ExternalDataError for a location that is not allowed."""
         reason = fault_of(location)
         if reason or location.count("?") or location.count("#"):
             shown = repr(location if len(location) <= 200 else location[:200] + "…")
@@ -192,15 +231,13 @@ class RemoteFiles(ExternalFiles):
             raise ExternalDataError(
                 f"its external data at {shown} is not read: {reason}", source=self.origin.address.shown
             )
-        if self._has_root:
-            try:
-                return super()._opened(location)
-            except FileNotFoundError:
-                pass
+
+    def _open_cached(self, location: str) -> ExternalFile | None:
+        """Return a file of a local cache of whole files, such as that of the Hub; None if it is not there."""
         descriptor = self.origin.open_cached(location)
-        if descriptor is not None:
-            return ExternalFile.from_descriptor(descriptor, self.origin.address.beside(location).shown)
-        return ExternalFile(remote_document(self.origin.beside(location)))
+        if descriptor is None:
+            return None
+        return ExternalFile.from_descriptor(descriptor, self.origin.address.beside(location).shown)
 
     def status_of(self, location: str, *, only_open: bool) -> None:
         """Return None: files on a server have no os.stat_result."""
