@@ -68,6 +68,7 @@ MODULES = {
 # Modules of rules that run only for untrusted models; their rows are in `security.tsv`.
 SECURITY_MODULES: dict[str, tuple[str, ...]] = {
     "security_wire": (),
+    "security_files": ("TensorProto",),
 }
 
 

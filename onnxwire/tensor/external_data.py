@@ -139,10 +139,14 @@ def fault_of(location: str) -> str:
         return "it contains .., which leads out of the model's folder"
     if names[-1] in ("", "."):
         return "it names a folder, not a file"
-    if _WINDOWS:
-        for name in names:
-            if ":" in name or name.split(".")[0].rstrip(" ").upper() in _RESERVED:
-                return f"{name!r} is a device or stream on Windows"
-            if name.endswith((".", " ")) and name != ".":
-                return f"{name!r} ends with a dot or space, which is not allowed on Windows"
+    return windows_fault_of(location) if _WINDOWS else ""
+
+
+def windows_fault_of(location: str) -> str:
+    """Return why a location is not allowed on Windows, in addition to `fault_of`; "" if it may be."""
+    for name in location.split("/"):
+        if ":" in name or name.split(".")[0].rstrip(" ").upper() in _RESERVED:
+            return f"{name!r} is a device or stream on Windows"
+        if name.endswith((".", " ")) and name != ".":
+            return f"{name!r} ends with a dot or space, which is not allowed on Windows"
     return ""

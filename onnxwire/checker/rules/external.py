@@ -221,7 +221,8 @@ class Files:
     """The files at the locations, by `facts.derive(Files)`.
 
     sizes: sizes of readable files in bytes; outside, irregular, linked: messages about other files; all by the id of
-    the location. Files are opened in the same way as for reading the tensor.
+    the location. own: ids of locations that lead to the document's own file. Files are opened in the same way as for
+    reading the tensor.
     """
 
     def __init__(self, facts: Facts) -> None:
@@ -229,6 +230,8 @@ class Files:
         self.outside: dict[int, str] = {}
         self.irregular: dict[int, str] = {}
         self.linked: dict[int, str] = {}
+        self.own: set[int] = set()
+        self.document = facts.saved_document
         files = facts.saved_document.files
         if not isinstance(files, ExternalFiles):
             return
@@ -252,7 +255,11 @@ class Files:
             with self.files.open_temporarily(location) as file:
                 self.sizes[id] = file.size
                 if file.descriptor >= 0:
-                    self._find_links(id, file.name, os.fstat(file.descriptor).st_nlink)
+                    status = os.fstat(file.descriptor)
+                    self._find_links(id, file.name, status.st_nlink)
+                    own = self.document.descriptor
+                    if own >= 0 and os.path.samestat(status, os.fstat(own)):
+                        self.own.add(id)
         except SourceError as error:
             self.irregular[id] = f"the file {error.filename} can't be opened: {error.strerror}"
         except ExternalDataError as error:
