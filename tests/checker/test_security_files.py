@@ -9,7 +9,8 @@ from onnxwire.checker.rules.security_files import location_fault
 
 AMBIGUOUS = [
     "file:///etc/passwd", "http://host/w.bin", "s3://bucket/w.bin", "$HOME/w.bin", "%TEMP%/w.bin", "~/w.bin",
-    "..%2f..%2fw.bin", "%252e%252e/w.bin", "．．/w.bin", "a／b.bin", "a∕b.bin", "‥/w.bin", "w\u202enib.bin",
+    "..%2f..%2fw.bin", "%252e%252e/w.bin", "\uff0e\uff0e/w.bin",
+    "a\uff0fb.bin", "a\u2215b.bin", "\u2025/w.bin", "w\u202enib.bin",
     "w\u200b.bin", "w.bin\x00.data", "a\nb", "NUL", "con.bin", "w.bin:stream", "w.bin.", "w.bin ", "a" * 300, "*.bin",
     "a|b", "COM1/w.bin",
 ]  # fmt: skip

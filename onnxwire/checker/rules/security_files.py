@@ -20,20 +20,24 @@ _MEMORY_ADDRESS = "_ORT_MEM_ADDR_"
 _MAX_COMPONENT_BYTES = 255  # NAME_MAX of Linux, macOS and Windows
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
 _VARIABLE = re.compile(r"\$[A-Za-z_{(]|%[A-Za-z_]\w*%|^~|[*?|<>\"]")
-_FOREIGN = (
-    "onnx ort pb pt pth pkl pickle py pyc pyd sh bash bat cmd ps1 vbs js jar class exe dll so dylib com scr msi service "
-    "conf cfg ini env json yaml yml toml xml db sqlite pem key crt p12 pfx kdbx txt log csv html php c h"
-).split()
-_FOREIGN_NAMES = frozenset(
-    "passwd shadow hosts sudoers crontab authorized_keys known_hosts id_rsa id_dsa id_ecdsa id_ed25519 credentials "
-    "config environ cmdline makefile dockerfile".split()
-)
+_FOREIGN = frozenset((
+    "onnx", "ort", "pb", "pt", "pth", "pkl", "pickle", "py", "pyc", "pyd", "sh", "bash", "bat", "cmd", "ps1", "vbs",
+    "js", "jar", "class", "exe", "dll", "so", "dylib", "com", "scr", "msi", "service", "conf", "cfg", "ini", "env",
+    "json", "yaml", "yml", "toml", "xml", "db", "sqlite", "pem", "key", "crt", "p12", "pfx", "kdbx", "txt", "log",
+    "csv", "html", "php", "c", "h",
+))  # fmt: skip
+_FOREIGN_NAMES = frozenset((
+    "passwd", "shadow", "hosts", "sudoers", "crontab", "authorized_keys", "known_hosts", "id_rsa", "id_dsa",
+    "id_ecdsa", "id_ed25519", "credentials", "config", "environ", "cmdline", "makefile", "dockerfile",
+))  # fmt: skip
+# DIVISION SLASH, FRACTION SLASH, BIG SOLIDUS, BOX DRAWINGS LIGHT DIAGONAL, and leaders of one, two and three dots.
+_LOOK_ALIKES = "\u2215\u2044\u29f8\u2571\u2024\u2025\u2026"
 _INNOCENT_EXTENSIONS = ("bin", "data", "weight", "weights", "safetensors", "npy", "raw", "dat")
 
 
 def location_fault(location: str) -> str:
     """Return why a location is understood differently by different programs; "" if it is not."""
-    if _URL.match(location) and not location[1:2] == ":":
+    if _URL.match(location) and location[1:2] != ":":
         return "it is an address of a server or a device, which some programs open"
     if _VARIABLE.search(location):
         return "it has a character that shells and some programs expand"
@@ -45,11 +49,11 @@ def location_fault(location: str) -> str:
     folded = unicodedata.normalize("NFKC", location)
     if folded != location and _steps(folded) != _steps(location):
         return f"systems that normalize names open {folded!r}"
-    if any(mark in location for mark in "∕⁄⧸╱․‥…"):
+    if any(mark in location for mark in _LOOK_ALIKES):
         return "it has characters that look like / or dots"
     if max(len(part.encode("utf-8", "surrogateescape")) for part in location.split("/")) > _MAX_COMPONENT_BYTES:
         return f"a part is longer than the {_MAX_COMPONENT_BYTES} bytes of a file name, so it may be truncated"
-    return windows_fault_of(location) if not location[1:2] == ":" else ""
+    return windows_fault_of(location) if location[1:2] != ":" else ""
 
 
 def _steps(location: str) -> tuple[int, int, int]:

@@ -6,7 +6,8 @@ _LOCATION = ("graph.initializer[0].external_data[0]",)
 def _tensor(location: str = "w.bin", offset: str = "0", rest: str = "", type: int = 1, name: str = "w") -> str:
     entries = {"location": location, "offset": offset, "length": "16"}
     texts = [f'external_data {{ key: "{key}" value: "{value}" }}' for key, value in entries.items()]
-    return f'initializer {{ name: "{name}" data_type: {type} dims: 4 {" ".join(texts)} {rest} data_location: EXTERNAL }}'
+    texts += [rest, "data_location: EXTERNAL"]
+    return f'initializer {{ name: "{name}" data_type: {type} dims: 4 {" ".join(texts)} }}'
 
 
 def _located(location: str, right: str = "folder/w.bin") -> Case:
