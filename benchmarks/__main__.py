@@ -14,7 +14,6 @@ PIECES = [
     "list_initializers",
     "index_tensors",
     "walk_nodes",
-    "walk_in_c",
     "arrow_tables",
     "verify_structure",
     "check_structure",

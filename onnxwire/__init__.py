@@ -185,6 +185,8 @@ else:
                 value.__module__ = __name__
         elif name in _PACKAGES:
             value = __import__(f"{__name__}.{name}", fromlist=[name])
+        elif name == "_c_api":
+            from onnxwire.engine.c_api import CAPSULE as value
         elif name.startswith("__") and name != "__all__":
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import ctypes
 import os
 import pickle
 from collections.abc import Callable
@@ -304,6 +305,53 @@ add("SerializeToString", fresh(), lambda m: m.SerializeToString())
 add("SerializeToString of an edited message", edited, lambda m: m.SerializeToString())
 add("SerializeToString deterministic", edited, lambda m: m.SerializeToString(deterministic=True))
 add("ByteSize", edited, lambda m: m.ByteSize())
+
+
+class Functions(ctypes.Structure):
+    """`ow_python` of onnxwire_python.h."""
+
+    _fields_ = (("version", ctypes.c_uint32), ("size", ctypes.c_uint32), ("export", ctypes.c_void_p))
+
+
+class Pieces(ctypes.Structure):
+    """`ow_pieces` of onnxwire_python.h."""
+
+    _fields_ = (("size", ctypes.c_uint64), *((name, ctypes.c_void_p) for name in ("n", "items", "release", "data")))
+
+
+POINTER = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)
+CAPSULE = POINTER(("PyCapsule_GetPointer", ctypes.pythonapi))(onnxwire._c_api, b"onnxwire._c_api")
+EXPORT = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_uint, ctypes.c_void_p)(
+    Functions.from_address(CAPSULE).export
+)
+PIECES = Pieces()
+PIECES_ADDRESS = ctypes.addressof(PIECES)
+EXPORT(NodeProto(), 0, PIECES_ADDRESS)
+RELEASE = ctypes.PYFUNCTYPE(None, ctypes.c_void_p)(PIECES.release)
+RELEASE(PIECES_ADDRESS)
+
+
+def export_pieces(m: Any) -> None:
+    """Export a message to C, and release its pieces."""
+    try:
+        EXPORT(m, 0, PIECES_ADDRESS)
+    finally:
+        try:
+            RELEASE(PIECES_ADDRESS)
+        except (MemoryError, ctypes.ArgumentError):  # ctypes allocates, too
+            RELEASE(PIECES_ADDRESS)
+
+
+def edited_and_long() -> ModelProto:
+    """Return an edited model with long values."""
+    made = ModelProto.FromString(DATA)
+    for i in range(9):
+        made.graph.initializer.add(name=f"w{i}", raw_data=bytes(1 << 16))
+    return made
+
+
+add("export to C", edited, export_pieces, other_errors=(ctypes.ArgumentError,))
+add("export of long values to C", edited_and_long, export_pieces, other_errors=(ctypes.ArgumentError,))
 
 
 def saved(change: Callable[[], ModelProto], **options: Any) -> Callable[[str], tuple[ModelProto, str]]:

@@ -44,6 +44,10 @@ APART = {
     "engine.overlay_index": {"__dealloc__": "of RecentOverlays: " + OWN_MEMORY},
     "engine.repeated": {"__cinit__": NEW, "__next__": ENTERS},
     "engine.scan": {"of": STATELESS, "mentioning": GENERATOR, "strings_of": GENERATOR},
+    "engine.foreign_thread": {
+        "close_entrance": "one atomic number",
+        "forget_other_threads": "a new process has one thread",
+    },
     "engine.section": {"after_fork": "a new process has one thread"},
     "engine.table": {"__cinit__": NEW, "__dealloc__": OWN_MEMORY},
     "engine.text_form": {"__dealloc__": OWN_MEMORY},

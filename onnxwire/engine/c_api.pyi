@@ -1,0 +1,6 @@
+from typing import final
+
+CAPSULE: object
+
+@final
+class Export: ...

@@ -1,0 +1,291 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""The capsule `onnxwire._c_api`: encodings of messages as pieces of memory, for extension modules in C.
+
+`include/onnxwire_python.h` describes the functions. The pieces are those that a save writes (`engine/write.pyx`); a
+memoryview of each pins its document until they are released.
+"""
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from cpython.memoryview cimport PyMemoryView_FromObject
+from cpython.object cimport PyObject
+from cpython.pycapsule cimport PyCapsule_New
+from cpython.ref cimport Py_INCREF
+from cython cimport critical_section, final, no_gc
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
+from libc.string cimport memcmp, memcpy, memset
+
+from onnxwire.engine.document cimport Document, OwFileState, ow_file_state
+from onnxwire.engine.encode cimport Piece
+from onnxwire.engine.foreign_thread cimport Entry, enter_python, leave_python
+from onnxwire.engine.instances cimport make_internal
+from onnxwire.engine.memory cimport calloc, free, realloc
+from onnxwire.engine.partial cimport N_MEMORIES, fetch, is_resident
+from onnxwire.engine.payload cimport Payload
+from onnxwire.engine.view cimport View
+
+cdef extern from "Python.h":
+    Py_buffer* PyMemoryView_GET_BUFFER(object view)
+    void Py_DECREF(PyObject* o)
+
+cdef extern from "../include/onnxwire_python.h" nogil:
+    enum:
+        ONNXWIRE_PYTHON_VERSION
+        OW_PIECES_LAZY
+    const char* ONNXWIRE_PYTHON_CAPSULE
+    ctypedef struct ow_piece:
+        const uint8_t* data
+        uint64_t size
+        uint64_t offset
+        PyObject* owner
+    ctypedef struct ow_pieces:
+        uint64_t size
+        uint64_t count
+        const ow_piece* items
+        void (*release)(ow_pieces*) noexcept nogil
+        void* private_data
+    ctypedef struct ow_python:
+        uint32_t version
+        uint32_t size
+        int (*export_message)(PyObject*, unsigned, ow_pieces*) except -1
+        int (*read)(void*, uint64_t, void*, size_t) noexcept nogil
+        int (*check)(const ow_pieces*) except -1
+    const ow_piece* ow_find_piece(const ow_pieces* pieces, uint64_t offset)
+
+from onnxwire.engine.write import encode_pieces
+from onnxwire.errors import FieldTypeError, FieldValueError
+
+
+cdef struct File:
+    # A mapped file that pieces point into, and its state when they were made.
+    PyObject* document
+    int descriptor
+    OwFileState state
+
+
+cdef struct Place:
+    # The bytes of a piece, resident or not.
+    const uint8_t* p
+    uint32_t file                # the number of the File from 1, or 0
+
+
+cdef struct Reading:
+    # What `read` needs without the GIL. Constant until the release.
+    PyObject* owner              # the Export
+    const ow_piece* items
+    const Place* places
+    const File* files
+
+
+@final
+@no_gc
+cdef class Export:
+    """The owner of the pieces of one encoding; C has the only reference."""
+    cdef Reading reading
+    cdef ow_piece* items
+    cdef Place* places
+    cdef Py_ssize_t n
+    cdef File* files
+    cdef uint32_t n_files
+    cdef list owners             # of each piece: bytes, a memoryview, or if it is not resident a Payload
+    cdef object error            # of the first `read` that failed
+
+    @critical_section
+    def __dealloc__(self):
+        cdef Py_ssize_t i
+        for i in range(self.n):
+            if self.items[i].data == NULL:
+                (<Payload>self.owners[i]).document.pins -= 1
+        free(self.items)
+        free(self.places)
+        free(self.files)
+
+    cdef int fill(self, list parts, bint is_lazy) except -1:
+        """Set up the pieces of an encoding. Other code may run, so parts are pinned one by one."""
+        cdef size_t room = <size_t>len(parts) or 1
+        cdef uint64_t offset = 0
+        self.items = <ow_piece*>calloc(room, sizeof(ow_piece))
+        self.places = <Place*>calloc(room, sizeof(Place))
+        if self.items == NULL or self.places == NULL:
+            raise MemoryError
+        self.owners = []
+        for part in parts:
+            self.add(part if isinstance(part, bytes) else (<Piece>part).payload, offset, is_lazy)
+            offset += self.items[self.n - 1].size
+        self.reading.owner = <PyObject*>self
+        self.reading.items = self.items
+        self.reading.places = self.places
+        self.reading.files = self.files
+        return 0
+
+    cdef int add(self, part, uint64_t offset, bint is_lazy) except -1:
+        """Add a piece: bytes or a Payload of bytes."""
+        cdef ow_piece* item = &self.items[self.n]
+        cdef Place* place = &self.places[self.n]
+        cdef Document document = None
+        cdef bint is_absent = False
+        cdef Payload payload
+        item.offset = offset
+        if isinstance(part, bytes):
+            owner = part
+            place.p = <const uint8_t*>PyBytes_AS_STRING(part)
+            item.size = <uint64_t>PyBytes_GET_SIZE(part)
+        else:
+            payload = part
+            document = payload.document
+            place.p = payload.p
+            item.size = <uint64_t>payload.n
+            is_absent = is_lazy and N_MEMORIES > 0 and document is not None and not is_resident(place.p, item.size)
+            owner = payload if is_absent else PyMemoryView_FromObject(payload)
+        self.owners.append(owner)
+        if document is not None:
+            place.file = self.file_of(document)
+        if is_absent:
+            document.check_open()
+            document.pins += 1
+        else:
+            item.data = place.p
+        item.owner = <PyObject*>owner
+        self.n += 1
+        return 0
+
+    cdef uint32_t file_of(self, Document document) except? 0xFFFFFFFF:
+        """Return the number of the mapped file of a document, or 0 if its bytes are in memory."""
+        cdef size_t n = self.n_files
+        cdef File* files
+        if document.backing is None or document.backing.is_private or document.backing.descriptor < 0:
+            return 0
+        # Most pieces are of the file of the last one.
+        if n and self.files[n - 1].document == <PyObject*>document:
+            return self.n_files
+        if n & (n - 1) == 0:
+            files = <File*>realloc(self.files, (2 * n or 1) * sizeof(File))
+            if files == NULL:
+                raise MemoryError
+            self.files = files
+        self.files[n].document = <PyObject*>document
+        self.files[n].descriptor = document.backing.descriptor
+        self.files[n].state = document.backing.state
+        self.n_files += 1
+        return self.n_files
+
+    @critical_section
+    cdef bint prepare(self, Py_ssize_t i, uint64_t start, uint64_t n) noexcept:
+        """Check the file of a piece and fetch bytes of it before they are copied; on failure store the error."""
+        cdef Document document
+        try:
+            owner = self.owners[i]
+            document = (<Payload>(owner if isinstance(owner, Payload) else owner.obj)).document
+            document.check_open()
+            document.check_unchanged()
+            fetch(self.places[i].p + start, n)
+            return True
+        except BaseException as error:
+            if self.error is None:
+                self.error = error
+            return False
+
+    @critical_section
+    cdef int check(self) except -1:
+        """Raise the error of the first failed `read`, or of a file that was changed."""
+        cdef uint32_t i
+        if self.error is not None:
+            raise self.error
+        for i in range(self.n_files):
+            (<Document>self.files[i].document).check_unchanged()
+        return 0
+
+
+make_internal(Export, b"a call of the capsule onnxwire._c_api")
+
+
+@critical_section
+cdef Export export_of(object message, bint is_lazy, uint64_t* size):
+    cdef Export export = Export.__new__(Export)
+    size[0], parts = encode_pieces(message, False, None)
+    export.fill(parts, is_lazy)
+    return export
+
+
+cdef int export_message(PyObject* message, unsigned flags, ow_pieces* pieces) except -1:
+    cdef Export export
+    cdef uint64_t size
+    memset(pieces, 0, sizeof(ow_pieces))
+    if message == NULL or not isinstance(<object>message, View):
+        name = "NULL" if message == NULL else type(<object>message).__name__
+        raise FieldTypeError(f"expected a message of onnxwire, not {name}")
+    if flags & ~<unsigned>OW_PIECES_LAZY:
+        raise FieldValueError(f"flags is 0 or OW_PIECES_LAZY, not {flags}")
+    export = export_of(<object>message, flags & OW_PIECES_LAZY, &size)
+    Py_INCREF(export)
+    pieces.size = size
+    pieces.count = <uint64_t>export.n
+    pieces.items = export.items
+    pieces.release = release
+    pieces.private_data = &export.reading
+    return 0
+
+
+cdef void release(ow_pieces* pieces) noexcept nogil:
+    cdef Reading* reading = <Reading*>pieces.private_data
+    cdef Entry entry
+    memset(pieces, 0, sizeof(ow_pieces))
+    if reading != NULL and enter_python(&entry):
+        with gil:
+            Py_DECREF(reading.owner)
+        leave_python(&entry)
+
+
+cdef bint is_ready(const Reading* reading, const ow_piece* item, uint64_t start, uint64_t n) noexcept nogil:
+    """Return whether bytes of a piece may be copied: they are resident, and their file is unchanged."""
+    cdef Py_ssize_t i = item - reading.items
+    cdef uint32_t file = reading.places[i].file
+    cdef OwFileState state
+    cdef Entry entry
+    cdef bint found = False
+    if item.data != NULL:
+        if file == 0:
+            return True
+        if ow_file_state(reading.files[file - 1].descriptor, &state) == 0:
+            if memcmp(&state, &reading.files[file - 1].state, sizeof(state)) == 0:
+                return True
+    if enter_python(&entry):
+        with gil:
+            found = (<Export>reading.owner).prepare(i, start, n)
+        leave_python(&entry)
+    return found
+
+
+cdef int read(void* context, uint64_t offset, void* buffer, size_t size) noexcept nogil:
+    cdef const ow_pieces* pieces = <const ow_pieces*>context
+    cdef const Reading* reading = <const Reading*>pieces.private_data
+    cdef const ow_piece* item
+    cdef uint8_t* target = <uint8_t*>buffer
+    cdef uint64_t start, n
+    if reading == NULL or offset > pieces.size or size > pieces.size - offset:
+        return 1
+    item = ow_find_piece(pieces, offset)
+    while size:
+        start = offset - item.offset
+        n = min(item.size - start, <uint64_t>size)
+        if not is_ready(reading, item, start, n):
+            return 2
+        memcpy(target, reading.places[item - reading.items].p + start, <size_t>n)
+        target += n
+        offset += n
+        size -= <size_t>n
+        item += 1
+    return 0
+
+
+cdef int check(const ow_pieces* pieces) except -1:
+    if pieces.private_data == NULL:
+        raise FieldValueError("the pieces were released")
+    return (<Export>(<Reading*>pieces.private_data).owner).check()
+
+
+cdef ow_python FUNCTIONS
+FUNCTIONS.version = ONNXWIRE_PYTHON_VERSION
+FUNCTIONS.size = sizeof(ow_python)
+FUNCTIONS.export_message = export_message
+FUNCTIONS.read = read
+FUNCTIONS.check = check
+CAPSULE = PyCapsule_New(&FUNCTIONS, ONNXWIRE_PYTHON_CAPSULE, NULL)

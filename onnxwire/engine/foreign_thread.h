@@ -1,0 +1,55 @@
+/* Threads that call back without the GIL, perhaps while the interpreter exits.
+ *
+ * Once Python's finalization has begun, PyGILState_Ensure ends or blocks a thread that calls it. So every entry is
+ * counted, and an `atexit` function refuses new entries and waits until those under way have left.
+ */
+#ifndef ONNXWIRE_FOREIGN_THREAD_H
+#define ONNXWIRE_FOREIGN_THREAD_H
+
+#include <Python.h>
+
+#ifdef _MSC_VER
+#include <intrin.h>
+#define ow_add(p, n) _InterlockedExchangeAdd((long volatile *)(p), (n))
+#else
+#define ow_add(p, n) __atomic_fetch_add((p), (n), __ATOMIC_SEQ_CST)
+#endif
+
+#define OW_CLOSED (1L << 30)
+
+typedef struct {
+    PyGILState_STATE state;
+    int is_counted; /* 0 if the thread had the GIL already */
+} OwEntry;
+
+/* Return whether this thread has the GIL: an attached thread state. */
+static inline int ow_has_gil(void) {
+#if PY_VERSION_HEX >= 0x030d0000
+    return PyThreadState_GetUnchecked() != NULL;
+#else
+    PyThreadState *own = Py_IsInitialized() ? PyGILState_GetThisThreadState() : NULL;
+    return own != NULL && own == _PyThreadState_UncheckedGet();
+#endif
+}
+
+/* Acquire the GIL, or return 0 if Python exits. entries: the number of threads inside, plus OW_CLOSED. */
+static inline int ow_enter(long *entries, OwEntry *entry) {
+    entry->is_counted = 0;
+    if (ow_has_gil()) return 1;
+    if (ow_add(entries, 1) >= OW_CLOSED) {
+        ow_add(entries, -1);
+        return 0;
+    }
+    entry->is_counted = 1;
+    entry->state = PyGILState_Ensure();
+    return 1;
+}
+
+static inline void ow_leave(long *entries, OwEntry *entry) {
+    if (entry->is_counted) {
+        PyGILState_Release(entry->state);
+        ow_add(entries, -1);
+    }
+}
+
+#endif

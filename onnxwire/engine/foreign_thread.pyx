@@ -1,0 +1,42 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""Entry into Python for threads that may lack the GIL, also while the interpreter exits."""
+import atexit
+import os
+from time import sleep
+
+cdef extern from "foreign_thread.h":
+    enum:
+        OW_CLOSED
+    long ow_add(long* p, long n) nogil
+    bint ow_enter(long* entries, Entry* entry) nogil
+    void ow_leave(long* entries, Entry* entry) nogil
+
+cdef long ENTRIES = 0  # number of threads inside, plus OW_CLOSED once Python exits
+
+
+cdef bint enter_python(Entry* entry) noexcept nogil:
+    """Acquire the GIL if this thread lacks it; returns False, without it, if Python exits."""
+    return ow_enter(&ENTRIES, entry)
+
+
+cdef void leave_python(Entry* entry) noexcept nogil:
+    """Release the GIL if `enter_python` acquired it. Called once after each True."""
+    ow_leave(&ENTRIES, entry)
+
+
+def close_entrance():
+    """Refuse threads without the GIL from now on, and wait for those that are inside."""
+    if ow_add(&ENTRIES, OW_CLOSED) >= OW_CLOSED:
+        ow_add(&ENTRIES, -OW_CLOSED)
+    while ow_add(&ENTRIES, 0) != OW_CLOSED:
+        sleep(0.001)
+
+
+def forget_other_threads():
+    """Reset the count in a new process, which has none of the other threads."""
+    ow_add(&ENTRIES, -ow_add(&ENTRIES, 0))
+
+
+atexit.register(close_entrance)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=forget_other_threads)

@@ -1,0 +1,125 @@
+/* onnxwire_python.h: read a Python message of onnxwire from C99 or C++11, edits included, without a copy.
+
+   An extension module receives the encoding of a message as pieces: ranges of the mapped file for values of 64 KiB and
+   more that were not changed, and memory for the rest. A model of any size is so available in milliseconds:
+
+       const ow_python *api = ow_import_python();
+       ow_pieces pieces;
+       if (api == NULL || api->export_message(message, 0, &pieces) != 0) return NULL;   (a Python exception is set)
+       ... pieces.items[0].data, pieces.items[0].size, ...
+       ow_release(&pieces);
+
+   With onnxwire.h, `api->read` is the function that reads a source, and `pieces` its context:
+
+       ow_open(&source, api->read, &pieces, pieces.size, buffer, sizeof buffer);
+
+   Lifetime. Every piece has an owner, and is valid and constant until `release`, whether the message is edited, its file
+   replaced or saved over by onnxwire, or every Python object of it deleted. A document whose pieces are held can't be
+   closed: its `close` raises InUseError. Two things are shared with the program, as they are with numpy arrays of a
+   tensor: a mapped file that another program writes to or truncates, which `check` and `read` detect, and the memory of
+   arrays that were given to `onnxwire.from_array`, which must not be written to.
+
+   Threads. `export_message` and `check` need the GIL (an attached thread state). `read` and the functions of this header
+   are called with or without it, by any number of threads at once. `release` is called once, by any thread, with or
+   without the GIL, after all reads have ended. While Python exits, from its `atexit` functions on, threads without the
+   GIL can't enter it: `release` then leaves the memory to the end of the process, and `read` fails where it needs
+   Python. Only the main interpreter is supported. */
+#ifndef ONNXWIRE_PYTHON_H
+#define ONNXWIRE_PYTHON_H
+
+#include <Python.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define ONNXWIRE_PYTHON_VERSION 1 /* grows with each addition to ow_python; no other struct ever changes */
+#define ONNXWIRE_PYTHON_CAPSULE "onnxwire._c_api"
+
+/* A flag of export_message: values of 64 KiB and more in files on servers are not fetched. The `data` of such a piece is
+   NULL; `read` fetches what it copies. */
+#define OW_PIECES_LAZY 1u
+
+typedef struct ow_piece {
+    const uint8_t *data;
+    uint64_t size;   /* in bytes */
+    uint64_t offset; /* in the encoding */
+    PyObject *owner; /* borrowed: bytes, or a memoryview of the piece; a new reference to it outlives the pieces */
+} ow_piece;
+
+/* The encoding of a message. As in Arrow's C data interface, a struct without a `release` is released; it may be moved by
+   copying it and setting `release` of the original to NULL. */
+typedef struct ow_pieces {
+    uint64_t size;         /* of the encoding in bytes */
+    uint64_t count;        /* number of pieces */
+    const ow_piece *items; /* in order, without gaps, none of them empty */
+    void (*release)(struct ow_pieces *pieces);
+    void *private_data;
+} ow_pieces;
+
+typedef struct ow_python {
+    uint32_t version; /* of the installed onnxwire: ONNXWIRE_PYTHON_VERSION when it was built */
+    uint32_t size;    /* of the struct in bytes, which grows with versions */
+
+    /* Sets `pieces` to the encoding of a message. Returns 0; or -1 with a Python exception, and `release` is NULL.
+       flags: 0 or OW_PIECES_LAZY. Raises FieldTypeError for an object that is no message, FieldValueError for other flags,
+       ClosedError, DecodeError of damaged bytes, SourceError if a file was changed or can't be fetched, MemoryError. */
+    int (*export_message)(PyObject *message, unsigned flags, ow_pieces *pieces);
+
+    /* Copies a range of the encoding; an `ow_read_function` for `ow_open`. context: an ow_pieces. Returns 0; 1 for a range
+       outside of the encoding or released pieces; 2 if the bytes can't be read, for a reason that `check` raises. Before
+       bytes of a mapped file are copied, one fstat detects changes of the file. */
+    int (*read)(void *context, uint64_t offset, void *buffer, size_t size);
+
+    /* Returns 0 if no mapped file was written to or truncated since it was opened, and every `read` succeeded; otherwise
+       -1 with the exception. Call it before long work on the pieces themselves: access to the bytes of a file that was
+       truncated ends the process. */
+    int (*check)(const ow_pieces *pieces);
+} ow_python;
+
+/* Returns the functions, or NULL with a Python exception: ImportError if the installed onnxwire is older than this header. */
+static inline const ow_python *ow_import_python(void) {
+    const ow_python *api = (const ow_python *)PyCapsule_Import(ONNXWIRE_PYTHON_CAPSULE, 0);
+    if (api != NULL && (api->version < ONNXWIRE_PYTHON_VERSION || api->size < sizeof *api)) {
+        PyErr_Format(PyExc_ImportError,
+                     "the installed onnxwire has version %u of its C functions, and this module needs version %u; install a "
+                     "newer onnxwire",
+                     (unsigned)api->version, (unsigned)ONNXWIRE_PYTHON_VERSION);
+        return NULL;
+    }
+    return api;
+}
+
+/* Releases the pieces. No-op if they are released. */
+static inline void ow_release(ow_pieces *pieces) {
+    if (pieces->release != NULL) pieces->release(pieces);
+}
+
+/* Returns the piece that contains the byte at an offset; NULL if the encoding ends before it. */
+static inline const ow_piece *ow_find_piece(const ow_pieces *pieces, uint64_t offset) {
+    uint64_t low = 0, high = pieces->count, middle;
+    if (offset >= pieces->size) return NULL;
+    while (high - low > 1) {
+        middle = low + (high - low) / 2;
+        if (pieces->items[middle].offset <= offset)
+            low = middle;
+        else
+            high = middle;
+    }
+    return &pieces->items[low];
+}
+
+/* Returns a pointer to a range of the encoding; NULL if it is not within one piece, or on a server: `read` copies it. A
+   string or bytes value of 64 KiB or more is always within one piece. */
+static inline const uint8_t *ow_bytes_at(const ow_pieces *pieces, uint64_t offset, uint64_t size) {
+    const ow_piece *piece = ow_find_piece(pieces, offset);
+    if (piece == NULL || piece->data == NULL || size > piece->size - (offset - piece->offset)) return NULL;
+    return piece->data + (offset - piece->offset);
+}
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* ONNXWIRE_PYTHON_H */
