@@ -14,6 +14,7 @@ PIECES = [
     "list_initializers",
     "index_tensors",
     "walk_nodes",
+    "walk_in_c",
     "arrow_tables",
     "verify_structure",
     "check_structure",

@@ -1,4 +1,4 @@
-"""The input of walk_nodes and verify_structure: a model of about 20 MB without large payloads."""
+"""The input of walk_nodes, walk_in_c and verify_structure: a model of about 20 MB without large payloads."""
 
 import random
 from pathlib import Path

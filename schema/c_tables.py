@@ -6,6 +6,12 @@ import importlib.util
 from pathlib import Path
 
 _NO_ROW = 255
+_NO_HEAD = 0xFFFF  # of a number that no field has: its wire type is that of no tag
+_NO_LIMIT = 0xFFFF  # above all numbers of two bytes
+_WIRE_TYPES = dict.fromkeys((3, 4, 5, 8, 13, 14, 17, 18), 0)  # by field type: varints,
+_WIRE_TYPES.update(dict.fromkeys((9, 11, 12), 2))  # strings, bytes and messages,
+_WIRE_TYPES.update({1: 1, 6: 1, 16: 1, 2: 5, 7: 5, 15: 5})  # and numbers of 8 and 4 bytes
+_MESSAGE, _ENUM = 11, 14
 
 
 def header(template: str, files: list, root: Path) -> str:
@@ -56,14 +62,28 @@ def _data(messages: list, enums: list, root: Path) -> str:
             kind = f"{file.package}.{row.type_name}"
             cells = [f'"{row.name}"', row.number, row.type, int(row.repeated)]
             cells += [oneofs.index(row.oneof) + 1 if row.oneof else 0]
-            cells += [numbers[kind] if row.type == 11 else -1, closed[kind] if row.type == 14 else -1]
+            cells += [numbers[kind] if row.type == _MESSAGE else -1, closed[kind] if row.type == _ENUM else -1]
+            cells += [_WIRE_TYPES[row.type]]
             lines.append(f"    {{{', '.join(map(str, cells))}}},")
         by_number = {row.number: i for i, row in enumerate(rows)}
         index = [by_number.get(number, _NO_ROW) for number in range(rows[-1].number + 1)]
         lines += ["};", f"static const uint8_t ow_rows_{name}[] = {{{', '.join(map(str, index))}}};"]
+        heads = [_NO_HEAD] * max(len(index), 16)
+        for i, row in enumerate(rows):
+            limit = _limit(enums[closed[f"{file.package}.{row.type_name}"]][1]) if row.type == _ENUM else _NO_LIMIT
+            if _WIRE_TYPES[row.type] in (0, 2):
+                heads[row.number] = i | _WIRE_TYPES[row.type] << 8 | limit << 16
+        lines.append(f"static const uint32_t ow_heads_{name}[] = {{{', '.join(f'0x{head:X}' for head in heads)}}};")
         cells = [f'"{file.package}.{message.name}"', f"ow_fields_{name}", f"ow_rows_{name}", len(rows), len(index)]
+        cells += [f"ow_heads_{name}"]
         tables.append(f"    {{{', '.join(map(str, cells))}}},")
     return "\n".join([*lines, "", "const ow_table ow_tables[OW_N_TABLES] = {", *tables, "};"])
+
+
+def _limit(enum) -> int:
+    """Return the first number from 0 that is not a value of an enum."""
+    values = {row.number for row in enum.values if row.until is None}
+    return next(number for number in range(0xFFFF) if number not in values)
 
 
 def _bits(root: Path) -> list[int]:

@@ -28,15 +28,21 @@ class Reader:
         options = ["-std=c99", "-O1", "-Wall", "-Wextra", "-Wpedantic", "-Werror", *flags, "-shared", "-fPIC"]
         subprocess.run([*compiler(), *options, f"-I{INCLUDE}", str(HERE / "events.c"), "-o", str(path)], check=True)
         self._library = ctypes.CDLL(str(path))
-        arguments = [ctypes.c_char_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_size_t]
+        arguments = [ctypes.c_char_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_size_t, ctypes.c_int]
         self._library.events.argtypes = [*arguments, ctypes.POINTER(ctypes.c_void_p), ctypes.POINTER(ctypes.c_size_t)]
         self._library.release.argtypes = [ctypes.c_void_p]
         self._table = cache(lambda name: self._library.table_number(name.encode()))
 
-    def read(self, data: bytes, name: str, window: int = 0) -> bytes | None:
-        """Return the values of a message of this full name, or None if it is damaged."""
+    def read(self, data: bytes, name: str, window: int = 0, *, is_one_pass: bool = False) -> bytes | None:
+        """Return the values of a message of this full name, or None if it is damaged.
+
+        window: the bytes of the buffer through which the data are read; 0 for data in memory.
+        is_one_pass: whether ow_next_field reads the values; otherwise, ow_scan.
+        """
         text, size = ctypes.c_void_p(), ctypes.c_size_t()
-        code = self._library.events(data, len(data), self._table(name), window, ctypes.byref(text), ctypes.byref(size))
+        code = self._library.events(
+            data, len(data), self._table(name), window, is_one_pass, ctypes.byref(text), ctypes.byref(size)
+        )
         try:
             return ctypes.string_at(text, size.value) if code == 0 else None
         finally:

@@ -310,7 +310,7 @@ def test_a_file_that_another_program_changes_is_detected(change, api, tmp_path):
             path.write_bytes(data[:-1] + b"!")
             os.utime(path, ns=(1, 1))
         assert api.read(handle, 0, size) == 2
-        with pytest.raises(ow.SourceError, match="truncated|written"):
+        with pytest.raises(ow.SourceError, match=r"truncated|written"):
             api.check(handle)
         with pytest.raises(ow.SourceError):
             api.export_message(model)
