@@ -308,13 +308,13 @@ add("ByteSize", edited, lambda m: m.ByteSize())
 
 
 class Functions(ctypes.Structure):
-    """`ow_python` of onnxwire_python.h."""
+    """`ow_python_api` of onnxwire_python.h."""
 
     _fields_ = (("version", ctypes.c_uint32), ("size", ctypes.c_uint32), ("export", ctypes.c_void_p))
 
 
 class Pieces(ctypes.Structure):
-    """`ow_pieces` of onnxwire_python.h."""
+    """`ow_python_pieces` of onnxwire_python.h."""
 
     _fields_ = (("size", ctypes.c_uint64), *((name, ctypes.c_void_p) for name in ("n", "items", "release", "data")))
 

@@ -29,26 +29,26 @@ cdef extern from "Python.h":
 cdef extern from "../include/onnxwire_python.h" nogil:
     enum:
         ONNXWIRE_PYTHON_VERSION
-        OW_PIECES_LAZY
+        OW_PYTHON_LAZY
     const char* ONNXWIRE_PYTHON_CAPSULE
-    ctypedef struct ow_piece:
+    ctypedef struct ow_python_piece:
         const uint8_t* data
         uint64_t size
         uint64_t offset
         PyObject* owner
-    ctypedef struct ow_pieces:
+    ctypedef struct ow_python_pieces:
         uint64_t size
         uint64_t count
-        const ow_piece* items
-        void (*release)(ow_pieces*) noexcept nogil
+        const ow_python_piece* items
+        void (*release)(ow_python_pieces*) noexcept nogil
         void* private_data
-    ctypedef struct ow_python:
+    ctypedef struct ow_python_api:
         uint32_t version
         uint32_t size
-        int (*export_message)(PyObject*, unsigned, ow_pieces*) except -1
+        int (*export_message)(PyObject*, unsigned, ow_python_pieces*) except -1
         int (*read)(void*, uint64_t, void*, size_t) noexcept nogil
-        int (*check)(const ow_pieces*) except -1
-    const ow_piece* ow_find_piece(const ow_pieces* pieces, uint64_t offset)
+        int (*check)(const ow_python_pieces*) except -1
+    const ow_python_piece* ow_python_find(const ow_python_pieces* pieces, uint64_t offset)
 
 from onnxwire.engine.write import encode_pieces
 from onnxwire.errors import FieldTypeError, FieldValueError
@@ -70,7 +70,7 @@ cdef struct Place:
 cdef struct Reading:
     # What `read` needs without the GIL. Constant until the release.
     PyObject* owner              # the Export
-    const ow_piece* items
+    const ow_python_piece* items
     const Place* places
     const File* files
 
@@ -80,7 +80,7 @@ cdef struct Reading:
 cdef class Export:
     """The owner of the pieces of one encoding; C has the only reference."""
     cdef Reading reading
-    cdef ow_piece* items
+    cdef ow_python_piece* items
     cdef Place* places
     cdef Py_ssize_t n
     cdef File* files
@@ -102,7 +102,7 @@ cdef class Export:
         """Set up the pieces of an encoding. Other code may run, so parts are pinned one by one."""
         cdef size_t room = <size_t>len(parts) or 1
         cdef uint64_t offset = 0
-        self.items = <ow_piece*>calloc(room, sizeof(ow_piece))
+        self.items = <ow_python_piece*>calloc(room, sizeof(ow_python_piece))
         self.places = <Place*>calloc(room, sizeof(Place))
         if self.items == NULL or self.places == NULL:
             raise MemoryError
@@ -118,7 +118,7 @@ cdef class Export:
 
     cdef int add(self, part, uint64_t offset, bint is_lazy) except -1:
         """Add a piece: bytes or a Payload of bytes."""
-        cdef ow_piece* item = &self.items[self.n]
+        cdef ow_python_piece* item = &self.items[self.n]
         cdef Place* place = &self.places[self.n]
         cdef Document document = None
         cdef bint is_absent = False
@@ -205,16 +205,16 @@ cdef Export export_of(object message, bint is_lazy, uint64_t* size):
     return export
 
 
-cdef int export_message(PyObject* message, unsigned flags, ow_pieces* pieces) except -1:
+cdef int export_message(PyObject* message, unsigned flags, ow_python_pieces* pieces) except -1:
     cdef Export export
     cdef uint64_t size
-    memset(pieces, 0, sizeof(ow_pieces))
+    memset(pieces, 0, sizeof(ow_python_pieces))
     if message == NULL or not isinstance(<object>message, View):
         name = "NULL" if message == NULL else type(<object>message).__name__
         raise FieldTypeError(f"expected a message of onnxwire, not {name}")
-    if flags & ~<unsigned>OW_PIECES_LAZY:
-        raise FieldValueError(f"flags is 0 or OW_PIECES_LAZY, not {flags}")
-    export = export_of(<object>message, flags & OW_PIECES_LAZY, &size)
+    if flags & ~<unsigned>OW_PYTHON_LAZY:
+        raise FieldValueError(f"flags is 0 or OW_PYTHON_LAZY, not {flags}")
+    export = export_of(<object>message, flags & OW_PYTHON_LAZY, &size)
     Py_INCREF(export)
     pieces.size = size
     pieces.count = <uint64_t>export.n
@@ -224,17 +224,17 @@ cdef int export_message(PyObject* message, unsigned flags, ow_pieces* pieces) ex
     return 0
 
 
-cdef void release(ow_pieces* pieces) noexcept nogil:
+cdef void release(ow_python_pieces* pieces) noexcept nogil:
     cdef Reading* reading = <Reading*>pieces.private_data
     cdef Entry entry
-    memset(pieces, 0, sizeof(ow_pieces))
+    memset(pieces, 0, sizeof(ow_python_pieces))
     if reading != NULL and enter_python(&entry):
         with gil:
             Py_DECREF(reading.owner)
         leave_python(&entry)
 
 
-cdef bint is_ready(const Reading* reading, const ow_piece* item, uint64_t start, uint64_t n) noexcept nogil:
+cdef bint is_ready(const Reading* reading, const ow_python_piece* item, uint64_t start, uint64_t n) noexcept nogil:
     """Return whether bytes of a piece may be copied: they are resident, and their file is unchanged."""
     cdef Py_ssize_t i = item - reading.items
     cdef uint32_t file = reading.places[i].file
@@ -255,14 +255,14 @@ cdef bint is_ready(const Reading* reading, const ow_piece* item, uint64_t start,
 
 
 cdef int read(void* context, uint64_t offset, void* buffer, size_t size) noexcept nogil:
-    cdef const ow_pieces* pieces = <const ow_pieces*>context
+    cdef const ow_python_pieces* pieces = <const ow_python_pieces*>context
     cdef const Reading* reading = <const Reading*>pieces.private_data
-    cdef const ow_piece* item
+    cdef const ow_python_piece* item
     cdef uint8_t* target = <uint8_t*>buffer
     cdef uint64_t start, n
     if reading == NULL or offset > pieces.size or size > pieces.size - offset:
         return 1
-    item = ow_find_piece(pieces, offset)
+    item = ow_python_find(pieces, offset)
     while size:
         start = offset - item.offset
         n = min(item.size - start, <uint64_t>size)
@@ -276,15 +276,15 @@ cdef int read(void* context, uint64_t offset, void* buffer, size_t size) noexcep
     return 0
 
 
-cdef int check(const ow_pieces* pieces) except -1:
+cdef int check(const ow_python_pieces* pieces) except -1:
     if pieces.private_data == NULL:
         raise FieldValueError("the pieces were released")
     return (<Export>(<Reading*>pieces.private_data).owner).check()
 
 
-cdef ow_python FUNCTIONS
+cdef ow_python_api FUNCTIONS
 FUNCTIONS.version = ONNXWIRE_PYTHON_VERSION
-FUNCTIONS.size = sizeof(ow_python)
+FUNCTIONS.size = sizeof(ow_python_api)
 FUNCTIONS.export_message = export_message
 FUNCTIONS.read = read
 FUNCTIONS.check = check

@@ -3,11 +3,11 @@
    An extension module receives the encoding of a message as pieces: ranges of the mapped file for values of 64 KiB and
    more that were not changed, and memory for the rest. A model of any size is so available in milliseconds:
 
-       const ow_python *api = ow_import_python();
-       ow_pieces pieces;
+       const ow_python_api *api = ow_python_import();
+       ow_python_pieces pieces;
        if (api == NULL || api->export_message(message, 0, &pieces) != 0) return NULL;   (a Python exception is set)
        ... pieces.items[0].data, pieces.items[0].size, ...
-       ow_release(&pieces);
+       ow_python_release(&pieces);
 
    With onnxwire.h, `api->read` is the function that reads a source, and `pieces` its context:
 
@@ -35,53 +35,55 @@
 extern "C" {
 #endif
 
-#define ONNXWIRE_PYTHON_VERSION 1 /* grows with each addition to ow_python; no other struct ever changes */
+#define ONNXWIRE_PYTHON_VERSION 1 /* grows with each addition to ow_python_api; no other struct ever changes */
 #define ONNXWIRE_PYTHON_CAPSULE "onnxwire._c_api"
 
 /* A flag of export_message: values of 64 KiB and more in files on servers are not fetched. The `data` of such a piece is
    NULL; `read` fetches what it copies. */
-#define OW_PIECES_LAZY 1u
+#define OW_PYTHON_LAZY 1u
 
-typedef struct ow_piece {
+typedef struct ow_python_piece {
     const uint8_t *data;
     uint64_t size;   /* in bytes */
     uint64_t offset; /* in the encoding */
     PyObject *owner; /* borrowed: bytes, or a memoryview of the piece; a new reference to it outlives the pieces */
-} ow_piece;
+} ow_python_piece;
 
 /* The encoding of a message. As in Arrow's C data interface, a struct without a `release` is released; it may be moved by
    copying it and setting `release` of the original to NULL. */
-typedef struct ow_pieces {
-    uint64_t size;         /* of the encoding in bytes */
-    uint64_t count;        /* number of pieces */
-    const ow_piece *items; /* in order, without gaps, none of them empty */
-    void (*release)(struct ow_pieces *pieces);
+typedef struct ow_python_pieces {
+    uint64_t size;                /* of the encoding in bytes */
+    uint64_t count;               /* number of pieces */
+    const ow_python_piece *items; /* in order, without gaps, none of them empty */
+    void (*release)(struct ow_python_pieces *pieces);
     void *private_data;
-} ow_pieces;
+} ow_python_pieces;
 
-typedef struct ow_python {
+typedef struct ow_python_api {
     uint32_t version; /* of the installed onnxwire: ONNXWIRE_PYTHON_VERSION when it was built */
     uint32_t size;    /* of the struct in bytes, which grows with versions */
 
     /* Sets `pieces` to the encoding of a message. Returns 0; or -1 with a Python exception, and `release` is NULL.
-       flags: 0 or OW_PIECES_LAZY. Raises FieldTypeError for an object that is no message, FieldValueError for other flags,
-       ClosedError, DecodeError of damaged bytes, SourceError if a file was changed or can't be fetched, MemoryError. */
-    int (*export_message)(PyObject *message, unsigned flags, ow_pieces *pieces);
+       flags: 0 or OW_PYTHON_LAZY. Raises FieldTypeError for an object that is no message, FieldValueError for other
+       flags, ClosedError, DecodeError of damaged bytes, SourceError if a file was changed or can't be fetched, and
+       MemoryError. */
+    int (*export_message)(PyObject *message, unsigned flags, ow_python_pieces *pieces);
 
-    /* Copies a range of the encoding; an `ow_read_function` for `ow_open`. context: an ow_pieces. Returns 0; 1 for a range
-       outside of the encoding or released pieces; 2 if the bytes can't be read, for a reason that `check` raises. Before
-       bytes of a mapped file are copied, one fstat detects changes of the file. */
+    /* Copies a range of the encoding; an `ow_read_function` for `ow_open`. context: an ow_python_pieces. Returns 0; 1 for
+       a range outside of the encoding or released pieces; 2 if the bytes can't be read, for a reason that `check` raises.
+       Before bytes of a mapped file are copied, one fstat detects changes of the file. */
     int (*read)(void *context, uint64_t offset, void *buffer, size_t size);
 
     /* Returns 0 if no mapped file was written to or truncated since it was opened, and every `read` succeeded; otherwise
        -1 with the exception. Call it before long work on the pieces themselves: access to the bytes of a file that was
        truncated ends the process. */
-    int (*check)(const ow_pieces *pieces);
-} ow_python;
+    int (*check)(const ow_python_pieces *pieces);
+} ow_python_api;
 
-/* Returns the functions, or NULL with a Python exception: ImportError if the installed onnxwire is older than this header. */
-static inline const ow_python *ow_import_python(void) {
-    const ow_python *api = (const ow_python *)PyCapsule_Import(ONNXWIRE_PYTHON_CAPSULE, 0);
+/* Returns the functions, or NULL with a Python exception: ImportError if the installed onnxwire is older than this
+   header. */
+static inline const ow_python_api *ow_python_import(void) {
+    const ow_python_api *api = (const ow_python_api *)PyCapsule_Import(ONNXWIRE_PYTHON_CAPSULE, 0);
     if (api != NULL && (api->version < ONNXWIRE_PYTHON_VERSION || api->size < sizeof *api)) {
         PyErr_Format(PyExc_ImportError,
                      "the installed onnxwire has version %u of its C functions, and this module needs version %u; install a "
@@ -93,12 +95,12 @@ static inline const ow_python *ow_import_python(void) {
 }
 
 /* Releases the pieces. No-op if they are released. */
-static inline void ow_release(ow_pieces *pieces) {
+static inline void ow_python_release(ow_python_pieces *pieces) {
     if (pieces->release != NULL) pieces->release(pieces);
 }
 
 /* Returns the piece that contains the byte at an offset; NULL if the encoding ends before it. */
-static inline const ow_piece *ow_find_piece(const ow_pieces *pieces, uint64_t offset) {
+static inline const ow_python_piece *ow_python_find(const ow_python_pieces *pieces, uint64_t offset) {
     uint64_t low = 0, high = pieces->count, middle;
     if (offset >= pieces->size) return NULL;
     while (high - low > 1) {
@@ -113,8 +115,8 @@ static inline const ow_piece *ow_find_piece(const ow_pieces *pieces, uint64_t of
 
 /* Returns a pointer to a range of the encoding; NULL if it is not within one piece, or on a server: `read` copies it. A
    string or bytes value of 64 KiB or more is always within one piece. */
-static inline const uint8_t *ow_bytes_at(const ow_pieces *pieces, uint64_t offset, uint64_t size) {
-    const ow_piece *piece = ow_find_piece(pieces, offset);
+static inline const uint8_t *ow_python_bytes_at(const ow_python_pieces *pieces, uint64_t offset, uint64_t size) {
+    const ow_python_piece *piece = ow_python_find(pieces, offset);
     if (piece == NULL || piece->data == NULL || size > piece->size - (offset - piece->offset)) return NULL;
     return piece->data + (offset - piece->offset);
 }

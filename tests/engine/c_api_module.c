@@ -1,4 +1,4 @@
-/* The functions of onnxwire_python.h for tests, as C99 and as C++. A handle is the address of an ow_pieces. */
+/* The functions of onnxwire_python.h for tests, as C99 and as C++. A handle is the address of an ow_python_pieces. */
 #define PY_SSIZE_T_CLEAN
 #define _POSIX_C_SOURCE 200809L
 #include <Python.h>
@@ -8,27 +8,27 @@
 
 #include "onnxwire_python.h"
 
-static const ow_python *api;
+static const ow_python_api *api;
 
-static ow_pieces *pieces_of(PyObject *handle) { return (ow_pieces *)PyLong_AsVoidPtr(handle); }
+static ow_python_pieces *pieces_of(PyObject *handle) { return (ow_python_pieces *)PyLong_AsVoidPtr(handle); }
 
 static PyObject *load(PyObject *module, PyObject *none) {
     (void)module, (void)none;
-    api = ow_import_python();
+    api = ow_python_import();
     return api == NULL ? NULL : PyLong_FromLong((long)api->version);
 }
 
 static PyObject *export_message(PyObject *module, PyObject *arguments) {
     PyObject *message;
     unsigned flags = 0;
-    ow_pieces *pieces;
+    ow_python_pieces *pieces;
     (void)module;
     if (!PyArg_ParseTuple(arguments, "O|I", &message, &flags)) return NULL;
-    pieces = (ow_pieces *)malloc(sizeof *pieces);
+    pieces = (ow_python_pieces *)malloc(sizeof *pieces);
     memset(pieces, 0xAA, sizeof *pieces);
     if (api->export_message(message == Py_Ellipsis ? NULL : message, flags, pieces) != 0) {
         if (pieces->release != NULL) abort();
-        ow_release(pieces);
+        ow_python_release(pieces);
         free(pieces);
         return NULL;
     }
@@ -37,12 +37,12 @@ static PyObject *export_message(PyObject *module, PyObject *arguments) {
 
 /* Return (size, [(offset, size, address, owner)…]). */
 static PyObject *describe(PyObject *module, PyObject *handle) {
-    const ow_pieces *pieces = pieces_of(handle);
+    const ow_python_pieces *pieces = pieces_of(handle);
     PyObject *list = PyList_New(0), *item;
     uint64_t i;
     (void)module;
     for (i = 0; i < pieces->count; i++) {
-        const ow_piece *piece = &pieces->items[i];
+        const ow_python_piece *piece = &pieces->items[i];
         item = Py_BuildValue("KKNO", (unsigned long long)piece->offset, (unsigned long long)piece->size,
                              PyLong_FromVoidPtr((void *)piece->data), piece->owner);
         PyList_Append(list, item);
@@ -75,27 +75,27 @@ static PyObject *check(PyObject *module, PyObject *handle) {
     Py_RETURN_NONE;
 }
 
-/* Return whether ow_bytes_at has a pointer to a range. */
+/* Return whether ow_python_bytes_at has a pointer to a range. */
 static PyObject *has_range(PyObject *module, PyObject *arguments) {
     PyObject *handle;
     unsigned long long offset, size;
     (void)module;
     if (!PyArg_ParseTuple(arguments, "OKK", &handle, &offset, &size)) return NULL;
-    return PyBool_FromLong(ow_bytes_at(pieces_of(handle), offset, size) != NULL);
+    return PyBool_FromLong(ow_python_bytes_at(pieces_of(handle), offset, size) != NULL);
 }
 
 /* Release by the callback of the struct, twice. */
 static PyObject *release(PyObject *module, PyObject *handle) {
-    ow_pieces *pieces = pieces_of(handle);
-    void (*callback)(ow_pieces *) = pieces->release;
+    ow_python_pieces *pieces = pieces_of(handle);
+    void (*callback)(ow_python_pieces *) = pieces->release;
     (void)module;
-    ow_release(pieces);
+    ow_python_release(pieces);
     if (callback != NULL) callback(pieces);
     Py_RETURN_NONE;
 }
 
 static void *release_in_thread(void *pieces) {
-    ow_release((ow_pieces *)pieces);
+    ow_python_release((ow_python_pieces *)pieces);
     return NULL;
 }
 
@@ -111,7 +111,7 @@ static PyObject *release_elsewhere(PyObject *module, PyObject *handle) {
 }
 
 /* Release handles from a thread, one every 0.1 ms, while Python exits; and the last one after it has. */
-static ow_pieces *late[4096];
+static ow_python_pieces *late[4096];
 static size_t n_late;
 static pthread_t releasing;
 
@@ -119,7 +119,7 @@ static void *release_slowly(void *none) {
     static const struct timespec pause = {0, 100000};
     size_t i;
     for (i = 0; i + 1 < n_late; i++) {
-        ow_release(late[i]);
+        ow_python_release(late[i]);
         nanosleep(&pause, NULL);
     }
     return none;
@@ -129,7 +129,7 @@ static void at_exit(void) {
     unsigned char byte;
     pthread_join(releasing, NULL);
     if (Py_IsInitialized()) _exit(3);
-    ow_release(late[n_late - 1]);
+    ow_python_release(late[n_late - 1]);
     if (api->read(late[n_late - 1], 0, &byte, 1) != 1) _exit(4);
     if (write(1, "released late\n", 14) != 14) _exit(5);
 }
@@ -145,7 +145,7 @@ static PyObject *release_late(PyObject *module, PyObject *handles) {
 
 /* Make a capsule like ours with another version and size. */
 static PyObject *make_capsule(PyObject *module, PyObject *arguments) {
-    static ow_python fake;
+    static ow_python_api fake;
     unsigned version, size;
     (void)module;
     if (!PyArg_ParseTuple(arguments, "II", &version, &size)) return NULL;

@@ -77,14 +77,14 @@ def api(path):
     return module
 
 
-@pytest.fixture(scope="module")
-def listing(tmp_path_factory):
-    """The example of docs/c.md, as a function that compiles it."""
+@pytest.fixture(scope="module", params=COMPILERS)
+def listing(request, tmp_path_factory):
+    """The example of docs/c.md, compiled as C and as C++."""
     blocks = re.findall(r"```c\n(.*?)```", PAGE.read_text(), re.S)
     (code,) = (block for block in blocks if "onnxwire_python.h" in block)
     folder = tmp_path_factory.mktemp("listing")
     (folder / "listing.c").write_text(code)
-    return import_module(compile_module(folder / "listing.c", "listing", folder))
+    return import_module(compile_module(folder / "listing.c", "listing", folder, request.param))
 
 
 @contextlib.contextmanager
@@ -508,7 +508,7 @@ def test_objects_that_are_no_messages_are_refused(other, api):
 
 
 def test_unknown_flags_are_refused(api):
-    with pytest.raises(ow.EditError, match="OW_PIECES_LAZY"):
+    with pytest.raises(ow.EditError, match="OW_PYTHON_LAZY"):
         api.export_message(ow.NodeProto(), 2)
 
 
