@@ -11,7 +11,7 @@ EDITABLE := $(PIP) install --no-compile --no-build-isolation -e
 # Without bytecode files, each process that a test starts would compile the modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test test-long lint bench profile asm fuzz fuzz-sanitized fuzz-lines hostile conformance kill dropin sanitize oom sanitize-threads free-threaded processors docs site dist release wheels aarch64 clean
+.PHONY: help demo test test-long lint bench profile asm fuzz fuzz-sanitized fuzz-c fuzz-lines hostile conformance kill dropin sanitize oom sanitize-threads free-threaded processors docs site dist release wheels aarch64 clean
 
 help:  ## list the targets
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 20
@@ -91,6 +91,14 @@ fuzz: $(VENV)/compiled $(VENV)/tested  ## damaged bytes, random edits, and cover
 
 fuzz-sanitized: $(VENV)/compiled $(VENV)/tested  ## random edits on the build of `make sanitize`, for SECONDS=600
 	$(INSTRUMENTED) sanitize $(CURDIR)/$(BIN)/python tests/fuzz_edits.py --seconds $(SECONDS)
+
+CLANG := clang
+fuzz-c: $(VENV)/compiled  ## libFuzzer with ASan and UBSan on onnxwire.h, for SECONDS=600 (needs clang)
+	mkdir -p build/fuzz/c_corpus
+	$(CLANG) -std=c99 -g -O1 -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all -Ionnxwire/include \
+	    tests/c_reader/fuzz.c -o build/fuzz/c_reader
+	build/fuzz/c_reader -max_total_time=$(SECONDS) -max_len=2048 -timeout=30 -use_value_profile=1 -print_final_stats=1 \
+	    -artifact_prefix=build/fuzz/ build/fuzz/c_corpus tests/corpus
 
 fuzz-lines: $(VENV)/compiled $(VENV)/tested  ## count the lines of each .pyx that the corpora of `make fuzz` reach
 	$(INSTRUMENTED) trace $(CURDIR)/$(BIN)/python tests/fuzz_coverage.py --lines

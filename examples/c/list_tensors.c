@@ -125,6 +125,7 @@ static void print_graph(const ow_message *graph) {
 
 int main(int argc, char **argv) {
     unsigned char buffer[BUFFER_BYTES];
+    char path[1024];
     ow_source source;
     ow_message model, graph;
     ow_slot slots[OW_MAX_FIELDS];
@@ -144,10 +145,12 @@ int main(int argc, char **argv) {
     if (ow_scan(&model, slots) == OW_OK && slots[OW_ModelProto_graph].records &&
         ow_child(&model, OW_ModelProto_graph, slots, &graph) == OW_OK)
         print_graph(&graph);
-    close(file);
     if (source.error.code != OW_OK) {
-        fprintf(stderr, "%s: damaged at offset %" PRIu64 " (code %d)\n", argv[1], source.error.offset, (int)source.error.code);
+        ow_path_at(&source, OW_ModelProto, source.error.offset, path, sizeof path);
+        fprintf(stderr, "%s: damaged at offset %" PRIu64 ", in %s (code %d)\n", argv[1], source.error.offset,
+                path[0] ? path : "the model", (int)source.error.code);
         return 2;
     }
+    close(file);
     return fflush(stdout) == 0 ? 0 : 2;
 }

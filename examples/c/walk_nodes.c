@@ -75,6 +75,7 @@ int main(int argc, char **argv) {
     ow_fields model, graph;
     struct stat status;
     void *bytes = NULL;
+    char path[1024];
     int file;
     if (argc != 2) {
         fprintf(stderr, "usage: walk_nodes MODEL\n");
@@ -92,7 +93,9 @@ int main(int argc, char **argv) {
     while (ow_next_field(&model))
         if (model.row == OW_ModelProto_graph && ow_enter(&model, &graph) == OW_OK) print_graph(graph, 0);
     if (source.error.code != OW_OK) {
-        fprintf(stderr, "%s: damaged at offset %" PRIu64 " (code %d)\n", argv[1], source.error.offset, (int)source.error.code);
+        ow_path_at(&source, OW_ModelProto, source.error.offset, path, sizeof path);
+        fprintf(stderr, "%s: damaged at offset %" PRIu64 ", in %s (code %d)\n", argv[1], source.error.offset,
+                path[0] ? path : "the model", (int)source.error.code);
         return 2;
     }
     return fflush(stdout) == 0 ? 0 : 2;

@@ -182,11 +182,26 @@ static int read_memory(void *context, uint64_t offset, void *buffer, size_t size
     return 0;
 }
 
-/* Returns the error's code. window: the size of the buffer through which the bytes are read; 0 for bytes in memory.
-   is_one_pass: whether ow_next_field reads. */
+/* Writes all values of a source's message. is_one_pass: whether ow_next_field reads. */
+static void write_events(ow_source *source, int table, int is_one_pass, output *out) {
+    char path[8192] = "";
+    object *tree;
+    ow_fields fields;
+    ow_message root;
+    if (!is_one_pass) {
+        ow_root(&root, source, table);
+        walk(&root, out);
+        return;
+    }
+    tree = new_object(&ow_tables[table]);
+    ow_root_fields(&fields, source, table);
+    if (collect(&fields, tree)) put_object(out, source, tree, path, sizeof path);
+    delete_object(tree);
+}
+
+/* Returns the error's code. window: the size of the buffer through which the bytes are read; 0 for bytes in memory. */
 int events(const void *bytes, size_t size, int table, size_t window, int is_one_pass, char **text, size_t *text_size) {
     ow_source source;
-    ow_message root;
     memory from;
     output out = {NULL, 0, 0};
     void *buffer = window ? malloc(window) : NULL;
@@ -197,17 +212,7 @@ int events(const void *bytes, size_t size, int table, size_t window, int is_one_
         ow_open(&source, read_memory, &from, size, buffer, window);
     else
         ow_open_bytes(&source, bytes, size);
-    if (is_one_pass) {
-        object *tree = new_object(&ow_tables[table]);
-        char path[8192] = "";
-        ow_fields fields;
-        ow_root_fields(&fields, &source, table);
-        if (collect(&fields, tree)) put_object(&out, &source, tree, path, sizeof path);
-        delete_object(tree);
-    } else {
-        ow_root(&root, &source, table);
-        walk(&root, &out);
-    }
+    write_events(&source, table, is_one_pass, &out);
     free(buffer);
     *text = out.bytes;
     *text_size = out.size;

@@ -219,13 +219,26 @@ def test_the_example_of_tensors_reports_damage(data, list_tensors, tmp_path):
     assert b"damaged at offset" in done.stderr
 
 
-@pytest.mark.parametrize("data", [b"\x3a\x05", b"\x3a\x04\x0a\x02\x08\xff", b"\x3a\x03\x0a\x01\x80"])
-def test_the_example_of_nodes_reports_damage(data, walk_nodes, tmp_path):
+@pytest.mark.parametrize(
+    ("data", "place"),
+    [
+        (b"\x3a\x05", b"offset 0, in the model"),
+        (b"\x3a\x04\x0a\x02\x08\xff", b"offset 5, in graph.node[0]"),
+        (b"\x3a\x05\x0a\x00\x0a\x01\x80", b"offset 6, in graph.node[1]"),
+    ],
+)
+def test_the_example_of_nodes_reports_damage(data, place, walk_nodes, tmp_path):
     path = tmp_path / "m.onnx"
     path.write_bytes(data)
     done = walk_nodes(path)
     assert done.returncode == 2
-    assert b"damaged at offset" in done.stderr
+    assert place in done.stderr
+
+
+def test_a_path_of_damage_names_the_innermost_message(list_tensors, tmp_path):
+    path = tmp_path / "m.onnx"
+    path.write_bytes(wire.span(7, wire.span(1, wire.span(5, b"") + wire.span(5, wire.span(5, b"\x10\x80")))))
+    assert b"in graph.node[0].attribute[1].t (code" in list_tensors(path).stderr
 
 
 def test_names_cannot_control_the_terminal(list_tensors, walk_nodes, tmp_path):
