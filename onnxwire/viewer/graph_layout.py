@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
 _BEND_WIDTH = 14  # width in pixels of an edge that passes a row
-_GAP_X, _GAP_Y = 22, 44
+_GAP_X = 22
+ROW_GAP = 44
 _MAX_BENDS = 6_000  # of all edges together
 _MAX_SWEEPS = 16  # passes over all rows that reduce crossings
 _MAX_COUNTED_EDGES = 4_000  # with more edges and bends, crossings are not counted
@@ -40,11 +41,11 @@ class Layout:
     height: float
 
 
-def lay_out(sizes: list[tuple[float, float]], edges: list[tuple[int, int]]) -> Layout:
+def lay_out(sizes: list[tuple[float, float]], edges: list[tuple[int, int]], gap: float = ROW_GAP) -> Layout:
     """Lay out boxes and edges.
 
-    sizes: width and height of each box, at least one. edges: indices of two boxes each, from and to. All edges lead
-    down, except edges that close a cycle.
+    sizes: width and height of each box, at least one. edges: indices of two boxes each, from and to. gap: between rows,
+    in pixels. All edges lead down, except edges that close a cycle.
     """
     rank = _ranks(len(sizes), edges)
     downward = [(start, end) if rank[start] < rank[end] else (end, start) for start, end in edges]
@@ -81,7 +82,7 @@ def lay_out(sizes: list[tuple[float, float]], edges: list[tuple[int, int]]) -> L
     spans, top = [], 0.0
     for height in heights:
         spans.append((top, top + height))
-        top += height + _GAP_Y
+        top += height + gap
     bends = [[round(x[n] - left, 1) for n in chain[1:-1]] for chain in chains]
     return Layout(
         x=[round(x[number] - left, 1) for number in range(len(sizes))],
@@ -93,7 +94,7 @@ def lay_out(sizes: list[tuple[float, float]], edges: list[tuple[int, int]]) -> L
             for line, chain, (start, _) in zip(bends, chains, edges, strict=True)
         ],
         width=round(max(x[n] + widths[n] / 2 for n in range(len(widths))) - left, 1),
-        height=top - _GAP_Y,
+        height=top - gap,
     )
 
 

@@ -10,9 +10,10 @@ import numpy as np
 from onnxwire.analysis.paths import resolve
 from onnxwire.errors import PathError
 from onnxwire.messages import FunctionProto, GraphProto, ModelProto, NodeProto
-from onnxwire.viewer.graph_layout import grid, lay_out
+from onnxwire.viewer.graph_layout import ROW_GAP, grid, lay_out
 from onnxwire.viewer.map_columns import MapColumns
 from onnxwire.viewer.map_groups import Group, Groups
+from onnxwire.viewer.node_boxes import NodeBoxes, short_name
 
 if TYPE_CHECKING:
     Array = np.ndarray[Any, Any]
@@ -23,8 +24,12 @@ _MAX_VALUE_BOXES = 12  # boxes of inputs, and of outputs; the last box represent
 _MAX_OPERATORS = 4  # listed in a box
 _MAX_TYPES = 3  # listed at an edge
 # Widths and heights of boxes, in pixels.
-_BOX_SIZES = {"node": (172, 42), "input": (172, 28), "output": (172, 28), "entry": (2, 2), "exit": (2, 2)}
+_BOX_SIZES = {"input": (172, 28), "output": (172, 28), "entry": (2, 2), "exit": (2, 2)}
 _GROUP_SIZE = (212, 62)
+_NODE_WIDTHS = (172, 250)  # the least and the greatest
+_TITLE_HEIGHT, _LINE_HEIGHT, _LEAST_HEIGHT = 27, 15, 34
+_COLUMN_GAP = 124  # between columns of a map to the right: types are written there
+_TITLE_LETTER, _LETTER = 8, 6  # widths of letters, roughly; the page measures the text that it draws
 MARKS = ("removed", "added", "changed", "rewired", "renamed")
 """How nodes of two compared models differ."""
 _MAX_TYPED_VALUES = 100  # values of an edge that are searched for types
@@ -38,6 +43,7 @@ class ModelMap:
         self.model = model
         self.columns = MapColumns(model)
         self.groups = Groups(self.columns)
+        self._node_boxes = NodeBoxes(model, self.columns)
         # Every drawn group requests the same route.
         self._last_route: tuple[tuple[str, str], Array] | None = None
         self._nodes: dict[str, Sequence[NodeProto]] = {}
@@ -52,19 +58,20 @@ class ModelMap:
                 if row >= 0:
                     self._marks[row] = MARKS.index(word)
 
-    def contents(self, name: str, route: Array | None = None) -> dict[str, Any]:
+    def contents(self, name: str, route: Array | None = None, *, to_right: bool = False) -> dict[str, Any]:
         """Return the contents of a group as boxes and edges.
 
-        name: of the group, in the notation of `Groups`. route: rows of the nodes of a path to highlight.
+        name: of the group, in the notation of `Groups`. route: rows of the nodes of a path to highlight. to_right: let
+        edges lead to the right, not down; rows are then columns, and x and y of bends and spans change roles.
         Returns name, kind, label, boxes, edges, left_off (the number of omitted edges) and spans (top and bottom of
         each row of boxes, in pixels). A box has number (None for an input or output), kind, label, op_type, nodes,
         operators ([name, count], the most frequent first), parameters, bytes, times (the members of a repeat), path (of
-        a node), marks (numbers of marked nodes by mark), opens (whether it has contents),
-        takes and gives (the numbers of values from and to the outside of the group whose edges are omitted), lit,
-        width, height, x and y (of its center) and row. The last boxes may be of kind entry and exit, the ends of edges
-        from and to the outside. An edge has from and to (indices of boxes), count (of its values), types (some of
-        them), value (the name of the first), lit and bends (the x coordinates where it passes the rows between its
-        ends).
+        a node), short (the part of its name that differs from the group's) and lines (its weights), marks (numbers of
+        marked nodes by mark), opens (whether it has contents), takes and gives (the numbers of values from and to the
+        outside of the group whose edges are omitted), lit, width, height, x and y (of its center) and row. The last
+        boxes may be of kind entry and exit, the ends of edges from and to the outside. An edge has from and to (indices
+        of boxes), count (of its values), types (some of them), value (the name of the first), lit and bends (the x
+        coordinates where it passes the rows between its ends).
         Raises PathError if there is no such group.
         """
         if (
@@ -72,9 +79,9 @@ class ModelMap:
             and name not in self.columns.graphs
             and isinstance(resolve(self.model, name).value, GraphProto | FunctionProto)
         ):
-            return {"name": name, "kind": "graph", "label": name} | _drawn([], []) | {"left_off": 0}
+            return {"name": name, "kind": "graph", "label": name} | _drawn([], [], to_right) | {"left_off": 0}
         group, found = self.groups.find(name)
-        boxes = self._boxes(found)
+        boxes = self._boxes(found, group.scope)
         edges: list[dict[str, Any]] = []
         left_off = 0
         # The graphs of one node have no edges between them.
@@ -84,7 +91,7 @@ class ModelMap:
         if group.members is not None and all(len(found) <= max(edge["from"], edge["to"]) for edge in edges):
             edges, left_off = [], 0
             del boxes[len(found) :]
-        drawn = _drawn(boxes, edges)
+        drawn = _drawn(boxes, edges, to_right)
         return {"name": name, "kind": group.kind, "label": group.label[:_MAX_NAME_CHARS], "left_off": left_off} | drawn
 
     def locate(self, path: str) -> dict[str, Any]:
@@ -174,7 +181,8 @@ class ModelMap:
             rows.append(after[rows[-1]])
         return np.array(rows, np.int64)
 
-    def _boxes(self, found: list[Group]) -> list[dict[str, Any]]:
+    def _boxes(self, found: list[Group], scope: int) -> list[dict[str, Any]]:
+        """Return the boxes of groups in a group. scope: of that group, which its title shows."""
         c = self.columns
         if not found:
             return []
@@ -209,22 +217,24 @@ class ModelMap:
                 if not group.label:
                     entry["label"] = c.operators[int(c.op[group.rows[0]])][1][:_MAX_NAME_CHARS]
             if group.kind == "node":
-                entry |= self._node(int(group.rows[0]))
+                entry |= self._node(int(group.rows[0]), scope)
                 entry["opens"] = bool(self.groups.opens(group))
             elif group.path:
                 entry |= self._graph(group.path)
             boxes.append(entry)
         return boxes
 
-    def _node(self, row: int) -> dict[str, Any]:
+    def _node(self, row: int, scope: int) -> dict[str, Any]:
         path, node = self._message(row)
         name = node.name or next(iter(node.output), "")
-        label = (
-            name[:_MAX_NAME_CHARS]
-            if len(name) <= _MAX_NAME_CHARS
-            else f"{name[: _MAX_NAME_CHARS // 2]}…{name[-_MAX_NAME_CHARS // 2 :]}"
-        )
-        return {"path": path, "label": label, "op_type": node.op_type[:_MAX_NAME_CHARS]}
+        half = _MAX_NAME_CHARS // 2
+        return {
+            "path": path,
+            "label": name if len(name) <= _MAX_NAME_CHARS else f"{name[:half]}…{name[-half:]}",
+            "short": short_name(name, node.op_type, scope > 0 and int(self.columns.scope[row]) == scope),
+            "lines": self._node_boxes.lines(row, node),
+            "op_type": node.op_type[:_MAX_NAME_CHARS],
+        }
 
     def _graph(self, path: str) -> dict[str, Any]:
         graph = resolve(self.model, path).value
@@ -356,15 +366,28 @@ class ModelMap:
         return f"{graph.path}.node[{index}]", self._nodes[graph.path][index]
 
 
-def _drawn(boxes: list[dict[str, Any]], edges: list[dict[str, Any]]) -> dict[str, Any]:
+def _drawn(boxes: list[dict[str, Any]], edges: list[dict[str, Any]], to_right: bool) -> dict[str, Any]:
     """Add sizes and coordinates to the boxes and bends to the edges; return both, and the spans of the rows."""
-    sizes: list[tuple[float, float]] = [_BOX_SIZES.get(box["kind"], _GROUP_SIZE) for box in boxes]
-    layout = lay_out(sizes, [(edge["from"], edge["to"]) for edge in edges]) if edges else grid(sizes)
-    for box, (width, height), x, y, row in zip(boxes, sizes, layout.x, layout.y, layout.rows, strict=True):
+    sizes = [_size(box) for box in boxes]
+    turned = [(height, width) for width, height in sizes] if to_right else sizes
+    ends = [(edge["from"], edge["to"]) for edge in edges]
+    layout = lay_out(turned, ends, _COLUMN_GAP if to_right else ROW_GAP) if edges else grid(turned)
+    xs, ys = (layout.y, layout.x) if to_right else (layout.x, layout.y)
+    for box, (width, height), x, y, row in zip(boxes, sizes, xs, ys, layout.rows, strict=True):
         box |= {"width": width, "height": height, "x": x, "y": y, "row": row}
     for edge, bends in zip(edges, layout.bends, strict=True):
         edge["bends"] = bends
     return {"boxes": boxes, "edges": edges, "spans": layout.spans}
+
+
+def _size(box: dict[str, Any]) -> tuple[float, float]:
+    if box["kind"] != "node":
+        return _BOX_SIZES.get(box["kind"], _GROUP_SIZE)
+    lines = [*filter(None, [box["short"]]), *box["lines"]]
+    # A long name is cut at its beginning, and widens no box.
+    width = max(_TITLE_LETTER * len(box["op_type"]) + 40, *(_LETTER * len(line) + 24 for line in box["lines"]), 0)
+    height = _TITLE_HEIGHT + _LINE_HEIGHT * len(lines)
+    return min(max(width, _NODE_WIDTHS[0]), _NODE_WIDTHS[1]), max(height, _LEAST_HEIGHT)
 
 
 def _index(groups: list[Group], row: int) -> int:

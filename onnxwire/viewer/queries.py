@@ -277,13 +277,14 @@ class Queries(FieldQueries):
             "focus": next(i for i, box in enumerate(drawing.boxes) if box.kind == "node" and box.index == index),
         }
 
-    def map(self, group: str = "graph", start: str = "", end: str = "") -> dict[str, Any]:
+    def map(self, group: str = "graph", start: str = "", end: str = "", *, to_right: bool = False) -> dict[str, Any]:
         """Draw a group of nodes; see `ModelMap.contents`. start, end: nodes; highlight the path between them."""
         with self._map_lock:
             marks = None if self.marks is None else self.marks()
             if marks is not None:
                 self._map.mark(marks)
-            return self._map.contents(group, self._map.route(start, end) if start and end else None)
+            route = self._map.route(start, end) if start and end else None
+            return self._map.contents(group, route, to_right=to_right)
 
     def locate(self, path: str) -> dict[str, Any]:
         """Return the groups of the map around a node; see `ModelMap.locate`."""

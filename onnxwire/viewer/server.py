@@ -89,7 +89,7 @@ _QUESTIONS: dict[str, dict[str, Callable[[str], Any]]] = {
     "node": {"path": str},
     "documentation": {"path": str},
     "around": {"path": str, "hops": _number},
-    "map": {"group": str, "start": str, "end": str},
+    "map": {"group": str, "start": str, "end": str, "to_right": lambda text: text == "1"},
     "locate": {"path": str},
     "route": {"start": str, "end": str},
     "tensor": {"path": str},

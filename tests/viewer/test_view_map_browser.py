@@ -343,3 +343,92 @@ def test_a_malformed_address_is_a_message_and_no_script_error(digits):
 def test_a_button_explains_the_colors(digits):
     digits.one("#map-legend summary").click()
     assert "activation" in digits.one("#map-legend ul").text
+
+
+def svg_texts(page, saved):
+    """Save the map as SVG, and return its texts, each with its x and y."""
+    for old in saved.glob("map*.svg"):
+        old.unlink()
+    page.one("#map-bar .step", "SVG").click()
+    page.wait(lambda: any(path.stat().st_size for path in saved.glob("map*.svg")))
+    root = ElementTree.parse(next(saved.glob("map*.svg"))).getroot()
+    return [(one.text, float(one.get("x")), float(one.get("y"))) for one in root.iter() if one.tag.endswith("}text")]
+
+
+def test_boxes_show_weights_with_their_shapes(digits, saved):
+    digits.go("map=graph/2")
+    digits.announces("group features")
+    digits.choose("ENTER")
+    digits.announces("group features, open")
+    texts = [text for text, _, _ in svg_texts(digits, saved)]
+    assert {"W 16×1×3×3", "B 16", "W 32×16×3×3", "input_var 16"} <= set(texts)
+
+
+def test_edges_lead_to_the_right_until_they_are_turned_back(digits, saved):
+    def places():
+        found = {text: (x, y) for text, x, y in svg_texts(digits, saved)}
+        return found["image"], found["logits"]
+
+    (x, y), (last_x, last_y) = places()
+    assert last_y > y and abs(last_x - x) < 1
+    digits.go("map=graph.node[5]")
+    digits.announces("node_conv2d_1")
+    digits.choose("h")
+    button = "#map-direction[aria-pressed=true]"
+    digits.one(button, "→")
+    (x, y), (last_x, last_y) = places()
+    assert last_x > x + 500 and last_x - x > abs(last_y - y)
+    # The groups stay open, the node stays selected, and a reload keeps the direction.
+    assert digits.boxes() == 6 + 7
+    digits.driver.refresh()
+    digits.announces("node Conv node_conv2d_1")
+    digits.one(button, "→").click()
+    digits.one("#map-direction[aria-pressed=false]", "↓")
+    digits.wait(lambda: places()[1][1] > places()[0][1])
+
+
+@pytest.fixture(scope="module")
+def branches(tmp_path_factory):
+    """One group with 60 different branches, beside a node: too wide for the page."""
+    ops = [f"Op{i}" for i in range(60)]
+    nodes = [helper.make_node("Shape", ["x"], ["s"], name="Shape_0")]
+    nodes += [helper.make_node(op, ["x", "s"], [f"h{op}"], f"/model/{op}/{op}", domain="d") for op in ops]
+    nodes += [helper.make_node(op, [f"h{op}"], [f"g{op}"], f"/model/{op}/second", domain="d") for op in ops]
+    nodes.append(helper.make_node("Concat", [f"g{op}" for op in ops], ["y"], "/model/Concat", axis=0))
+    ends = [[helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, ["n", 3])] for name in "xy"]
+    path = tmp_path_factory.mktemp("branches") / "branches.onnx"
+    onnx.save(helper.make_model(helper.make_graph(nodes, "g", *ends)), path)
+    return path
+
+
+def test_a_single_group_is_opened_and_a_wide_one_starts_legible(open_map, branches):
+    page = open_map(branches)
+    assert page.boxes() == 4 + 121
+    assert float(page.one("#map-canvas").get_attribute("data-scale")) >= 0.62
+    page.choose("0")
+    page.wait(lambda: float(page.one("#map-canvas").get_attribute("data-scale")) < 0.2)
+
+
+def test_an_opened_group_is_beside_the_card(open_map, layers):
+    page = open_map(layers)
+    page.go("map=graph/1")
+    page.announces("equal blocks")
+    for key in ("ENTER", "f"):
+        page.choose(key)
+        time.sleep(0.4)  # all animations have ended
+        rectangle = page.one("#map-canvas").get_attribute("data-selected").split()
+        card = page.one("#map-card").rect
+        assert int(rectangle[0]) >= card["width"] + 12, (key, rectangle)
+
+
+def test_labels_of_edges_keep_clear_of_each_other(open_map, saved, tmp_path):
+    infos = [helper.make_tensor_value_info(f"v{i}", onnx.TensorProto.FLOAT, ["batch", 128, 7, 7]) for i in range(8)]
+    nodes = [helper.make_node(f"Op{i}", ["x"], [f"v{i}"], f"n{i}", domain="d") for i in range(8)]
+    nodes.append(helper.make_node("Sum", [f"v{i}" for i in range(8)], ["y"], "sum"))
+    ends = [[helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, ["batch", 128, 7, 7])] for name in "xy"]
+    onnx.save(helper.make_model(helper.make_graph(nodes, "g", *ends, value_info=infos)), tmp_path / "fan.onnx")
+    page = open_map(tmp_path / "fan.onnx")
+    places = [(x, y) for text, x, y in svg_texts(page, saved) if text == "float[batch, 128, 7, 7]"]
+    assert len(places) > 8
+    near = [(a, b) for a in places for b in places if a < b and abs(a[0] - b[0]) < 90 and abs(a[1] - b[1]) < 10]
+    assert near == []

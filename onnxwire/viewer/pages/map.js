@@ -1,14 +1,17 @@
 // The map: pan, zoom, open and close groups, by mouse and keyboard.
 
 import { ask, html, nounText } from "./api.js";
+import { MAX_SCALE, MIN_SCALE, beginning, boundsOf, moveClear, whole } from "./map_camera.js";
 import { canOpen, describe, describeNode, describePath, kindText, legend, opensByMember } from "./map_card.js";
 import { Overview } from "./map_overview.js";
 import { CanvasPen, SvgPen, paint, readColors, titleOf } from "./map_paint.js";
 import { Frame, TITLE, flatten } from "./map_scene.js";
 
 const ANIMATION_MS = 180;
-const [MIN_SCALE, MAX_SCALE] = [0.01, 3];
+const MAX_FREE_NODES = 8; // beside a single group that is opened
 const MAX_PIXELS = 64e6; // limit of a saved picture
+const CARD_WIDTH = 318; // with its margins, as in page.css
+const DIRECTION_KEY = "onnxwire map direction";
 const reducedMotion = matchMedia("(prefers-reduced-motion: reduce)");
 const ease = (t) => t * (2 - t);
 const mix = (a, b, t) => a + (b - a) * t;
@@ -28,12 +31,18 @@ export class MapView {
     this.message = html("p", { id: "map-message" });
     const button = (text, label, onclick) => html("button", { type: "button", class: "step", title: label, "aria-label": label, onclick }, text);
     this.note = html("span", { class: "note" });
+    // Stored for this address, so that a reload and other tabs have the same direction.
+    this.toRight = localStorage.getItem(DIRECTION_KEY) === "right";
+    this.turner = button("", "Edges lead down, or to the right (h)", () => this.turnAround());
+    this.turner.id = "map-direction";
+    this.paintTurner();
     const bar = html("div", { id: "map-bar", role: "toolbar", "aria-label": "Map" }, this.note,
       button("−", "Zoom out (-)", () => this.zoom(1 / 1.4)), button("+", "Zoom in (+)", () => this.zoom(1.4)), button("Fit", "Show all (0)", () => this.fit()),
+      this.turner,
       button("Close all", "Close all groups (c)", () => this.closeAll()),
       legend(), button("SVG", "Save the map as SVG", () => this.save("svg")), button("PNG", "Save the map as PNG", () => this.save("png")));
     element.append(this.canvas, bar, this.card, this.overview.element, this.message, this.status,
-      html("p", { id: "map-keys", class: "unseen" }, "Arrow keys select a box, Enter opens or closes it, Escape selects the group around it, + and - zoom, 0 shows all, F shows the selection, [ and ] go through equal blocks, A shows them all, P begins or ends a path, C closes all groups."));
+      html("p", { id: "map-keys", class: "unseen" }, "Arrow keys select a box, Enter opens or closes it, Escape selects the group around it, + and - zoom, 0 shows all, F shows the selection, [ and ] go through equal blocks, A shows them all, P begins or ends a path, C closes all groups, H turns the map."));
     this.pen = new CanvasPen(this.canvas.getContext("2d"));
     this.camera = { x: 0, y: 0, scale: 1 };
     this.root = null;
@@ -115,7 +124,7 @@ export class MapView {
     this.message.textContent = "";
     this.scene = null;
     this.layout();
-    if (isNew) this.fit(false);
+    if (isNew) this.begin(false);
     this.choose(found.name === root ? "" : found.name, false);
     if (this.selected) this.reveal(this.selected, !isNew);
     this.resize();
@@ -127,17 +136,52 @@ export class MapView {
   }
 
   async load(name) {
-    const values = this.route ? { group: name, start: this.route.start, end: this.route.end } : { group: name };
-    return new Frame(name, await ask("map", values));
+    const { toRight } = this;
+    const values = this.route ? { start: this.route.start, end: this.route.end } : {};
+    return new Frame(name, await ask("map", { group: name, to_right: toRight || null, ...values }), toRight);
   }
 
-  /** Open a group that is alone in its frame, and repeat this inside it. */
+  /** Open a group that is alone in its frame but for a few nodes, and repeat this inside it. */
   async openOnly(frame) {
     for (let depth = 0, inner = frame; depth < 8; depth += 1) {
-      const groups = inner.answer.boxes.filter((box) => box.number !== null);
-      if (groups.length !== 1 || groups[0].kind === "node" || groups[0].times) return;
-      inner = await this.openBox(inner, inner.answer.boxes.indexOf(groups[0]), `${inner.name}/${groups[0].number}`);
+      const boxes = inner.answer.boxes.filter((box) => box.number !== null);
+      const groups = boxes.filter((box) => box.kind !== "node");
+      const isAlone = groups.length === 1 && (boxes.length === 1 || (!groups[0].times && boxes.length <= 1 + MAX_FREE_NODES));
+      if (!isAlone || groups[0].of === "node") return;
+      const name = `${inner.name}/${groups[0].number}`;
+      inner = await this.openBox(inner, inner.answer.boxes.indexOf(groups[0]), groups[0].times ? `${name}*0` : name);
     }
+  }
+
+  paintTurner() {
+    this.turner.textContent = this.toRight ? "→" : "↓";
+    this.turner.setAttribute("aria-pressed", String(this.toRight));
+  }
+
+  /** Let edges lead to the right instead of down, or down again; the same groups stay open. */
+  async turnAround() {
+    this.toRight = !this.toRight;
+    localStorage.setItem(DIRECTION_KEY, this.toRight ? "right" : "down");
+    this.paintTurner();
+    if (!this.root) return;
+    const mine = (this.turn += 1);
+    const again = async (frame) => {
+      const turned = await this.load(frame.name);
+      for (const [index, inner] of frame.open) turned.open.set(index, await again(inner));
+      return turned;
+    };
+    try {
+      const root = await again(this.root);
+      if (mine !== this.turn) return;
+      this.root = root;
+    } catch (error) {
+      return this.trouble(error);
+    }
+    this.scene = this.moving = null;
+    this.layout();
+    this.begin(false);
+    this.choose(this.selected, false);
+    if (this.selected) this.reveal(this.selected, false);
   }
 
   async openBox(frame, index, name) {
@@ -164,8 +208,11 @@ export class MapView {
     return [null, -1];
   }
 
-  /** Compute the positions of all boxes. keep: the name of the box whose top keeps its position on the screen. */
-  layout(keep = "", isCalm = false) {
+  /**
+   * Compute the positions of all boxes. keep: the name of the box whose upper side, or whose upper left corner, keeps its
+   * position on the screen. isClear: then move so that it is visible and beside the card.
+   */
+  layout(keep = "", isCalm = false, isClear = false) {
     const before = this.scene;
     const old = before && new Map(before.boxes.map((one) => [one.name, one]));
     this.scene = flatten(this.root);
@@ -181,8 +228,9 @@ export class MapView {
     const to = { ...this.camera };
     const [was, is] = [old?.get(keep), this.byName.get(keep)];
     if (was && is) {
-      to.x += is.x + is.width / 2 - was.x - was.width / 2;
+      to.x += this.toRight ? is.x - was.x : is.x + is.width / 2 - was.x - was.width / 2;
       to.y += is.y - was.y;
+      if (isClear) moveClear(to, this.window(true), is, this.toRight);
     }
     this.colors ??= readColors();
     this.overview.draw(this.scene, this.colors);
@@ -234,6 +282,10 @@ export class MapView {
     paint(this.pen, scene, this.view(), this.colors, { selected: this.selected, start: this.start?.name, alpha });
     this.overview.drawView(this.view(), this.colors, this.width >= 760);
     this.frames += 1;
+    // For tests: the scale, and the rectangle of the selected box on the canvas.
+    const one = this.byName?.get(this.selected);
+    this.canvas.dataset.scale = scale.toFixed(3);
+    this.canvas.dataset.selected = one ? [(one.x - x) * scale, (one.y - y) * scale, one.width * scale, one.height * scale].map(Math.round).join(" ") : "";
   }
 
   resize() {
@@ -244,7 +296,7 @@ export class MapView {
     Object.assign(this, { width, height, density });
     [this.canvas.width, this.canvas.height] = [width * density, height * density];
     if (this.scene && isFirst) {
-      this.fit(false);
+      this.begin(false);
       if (this.selected) this.reveal(this.selected, false);
     }
     if (this.scene) this.draw(this.scene);
@@ -274,32 +326,19 @@ export class MapView {
     this.redraw();
   }
 
-  /** Show the whole map, or one box. */
+  /** Show the whole map, or one box, beside the card. */
   fit(isMoving = true, box = null) {
-    if (!this.width || !this.scene) return;
-    const { left, top, width, height } = box ? { left: box.x, top: box.y, width: box.width, height: box.height } : this.scene.bounds;
-    const covered = this.covered();
-    const free = this.width - covered;
-    const scale = Math.min(Math.max(Math.min((free - 48) / width, (this.height - 72) / height), MIN_SCALE), 1.15);
-    // A long or wide graph is shown from its beginning, at a legible scale.
-    const isLong = !box && scale < 0.3 && width * 0.3 < free;
-    const isWide = !box && scale < 0.3 && !isLong;
-    const readable = isLong ? Math.min((free - 48) / width, 0.75) : isWide ? 0.5 : scale;
-    const middle = isWide ? this.startOf() : left + width / 2;
-    const to = { scale: readable, x: middle - (covered + free / 2) / readable, y: isLong || isWide ? top - 40 / readable : top + height / 2 - (this.height / 2 + 12) / readable };
-    this.goTo(to, isMoving);
+    if (this.width && this.scene) this.goTo(whole(this.window(), box ?? boundsOf(this.scene)), isMoving);
   }
 
-  /** The pixels at the left that the card of the selection covers. */
-  covered() {
-    return this.card.hidden || !this.card.childElementCount || this.width < 720 ? 0 : 318;
+  /** Show the whole map if its text is then legible, or else its beginning at a legible scale. */
+  begin(isMoving = true) {
+    if (this.width && this.scene) this.goTo(beginning(this.window(), this.scene), isMoving);
   }
 
-  /** The center of the first box of the first row. */
-  startOf() {
-    const boxes = this.scene.boxes.filter((one) => one.frame === this.root);
-    const first = boxes.reduce((best, one) => (one.y < best.y - 1 || (one.y < best.y + 1 && one.x < best.x) ? one : best), boxes[0]);
-    return first.x + first.width / 2;
+  /** The size of the canvas, and the pixels at its left that the card of the selection covers. */
+  window(hasCard = !this.card.hidden && this.card.childElementCount > 0) {
+    return { width: this.width, height: this.height, covered: hasCard && this.width >= 720 ? CARD_WIDTH : 0 };
   }
 
   goTo(camera, isMoving) {
@@ -318,7 +357,7 @@ export class MapView {
     const [x, y] = [one.x + one.width / 2, one.y + height / 2];
     const view = this.view();
     const margin = 30;
-    const covered = this.covered();
+    const { covered } = this.window();
     view.left += covered / to.scale;
     // The overview covers the lower right.
     view.bottom -= Math.min(150, this.height / 3) / to.scale;
@@ -379,7 +418,7 @@ export class MapView {
       }
       if (mine !== this.turn || !this.byName.has(one.name)) return null;
     }
-    this.layout(one.name);
+    this.layout(one.name, false, one.frame.open.has(one.index));
     this.choose(one.name);
     return null;
   }
@@ -403,7 +442,7 @@ export class MapView {
     this.root.open.clear();
     this.choose("");
     this.layout();
-    this.fit();
+    this.begin();
   }
 
   choose(name, isAddressed = true) {
@@ -438,6 +477,7 @@ export class MapView {
     else if (event.key === "0") this.fit();
     else if (event.key === "f" && one) this.fit(true, one);
     else if (event.key === "c") this.closeAll();
+    else if (event.key === "h") this.turnAround();
     else if (event.key === "p" && one?.box.kind === "node") this.setPathEnd(one);
     else if (event.key === "a" && one && opensByMember(one.box)) this.spread(one);
     else if ((event.key === "[" || event.key === "]") && one?.member !== undefined) this.step(one, event.key === "[" ? -1 : 1);

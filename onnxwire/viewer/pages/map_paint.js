@@ -2,8 +2,10 @@
 
 import { countText, familyOf, nounText, sizeText } from "./api.js";
 import { TITLE } from "./map_scene.js";
+import { FONT, cut, fitParts, placeLabels, widthOf } from "./map_text.js";
 
-const FONT = 'system-ui, -apple-system, "Segoe UI", Roboto, "Liberation Sans", Arial, sans-serif';
+const LABEL_SIZE = 10; // of the types at edges
+const MAX_TYPE_WIDTH = 150;
 const MIN_FONT_PIXELS = 5; // smaller text is not drawn
 const MAX_TYPED_EDGES = 40; // a group with more edges shows types only at the selected box
 const NAMES = ["ground", "panel", "line", "text", "soft", "accent", "accent-ground", "hover", "mark", "edge", "math", "norm", "act", "move", "other", "added", "added-ground", "removed", "removed-ground", "changed", "changed-ground"];
@@ -55,23 +57,6 @@ export function operatorsOf(box) {
   return box.operators.map(([name, count]) => (count > blocks ? `${name} ${countText(count / blocks)}` : name)).join(", ");
 }
 
-/** Join the first parts of a list that fit a width; an ellipsis replaces the other parts. */
-function fitParts(parts, width, letter, separator = ", ") {
-  const letters = Math.floor(width / letter);
-  const whole = parts.join(separator);
-  if (whole.length <= letters || parts.length < 2) return cut(whole, width, letter);
-  let shown = parts.length - 1;
-  while (shown > 1 && parts.slice(0, shown).join(separator).length + 2 > letters) shown -= 1;
-  return cut(`${parts.slice(0, shown).join(separator)} …`, width, letter);
-}
-
-/** Truncate a text to a width, given the usual width of a letter. atStart: omit the start, since names differ at their ends. */
-function cut(text, width, letter, atStart = false) {
-  const letters = Math.max(Math.floor(width / letter), 1);
-  if (text.length <= letters) return text;
-  return atStart ? `…${text.slice(text.length - letters + 1)}` : `${text.slice(0, letters - 1)}…`;
-}
-
 export class CanvasPen {
   constructor(context) {
     this.context = context;
@@ -93,10 +78,10 @@ export class CanvasPen {
     }
   }
 
-  curve(points, color, line) {
+  curve(points, color, line, toRight) {
     const { context } = this;
     context.beginPath();
-    trace(points, (x, y) => context.moveTo(x, y), (x, y) => context.lineTo(x, y), (...c) => context.bezierCurveTo(...c));
+    trace(points, toRight, (x, y) => context.moveTo(x, y), (x, y) => context.lineTo(x, y), (...c) => context.bezierCurveTo(...c));
     context.strokeStyle = color;
     context.lineWidth = line;
     context.stroke();
@@ -135,9 +120,9 @@ export class SvgPen {
     this.parts.push(`<rect x="${round(x)}" y="${round(y)}" width="${round(width)}" height="${round(height)}" rx="${radius}" fill="${fill || "none"}"${stroke ? ` stroke="${stroke}" stroke-width="${line}"` : ""}/>`);
   }
 
-  curve(points, color, line) {
+  curve(points, color, line, toRight) {
     let path = "";
-    trace(points, (x, y) => (path += `M${round(x)} ${round(y)}`), (x, y) => (path += `L${round(x)} ${round(y)}`), (...c) => (path += `C${c.map(round).join(" ")}`));
+    trace(points, toRight, (x, y) => (path += `M${round(x)} ${round(y)}`), (x, y) => (path += `L${round(x)} ${round(y)}`), (...c) => (path += `C${c.map(round).join(" ")}`));
     this.parts.push(`<path d="${path}" fill="none" stroke="${color}" stroke-width="${line}"/>`);
   }
 
@@ -156,14 +141,33 @@ export class SvgPen {
   }
 }
 
-/** Draw a line from point to point that is vertical at each point. */
-function trace(points, move, line, bend) {
+/** Draw a line from point to point that is vertical at each point, or horizontal. */
+function trace(points, toRight, move, line, bend) {
   move(...points[0]);
   for (let i = 1; i < points.length; i += 1) {
     const [[x0, y0], [x1, y1]] = [points[i - 1], points[i]];
-    const half = (y1 - y0) / 2;
-    if (Math.abs(x0 - x1) < 0.5) line(x1, y1);
-    else bend(x0, y0 + half, x1, y1 - half, x1, y1);
+    if (Math.abs(toRight ? y0 - y1 : x0 - x1) < 0.5) line(x1, y1);
+    else if (toRight) bend((x0 + x1) / 2, y0, (x0 + x1) / 2, y1, x1, y1);
+    else bend(x0, (y0 + y1) / 2, x1, (y0 + y1) / 2, x1, y1);
+  }
+}
+
+/** The types of an edge's values, in short. */
+function typesText({ edge }) {
+  if (!edge.types.length) return "";
+  const more = edge.count > 1 ? ` ×${countText(edge.count)}` : edge.types.length > 1 ? " …" : "";
+  return cut(edge.types[0], MAX_TYPE_WIDTH, LABEL_SIZE) + more;
+}
+
+function drawArrow(pen, points, color, toRight) {
+  const [x, y] = points[points.length - 1];
+  const before = points[points.length - 2];
+  if (toRight) {
+    const on = x >= before[0] ? 1 : -1;
+    pen.polygon([[x - 6 * on, y - 3.5], [x - 6 * on, y + 3.5], [x, y]], color);
+  } else {
+    const on = y >= before[1] ? 1 : -1;
+    pen.polygon([[x - 3.5, y - 6 * on], [x + 3.5, y - 6 * on], [x, y]], color);
   }
 }
 
@@ -181,33 +185,29 @@ export function paint(pen, scene, view, colors, { selected, start, alpha } = {})
   };
   const drawEdges = (frame) => {
     const edges = scene.edges.get(frame);
-    const labels = [];
+    const near = [];
     fade(frame.name);
     for (const one of edges) {
       const { points, edge } = one;
-      const first = points[0];
-      const last = points[points.length - 1];
-      if (Math.min(first[1], last[1]) > view.bottom || Math.max(first[1], last[1]) < view.top) continue;
+      const [xs, ys] = [points.map(([x]) => x), points.map(([, y]) => y)];
+      if (Math.min(...ys) > view.bottom || Math.max(...ys) < view.top || Math.min(...xs) > view.right || Math.max(...xs) < view.left) continue;
       const isNear = selected && (one.from === selected || one.to === selected);
+      if (isNear) near.push(one);
       const color = edge.lit || isNear ? colors.accent : colors.edge;
       const line = edge.lit ? 3 : isNear ? 2 : Math.min(1 + Math.log2(edge.count) * 0.3, 3);
-      pen.curve(points, color, line * (edge.lit || isNear ? thin : 1));
-      if (isTiny) continue;
-      if (!one.to.includes(":exit")) {
-        const down = last[1] >= points[points.length - 2][1] ? 1 : -1;
-        pen.polygon([[last[0] - 3.5, last[1] - 6 * down], [last[0] + 3.5, last[1] - 6 * down], [last[0], last[1]]], color);
-      }
-      const [x, y] = one.middle;
-      if (edge.types.length && (isNear || edges.length <= MAX_TYPED_EDGES) && 10 * view.scale >= MIN_FONT_PIXELS + 1 && sees(x, y - 6, 140, 12)) {
-        const more = edge.count > 1 ? ` ×${countText(edge.count)}` : edge.types.length > 1 ? " …" : "";
-        const text = cut(edge.types[0], 150, 5.4) + more;
-        labels.push([text, x + 5, y + 3, isNear ? colors.accent : colors.soft]);
-      }
+      pen.curve(points, color, line * (edge.lit || isNear ? thin : 1), frame.toRight);
+      if (!isTiny && !one.to.includes(":exit")) drawArrow(pen, points, color, frame.toRight);
     }
-    // On a ground of their own, since edges pass below them.
-    for (const [text, x, y, color] of labels) {
-      pen.rect(x - 2, y - 9, text.length * 4.3 + 4, 12, 2, colors.ground);
-      pen.text(text, x, y, 10, color);
+    if (isTiny || LABEL_SIZE * view.scale < MIN_FONT_PIXELS + 1) return;
+    // Placed once for each layout. Labels of the selection are shown even if there is no free place.
+    frame.labels ??= placeLabels(frame, edges, edges.length <= MAX_TYPED_EDGES ? edges : [], typesText);
+    const missing = near.filter((one) => !frame.labels.some((label) => label.one.edge === one.edge)).slice(0, MAX_TYPED_EDGES);
+    const labels = missing.length ? [...frame.labels, ...placeLabels(frame, edges, missing, typesText, true)] : frame.labels;
+    for (const { one, text, x, y, width } of labels) {
+      if (!sees(x, y - LABEL_SIZE, width, LABEL_SIZE + 2)) continue;
+      const isNear = selected && (one.from === selected || one.to === selected);
+      if (missing.includes(one)) pen.rect(x - 2, y - 9, width + 4, 12, 2, colors.ground);
+      pen.text(text, x, y, LABEL_SIZE, isNear ? colors.accent : colors.soft);
     }
   };
   // Edges are drawn over their frame, and boxes over edges.
@@ -231,14 +231,17 @@ function drawFrame(pen, one, view, colors, isSelected, thin) {
   // The title stays visible as long as a part of its group is.
   const left = pen.context ? Math.max(x, Math.min(view.left, x + width - 280)) : x;
   pen.text("▾", left + 12, y + 21, 13, colors.soft);
-  const title = one.title ?? titleOf(box);
-  pen.text(cut(title, 160, 7.6), left + 28, y + 21, size, colors.text, { bold: true });
-  const at = left + 40 + Math.min(title.length * 7.8, 162);
-  if (one.member === undefined) pen.text(cut(factsOf(box), x + width - at - 8, 5.9), at, y + 21, 11, colors.soft);
-  else {
-    pen.text(`‹  ${countText(one.member + 1)} of ${countText(box.times)}  ›`, at, y + 21, 12, colors.accent, { bold: true });
-    one.stepAt = [at - 4, y + 6, 12 + 7 * `‹  ${one.member + 1} of ${countText(box.times)}  ›`.length];
-  }
+  const step = one.member === undefined ? "" : `‹  ${countText(one.member + 1)} of ${countText(box.times)}  ›`;
+  const wide = step ? widthOf(step, 12, true) : 0;
+  // The title has all the width that the arrows leave; facts follow if there is room for them.
+  const title = cut(one.title ?? titleOf(box), x + width - left - 48 - wide, size, { bold: true, keep: "both" });
+  pen.text(title, left + 28, y + 21, size, colors.text, { bold: true });
+  const at = left + 42 + widthOf(title, size, true);
+  const room = x + width - at - 8;
+  if (step) {
+    pen.text(step, at, y + 21, 12, colors.accent, { bold: true });
+    one.stepAt = [at - 4, y + 6, wide + 8];
+  } else if (room > 50) pen.text(fitParts(factsOf(box).split(" · "), room, 11, " · "), at, y + 21, 11, colors.soft);
 }
 
 function drawBox(pen, one, view, colors, isSelected, isStart, thin) {
@@ -263,20 +266,26 @@ function drawBox(pen, one, view, colors, isSelected, isStart, thin) {
     return;
   }
   const middle = x + width / 2;
+  const hasSmall = 11 * view.scale >= MIN_FONT_PIXELS;
   if (isNode) {
-    pen.text(cut(box.op_type || "(no operator)", width - 16, 7.6), middle, y + 18, 13, family, { bold: true, anchor: "middle" });
-    if (11 * view.scale >= MIN_FONT_PIXELS) pen.text(cut(box.label, width - 14, 6.1, true), middle, y + 33, 11, colors.soft, { anchor: "middle" });
+    const lines = hasSmall ? box.lines : [];
+    const name = hasSmall && box.short ? [cut(box.short, width - 14, 11, { keep: "end" })] : [];
+    // A box with a title only has it in the middle.
+    const top = lines.length || name.length ? y + 18 : y + height / 2 + 5;
+    pen.text(cut(box.op_type || "(no operator)", width - (box.opens ? 40 : 14), 13, { bold: true }), middle, top, 13, family, { bold: true, anchor: "middle" });
+    [...name, ...lines.map((line) => cut(line, width - 14, 11))].forEach((text, i) =>
+      pen.text(text, middle, top + 15 * (i + 1), 11, i < name.length ? colors.soft : colors.text, { anchor: "middle" }));
     if (box.opens) pen.text("▸", x + width - 15, y + 18, 12, colors.soft);
   } else if (isValue) {
-    pen.text(cut(box.label || box.kind, width - 20, 6.6, true), middle, y + height / 2 + 4, 12, colors.text, { anchor: "middle" });
+    pen.text(cut(box.label || box.kind, width - 20, 12, { keep: "end" }), middle, y + height / 2 + 4, 12, colors.text, { anchor: "middle" });
   } else if (isGroup) {
     const times = box.times ? `× ${countText(box.times)}` : "";
     pen.text("▸", x + 11, y + 20, 12, colors.soft);
-    pen.text(cut(titleOf(box), width - 40 - times.length * 8, 7.2), x + 25, y + 20, 13, colors.text, { bold: true });
+    pen.text(cut(titleOf(box), width - 42 - widthOf(times, 13, true), 13, { bold: true, keep: "both" }), x + 25, y + 20, 13, colors.text, { bold: true });
     if (times) pen.text(times, x + width - 10, y + 20, 13, colors.accent, { bold: true, anchor: "end" });
-    if (11 * view.scale >= MIN_FONT_PIXELS) {
-      pen.text(fitParts(factsOf(box).split(" · "), width - 20, 5.9, " · "), x + 12, y + 37, 11, colors.text);
-      pen.text(fitParts(operatorsOf(box).split(", "), width - 22, 6), x + 12, y + 52, 11, colors.soft);
+    if (hasSmall) {
+      pen.text(fitParts(factsOf(box).split(" · "), width - 22, 11, " · "), x + 12, y + 37, 11, colors.text);
+      pen.text(fitParts(operatorsOf(box).split(", "), width - 22, 11), x + 12, y + 52, 11, colors.soft);
     }
   }
 }

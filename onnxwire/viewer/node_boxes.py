@@ -1,0 +1,134 @@
+"""The text in the box of a node on the map: its name without the name of its group, and its weights with shapes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from onnxwire.analysis.describe import describe_number
+from onnxwire.checker.operators import Signature, operators
+from onnxwire.engine.floats import shortest_floats
+from onnxwire.errors import Error
+from onnxwire.io.tensor_list import is_external
+from onnxwire.messages import ModelProto, NodeProto, TensorProto
+from onnxwire.tensor.dtypes import name_of
+
+if TYPE_CHECKING:
+    from onnxwire.viewer.map_columns import MapColumns
+
+MAX_LINES = 4  # of weights in one box
+MAX_NAME_CHARS = 200
+_MAX_SHOWN_ELEMENTS = 4
+_MAX_SHOWN_DIMS = 6
+_MAX_DIM_CHARS = 12
+
+
+def short_name(name: str, op_type: str, is_inside: bool) -> str:
+    """Return the part of a node's name that its box shows: "" if it only repeats the operator.
+
+    is_inside: whether the box is in a group that shows the scopes of the name.
+    """
+    if is_inside:
+        separator = "/" if "/" in name else "::" if "::" in name else "."
+        head, _, last = name.rpartition(separator)
+        # PaddlePaddle numbers operators: Conv.0 in p2o.Conv.0 is no scope.
+        outer, _, of_operator = head.rpartition(separator)
+        name = f"{of_operator}{separator}{last}" if of_operator == op_type and outer else last or name
+    name = name.lstrip("/")
+    if name == op_type:
+        return ""
+    half = MAX_NAME_CHARS // 2
+    return name if len(name) <= MAX_NAME_CHARS else f"{name[:half]}…{name[-half:]}"
+
+
+def shape_text(type_text: str) -> str:
+    """Return the shape in a type of `MapColumns`: 64×3×7×7 for float[64, 3, 7, 7], and scalar for float[]."""
+    _, bracket, shape = type_text.partition("[")
+    if not bracket:
+        return type_text
+    dims = shape.removesuffix("]").split(", ") if shape != "]" else []
+    shown = [dim if len(dim) <= _MAX_DIM_CHARS else f"{dim[:_MAX_DIM_CHARS]}…" for dim in dims[:_MAX_SHOWN_DIMS]]
+    return ("×".join(shown) + ("×…" if len(dims) > _MAX_SHOWN_DIMS else "")) or "scalar"
+
+
+class NodeBoxes:
+    """The lines of text in boxes of nodes of one model."""
+
+    def __init__(self, model: ModelProto, columns: MapColumns) -> None:
+        self._columns = columns
+        self._opsets: dict[str, int] = {}
+        for opset in model.opset_import:
+            self._opsets.setdefault("" if opset.domain == "ai.onnx" else opset.domain, opset.version)
+
+    def lines(self, row: int, node: NodeProto) -> list[str]:
+        """Return the weights that a node takes, with the names of its operator's inputs, or the value of a constant.
+
+        row: of the node in the columns. Weights are initializers of its own graph: W 64×3×7×7.
+        """
+        c = self._columns
+        found = [
+            (int(c.takes_slot[i]), shape_text(c.types[int(c.type[c.takes_value[i]])]))
+            for i in range(int(c.takes_start[row]), int(c.takes_start[row + 1]))
+            if c.is_weight[c.takes_value[i]] and c.takes_slot[i] >= 0
+        ]
+        if not found:
+            return [text] if node.op_type == "Constant" and (text := _constant(node)) else []
+        signature = self._signature(node)
+        rows = [f"{_slot_name(signature, slot)} {shape}".strip() for slot, shape in found[:MAX_LINES]]
+        if len(found) > MAX_LINES:
+            rows[-1] = f"and {len(found) - MAX_LINES + 1:,} more weights"
+        return rows
+
+    def _signature(self, node: NodeProto) -> Signature | None:
+        """Return the signature of a node's operator, at the version that the model imports; None if it is unknown."""
+        domain = "" if node.domain == "ai.onnx" else node.domain
+        known = operators()
+        since = known.since_version(domain, node.op_type, self._opsets.get(domain, 0))
+        return None if since is None else known.signature(domain, node.op_type, since)
+
+
+def _slot_name(signature: Signature | None, slot: int) -> str:
+    """Return the name of an input by its index; "" if it is unknown."""
+    if signature is None or not signature.inputs:
+        return ""
+    last = signature.inputs[-1]
+    if slot < len(signature.inputs) - (last.option == "*"):
+        return signature.inputs[slot].name
+    return last.name if last.option == "*" else ""
+
+
+def _constant(node: NodeProto) -> str:
+    """Return the value of a Constant node, or its type and shape if it is long or stored in another file."""
+    if not node.attribute:
+        return ""
+    attribute = node.attribute[0]
+    try:
+        if attribute.HasField("t"):
+            return _tensor(attribute.t)
+        fields = attribute.DESCRIPTOR.fields_by_name
+        for name in ("f", "i"):
+            if attribute.HasField(name):
+                return describe_number(fields[name], getattr(attribute, name))
+        for name in ("floats", "ints"):
+            if values := getattr(attribute, name):
+                return _numbers(values, [describe_number(fields[name], one) for one in values[:_MAX_SHOWN_ELEMENTS]])
+    except (Error, OSError):
+        return ""
+    return ""
+
+
+def _tensor(tensor: TensorProto) -> str:
+    dims = list(tensor.dims[: _MAX_SHOWN_DIMS + 1])
+    kind = name_of(tensor.data_type).lower()
+    few = len(dims) < 2 and all(0 <= dim <= _MAX_SHOWN_ELEMENTS for dim in dims)
+    if few and not is_external(tensor) and not tensor.HasField("segment") and kind != "string":
+        values: Any = tensor.numpy().tolist()
+        return f"[{', '.join(map(_element, values))}]" if isinstance(values, list) else _element(values)
+    return f"{kind} {shape_text('[' + ', '.join(map(str, dims)) + ']')}"
+
+
+def _element(value: object) -> str:
+    return str(shortest_floats([value])[0]) if isinstance(value, float) else str(value)
+
+
+def _numbers(values: Any, shown: list[str]) -> str:
+    return f"[{', '.join(shown)}{', …' if len(values) > len(shown) else ''}]"

@@ -1,0 +1,125 @@
+"""The text in boxes of nodes: names without their group's, weights with shapes, values of constants."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from each import each
+from onnx import TensorProto, helper, numpy_helper
+
+import onnxwire
+from onnxwire.viewer.node_boxes import shape_text, short_name
+from onnxwire.viewer.queries import Queries
+
+NAMES = {
+    ("/model/layers.3/attn/MatMul_1", "MatMul", True): "MatMul_1",
+    ("/model/layers.3/attn/MatMul", "MatMul", True): "",
+    ("/model/MatMul", "MatMul", False): "model/MatMul",
+    ("/MatMul", "MatMul", False): "",
+    ("model.layers.3", "Add", True): "3",
+    ("p2o.Conv.0", "Conv", True): "Conv.0",
+    ("node_Conv_0", "Conv", True): "node_Conv_0",
+    ("a::b::c", "Add", True): "c",
+    ("ends/with/", "Add", True): "ends/with/",
+    ("", "Add", True): "",
+    ("x" * 5000, "Add", False): "x" * 100 + "…" + "x" * 100,
+}
+
+
+@each("arguments, wanted", NAMES.items())
+def test_a_name_is_shown_without_its_group_and_operator(arguments, wanted):
+    assert short_name(*arguments) == wanted
+
+
+SHAPES = {
+    "float[64, 3, 7, 7]": "64×3×7×7", "float[]": "scalar", "float": "float", "": "", "int64[batch]": "batch",
+    "float[1, 2, 3, 4, 5, 6, 7]": "1×2×3×4×5×6×…", f"float[{'n' * 40}]": "n" * 12 + "…",
+}  # fmt: skip
+
+
+@each("text, wanted", SHAPES.items())
+def test_a_shape_is_written_with_crosses(text, wanted):
+    assert shape_text(text) == wanted
+
+
+def boxes_of(nodes, initializers=(), **more):
+    model = helper.make_model(helper.make_graph(nodes, "g", [], [], list(initializers)), **more)
+    answer = Queries(onnxwire.ModelProto.FromString(model.SerializeToString())).map()
+    return [box for box in answer["boxes"] if box["kind"] == "node"]
+
+
+def tensor(name, *shape):
+    return numpy_helper.from_array(np.zeros(shape, np.float32), name)
+
+
+def test_weights_have_the_names_of_the_operators_inputs():
+    nodes = [
+        helper.make_node("Conv", ["x", "w", "b"], ["y"]),
+        helper.make_node("Concat", ["w", "y", "b"], ["z"], axis=0),  # one variadic input
+        helper.make_node("Own", ["x", "w"], ["u"], domain="local"),
+        helper.make_node("Loop", ["", "", "b"], ["v"]),
+    ]
+    opsets = [helper.make_opsetid("", 20), helper.make_opsetid("local", 1)]
+    boxes = boxes_of(nodes, [tensor("w", 8, 3, 3, 3), tensor("b", 8)], opset_imports=opsets)
+    assert [box["lines"] for box in boxes] == [
+        ["W 8×3×3×3", "B 8"], ["inputs 8×3×3×3", "inputs 8"], ["8×3×3×3"], ["v_initial 8"]
+    ]  # fmt: skip
+
+
+def test_a_box_has_at_most_four_lines_of_weights():
+    names = [f"w{i}" for i in range(100)]
+    box = boxes_of([helper.make_node("Sum", names, ["y"])], [tensor(name, 2) for name in names])[0]
+    assert box["lines"] == ["data_0 2", "data_0 2", "data_0 2", "and 97 more weights"]
+    assert box["height"] < 110
+
+
+CONSTANTS = [
+    ({"value": numpy_helper.from_array(np.array([0, -1], np.int64))}, ["[0, -1]"]),
+    ({"value": numpy_helper.from_array(np.array(0.1, np.float32))}, ["0.1"]),
+    ({"value": numpy_helper.from_array(np.array(True))}, ["True"]),
+    ({"value": numpy_helper.from_array(np.zeros((2, 50), np.float16))}, ["float16 2×50"]),
+    ({"value": helper.make_tensor("", TensorProto.INT4, [3], [1, -2, 3])}, ["[1, -2, 3]"]),
+    ({"value": helper.make_tensor("", TensorProto.STRING, [1], [b"<b>"])}, ["string 1"]),
+    ({"value_float": 0.25}, ["0.25"]),
+    ({"value_int": -3}, ["-3"]),
+    ({"value_ints": [1, 2, 3, 4, 5]}, ["[1, 2, 3, 4, …]"]),
+    ({"value_strings": ["a"]}, []),
+    ({}, []),
+]
+
+
+@each("attributes, wanted", CONSTANTS)
+def test_a_constant_shows_its_value_or_type(attributes, wanted):
+    assert boxes_of([helper.make_node("Constant", [], ["c"], **attributes)])[0]["lines"] == wanted
+
+
+def test_damaged_and_external_constants_show_no_value():
+    cut = TensorProto(data_type=TensorProto.FLOAT, dims=[2], raw_data=b"123")
+    far = TensorProto(data_type=TensorProto.FLOAT, dims=[2], data_location=TensorProto.EXTERNAL)
+    far.external_data.add(key="location", value="/etc/passwd")
+    negative = TensorProto(data_type=TensorProto.FLOAT, dims=[-2])
+    unknown = TensorProto(data_type=99, dims=[1])
+    lines = [
+        boxes_of([helper.make_node("Constant", [], ["c"], value=one)])[0]["lines"]
+        for one in (cut, far, negative, unknown)
+    ]
+    assert lines == [[], ["float 2"], ["float -2"], []]
+
+
+@pytest.mark.parametrize("to_right", [False, True])
+def test_the_larger_boxes_do_not_overlap(to_right):
+    names = [f"w{i}" for i in range(5)]
+    nodes = [helper.make_node("Conv", ["x", "w0", "w1"], [f"y{i}"], name=f"n{i}") for i in range(4)]
+    nodes += [helper.make_node("Sum", [*(f"y{i}" for i in range(4)), *names], ["z"])]
+    graph = helper.make_graph(nodes, "g", [], [], [tensor(name, 2) for name in names])
+    model = onnxwire.ModelProto.FromString(helper.make_model(graph).SerializeToString())
+    answer = Queries(model).map(to_right=to_right)
+    boxes = answer["boxes"]
+    for i, one in enumerate(boxes):
+        for other in boxes[:i]:
+            assert (
+                abs(one["x"] - other["x"]) >= (one["width"] + other["width"]) / 2
+                or abs(one["y"] - other["y"]) >= (one["height"] + other["height"]) / 2
+            )
+    along = "x" if to_right else "y"
+    assert all(boxes[edge["from"]][along] < boxes[edge["to"]][along] for edge in answer["edges"])
