@@ -12,6 +12,7 @@ from libc.stdint cimport int32_t, int64_t
 from libc.string cimport memcpy, memset, strlen
 
 from onnxwire.arrow._columns cimport INT32, INT64, STRING, Block, Column, Columns, Type, Values
+from onnxwire.engine.foreign_thread cimport release_reference
 from onnxwire.engine.memory cimport calloc, free, malloc
 
 from onnxwire.errors import FieldValueError
@@ -56,9 +57,7 @@ ctypedef fused Parent:
 
 # With pointers, not objects: the reference count of a capsule that is being deallocated must not rise again.
 cdef extern from "Python.h":
-    bint Py_IsInitialized() nogil
     void Py_INCREF(PyObject* o)
-    void Py_DECREF(PyObject* o)
     object PyCapsule_New(void* pointer, const char* name, void (*destructor)(PyObject*) noexcept)
     void* PyCapsule_GetPointer(PyObject* capsule, const char* name) except? NULL
 
@@ -180,10 +179,7 @@ cdef void release_array(ArrowArray* self) noexcept nogil:
     release_children(self)
     free(self.buffers)
     self.release = NULL
-    # A consumer may outlive the interpreter; the reference is lost then.
-    if Py_IsInitialized():
-        with gil:
-            Py_DECREF(<PyObject*>self.private_data)
+    release_reference(<PyObject*>self.private_data)
 
 
 cdef int begin_array(
@@ -280,9 +276,7 @@ cdef const char* get_last_error(ArrowArrayStream* self) noexcept nogil:
 
 cdef void release_stream(ArrowArrayStream* self) noexcept nogil:
     cdef ExportedBlock* exported = <ExportedBlock*>self.private_data
-    if Py_IsInitialized():
-        with gil:
-            Py_DECREF(exported.owner)
+    release_reference(exported.owner)
     free(exported)
     self.release = NULL
 

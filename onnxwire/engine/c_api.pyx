@@ -15,7 +15,7 @@ from libc.string cimport memcmp, memcpy, memset
 
 from onnxwire.engine.document cimport Document, OwFileState, ow_file_state
 from onnxwire.engine.encode cimport Piece
-from onnxwire.engine.foreign_thread cimport Entry, enter_python, leave_python
+from onnxwire.engine.foreign_thread cimport Entry, enter_python, leave_python, release_reference
 from onnxwire.engine.instances cimport make_internal
 from onnxwire.engine.memory cimport calloc, free, realloc
 from onnxwire.engine.partial cimport N_MEMORIES, fetch, is_resident
@@ -24,7 +24,6 @@ from onnxwire.engine.view cimport View
 
 cdef extern from "Python.h":
     Py_buffer* PyMemoryView_GET_BUFFER(object view)
-    void Py_DECREF(PyObject* o)
 
 cdef extern from "../include/onnxwire_python.h" nogil:
     enum:
@@ -226,12 +225,9 @@ cdef int export_message(PyObject* message, unsigned flags, ow_python_pieces* pie
 
 cdef void release(ow_python_pieces* pieces) noexcept nogil:
     cdef Reading* reading = <Reading*>pieces.private_data
-    cdef Entry entry
     memset(pieces, 0, sizeof(ow_python_pieces))
-    if reading != NULL and enter_python(&entry):
-        with gil:
-            Py_DECREF(reading.owner)
-        leave_python(&entry)
+    if reading != NULL:
+        release_reference(reading.owner)
 
 
 cdef bint is_ready(const Reading* reading, const ow_python_piece* item, uint64_t start, uint64_t n) noexcept nogil:

@@ -1,8 +1,13 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """Entry into Python for threads that may lack the GIL, also while the interpreter exits."""
+from cpython.object cimport PyObject
+
 import atexit
 import os
 from time import sleep
+
+cdef extern from "Python.h":
+    void Py_DECREF(PyObject* o)
 
 cdef extern from "foreign_thread.h":
     enum:
@@ -22,6 +27,15 @@ cdef bint enter_python(Entry* entry) noexcept nogil:
 cdef void leave_python(Entry* entry) noexcept nogil:
     """Release the GIL if `enter_python` acquired it. Called once after each True."""
     ow_leave(&ENTRIES, entry)
+
+
+cdef void release_reference(PyObject* o) noexcept nogil:
+    """Release a reference from any thread. No-op if Python exits and this thread lacks the GIL."""
+    cdef Entry entry
+    if enter_python(&entry):
+        with gil:
+            Py_DECREF(o)
+        leave_python(&entry)
 
 
 def close_entrance():

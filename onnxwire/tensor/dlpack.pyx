@@ -6,6 +6,8 @@ from cpython.ref cimport Py_INCREF
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t, uintptr_t
 from libc.string cimport memset
 
+from onnxwire.engine.foreign_thread cimport release_reference
+
 cdef extern from "dlpack.h" nogil:
     enum:
         OW_DL_CPU
@@ -40,8 +42,6 @@ cdef extern from "dlpack.h" nogil:
 
 # Declared with pointers instead of objects: Cython must not increment the reference count of a dying capsule.
 cdef extern from "Python.h":
-    bint Py_IsInitialized() nogil
-    void Py_DECREF(PyObject* o)
     object PyCapsule_New(void* pointer, const char* name, void (*destructor)(PyObject*) noexcept)
     bint PyCapsule_IsValid(PyObject* capsule, const char* name)
     void* PyCapsule_GetPointer(PyObject* capsule, const char* name)
@@ -172,11 +172,8 @@ cdef void delete_managed(OwDLManaged* self) noexcept nogil:
 
 
 cdef void release(PyObject* array, void* memory) noexcept nogil:
-    # A consumer may outlive the interpreter; then the array no longer exists.
-    if Py_IsInitialized():
-        with gil:
-            Py_DECREF(array)
-        PyMem_RawFree(memory)
+    release_reference(array)
+    PyMem_RawFree(memory)
 
 
 cdef void discard(PyObject* capsule) noexcept:
