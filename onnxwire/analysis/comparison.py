@@ -371,14 +371,19 @@ def match_elements(
 def pair_nodes(
     ours: Sequence[NodeProto], theirs: Sequence[NodeProto], old_indexes: range, new_indexes: range
 ) -> dict[int, int]:
-    """Pair nodes of one name, then nodes with the same outputs, then nodes with the same first output."""
+    """Pair nodes of one name, then nodes with the same outputs, then nodes with the same first output.
+
+    Of several nodes of one name, those with the same outputs are pairs. Nodes with neither are pairs if they are equal.
+    """
     pairs: dict[int, int] = {}
     taken: set[int] = set()
     keys: list[Callable[[NodeProto], Hashable]] = [
+        lambda node: (node.name, node.op_type, *node.output) if node.name else None,
         lambda node: (node.name, node.op_type) if node.name else None,
         lambda node: node.name or None,
         lambda node: tuple(node.output) or None,
         lambda node: next(filter(None, node.output), None),
+        lambda node: node.SerializeToString() if not node.name and not any(node.output) else None,
     ]
     for key in keys:
         waiting: dict[Hashable, list[int]] = {}

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import heapq
+import re
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
 from onnxwire.analysis.comparison import KEYS, match_elements, node_name, pair_nodes
-from onnxwire.analysis.live_scopes import graphs_of
+from onnxwire.analysis.live_scopes import captured_names, graphs_of
 from onnxwire.checker.run import check
 from onnxwire.errors import FieldTypeError
 from onnxwire.messages import FunctionProto, GraphProto, ModelProto, NodeProto
@@ -15,12 +18,23 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from onnxwire.checker._problem import Problem
     from onnxwire.engine.descriptor import FieldDescriptor
 
+    _Scope = GraphProto | FunctionProto
     _Id = tuple[str, int]  # an element of a merged list: "base", "ours" or "theirs", and its index there
 
 _ORDERED = ("input", "output")
 """The fields whose order is part of the interface of a graph."""
+_CONTRADICTIONS = (
+    "error",
+    "graph-value-info-known-name",
+    "initializer-overridable",
+    "quant-annotation-tensor-name",
+    "quant-annotation-value-known",
+)
+"""The rules, and a severity, whose faults are conflicts if only the merged model has them."""
+_INDEX = re.compile(r"\[\d+\]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +73,10 @@ def merge_changes(base: ModelProto, ours: ModelProto, theirs: ModelProto) -> tup
     values that they produce. Changes inside functions, and inside the graphs of If, Loop and Scan, are merged likewise.
     Where both sides changed one element in different ways there is a conflict, and the merged model has ours. These are
     conflicts too: an error of `check` that neither side has and the merged model would have, such as a node of one
-    side that reads a value removed by the other; and a new version of an operator set on one side with new or changed
-    nodes of its domain on the other.
+    side that reads a value removed by the other; a new version of an operator set on one side with new or changed
+    nodes of its domain on the other; and a function that one side removed, or whose inputs, outputs or attributes it
+    changed, with new or changed calls of it on the other.
+    Merged nodes are sorted topologically if those of both sides are.
     Returns the merged model, which shares the bytes of all three, and the conflicts. Raises DecodeError for damage and
     FieldTypeError for another message than a model.
     """
@@ -72,8 +88,9 @@ def merge_changes(base: ModelProto, ours: ModelProto, theirs: ModelProto) -> tup
     merge = _Merge()
     merge.merge_fields(base, ours, theirs, merged, "")
     merge.conflicts += _mixed_operators(base, ours, theirs)
+    merge.conflicts += _mixed_calls(base, ours, theirs)
     if not merge.conflicts:
-        merge.conflicts += _new_errors(merged, ours, theirs)
+        merge.conflicts += _new_errors(merged, base, ours, theirs)
     return merged, merge.conflicts
 
 
@@ -140,6 +157,9 @@ class _Merge:
             path,
         )
         order = [key for key in order if content[key] is not None]
+        if field.name == "node":
+            positions = _sorted_positions([content[key] for key in order], mine, other)
+            order = [order[position] for position in positions]
         result = getattr(merged, field.name)
         if order != my_order:
             del result[:]
@@ -192,12 +212,13 @@ class _Merge:
         An added element keeps its predecessor. Where both sides moved elements, our order wins, with a conflict if the
         order matters.
         """
-        common = {*base} & {*ours} & {*theirs}
+        common = {*ours} & {*theirs}  # includes equal elements that both sides added
         old, mine, other = ([key for key in keys if key in common] for keys in (base, ours, theirs))
         is_ordered = field.name in _ORDERED
         first, second = (theirs, ours) if mine == old else (ours, theirs)
         is_ambiguous = is_ordered and mine != other and old not in (mine, other)
         kept = {*first}
+        known = {*base, *second}
         anchor: _Id | None = None
         additions: dict[_Id | None, list[_Id]] = {}
         for key in second:
@@ -206,12 +227,11 @@ class _Merge:
             elif key[0] != "base":
                 additions.setdefault(anchor, []).append(key)
         order: list[_Id] = []
-        both = {*second}
         for before, following in zip([None, *first], [*first, None], strict=True):
             order += [] if before is None else [before]
             order += (added := additions.get(before, []))
             # Each side expects its own addition at this position.
-            is_ambiguous |= is_ordered and bool(added) and following is not None and following not in {*base, *both}
+            is_ambiguous |= is_ordered and bool(added) and following is not None and following not in known
         if is_ambiguous:
             self.conflicts.append(Conflict("order", f"of {field.name}s", path, "changed", "changed"))
         return order
@@ -280,43 +300,143 @@ def _split(node: NodeProto) -> tuple[NodeProto, dict[str, GraphProto]]:
 
 
 def _mixed_operators(base: ModelProto, *sides: ModelProto) -> Iterator[Conflict]:
-    """Yield a conflict for each operator set that one side changed while the other changed or added its nodes."""
-    old, *versions = ({_domain(opset): opset.version for opset in model.opset_import} for model in (base, *sides))
-    for side, other in ((0, 1), (1, 0)):
-        changed = {domain for domain, version in versions[side].items() if old.get(domain, version) != version}
-        if changed and (mixed := changed & _changed_domains(base, sides[other])):
-            texts = ["changed the version", "changed or added nodes"]
-            for domain in sorted(mixed):
-                yield Conflict("opset", domain, "", texts[side], texts[other])
+    """Yield a conflict for each operator set that one side changed while the other changed or added its nodes.
+
+    The operator sets of a function are its own.
+    """
+    old, *versions = map(_versions, (base, *sides))
+    for scope, before in old.items():
+        for side, other in ((0, 1), (1, 0)):
+            now, there = versions[side].get(scope, {}), versions[other].get(scope, {})
+            changed = {
+                domain for domain, version in now.items() if before.get(domain, version) != version != there.get(domain)
+            }
+            if changed:
+                nodes = _new_nodes(base, sides[other], sides[side], scope)
+                for domain in sorted(changed & {_domain(node) for node in nodes}):
+                    texts = ["changed the version", "changed or added nodes"]
+                    yield Conflict("opset", domain, scope, texts[side], texts[other])
+
+
+def _versions(model: ModelProto) -> dict[str, dict[str, int]]:
+    """Return the versions of the operator sets by path, "" for the model's, and by domain."""
+    holders: list[tuple[str, Any]] = [("", model)]
+    holders += [(f"functions[{function.name}]", function) for function in model.functions]
+    return {path: {_domain(opset): opset.version for opset in holder.opset_import} for path, holder in holders}
 
 
 def _domain(element: Any) -> str:
     return element.domain or "ai.onnx"
 
 
-def _changed_domains(base: ModelProto, side: ModelProto) -> set[str]:
-    """Return the domains of the nodes that a side changed or added."""
-    before = {node.SerializeToString() for node in _nodes(base)}
-    return {_domain(node) for node in _nodes(side) if node.SerializeToString() not in before}
+def _mixed_calls(base: ModelProto, *sides: ModelProto) -> Iterator[Conflict]:
+    """Yield a conflict for each function whose interface one side changed while the other changed or added calls."""
+    old, *interfaces = map(_interfaces, (base, *sides))
+    for side, other in ((0, 1), (1, 0)):
+        now, there = interfaces[side], interfaces[other]
+        changed = {key for key, text in old.items() if now.get(key) != text and now.get(key) != there.get(key)}
+        if changed:
+            calls = {_called(node) for node in _new_nodes(base, sides[other], sides[side])}
+            for key in sorted(changed & calls):
+                texts = ["removed" if key not in now else "changed the interface", "changed or added calls"]
+                yield Conflict("function", f"{key[0]}.{key[1]}", "", texts[side], texts[other])
 
 
-def _nodes(model: ModelProto) -> Iterator[NodeProto]:
-    """Yield all nodes of a model, those of functions and of graphs in attributes too."""
-    waiting: list[Any] = [model.graph, *model.functions]
+def _interfaces(model: ModelProto) -> dict[tuple[str, str, str], tuple[Any, ...]]:
+    """Return the inputs, outputs and attributes of each function."""
+    return {
+        (_domain(function), function.name, function.overload): (
+            list(function.input),
+            list(function.output),
+            list(function.attribute),
+            [attribute.SerializeToString() for attribute in function.attribute_proto],
+        )
+        for function in model.functions
+    }
+
+
+def _called(node: NodeProto) -> tuple[str, str, str]:
+    return _domain(node), node.op_type, node.overload
+
+
+def _new_nodes(base: ModelProto, side: ModelProto, other: ModelProto, path: str | None = None) -> list[NodeProto]:
+    """Return the nodes of `side` that are neither in `base` nor in `other`.
+
+    path: "" for the main graph, or a function's path, for those with its operator sets; None for all.
+    """
+    known = {node.SerializeToString() for model in (base, other) for node in _nodes(model, path)}
+    return [node for node in _nodes(side, path) if node.SerializeToString() not in known]
+
+
+def _nodes(model: ModelProto, path: str | None = None) -> Iterator[NodeProto]:
+    """Yield the nodes of the main graph and of functions, and those of graphs in their attributes. path: as above."""
+    waiting: list[_Scope] = [] if path else [model.graph]
+    waiting += [function for function in model.functions if path is None or path == f"functions[{function.name}]"]
     while waiting:
         for node in waiting.pop().node:
             yield node
             waiting += graphs_of(node)
 
 
-def _new_errors(merged: ModelProto, *sides: ModelProto) -> list[Conflict]:
-    """Return a conflict for each error of `check` that the merged model has and no side has."""
-    found = check(merged, select="error")
+def _sorted_positions(nodes: list[NodeProto], *sides: Sequence[NodeProto]) -> Sequence[int]:
+    """Return the positions of nodes in topological order, near their own order.
+
+    Returns their own order if it is topological, if that of a side is not, and if there are cycles.
+    """
+    order = range(len(nodes))
+    reads = _reads(nodes)
+    if _is_sorted(reads) or not all(_is_sorted(_reads(side)) for side in sides):
+        return order
+    waiting = list(map(len, reads))
+    readers: list[list[int]] = [[] for _ in nodes]
+    for reader, producers in enumerate(reads):
+        for producer in producers:
+            readers[producer].append(reader)
+    ready = [position for position in order if not waiting[position]]
+    positions: list[int] = []
+    while ready:
+        positions.append(position := heapq.heappop(ready))
+        for reader in readers[position]:
+            waiting[reader] -= 1
+            if not waiting[reader]:
+                heapq.heappush(ready, reader)
+    return positions if len(positions) == len(nodes) else order
+
+
+def _reads(nodes: Sequence[NodeProto]) -> list[set[int]]:
+    """Return, for each node, the positions of the nodes whose outputs it reads."""
+    producers: dict[str, int] = {}
+    for position, node in enumerate(nodes):
+        for name in node.output:
+            producers.setdefault(name, position)
+    producers.pop("", None)
+    return [{producers[name] for name in (*node.input, *captured_names(node)) if name in producers} for node in nodes]
+
+
+def _is_sorted(reads: list[set[int]]) -> bool:
+    return all(max(producers, default=-1) < reader for reader, producers in enumerate(reads))
+
+
+def _new_errors(merged: ModelProto, base: ModelProto, *sides: ModelProto) -> list[Conflict]:
+    """Return a conflict for each fault that the merged model has and no side has.
+
+    Equal faults of both sides are counted, since a text does not identify a fault: positions in it may have changed.
+    """
+    found = check(merged, select=_CONTRADICTIONS)
     if not found:
         return []
-    known = {(problem.rule, problem.message) for side in sides for problem in check(side, select="error", limit=None)}
-    return [
-        Conflict("error", problem.rule, problem.path, problem.message, "")
-        for problem in found
-        if (problem.rule, problem.message) not in known
-    ]
+    old, *others = (Counter(map(_fault, check(model, select=_CONTRADICTIONS))) for model in (base, *sides))
+    rest = {
+        fault: max(*(side[fault] for side in others), sum(side[fault] for side in others) - old[fault])
+        for fault in {_fault(problem) for problem in found}
+    }
+    conflicts = []
+    for problem in found:
+        rest[_fault(problem)] -= 1
+        if rest[_fault(problem)] < 0:
+            conflicts.append(Conflict(problem.severity, problem.rule, problem.path, problem.message, ""))
+    return conflicts
+
+
+def _fault(problem: Problem) -> tuple[str, str]:
+    return problem.rule, _INDEX.sub("[]", problem.message)

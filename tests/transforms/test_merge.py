@@ -219,6 +219,143 @@ def test_a_side_that_reordered_nodes_keeps_its_order():
     assert [node.name for node in merged.graph.node] == ["c", "a", "d", "b"]
 
 
+def test_nodes_of_a_reordered_and_an_edited_list_are_sorted():
+    base = chain("ab")
+    base.graph.node.append(helper.make_node("Abs", ["v0"], ["z"], name="c"))
+    ours, theirs = copy(base), copy(base)
+    nodes = [copy_node(node) for node in base.graph.node]
+    del theirs.graph.node[:]
+    theirs.graph.node.extend([nodes[2], nodes[0], nodes[1]])
+    ours.graph.node[2].input[0] = "v1"
+    for sides in ((ours, theirs), (theirs, ours)):
+        merged, conflicts = merge(base, *sides)
+        assert conflicts == []
+        assert [node.name for node in merged.graph.node] == ["a", "c", "b"]
+
+
+def test_nodes_that_form_a_cycle_are_a_conflict():
+    base = chain("abc")
+    base.graph.node.append(helper.make_node("Add", ["v0", "v0"], ["y"], name="d"))
+    ours, theirs = copy(base), copy(base)
+    ours.graph.node[3].input[0] = "v3"
+    del theirs.graph.node[:]
+    theirs.graph.node.extend([base.graph.node[3], *base.graph.node[:3]])
+    theirs.graph.node[1].input[0] = "y"
+    assert "graph-topological-order" in " ".join(merge(base, ours, theirs)[1])
+
+
+def test_nodes_with_one_name_are_paired_by_their_outputs():
+    base = chain(["same"] * 4)
+    ours, theirs = copy(base), copy(base)
+    del ours.graph.node[0]
+    ours.graph.node[0].input[0] = "v0"
+    theirs.graph.node[3].doc_string = "changed"
+    merged, conflicts = merge(base, ours, theirs)
+    assert conflicts == []
+    assert [(node.output[0], node.doc_string) for node in merged.graph.node] == [
+        ("v2", ""),
+        ("v3", ""),
+        ("v4", "changed"),
+    ]
+
+
+def test_nodes_without_names_and_outputs_are_not_doubled():
+    base = chain("a")
+    base.graph.node.append(onnx.NodeProto(op_type="Sink", input=["v1"]))
+    ours, theirs = copy(base), copy(base)
+    ours.graph.node[0].doc_string = "one"
+    theirs.graph.node.append(onnx.NodeProto(op_type="Sink", input=["v0"]))
+    merged, _ = merge(base, ours, theirs)
+    assert [node.op_type for node in merged.graph.node] == ["Relu", "Sink", "Sink"]
+
+
+def test_an_equal_output_that_both_sides_added_in_different_positions_is_a_conflict():
+    base = chain("ab")
+    ours, theirs = copy(base), copy(base)
+    for model, position in ((ours, 0), (theirs, 1)):
+        model.graph.output.insert(position, helper.make_tensor_value_info("v1", 1, [2]))
+    assert merge(base, ours, theirs)[1] == ["order of outputs in graph: changed by both sides, in different ways"]
+    assert merge(base, ours, ours) == (ours, [])
+
+
+def test_equal_changes_of_an_operator_set_and_its_nodes_are_no_conflict():
+    base = chain("ab")
+    base.opset_import[0].version = 17
+    side = copy(base)
+    side.opset_import[0].version = 18
+    side.graph.node[0].op_type = "Abs"
+    assert merge(base, side, side) == (side, [])
+    other = copy(side)
+    other.graph.node[1].op_type = "Neg"
+    merged, conflicts = merge(base, side, other)
+    assert (merged, conflicts) == (other, [])
+
+
+def with_function(*calls):
+    """A model with a function Twice and calls of it."""
+    twice = helper.make_function(
+        "local", "Twice", ["a", "b"], ["c"], [helper.make_node("Add", ["a", "b"], ["c"])], [helper.make_opsetid("", 20)]
+    )
+    model = chain("ab")
+    model.functions.append(twice)
+    model.opset_import.append(helper.make_opsetid("local", 1))
+    for name in calls:
+        model.graph.node.append(helper.make_node("Twice", ["v0", "v1"], [name], name=name, domain="local"))
+    return model
+
+
+def test_operator_sets_of_functions_are_their_own():
+    base = with_function()
+    ours, theirs = copy(base), copy(base)
+    ours.functions[0].opset_import[0].version = 21
+    theirs.graph.node[0].op_type = "Abs"
+    assert merge(base, ours, theirs)[1] == []
+    theirs.functions[0].node[0].op_type = "Sub"
+    expected = "opset ai.onnx in functions[Twice]: our side changed the version, their side changed or added nodes"
+    assert merge(base, ours, theirs)[1] == [expected]
+
+
+def test_a_new_call_of_a_function_with_a_changed_interface_is_a_conflict():
+    base = with_function()
+    ours, theirs = copy(base), with_function("new")
+    ours.functions[0].input[:] = ["b", "a"]
+    expected = "function local.Twice: our side changed the interface, their side changed or added calls"
+    assert merge(base, ours, theirs)[1] == [expected]
+    del ours.functions[:]
+    expected = "function local.Twice: our side changed or added calls, their side removed"
+    assert merge(base, theirs, ours)[1] == [expected]
+
+
+def test_a_type_and_an_annotation_of_a_removed_value_are_conflicts():
+    base = chain("abc")
+    ours, typed, annotated = copy(base), copy(base), copy(base)
+    del ours.graph.node[1]
+    ours.graph.node[1].input[0] = "v1"
+    typed.graph.value_info.append(helper.make_tensor_value_info("v2", 1, [2]))
+    annotated.graph.quantization_annotation.add(tensor_name="v2")
+    assert "graph-value-info-known-name" in " ".join(merge(base, ours, typed)[1])
+    assert "quant-annotation-tensor-name" in " ".join(merge(base, annotated, ours)[1])
+
+
+def test_an_input_and_a_weight_of_one_name_are_a_conflict():
+    base = chain("a")
+    ours, theirs = copy(base), copy(base)
+    ours.graph.input.append(helper.make_tensor_value_info("w", 1, [3]))
+    theirs.graph.initializer.append(numpy_helper.from_array(np.ones(3, np.float32), "w"))
+    assert "initializer-overridable" in " ".join(merge(base, ours, theirs)[1])
+
+
+def test_faults_of_the_base_are_no_conflict_at_their_new_positions():
+    base = chain("abc")
+    base.graph.node.insert(0, helper.make_node("Abs", ["v3"], ["early"], name="early"))
+    ours, theirs = copy(base), copy(base)
+    ours.graph.node.insert(1, helper.make_node("Neg", ["v0"], ["n"], name="n"))
+    theirs.graph.node.insert(3, helper.make_node("Exp", ["v0"], ["e"], name="e"))
+    merged, conflicts = merge(base, ours, theirs)
+    assert conflicts == []
+    assert [node.name for node in merged.graph.node] == ["early", "n", "a", "b", "e", "c"]
+
+
 def copy_node(node):
     return onnx.NodeProto.FromString(node.SerializeToString())
 
