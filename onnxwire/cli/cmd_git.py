@@ -15,8 +15,13 @@ from onnxwire.cli import git_repository
 from onnxwire.cli.git_repository import run_git
 from onnxwire.cli.options import add_command
 from onnxwire.cli.terminal import safe_text
-from onnxwire.errors import DecodeError, SourceError
+from onnxwire.errors import DecodeError, SaveError, SourceError
+from onnxwire.io.atomic_file import AtomicFile
 from onnxwire.io.save import save
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from onnxwire.messages import ModelProto
 
 _DESCRIPTION = """\
 Make git compare and merge models. `install` sets up three drivers for *.onnx: `git diff` and `git log -p` print models
@@ -42,8 +47,11 @@ _SETTINGS = {
     "difftool.onnxwire.cmd": '{program} git difftool -- "$LOCAL" "$REMOTE"',
     "merge.onnxwire.name": "merge of ONNX models",
     "merge.onnxwire.driver": "{program} git merge -- %O %A %B %P",
+    # A conflict of two merge bases must not be resolved silently.
+    "merge.onnxwire.recursive": "binary",
 }
-_MERGED, _CONFLICTS = 0, 1
+"""The values of git's settings; {program} is the command that runs onnxwire."""
+_MERGED, _CONFLICTS, _UNREADABLE = 0, 1, 2
 
 
 def add_parser(commands: Any) -> None:
@@ -83,17 +91,59 @@ def _set_up(is_installed: bool, is_global: bool) -> int:
     if not is_global:
         git_repository.refuse_outside(os.getcwd())
     scope = "--global" if is_global else "--local"
-    program = _program()
-    for name, value in _SETTINGS.items():
-        if is_installed:
-            run_git("config", scope, name, value.replace("{program}", program))
-        else:
-            run_git("config", scope, "--unset-all", name, may_fail=True)
     path = git_repository.attributes_file(is_global)
-    git_repository.edit_lines(path, [_ATTRIBUTES] if is_installed else [], [_ATTRIBUTES])
+    if is_installed:
+        _install(scope)
+    # The attributes are written last and removed first: alone they would make git merge models as text.
+    git_repository.edit_line(path, _ATTRIBUTES, is_kept=is_installed)
+    if not is_installed:
+        _uninstall(scope)
     verb = "compares and merges" if is_installed else "no longer compares and merges"
     print(f"git {verb} *.onnx with onnxwire in {'all repositories' if is_global else 'this clone'} ({path})")
     return 0
+
+
+def _install(scope: str) -> None:
+    """Write the settings. Raises SaveError if one has a value that is not ours."""
+    settings = {name: git_repository.values_of(scope, name) for name in _SETTINGS}
+    for name, values in settings.items():
+        for value in values:
+            if not _is_ours(name, value):
+                reason = f"{value!r} is set; to replace it, first run `git config {scope} --unset-all {name}`"
+                raise SaveError(None, reason, name)
+    program = _program()
+    for name, template in _SETTINGS.items():
+        # git replaces %P in the command of a merge driver, so a % of the path is doubled.
+        is_driver = name.endswith(".driver")
+        value = template.replace("{program}", program.replace("%", "%%") if is_driver else program)
+        if settings[name] != [value]:
+            git_repository.write_setting(scope, "--replace-all", name, value)
+
+
+def _uninstall(scope: str) -> None:
+    """Remove the settings, but not values that are not ours."""
+    for name, template in _SETTINGS.items():
+        if not _is_set(scope, name):
+            continue
+        pattern = template.replace("{program}", "").replace("$", "[$]")
+        try:
+            git_repository.write_setting(scope, "--unset-all", name, f"{pattern}$")
+        except SourceError:
+            if _is_set(scope, name):  # and not removed by another process in the meantime
+                raise
+
+
+def _is_set(scope: str, name: str) -> bool:
+    """Return whether a setting has a value that `install` wrote."""
+    return any(_is_ours(name, value) for value in git_repository.values_of(scope, name))
+
+
+def _is_ours(name: str, value: str) -> bool:
+    """Return whether `install` wrote a value, in this or another environment."""
+    template = _SETTINGS[name]
+    if "{program}" not in template:
+        return value == template
+    return value.endswith(template.removeprefix("{program}"))
 
 
 def _program() -> str:
@@ -125,12 +175,38 @@ def _print_text(path: str) -> int:
     return 0
 
 
+def _load_versions(shown: str, base: str, ours: str, theirs: str) -> list[ModelProto] | None:
+    """Load the three versions of a model; reports the first one that cannot be read, and returns None.
+
+    Only the base can be absent, which git passes as an empty file; another file without bytes is a damaged one.
+    """
+    from onnxwire.engine.verify import verify_document
+
+    models = []
+    for path, version in ((base, "the base"), (ours, "our version"), (theirs, "their version")):
+        fault = ""
+        try:
+            model = git_repository.load_version(path)
+            verify_document(model._document, type(model))
+            models.append(model)
+            if path is not base and not model.ByteSize():
+                fault = "is empty"
+        except (DecodeError, SourceError) as error:
+            fault = f"cannot be read: {str(error).removeprefix(f'{path}: ')}"
+        if fault:
+            print(f"{shown}: {version} {safe_text(fault)}", file=sys.stderr)
+            return None
+    return models
+
+
 def _merge(base: str, ours: str, theirs: str, name: str | None = None) -> int:
     """Merge three versions of a model and write the result over ours, unless there are conflicts."""
     from onnxwire.transforms.merge import merge_changes
 
     shown = safe_text(name or ours)
-    models = [git_repository.load_version(path) for path in (base, ours, theirs)]
+    models = _load_versions(shown, base, ours, theirs)
+    if models is None:
+        return _UNREADABLE
     merged, conflicts = merge_changes(*models)
     for conflict in conflicts:
         print(f"{shown}: {safe_text(str(conflict))}", file=sys.stderr)
@@ -147,5 +223,6 @@ def _merge(base: str, ours: str, theirs: str, name: str | None = None) -> int:
         save(merged, path)
         with open(path, "rb") as model:
             pointer = run_git("lfs", "clean", "--", name or ours, file=model)
-    Path(ours).write_text(pointer + "\n")
+    with AtomicFile(ours) as out:
+        out.write(f"{pointer}\n".encode())
     return _MERGED

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+import time
 from pathlib import Path
 from typing import IO
 
@@ -13,6 +14,7 @@ from onnxwire.io.atomic_file import AtomicFile
 from onnxwire.io.load import load
 from onnxwire.messages import ModelProto
 
+_MAX_LOCK_SECONDS = 3  # to wait while another process changes the same settings
 _MAX_POINTER_BYTES = 1024  # Git LFS reads no longer file as a pointer
 _POINTER = re.compile(
     rb"version https://git-lfs\.github\.com/spec/v1\n(?:ext-[^\n]*\n)*oid sha256:([0-9a-f]{64})\nsize (\d{1,18})\n"
@@ -24,8 +26,15 @@ def run_git(*arguments: str, file: IO[bytes] | None = None, may_fail: bool = Fal
 
     file: its standard input. may_fail: whether to return "" if git fails, instead of raising SourceError.
     """
+    environment = {**os.environ, "LC_ALL": "C"}  # untranslated messages, of which some are recognized
     try:
-        done = subprocess.run(["git", *arguments], stdin=file or subprocess.DEVNULL, capture_output=True, check=False)
+        done = subprocess.run(
+            ["git", *arguments],
+            stdin=file or subprocess.DEVNULL,
+            capture_output=True,
+            check=False,
+            env=environment,
+        )
     except OSError as error:
         raise SourceError(error.errno, f"git cannot be run: {error.strerror}", "git") from None
     if done.returncode and not may_fail:
@@ -80,6 +89,25 @@ def _lfs_folder() -> Path:
     return repository / (run_git("config", "--type=path", "lfs.storage", may_fail=True) or "lfs")
 
 
+def values_of(scope: str, name: str) -> list[str]:
+    """Return the values of a setting in the file of a scope, "--local" or "--global"."""
+    return run_git("config", scope, "--null", "--get-all", name, may_fail=True).split("\0")[:-1]
+
+
+def write_setting(scope: str, *arguments: str) -> None:
+    """Run `git config` to change a setting; waits while another process has locked the file."""
+    deadline = time.monotonic() + _MAX_LOCK_SECONDS
+    while True:
+        try:
+            run_git("config", scope, *arguments)
+        except SourceError as error:
+            if "File exists" not in str(error) or time.monotonic() > deadline:
+                raise
+            time.sleep(0.05)
+        else:
+            return
+
+
 def attributes_file(is_global: bool) -> Path:
     """Return the file of attributes that only this clone, or all repositories of this user, read."""
     if not is_global:
@@ -89,20 +117,30 @@ def attributes_file(is_global: bool) -> Path:
     return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "git" / "attributes"
 
 
-def edit_lines(path: Path, added: list[str], removed: list[str]) -> None:
-    """Remove lines from a text file, and move or add others to its end. The file is created if necessary."""
+def edit_line(path: Path, line: str, *, is_kept: bool) -> None:
+    """Move or add a line to the end of a text file, or remove it; every other byte stays.
+
+    The file is created if necessary, and removed if nothing is left.
+    """
+    if path.exists() and not path.is_file():  # a pipe would wait for a writer
+        raise SourceError(None, "not a regular file", str(path))
     try:
         old = path.read_bytes()
     except FileNotFoundError:
         old = b""
     except OSError as error:
         raise SourceError(error.errno, error.strerror, str(path)) from None
-    gone = {os.fsencode(line) for line in (*added, *removed)}
-    lines = [line for line in old.splitlines() if line not in gone] + list(map(os.fsencode, added))
-    new = b"".join(line + b"\n" for line in lines)
-    if new == old or not (new or old):
+    encoded = os.fsencode(line)
+    lines = [other for other in old.split(b"\n") if other != encoded]
+    if is_kept:
+        lines.insert(len(lines) - (lines[-1:] == [b""]), encoded)  # a file without a last line break keeps none
+    new = b"\n".join(lines)
+    if new == old:
         return
     try:
+        if not new and not path.is_symlink():
+            path.unlink()
+            return
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise SaveError(error.errno, error.strerror, str(path)) from None
@@ -111,6 +149,10 @@ def edit_lines(path: Path, added: list[str], removed: list[str]) -> None:
 
 
 def refuse_outside(path: str) -> None:
-    """Raise PathError unless the working directory is in a repository."""
-    if not run_git("rev-parse", "--git-dir", may_fail=True):
-        raise PathError("not in a git repository; change into one, or use --global", "", path)
+    """Raise PathError unless the working directory is in a repository that git reads."""
+    try:
+        run_git("rev-parse", "--git-dir")
+    except SourceError as error:
+        if "not a git repository" not in str(error):
+            raise  # such as a repository of another user
+        raise PathError("not in a git repository; change into one, or use --global", "", path) from None

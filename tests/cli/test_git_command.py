@@ -228,6 +228,105 @@ def test_install_and_uninstall_change_only_their_own_settings(git, capsys):
     assert "git no longer compares" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("attributes", [None, b"", b"*.txt text", b"a text\r\nb -text\r\n", b"\n\n"])
+def test_install_and_uninstall_keep_every_other_byte(git, attributes):
+    path, config = Path(".git/info/attributes"), Path(".git/config")
+    assert main(["git", "uninstall"]) == 0
+    path.unlink(missing_ok=True)
+    config.write_bytes(config.read_bytes() + b'[diff "onnxwire"]\n\tcachetextconv = true # mine\n')
+    if attributes:
+        path.write_bytes(attributes)
+    before = config.read_bytes()
+    for _ in range(2):
+        assert main(["git", "install"]) == 0
+    assert b"*.onnx diff=onnxwire" in path.read_bytes()
+    assert main(["git", "uninstall"]) == 0
+    assert config.read_bytes() == before
+    assert (path.read_bytes() if path.exists() else None) == (attributes or None)
+
+
+def test_a_setting_of_the_user_is_kept(git, capsys):
+    assert main(["git", "uninstall"]) == 0
+    git("config", "merge.onnxwire.driver", "mine %A")
+    before = Path(".git/config").read_bytes()
+    assert main(["git", "install"]) == 2
+    assert "merge.onnxwire.driver: 'mine %A' is set; to replace it, first run `git config" in capsys.readouterr().err
+    assert main(["git", "uninstall"]) == 0
+    assert Path(".git/config").read_bytes() == before
+    git("config", "--unset", "merge.onnxwire.driver")
+    assert main(["git", "install"]) == 0
+    git("config", "--add", "merge.onnxwire.driver", "mine %A")
+    assert main(["git", "uninstall"]) == 0
+    assert git("config", "--get-all", "merge.onnxwire.driver") == "mine %A\n"
+
+
+def test_installs_and_uninstalls_at_the_same_time_all_succeed(git):
+    program = [sys.executable, "-c", "import sys; from onnxwire.cli import main; sys.exit(main(sys.argv[1:]))", "git"]
+    actions = ["install", "uninstall"] * 2
+    running = [subprocess.Popen([*program, action], stderr=subprocess.PIPE, text=True) for action in actions]
+    assert [(process.communicate()[1], process.returncode) for process in running] == [("", 0)] * 4
+
+
+def test_a_locked_file_of_settings_is_an_error(git, monkeypatch, capsys):
+    monkeypatch.setattr("onnxwire.cli.git_repository._MAX_LOCK_SECONDS", 0)
+    Path(".git/config.lock").touch()
+    assert main(["git", "uninstall"]) == 2
+    assert "could not lock config file" in capsys.readouterr().err
+    assert "*.onnx" not in Path(".git/info/attributes").read_text() if Path(".git/info/attributes").exists() else True
+
+
+def test_a_pipe_in_place_of_the_attributes_is_refused(git, capsys):
+    path = Path(".git/info/attributes")
+    path.unlink()
+    os.mkfifo(path)
+    assert main(["git", "install"]) == 2
+    assert "attributes: not a regular file" in capsys.readouterr().err
+
+
+def test_a_percent_sign_in_the_path_of_the_program_is_kept(git, tmp_path, monkeypatch):
+    scripts = tmp_path / "100%A %P"
+    scripts.mkdir()
+    (scripts / "onnxwire").touch()
+    monkeypatch.setattr(sys, "executable", str(scripts / "python"))
+    assert main(["git", "install"]) == 0
+    assert git("config", "merge.onnxwire.driver").startswith(f"'{tmp_path}/100%%A %%P/onnxwire' git merge")
+    assert git("config", "diff.onnxwire.textconv").startswith(f"'{tmp_path}/100%A %P/onnxwire' git")
+
+
+def test_a_conflict_of_two_merge_bases_is_not_resolved_silently(git):
+    def put(name):
+        model = onnx.load(DIGITS)
+        model.producer_name = name
+        Path("m.onnx").write_bytes(model.SerializeToString())
+        git("commit", "-qam", name)
+
+    commit(git, onnx.load(DIGITS))
+    for name in "ab":
+        git("checkout", "-qb", name, "main")
+        put(name)
+    for name, other in (("b", "a"), ("a", "b~1")):
+        git("checkout", "-q", name)
+        git("merge", "-q", other, status=1)
+        put(name)
+    git("merge", "b", status=1)
+    git("reset", "-q", "--hard")
+    git("checkout", "-q", "b")
+    git("merge", "a", status=1)
+
+
+@pytest.mark.parametrize("damage", [b"", b"\x0a\xff\xff", b"x"])
+def test_an_unreadable_version_is_named_and_keeps_ours(tmp_path, damage, capsys):
+    paths = [tmp_path / name for name in ("base", "ours", "theirs")]
+    for path in paths:
+        path.write_bytes(DIGITS.read_bytes())
+    paths[2].write_bytes(damage)
+    assert main(["git", "merge", *map(str, paths), "m.onnx"]) == 2
+    report = capsys.readouterr().err
+    assert report.startswith("m.onnx: their version ")
+    assert str(tmp_path) not in report
+    assert paths[1].read_bytes() == DIGITS.read_bytes()
+
+
 def test_drivers_for_all_repositories(git, tmp_path):
     assert main(["git", "uninstall"]) == 0
     assert main(["git", "install", "--global"]) == 0
