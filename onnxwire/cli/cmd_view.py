@@ -96,7 +96,6 @@ def run(options: argparse.Namespace) -> int:
         if options.edit or options.type or options.schema:
             options.parser.error("a report describes an unedited model; omit --edit, --type and --schema, or -o")
         return _write_report(options)
-    from onnxwire.viewer.field_tree import FieldQueries
     from onnxwire.viewer.server import Server
 
     message = load(options.file, _type_of(options))
@@ -106,7 +105,9 @@ def run(options: argparse.Namespace) -> int:
 
         queries = Queries(message)
     else:
-        queries = FieldQueries(message)
+        from onnxwire.viewer.tensor_queries import TensorQueries
+
+        queries = TensorQueries(message)
     edits = None
     if options.edit:
         from onnxwire.viewer.edits import Edits

@@ -11,7 +11,7 @@ from onnxwire.engine.record_walk import walk_records
 from onnxwire.engine.repeated import Repeated
 from onnxwire.engine.table_text import TYPES
 from onnxwire.errors import PathError
-from onnxwire.messages import ModelProto
+from onnxwire.messages import ModelProto, TensorProto
 from onnxwire.viewer import byte_ranges
 from onnxwire.viewer.value_texts import read_value, value_text
 
@@ -33,13 +33,14 @@ class FieldQueries:
         self.message = message
 
     def about(self) -> dict[str, Any]:
-        """Describe the root: file, bytes, type, and whether it is a model."""
+        """Describe the root: file, bytes, type, and whether it is a model or a tensor."""
         message = self.message
         return {
             "file": message._document.name,
             "bytes": message.ByteSize(),
             "type": message.DESCRIPTOR.name,
             "is_model": isinstance(message, ModelProto),
+            "is_tensor": isinstance(message, TensorProto),
         }
 
     def fields(self, path: str = "", start: int = 0, count: int = 100) -> dict[str, Any]:

@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from onnxwire.analysis.describe import describe_list, describe_number, describe_type, describe_value
-from onnxwire.analysis.paths import Resolved, resolve
+from onnxwire.analysis.paths import resolve
 from onnxwire.analysis.summary import summarize
 from onnxwire.engine.message import Message
 from onnxwire.engine.search import Paths, Search
 from onnxwire.errors import PathError
-from onnxwire.io.tensor_list import describe, find_tensors, tensor_bytes
+from onnxwire.io.tensor_list import find_tensors, tensor_bytes
 from onnxwire.messages import (
     AttributeProto,
     FunctionProto,
@@ -28,9 +28,9 @@ from onnxwire.messages import (
     TensorProto,
 )
 from onnxwire.tensor.dtypes import name_of
-from onnxwire.viewer import tensor_pictures
-from onnxwire.viewer.field_tree import MAX_ROWS, FieldQueries
+from onnxwire.viewer.field_tree import MAX_ROWS
 from onnxwire.viewer.neighbourhood import Connections, Scope, around
+from onnxwire.viewer.tensor_queries import TensorQueries, shortened, tensor_row
 
 if TYPE_CHECKING:
     from onnxwire.viewer.graph_map import ModelMap
@@ -39,12 +39,11 @@ _MAX_CACHED = 16  # searches, and connections of graphs
 _MAX_GRAPHS = 5000  # in an outline
 _MAX_ELEMENTS = 16  # of an attribute, or of a list of consumers
 _MAX_TEXT_CHARS = 400
-_MAX_CELLS = 512
 _MAX_DOC_CHARS = 8000
 _MAX_HOPS = 6
 
 
-class Queries(FieldQueries):
+class Queries(TensorQueries):
     """The queries of the page about one model. Thread-safe.
 
     model: the loaded model, which must not be edited.
@@ -152,11 +151,11 @@ class Queries(FieldQueries):
         rows = []
         for index in chosen[max(start, 0) : max(start, 0) + min(max(count, 0), MAX_ROWS)]:
             if index < first:
-                row = _tensor_row(initializers[index], f"{scope}.initializer[{index}]")
+                row = tensor_row(initializers[index], f"{scope}.initializer[{index}]")
             else:
                 path = f"{scope}.{paths[others[index - first]]}"
                 tensor, name = self._tensor_in_node(path)
-                row = _tensor_row(tensor, path) | {"name": name}
+                row = tensor_row(tensor, path) | {"name": name}
             rows.append({"index": index} | row)
         return {"total": len(chosen), "rows": rows}
 
@@ -194,7 +193,7 @@ class Queries(FieldQueries):
             "op_type": node.op_type,
             "domain": node.domain,
             "overload": node.overload,
-            "doc_string": _cut(node.doc_string),
+            "doc_string": shortened(node.doc_string),
             "inputs": [self._input(name, scope, scope_path, connections, types) for name in node.input],
             "outputs": [
                 {
@@ -211,7 +210,7 @@ class Queries(FieldQueries):
             "attributes": [
                 _describe_attribute(attribute, f"{path}.attribute[{i}]") for i, attribute in enumerate(node.attribute)
             ],
-            "metadata": [{"key": entry.key, "value": _cut(entry.value)} for entry in node.metadata_props],
+            "metadata": [{"key": entry.key, "value": shortened(entry.value)} for entry in node.metadata_props],
             "offset": span[0] if span else None,
             "length": span[1] - span[0] if span else None,
         }
@@ -297,25 +296,12 @@ class Queries(FieldQueries):
             return {"nodes": len(self._map.route(start, end))}
 
     def tensor(self, path: str) -> dict[str, Any]:
-        """Describe a tensor and the location of its bytes, without reading them.
-
-        path: of the tensor. Returns path, name, data_type, shape, bytes, file, offset, location, doc_string, consumers
-        (up to 16 nodes that use it) and count (of all of them). Raises PathError if there is no tensor.
-        """
-        tensor = self._tensor(path)
-        info = describe(tensor, path)
-        result = _tensor_row(tensor, path) | {
-            "file": info.file,
-            "offset": info.offset,
-            "location": info.location,
-            "doc_string": _cut(tensor.doc_string),
-            "consumers": [],
-            "count": 0,
-        }
+        """Extend the base class: consumers are up to 16 nodes that use an initializer, count the number of all."""
+        result = super().tensor(path)
         match = re.fullmatch(r"(.*)\.(?:initializer\[\d+\]|sparse_initializer\[\d+\]\.values)", path)
         if match is not None:
             nodes = self._scope(match[1]).node
-            indices = self._connections(match[1]).consumers.get(tensor.name, [])
+            indices = self._connections(match[1]).consumers.get(result["name"], [])
             result["count"] = len(indices)
             result["consumers"] = [
                 {"path": f"{match[1]}.node[{n}]", "op_type": nodes[n].op_type, "name": nodes[n].name}
@@ -323,40 +309,12 @@ class Queries(FieldQueries):
             ]
         return result
 
-    def histogram(self, path: str, bins: int = 64, *, whole: bool = False) -> dict[str, Any]:
-        """Count the values of a tensor in up to 512 bins; see `tensor_pictures.histogram`."""
-        return tensor_pictures.histogram(self._tensor(path), min(max(bins, 1), _MAX_CELLS), whole=whole)
-
-    def heat_map(
-        self,
-        path: str,
-        axes: tuple[int, int] | None = None,
-        at: tuple[int, ...] | None = None,
-        window: tuple[int, int, int, int] | None = None,
-        size: tuple[int, int] = (96, 96),
-        *,
-        extreme: bool = False,
-    ) -> dict[str, Any]:
-        """Draw a slice of a tensor in up to 512 by 512 cells; see `tensor_pictures.heat_map`."""
-        height, width = (min(max(length, 1), _MAX_CELLS) for length in size)
-        return tensor_pictures.heat_map(self._tensor(path), axes, at, window, (height, width), extreme=extreme)
-
     @property
     def _map(self) -> ModelMap:
         """The map. The caller holds `_map_lock`, since the map caches groups."""
         from onnxwire.viewer.graph_map import ModelMap  # imported here, because it imports numpy
 
         return self._keep(("map",), lambda: ModelMap(self.model))  # type: ignore[no-any-return]
-
-    def _resolve(self, path: str, kind: type[Message], what: str) -> Resolved:
-        found = resolve(self.model, path)
-        if not isinstance(found.value, kind) or found.index is not None:
-            raise PathError(f"this is not a {what}", path, self.model._document.name)
-        return found
-
-    def _tensor(self, path: str) -> TensorProto:
-        tensor: TensorProto = self._resolve(path, TensorProto, "tensor").value
-        return tensor
 
     def _scope(self, path: str) -> Scope:
         scope = resolve(self.model, path).value
@@ -424,7 +382,7 @@ def largest_tensors(model: ModelProto, count: int) -> list[dict[str, Any]]:
         elif size > largest[0][0]:
             heapq.heapreplace(largest, (size, -index, path, tensor))
     return [
-        _tensor_row(tensor, path) for _, _, path, tensor in sorted(largest, key=lambda entry: (-entry[0], -entry[1]))
+        tensor_row(tensor, path) for _, _, path, tensor in sorted(largest, key=lambda entry: (-entry[0], -entry[1]))
     ]
 
 
@@ -436,22 +394,8 @@ def _tensor_text(tensor: TensorProto) -> str:
     return f"{tensor.name}\n{name_of(tensor.data_type)}"
 
 
-def _tensor_row(tensor: TensorProto, path: str) -> dict[str, Any]:
-    return {
-        "path": path,
-        "name": tensor.name,
-        "data_type": name_of(tensor.data_type),
-        "shape": list(tensor.dims),
-        "bytes": tensor_bytes(tensor),
-    }
-
-
 def _tensor_type(tensor: TensorProto) -> str:
     return f"{name_of(tensor.data_type).lower()}[{', '.join(map(str, tensor.dims))}]"
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= _MAX_TEXT_CHARS else text[:_MAX_TEXT_CHARS] + "…"
 
 
 def _describe_attribute(attribute: AttributeProto, path: str) -> dict[str, Any]:

@@ -81,6 +81,7 @@ function drawRow(tree, row, level) {
   if (row.kind === "list") value.append(html("span", { class: "note" }, `${countText(row.count)} ${row.count === 1 ? "element" : "elements"}`));
   else if (row.kind === "value") value.append(editable(html("span", { class: "mono" }, row.text), { label: row.name, path: row.path, removal: row.path }));
   else value.append(html("span", { class: "mono" }, row.text));
+  if (row.type === "TensorProto" && row.kind === "message") value.append(" ", link("tensor", row.path, "histogram"));
   if (isOpenable && session.is_editable) {
     // A list of messages is not edited as text; types of messages, unlike those of numbers and texts, are capitalized.
     if (row.kind === "message" || !/^[A-Z]/.test(row.type)) icons.append(textButton(value, row));

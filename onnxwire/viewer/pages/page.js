@@ -142,6 +142,7 @@ async function show() {
     }
     if (location.hash === "#changes" && session.is_editable) await showChanges(details, isCurrent);
     else if (location.hash === "#difference" && session.is_editable) await showDifference(details, isCurrent);
+    else if (kind === "tensor" && !session.is_model) await showTensor(path, details, isCurrent);
     else if (kind === "fields" || !session.is_model) await showFields(path, details, isCurrent);
     else if (kind === "node") {
       const scope = path.replace(/\.node\[\d+\]$/, "");
@@ -289,9 +290,12 @@ if (SIDE !== null) {
 
 try {
   await begin();
-  session.is_model = (await ask("about")).is_model;
+  const about = await ask("about");
+  session.is_model = about.is_model;
+  session.is_tensor = about.is_tensor;
   // A model opens with its map, which does not wait for the rest of the page.
-  if (session.is_model && location.hash.length <= 1) history.replaceState(null, "", "#map=graph");
+  if (location.hash.length <= 1 && session.is_model) history.replaceState(null, "", "#map=graph");
+  else if (location.hash.length <= 1 && session.is_tensor) history.replaceState(null, "", "#tensor=");
   const shown = session.is_model && location.hash.startsWith("#map=") ? show() : null;
   await describe();
   await beginEdits(refresh);

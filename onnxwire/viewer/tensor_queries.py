@@ -1,0 +1,83 @@
+"""Queries of the page about the tensors in any message: descriptions, histograms and heat maps."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from onnxwire.analysis.paths import Resolved, resolve
+from onnxwire.engine.message import Message
+from onnxwire.errors import PathError
+from onnxwire.io.tensor_list import describe, tensor_bytes
+from onnxwire.messages import TensorProto
+from onnxwire.tensor.dtypes import name_of
+from onnxwire.viewer import tensor_pictures
+from onnxwire.viewer.field_tree import FieldQueries
+
+_MAX_CELLS = 512
+_MAX_TEXT_CHARS = 400
+
+
+class TensorQueries(FieldQueries):
+    """The queries of the page about a message of any type that may contain tensors. Thread-safe."""
+
+    def tensor(self, path: str) -> dict[str, Any]:
+        """Describe a tensor and the location of its bytes, without reading them.
+
+        path: of the tensor, "" for a TensorProto that is the whole file. Returns path, name, data_type, shape, bytes,
+        file, offset, location, doc_string, consumers (none) and count (of consumers). Raises PathError if there is no
+        tensor.
+        """
+        tensor = self._tensor(path)
+        info = describe(tensor, path)
+        return tensor_row(tensor, path) | {
+            "file": info.file,
+            "offset": info.offset,
+            "location": info.location,
+            "doc_string": shortened(tensor.doc_string),
+            "consumers": [],
+            "count": 0,
+        }
+
+    def histogram(self, path: str, bins: int = 64, *, whole: bool = False) -> dict[str, Any]:
+        """Count the values of a tensor in up to 512 bins; see `tensor_pictures.histogram`."""
+        return tensor_pictures.histogram(self._tensor(path), min(max(bins, 1), _MAX_CELLS), whole=whole)
+
+    def heat_map(
+        self,
+        path: str,
+        axes: tuple[int, int] | None = None,
+        at: tuple[int, ...] | None = None,
+        window: tuple[int, int, int, int] | None = None,
+        size: tuple[int, int] = (96, 96),
+        *,
+        extreme: bool = False,
+    ) -> dict[str, Any]:
+        """Draw a slice of a tensor in up to 512 by 512 cells; see `tensor_pictures.heat_map`."""
+        height, width = (min(max(length, 1), _MAX_CELLS) for length in size)
+        return tensor_pictures.heat_map(self._tensor(path), axes, at, window, (height, width), extreme=extreme)
+
+    def _resolve(self, path: str, kind: type[Message], what: str) -> Resolved:
+        found = resolve(self.message, path)
+        if not isinstance(found.value, kind) or found.index is not None:
+            raise PathError(f"this is not a {what}", path, self.message._document.name)
+        return found
+
+    def _tensor(self, path: str) -> TensorProto:
+        tensor: TensorProto = self._resolve(path, TensorProto, "tensor").value
+        return tensor
+
+
+def tensor_row(tensor: TensorProto, path: str) -> dict[str, Any]:
+    """Return path, name, data_type, shape and bytes of a tensor."""
+    return {
+        "path": path,
+        "name": tensor.name,
+        "data_type": name_of(tensor.data_type),
+        "shape": list(tensor.dims),
+        "bytes": tensor_bytes(tensor),
+    }
+
+
+def shortened(text: str) -> str:
+    """Return the first 400 characters of a text."""
+    return text if len(text) <= _MAX_TEXT_CHARS else text[:_MAX_TEXT_CHARS] + "…"
