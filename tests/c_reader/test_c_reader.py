@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import shutil
 import subprocess
@@ -28,6 +29,7 @@ ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"
 CORPUS = Path(__file__).parents[1] / "corpus"
 WINDOWS = (0, 64, 4096)
+ONLY_LONG = pytest.mark.skipif(not IS_LONG, reason="only with --long")
 pytestmark = pytest.mark.skipif(shutil.which(events.compiler()[0]) is None, reason="there is no C compiler")
 
 
@@ -131,12 +133,16 @@ def test_messages_and_groups_nest_at_most_a_hundred_deep(reader, levels):
     assert (reader.read(groups, "onnx.TypeProto") is not None) == (levels <= 100)
 
 
-def example_program(name, folder):
+def example_program(name, folder, *flags):
     """Compile an example program, and return a function that runs it on a file and returns the process."""
-    program = folder / name
-    command = [*events.compiler(), "-std=c99", "-Wall", "-Wextra", "-Wpedantic", "-Werror", f"-I{events.INCLUDE}"]
-    subprocess.run([*command, str(EXAMPLES / "c" / f"{name}.c"), "-o", str(program)], check=True)
+    program = compiled_program(EXAMPLES / "c" / f"{name}.c", folder, *flags)
     return lambda path: subprocess.run([str(program), str(path)], capture_output=True, check=False)
+
+
+def compiled_program(source, folder, *flags):
+    command = [*events.compiler(), "-std=c99", "-Wall", "-Wextra", "-Wpedantic", "-Werror", f"-I{events.INCLUDE}"]
+    subprocess.run([*command, *flags, str(source), "-o", str(folder / source.stem)], check=True)
+    return folder / source.stem
 
 
 @pytest.fixture(scope="module")
@@ -204,6 +210,56 @@ def test_the_example_lists_what_ls_lists(name, list_tensors, tmp_path, capsys):
     done = list_tensors(path)
     assert (done.returncode, done.stderr) == (0, b"")
     assert done.stdout.decode().splitlines() == list(rows_of_ls(path, capsys))
+
+
+def write_inline_weights(path, count, size):
+    """Write a model with `count` inline tensors of `size` bytes each, which are holes in the file."""
+    heads = []
+    for i in range(count):
+        tensor = wire.number(1, size) + wire.number(2, 2) + wire.span(8, b"weight.%d" % i) + wire.tag(9, 2)
+        tensor += wire.varint(size)
+        heads.append(wire.tag(5, 2) + wire.varint(len(tensor) + size) + tensor)
+    total = sum(map(len, heads)) + count * size
+    with path.open("wb") as file:
+        file.write(wire.tag(7, 2) + wire.varint(total))
+        for head in heads:
+            file.write(head)
+            file.seek(size, os.SEEK_CUR)
+        file.truncate(file.tell())
+
+
+def test_a_gigabyte_of_inline_tensors_is_listed_with_few_reads(tmp_path, capsys):
+    flags = [
+        "-D_POSIX_C_SOURCE=200809L",
+        "-D_FILE_OFFSET_BITS=64",
+        "-include",
+        str(Path(__file__).with_name("count_reads.h")),
+    ]
+    program = example_program("list_tensors", tmp_path, *flags)
+    path = tmp_path / "m.onnx"
+    write_inline_weights(path, 128, 8 << 20)
+    assert path.stat().st_size > 1 << 30
+    done = program(path)
+    assert done.returncode == 0
+    assert done.stdout.decode().splitlines() == list(rows_of_ls(path, capsys))
+    count, rest = done.stderr.split(b" ", 1)
+    assert rest == b"bytes read\n"
+    assert 1000 < int(count) < 1_000_000
+
+
+@pytest.mark.parametrize(
+    "flags",
+    ["-O2", pytest.param("-O1 -fsanitize=address,undefined -fno-sanitize-recover=all", marks=ONLY_LONG), "-O1 -m32"],
+)
+def test_hostile_functions_and_sizes_do_no_harm(flags, tmp_path):
+    try:
+        program = compiled_program(Path(__file__).with_name("hostile.c"), tmp_path, *flags.split())
+    except subprocess.CalledProcessError:
+        if flags == "-O2":
+            raise
+        pytest.skip(f"the compiler does not support {flags}")
+    done = subprocess.run([str(program)], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "no attack succeeded\n"), done.stderr
 
 
 @pytest.mark.parametrize(
