@@ -39,11 +39,12 @@ maps, and the bytes of any field. The page is served to this machine only, at an
 SIGTERM ends it. A model of any size opens at once: only visible parts are read. With --edit the page can change the
 model: no file is written before you save, and FILE is overwritten only if you type a confirmation. With --type, show
 the fields of any message. With -o, write a report to one file instead. With OTHER, show two models side by side, with
-their differences.
+their differences. Without FILE, show a page that opens files by path or by dropping them.
 """
 _EXAMPLES = """\
 examples:
   onnxwire view model.onnx                      open it in the browser
+  onnxwire view                                 a page that opens files by path or by dropping them
   onnxwire view model.onnx --no-browser         print the address only
   onnxwire view model.onnx --no-browser --port 8000
                                                 on another machine, with ssh -L 8000:127.0.0.1:8000
@@ -59,7 +60,7 @@ examples:
 def add_parser(commands: Any) -> None:
     """Add the command to the parser's `commands`."""
     parser = add_command(commands, "view", _DESCRIPTION, _EXAMPLES)
-    parser.add_argument("file", metavar="FILE")
+    parser.add_argument("file", metavar="FILE", nargs="?", help="omit it for a page that opens files")
     parser.add_argument("other", metavar="OTHER", nargs="?", help="a second model, to compare the first with")
     parser.add_argument("-o", "--output", metavar="OUT", help="write a report, an HTML file; - for stdout")
     parser.add_argument(
@@ -86,6 +87,8 @@ def _port(text: str) -> int:
 
 def run(options: argparse.Namespace) -> int:
     """Serve the page until Ctrl-C or SIGTERM, or write the report; returns the exit status."""
+    if options.file is None and (options.output or options.edit or options.type or options.schema or options.match):
+        options.parser.error("--edit, --type, --schema, --match and -o require FILE")
     if options.match is not None and options.other is None:
         options.parser.error("--match requires two models")
     if options.other is not None and (options.output or options.edit or options.type or options.schema):
@@ -98,17 +101,15 @@ def run(options: argparse.Namespace) -> int:
         return _write_report(options)
     from onnxwire.viewer.server import Server
 
-    message = load(options.file, _type_of(options))
-    queries: FieldQueries
-    if isinstance(message, ModelProto):
-        from onnxwire.viewer.queries import Queries
+    queries: FieldQueries | None = None
+    edits = start = None
+    if options.file is None:
+        from onnxwire.viewer.start_page import StartPage
 
-        queries = Queries(message)
+        start = StartPage()
     else:
-        from onnxwire.viewer.tensor_queries import TensorQueries
-
-        queries = TensorQueries(message)
-    edits = None
+        message = load(options.file, _type_of(options))
+        queries = _queries_of(message)
     if options.edit:
         from onnxwire.viewer.edits import Edits
 
@@ -117,7 +118,7 @@ def run(options: argparse.Namespace) -> int:
     if options.other is not None:
         comparison, other = _compare(queries, options)
     try:
-        server = Server(queries, options.port, edits, comparison, other)
+        server = Server(queries, options.port, edits, comparison, other, start)
     except OSError as error:
         raise SourceError(error.errno, f"{error.strerror}; choose another --port", f"port {options.port}") from None
     ending = _Ending()
@@ -125,7 +126,9 @@ def run(options: argparse.Namespace) -> int:
     with server, contextlib.suppress(KeyboardInterrupt), ending, contextlib.ExitStack() as stack:
         address = server.address
         print(
-            json.dumps({"address": address, "file": shown_source(options.file)}) if options.json else address,
+            json.dumps({"address": address, "file": options.file and shown_source(options.file)})
+            if options.json
+            else address,
             flush=True,
         )
         if not options.no_browser and _has_screen():
@@ -149,11 +152,24 @@ def run(options: argparse.Namespace) -> int:
         if not edits.is_saved:
             _print_lines(f"{shown_source(options.file)}: {_changes_of(edits)} not saved:", *edits.unsaved())
         edits.uploads.close()
+    if start is not None:
+        start.close()
     # Threads may still read the models; then these stay open until the process ends.
     for one in filter(None, (queries, other)):
         with contextlib.suppress(InUseError):
             one.message.close()
     return 0
+
+
+def _queries_of(message: Message) -> FieldQueries:
+    """Return the answers to the page's questions about a message."""
+    if isinstance(message, ModelProto):
+        from onnxwire.viewer.queries import Queries
+
+        return Queries(message)
+    from onnxwire.viewer.tensor_queries import TensorQueries
+
+    return TensorQueries(message)
 
 
 def _compare(queries: Any, options: argparse.Namespace) -> tuple[ModelComparison, Queries]:

@@ -27,6 +27,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from onnxwire.viewer.edits import Edits
     from onnxwire.viewer.model_comparison import ModelComparison
+    from onnxwire.viewer.start_page import StartPage
 
 KEY_HEADER = "X-Onnxwire-Key"
 """The header with the key of every request. A page of another origin cannot set it without a preflight request, and
@@ -121,11 +122,18 @@ _ACTIONS: dict[str, dict[str, tuple[type, ...]]] = {
 }
 """The actions of POST requests: their arguments in JSON, and the types of these. `upload` takes a file as the body."""
 
+_START_ACTIONS: dict[str, dict[str, tuple[type, ...]]] = {
+    "open": {"path": (str,), "type": (str,)},
+    "forget": {"path": (str,)},
+}
+"""The actions of the start page; it also has `upload`."""
+
 
 class Server(ThreadingHTTPServer):
-    """Serve the page of one model.
+    """Serve the page of one model, or the start page.
 
-    queries: answers the page's questions. port: 0 for a free one. edits: allows the page to change the message, None
+    queries: answers the page's questions. start: serves the start page instead, and the pages of the files that it
+    opens; their questions name a file. port: 0 for a free one. edits: allows the page to change the message, None
     for a read-only page; the questions are then about its present state. comparison, other: the comparison of the model
     with a second one, and the answers to questions about that; the page then shows both. A browser opens `address`; the
     token in it works once and is exchanged for a key that no address or log contains.
@@ -139,15 +147,17 @@ class Server(ThreadingHTTPServer):
 
     def __init__(
         self,
-        queries: FieldQueries,
+        queries: FieldQueries | None,
         port: int = 0,
         edits: Edits | None = None,
         comparison: ModelComparison | None = None,
         other: FieldQueries | None = None,
+        start: StartPage | None = None,
     ) -> None:
         self._queries = queries
         self.comparison = comparison
         self.other = other
+        self.start = start
         self.edits = edits
         self.token: str | None = secrets.token_urlsafe(24)
         self._key = secrets.token_urlsafe(32)
@@ -158,7 +168,8 @@ class Server(ThreadingHTTPServer):
             for page in folder.iterdir()
             if os.path.splitext(page.name)[1] in _CONTENT_TYPES
         }
-        self.pages["/"] = self.pages["/index.html" if comparison is None else "/compare.html"]
+        first = "start" if start is not None else "compare" if comparison is not None else "index"
+        self.pages["/"] = self.pages[f"/{first}.html"]
         # The time at which each connection is closed; infinite while a request with the key is answered.
         self._deadlines: dict[socket.socket, float] = {}
         self._lock = threading.Lock()
@@ -171,9 +182,9 @@ class Server(ThreadingHTTPServer):
         return f"http://127.0.0.1:{self.server_port}/#token={self.token}"
 
     @property
-    def queries(self) -> FieldQueries:
-        """The object that answers questions about the present state."""
-        if self.edits is not None and self.edits.message is not self._queries.message:
+    def queries(self) -> FieldQueries | None:
+        """The object that answers questions about the present state; None on the start page."""
+        if self._queries is not None and self.edits is not None and self.edits.message is not self._queries.message:
             # Two threads may both make one, which is harmless.
             self._queries = type(self._queries)(self.edits.message)
         return self._queries
@@ -285,29 +296,42 @@ class Handler(BaseHTTPRequestHandler):
                     HTTPStatus.FORBIDDEN, "the address was already opened; start `onnxwire view` again for a new one"
                 )
             return self._send_json(HTTPStatus.OK, {"key": key})
-        edits, queries = self.server.edits, self.server.queries
-        if self.server.other is not None and parse_qs(parts.query).get("side") == ["1"]:
-            queries = self.server.other
-        if name == "comparison" and self.server.comparison is not None:
-            answer = self.server.comparison.comparison
-        elif name in _EDIT_QUESTIONS and edits is not None:
-            answer = getattr(edits, _EDIT_QUESTIONS[name])
-        elif name == "edits":
-            answer = lambda: {"is_editable": False}  # noqa: E731
-        elif name in _QUESTIONS and hasattr(queries, name):
-            answer = getattr(queries, name)
-        else:
-            answer = None
+        if self.server.start is not None and not self._has_key():
+            return self._refuse(HTTPStatus.FORBIDDEN, _NO_KEY)
+        try:
+            answer, asked = self._find_answer(name, parse_qs(parts.query))
+        except PathError as error:
+            return self._refuse(HTTPStatus.NOT_FOUND, str(error))
         if not parts.path.startswith("/api/") or answer is None:
             return self._refuse(HTTPStatus.NOT_FOUND, "there is no such page or question")
         if not self._has_key():
             return self._refuse(HTTPStatus.FORBIDDEN, _NO_KEY)
-        self._answer(lambda: answer(**self._arguments(name, answer, parts.query)))
+        self._answer(lambda: answer(**self._arguments(name, answer, parts.query)), asked)
+
+    def _find_answer(self, name: str, query: dict[str, list[str]]) -> tuple[Callable[..., Any] | None, list[Any]]:
+        """Return the function that answers a question, None if there is none, and the queries that it reads."""
+        server = self.server
+        if server.start is not None:
+            if name == "start":
+                return server.start.start, []
+            queries: Any = server.start.queries(query.get("file", [""])[-1])
+        else:
+            queries = server.queries if server.other is None or query.get("side") != ["1"] else server.other
+        asked = [queries] if server.other is None else [server.queries, server.other]
+        if name == "comparison" and server.comparison is not None:
+            return server.comparison.comparison, asked
+        if name in _EDIT_QUESTIONS and server.edits is not None:
+            return getattr(server.edits, _EDIT_QUESTIONS[name]), asked
+        if name == "edits":
+            return (lambda: {"is_editable": False}), asked
+        if name in _QUESTIONS and hasattr(queries, name):
+            return getattr(queries, name), asked
+        return None, asked
 
     def do_POST(self) -> None:
-        """Carry out an action, if the server was started with edits."""
-        edits = self.server.edits
-        if edits is None:
+        """Carry out an action, if the server was started with edits, or for the start page."""
+        edits, start = self.server.edits, self.server.start
+        if edits is None and start is None:
             return self.send_error(HTTPStatus.NOT_IMPLEMENTED)
         # Until the body is read, the following bytes are not another request.
         is_last, self.close_connection = self.close_connection, True
@@ -317,13 +341,18 @@ class Handler(BaseHTTPRequestHandler):
             self._has_body()
             return self._refuse(*refusal)
         name, length = self._action(), int(self.headers["Content-Length"])
+        asked = [] if self.server.queries is None else [self.server.queries]
         if name == "upload":
-            return self._answer(lambda: self._store_upload(edits, length, is_last))
+            return self._answer(lambda: self._store_upload(length, is_last), asked)
         body = self.rfile.read(length)
         if len(body) < length:
             return self._refuse(HTTPStatus.BAD_REQUEST, "the request body is incomplete")
         self.close_connection = is_last
-        self._answer(lambda: self._act(edits, name, body))
+        self._answer(lambda: self._act(edits or start, name, body), asked)
+
+    def _actions(self) -> dict[str, dict[str, tuple[type, ...]]]:
+        """Return the possible actions."""
+        return _ACTIONS if self.server.edits is not None else _START_ACTIONS
 
     def _action(self) -> str:
         """Return the name of the action, the last part of the address."""
@@ -336,7 +365,7 @@ class Handler(BaseHTTPRequestHandler):
         if not self._has_key():
             return HTTPStatus.FORBIDDEN, _NO_KEY
         name = self._action()
-        if not self.path.startswith("/api/") or (name not in _ACTIONS and name != "upload"):
+        if not self.path.startswith("/api/") or (name not in self._actions() and name != "upload"):
             return HTTPStatus.NOT_FOUND, "there is no such action"
         kind = _UPLOADED if name == "upload" else _JSON
         if self.headers.get("Content-Type") != kind:
@@ -349,32 +378,36 @@ class Handler(BaseHTTPRequestHandler):
             return HTTPStatus.REQUEST_ENTITY_TOO_LARGE, reason
         return None
 
-    def _act(self, edits: Edits, name: str, body: bytes) -> dict[str, Any]:
-        """Carry out an action."""
+    def _act(self, target: Any, name: str, body: bytes) -> dict[str, Any]:
+        """Carry out an action. target: its Edits or StartPage."""
         try:
             sent = json.loads(body)
         except (ValueError, RecursionError):
             raise _QuestionError("the request body is not JSON") from None
-        types = _ACTIONS[name]
+        types = self._actions()[name]
         if type(sent) is not dict or sent.keys() != types.keys():
             raise _QuestionError(f"expected an object with {', '.join(types)}")
         for key, kinds in types.items():
             # Not isinstance: bool is a subclass of int.
             if type(sent[key]) not in kinds:
                 raise _QuestionError(f"{key} has the wrong type")
-        if name == "change":
-            return edits.change(**sent)
         if name == "extract" and not all(type(value) is str for value in sent["values"]):
             raise _QuestionError("values must be a list of names")
-        answer: dict[str, Any] = getattr(edits, name)(**sent)
+        answer: dict[str, Any] = getattr(target, name)(**sent)
         return answer
 
-    def _store_upload(self, edits: Edits, length: int, is_last: bool) -> dict[str, Any]:
+    def _store_upload(self, length: int, is_last: bool) -> dict[str, Any]:
         """Store an uploaded file. is_last: whether to close the connection afterwards."""
-        names = parse_qs(urlsplit(self.path).query).get("name", [])
+        query = parse_qs(urlsplit(self.path).query)
+        names = query.get("name", [])
         if len(names) != 1:
             raise _QuestionError("the file has no name")
-        answer = edits.uploads.add(names[0], length, self.rfile.read).describe()
+        if self.server.edits is not None:
+            answer = self.server.edits.uploads.add(names[0], length, self.rfile.read).describe()
+        else:
+            assert self.server.start is not None
+            type_ = query.get("type", ["ModelProto"])[-1]
+            answer = self.server.start.receive(names[0], type_, length, self.rfile.read)
         self.close_connection = is_last
         return answer
 
@@ -388,10 +421,10 @@ class Handler(BaseHTTPRequestHandler):
                 raise _QuestionError(f"the argument {key} is missing")
         return arguments
 
-    def _answer(self, make: Callable[[], dict[str, Any]]) -> None:
-        """Send the result of a function, or its error."""
+    def _answer(self, make: Callable[[], dict[str, Any]], asked: list[FieldQueries]) -> None:
+        """Send the result of a function, or its error. asked: the queries that it reads."""
         try:
-            self._refuse_changed()
+            self._refuse_changed(asked)
             answer = make()
         except StaleError as error:
             self._refuse(HTTPStatus.CONFLICT, error.reason)
@@ -410,9 +443,10 @@ class Handler(BaseHTTPRequestHandler):
         else:
             self._send_json(HTTPStatus.OK, answer)
 
-    def _refuse_changed(self) -> None:
-        """Raise _QuestionError if the file was written to: its values changed, and reading them may raise SIGBUS."""
-        for queries in filter(None, (self.server.queries, self.server.other)):
+    @staticmethod
+    def _refuse_changed(asked: list[FieldQueries]) -> None:
+        """Raise _QuestionError if a file was written to: its values changed, and reading them may raise SIGBUS."""
+        for queries in asked:
             document = queries.message._document
             try:
                 document.check_unchanged()

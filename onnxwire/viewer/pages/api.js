@@ -5,6 +5,8 @@ const REVISION_HEADER = "X-Onnxwire-Revision";
 const STORAGE_KEY = "onnxwire key";
 /** The number of the model that this page shows, in a frame of the page that compares two; null for the only one. */
 export const SIDE = new URLSearchParams(location.search).get("side");
+/** The id of the file that this page shows, if the start page opened it; null for the file of the command. */
+export const FILE = new URLSearchParams(location.search).get("file");
 let revision = -1; // the newest revision of the model in any answer
 
 async function request(path, key, sent = {}) {
@@ -31,10 +33,10 @@ export function send(action, values) {
   return request(`api/${action}`, sessionStorage.getItem(STORAGE_KEY) ?? "", { method: "POST", headers, body: JSON.stringify(values) });
 }
 
-/** Upload a file. */
-export function sendFile(file) {
+/** Upload a file. values: further arguments. */
+export function sendFile(file, values = {}) {
   const headers = { "Content-Type": "application/octet-stream" };
-  const query = new URLSearchParams({ name: file.name });
+  const query = new URLSearchParams({ name: file.name, ...values });
   return request(`api/upload?${query}`, sessionStorage.getItem(STORAGE_KEY) ?? "", { method: "POST", headers, body: file });
 }
 
@@ -58,7 +60,7 @@ export function decodePart(code) {
 
 /** Send a question to the server. values: the arguments; null ones are omitted. */
 export function ask(question, values = {}) {
-  const given = Object.entries({ ...values, side: SIDE }).filter(([, value]) => value !== null && value !== undefined);
+  const given = Object.entries({ ...values, side: SIDE, file: FILE }).filter(([, value]) => value !== null && value !== undefined);
   const query = new URLSearchParams(given.map(([name, value]) => [name, value === true ? "1" : String(value)]));
   return request(`api/${question}?${query}`, sessionStorage.getItem(STORAGE_KEY) ?? "");
 }

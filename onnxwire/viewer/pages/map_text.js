@@ -5,7 +5,7 @@ const UNIT = 20; // size in pixels at which letters are measured
 const LABEL = { size: 10, height: 12, gap: 5 };
 const ARROW = [8, 10]; // half the width, and the length, that labels keep clear of
 const MAX_PLACES = 6; // segments of an edge at which its label may be
-const STEPS = 10; // points of a segment that labels keep clear of
+const STEPS = 20; // points of a segment that labels keep clear of
 
 const widths = [new Map(), new Map()]; // of letters, regular and bold
 let ruler = null;
@@ -83,7 +83,7 @@ export function placeLabels(frame, edges, chosen, textOf, isForced = false) {
   }
   const lines = edges.flatMap((one) => samplesOf(one.points, frame.toRight));
   const isFree = ([x, y, w, h]) =>
-    !taken.some(([a, b, c, d]) => x < a + c && x + w > a && y < b + d && y + h > b) && !lines.some(([a, b]) => a > x - 1 && a < x + w + 1 && b > y && b < y + h);
+    !taken.some(([a, b, c, d]) => x < a + c && x + w > a && y < b + d && y + h > b) && !lines.some(([a, b]) => a > x - 3 && a < x + w + 3 && b > y && b < y + h);
   const labels = [];
   for (const one of chosen) {
     const text = textOf(one);

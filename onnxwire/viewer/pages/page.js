@@ -1,6 +1,6 @@
 // The page: the address, the outline, the list, and the keys.
 
-import { SIDE, ask, begin, countText, decodePart, familyOf, html, nounText, shapeText, sizeText } from "./api.js";
+import { FILE, SIDE, ask, begin, countText, decodePart, familyOf, html, nounText, shapeText, sizeText } from "./api.js";
 import { addBar, paintBar, showChanges, showDifference } from "./change_list.js";
 import { beginEdits, problemMark, session } from "./edit_mode.js";
 import { showFields } from "./field_rows.js";
@@ -280,6 +280,7 @@ async function refresh() {
   details.scrollTop = scrolled;
 }
 
+if (FILE !== null) document.querySelector("header").insertBefore(html("a", { href: "./", class: "step", title: "Open another file" }, "Open…"), find("about"));
 if (SIDE !== null) {
   document.body.classList.add("side");
   document.documentElement.addEventListener("compared", () => {

@@ -1,0 +1,74 @@
+// The start page: open a file by its path, by dropping it, or from a list.
+
+import { ask, begin, html, send, sendFile, sizeText } from "./api.js";
+
+const find = (id) => document.getElementById(id);
+let limit = 0;
+
+function showError(error) {
+  find("status").textContent = "";
+  find("trouble").textContent = error.message;
+  find("trouble").hidden = false;
+}
+
+/** Carry out an action that opens a file, and show the file's page. */
+async function go(name, action) {
+  find("trouble").hidden = true;
+  find("status").textContent = `opening ${name}…`;
+  try {
+    const { file } = await action();
+    location.assign(`index.html?${new URLSearchParams({ file })}`);
+  } catch (error) {
+    showError(error);
+  }
+}
+
+const openPath = (path, type = find("type").value) => go(path, () => send("open", { path, type }));
+
+function openFile(file) {
+  if (!file) return null;
+  if (file.size > limit) return showError(new Error(`${file.name} has ${sizeText(file.size)}; open it by its path. A dropped file may have ${sizeText(limit)}.`));
+  return go(file.name, () => sendFile(file, { type: find("type").value }));
+}
+
+const fileLink = (path) => html("button", { type: "button", class: "link", onclick: () => openPath(path) }, html("bdi", {}, path));
+
+function paint(state) {
+  limit = state.limit;
+  find("limit").textContent = `Up to ${sizeText(limit)}, without files of external data. It is copied to a temporary file until the page ends.`;
+  find("folder").textContent = state.folder;
+  if (!find("type").childElementCount) find("type").replaceChildren(...state.types.map((name) => html("option", {}, name)));
+  find("recent").replaceChildren(...state.recent.map((path) => html("li", {}, fileLink(path),
+    html("button", { type: "button", class: "aside", "aria-label": `Forget ${path}`, title: "Remove from this list", onclick: () => send("forget", { path }).then(paint, showError) }, "×"))));
+  find("files").replaceChildren(...state.files.map((file) => html("li", {}, fileLink(file.name), html("span", { class: "aside" }, sizeText(file.bytes)))));
+  for (const id of ["recent", "files"]) find(id).closest("section").hidden = !find(id).childElementCount;
+}
+
+find("open").addEventListener("submit", (event) => {
+  event.preventDefault();
+  if (find("path").value.trim()) openPath(find("path").value);
+});
+find("file").addEventListener("change", () => openFile(find("file").files[0]));
+// Anywhere on the page: a file that misses the frame would replace the page.
+for (const name of ["dragover", "dragleave", "drop"]) {
+  addEventListener(name, (event) => {
+    event.preventDefault();
+    find("drop").classList.toggle("over", name === "dragover");
+    if (name === "drop") openFile(event.dataTransfer.files[0]);
+  });
+}
+// The browser's Back shows the page as it was left.
+addEventListener("pageshow", (event) => {
+  if (!event.persisted) return;
+  find("status").textContent = "";
+  ask("start").then(paint, showError);
+});
+
+try {
+  await begin();
+  paint(await ask("start"));
+  find("path").focus();
+  document.body.dataset.ready = "yes";
+} catch (error) {
+  showError(error);
+}

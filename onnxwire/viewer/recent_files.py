@@ -1,0 +1,56 @@
+"""The paths of files that the start page opened, stored for the next start."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+
+from onnxwire.errors import Error
+from onnxwire.io.atomic_file import AtomicFile
+
+MAX_RECENT = 20
+_MAX_BYTES = 1 << 18  # of the stored list
+_MAX_PATH_CHARS = 4096
+
+
+def state_path() -> str:
+    """Return the path of the list: $XDG_STATE_HOME/onnxwire/recent.json, or below ~/.local/state or %LOCALAPPDATA%."""
+    base = os.environ.get("XDG_STATE_HOME") or os.environ.get("LOCALAPPDATA") or os.path.join("~", ".local", "state")
+    return os.path.join(os.path.expanduser(base), "onnxwire", "recent.json")
+
+
+class RecentFiles:
+    """The list of recent files, the latest first. Failures to read or write it are ignored.
+
+    path: of the JSON file with the list; default: `state_path()`.
+    """
+
+    def __init__(self, path: str | None = None) -> None:
+        self._path = state_path() if path is None else path
+
+    def paths(self) -> list[str]:
+        """Return the paths."""
+        try:
+            with open(self._path, "rb") as file:
+                data = file.read(_MAX_BYTES + 1)
+            found = json.loads(data) if len(data) <= _MAX_BYTES else []
+        except (OSError, ValueError, RecursionError):
+            return []
+        if not isinstance(found, list):
+            return []
+        return [path for path in found if isinstance(path, str) and len(path) <= _MAX_PATH_CHARS][:MAX_RECENT]
+
+    def add(self, path: str) -> None:
+        """Put a path first."""
+        self._write([path, *(one for one in self.paths() if one != path)][:MAX_RECENT])
+
+    def remove(self, path: str) -> None:
+        """Remove a path."""
+        self._write([one for one in self.paths() if one != path])
+
+    def _write(self, paths: list[str]) -> None:
+        with contextlib.suppress(Error, OSError):
+            os.makedirs(os.path.dirname(self._path), mode=0o700, exist_ok=True)
+            with AtomicFile(self._path) as file:
+                file.write(json.dumps(paths).encode())

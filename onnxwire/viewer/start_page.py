@@ -1,0 +1,168 @@
+"""The start page: models opened by path or from uploaded bytes, and lists of recent and nearby files."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import secrets
+import shutil
+import stat
+import tempfile
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any
+
+from onnxwire.engine.message import Message
+from onnxwire.errors import EditError, PathError
+from onnxwire.io.load import load
+from onnxwire.messages import SCHEMA, ModelProto
+from onnxwire.viewer.queries import Queries
+from onnxwire.viewer.recent_files import RecentFiles
+from onnxwire.viewer.tensor_queries import TensorQueries
+
+MAX_UPLOAD_BYTES = 1 << 32
+"""Bytes of one file that is dropped on the page; larger ones are opened by their path."""
+MAX_OPENED = 16
+_CHUNK_BYTES = 1 << 20
+_MAX_SCANNED = 10_000  # entries of the folder
+_MAX_LISTED = 100  # files of the folder
+_SUFFIXES = (".onnx", ".pb")
+
+
+class StartPage:
+    """The files that the start page has opened, up to 16, and may open. Thread-safe.
+
+    folder: relative paths start from it; default: the working directory. recent: the list of recent files.
+    """
+
+    def __init__(self, folder: str | None = None, recent: RecentFiles | None = None) -> None:
+        self.folder = os.getcwd() if folder is None else folder
+        self._recent = RecentFiles() if recent is None else recent
+        self._opened: OrderedDict[str, TensorQueries] = OrderedDict()
+        self._lock = threading.Lock()
+        self._types: dict[str, type[Message]] = {
+            name.removeprefix(f"{cls.DESCRIPTOR.file.package}."): cls for name, cls in SCHEMA.messages.items()
+        }
+
+    def start(self) -> dict[str, Any]:
+        """Describe the page: folder, files in it (name and bytes, the latest first), recent paths, types, limit."""
+        return {
+            "folder": self.folder,
+            "files": self._nearby(),
+            "recent": self._recent.paths(),
+            "types": ["ModelProto", *sorted(name for name in self._types if name != "ModelProto" and "." not in name)],
+            "limit": MAX_UPLOAD_BYTES,
+        }
+
+    def open(self, path: str, type: str) -> dict[str, Any]:
+        """Open a file by its path; returns `file`, the id of its page. type: the message in it.
+
+        Raises EditError for anything but a regular file, and the errors of `load`.
+        """
+        cls = self._type(type)
+        if "://" in path:
+            raise EditError("this is an address; start `onnxwire view ADDRESS` to show it")
+        full = os.path.join(self.folder, os.path.expanduser(path.strip()))
+        try:
+            # A terminal or a device would never end.
+            is_regular = stat.S_ISREG(os.stat(full).st_mode)
+        except ValueError:
+            raise EditError("this is not the name of a file") from None
+        except OSError as error:
+            raise EditError(f"{full}: {error.strerror}") from None
+        if not is_regular:
+            raise EditError(f"{full}: this is not a file")
+        file = self._add(load(full, cls))
+        self._recent.add(os.path.abspath(full))
+        return {"file": file}
+
+    def receive(self, name: str, type: str, length: int, read: Callable[[int], bytes]) -> dict[str, Any]:
+        """Open uploaded bytes; returns `file`, the id of their page. The bytes are in a file without a name.
+
+        name: the user's file name; length: in bytes; read: a function like the `read` method of a file. Raises
+        EditError for a file that is too large, a full disk and an incomplete upload, and the errors of `load`.
+        """
+        cls = self._type(type)
+        name = os.path.basename(name.replace("\\", "/")) or "file"
+        if length > MAX_UPLOAD_BYTES:
+            raise EditError(f"{name} has {length:,} bytes; open it by its path, the limit is {MAX_UPLOAD_BYTES:,}")
+        if length > (free := shutil.disk_usage(tempfile.gettempdir()).free):
+            raise EditError(f"{name} has {length:,} bytes, but {free:,} are free for temporary files; open it by path")
+        try:
+            # The system removes it with the last reference, also if the process is killed.
+            raw: Any = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115
+        except OSError as error:
+            raise EditError(f"{name} could not be stored: {error.strerror or error}") from None
+        file = _Upload(getattr(raw, "file", raw), name)
+        left = length
+        while left:
+            piece = memoryview(read(min(left, _CHUNK_BYTES)))
+            if not piece:
+                raise EditError(f"the upload of {name} is incomplete; drop it again")
+            left -= len(piece)
+            while piece:
+                try:
+                    piece = piece[raw.write(piece) :]
+                except OSError as error:
+                    raise EditError(f"{name} could not be stored: {error.strerror or error}") from None
+        raw.seek(0)
+        return {"file": self._add(load(file, cls))}
+
+    def forget(self, path: str) -> dict[str, Any]:
+        """Remove a path from the recent files; returns the description of the page."""
+        self._recent.remove(path)
+        return self.start()
+
+    def queries(self, file: str) -> TensorQueries:
+        """Return the answers about an opened file. Raises PathError for an unknown id."""
+        with self._lock:
+            if file not in self._opened:
+                raise PathError("this file is not open; open it again on the start page", file[:40])
+            self._opened.move_to_end(file)
+            return self._opened[file]
+
+    def close(self) -> None:
+        """Release all files."""
+        with self._lock:
+            self._opened.clear()
+
+    def _type(self, name: str) -> type[Message]:
+        cls = self._types.get(name)
+        if cls is None:
+            raise EditError("there is no such message")
+        return cls
+
+    def _add(self, message: Message) -> str:
+        queries = Queries(message) if isinstance(message, ModelProto) else TensorQueries(message)
+        id = secrets.token_urlsafe(12)
+        with self._lock:
+            self._opened[id] = queries
+            # Only forgotten, not closed: a thread may be reading it.
+            while len(self._opened) > MAX_OPENED:
+                self._opened.popitem(last=False)
+        return id
+
+    def _nearby(self) -> list[dict[str, Any]]:
+        """Return the latest files of the folder whose names end like those of models."""
+        found: list[tuple[float, str, int]] = []
+        with contextlib.suppress(OSError), os.scandir(self.folder) as entries:
+            for _, entry in zip(range(_MAX_SCANNED), entries, strict=False):
+                with contextlib.suppress(OSError):
+                    if entry.name.lower().endswith(_SUFFIXES) and entry.is_file():
+                        status = entry.stat()
+                        found.append((status.st_mtime, entry.name, status.st_size))
+        return [{"name": name, "bytes": size} for _, name, size in sorted(found, reverse=True)[:_MAX_LISTED]]
+
+
+class _Upload(io.BufferedReader):
+    """A temporary file whose name, in messages, is the user's."""
+
+    def __init__(self, raw: io.FileIO, name: str) -> None:
+        super().__init__(raw)
+        self._name = name
+
+    @property
+    def name(self) -> str:
+        return self._name
