@@ -112,6 +112,87 @@ def test_damaged_models_are_read_alike(reader):
         check(reader, onnxwire.ModelProto, onnx.ModelProto, mutated(rng.choice(small), rng))
 
 
+def records_of(data):
+    """Split a sound message without groups into pairs of field number and bytes: a record, or the value of a span."""
+    at = 0
+    while at < len(data):
+        start = at
+        key, at = varint_at(data, at)
+        if key & 7 == wire.LEN:
+            size, at = varint_at(data, at)
+            yield key >> 3, None, data[at : at + size]
+            at += size
+            continue
+        at = varint_at(data, at)[1] if key & 7 == wire.VARINT else at + (8 if key & 7 == wire.FIXED64 else 4)
+        yield key >> 3, data[start:at], None
+
+
+def varint_at(data, at):
+    value = shift = 0
+    while True:
+        value |= (data[at] & 0x7F) << shift
+        at, shift = at + 1, shift + 7
+        if data[at - 1] < 0x80:
+            return value, at
+
+
+def rearranged(data, descriptor, rng):
+    """Records of a sound message moved, removed, repeated or split, at any depth: nearly always a sound message."""
+    records = []
+    for number, record, inner in records_of(data):
+        field = descriptor.fields_by_number.get(number)
+        if inner is None:
+            records.append(record)
+        elif field is None or field.type != field.TYPE_MESSAGE:
+            records.append(wire.span(number, inner, pad=rng.choice([0] * 9 + [1])))
+        else:
+            inner = rearranged(inner, field.message_type, rng)
+            pieces = [inner]
+            if rng.random() < 0.1:
+                pieces += [rng.choice([b"", inner, rng.choice(list(whole_records(inner)) or [b""])])]
+            records += [wire.span(number, piece) for piece in pieces]
+    for _ in range(rng.choice([0, 0, 0, 1, 2])):
+        i, change = rng.randrange(len(records) + 1), rng.randrange(6)
+        if change == 0:
+            rng.shuffle(records)
+        elif change == 1:
+            del records[i : i + 1]
+        elif change == 2 and records:
+            records.insert(i, rng.choice(records))
+        elif change == 3:
+            field = rng.choice(list(descriptor.fields))
+            records.insert(i, wire.number(field.number, rng.choice([0, 1, 2, 20, 127, 128, 1 << 14, 1 << 32, -1])))
+        elif change == 4:
+            field = rng.choice(list(descriptor.fields))
+            records.insert(
+                i, wire.span(field.number, rng.choice([b"", b"\x08\x01", b"\x01\x02\x80\x01", bytes(8), bytes(200)]))
+            )
+        else:
+            number = rng.choice([15, 16, 99, 2047, 2048, wire.MAX_NUMBER])
+            records.insert(
+                i, rng.choice([wire.group(number, b"\x08\x01"), wire.number(number, 5), wire.span(number, b"ab")])
+            )
+    return b"".join(records)
+
+
+def whole_records(data):
+    try:
+        for number, record, inner in records_of(data):
+            yield wire.span(number, inner) if record is None else record
+    except IndexError:
+        return  # it has a group, or a span that is not a message
+
+
+def test_rearranged_models_are_read_alike(reader):
+    rng = random.Random(6)
+    models = [nested_model().SerializeToString()]
+    paths = [Path(HOME, file) for file in FILES if file.endswith(".onnx")]
+    models += [path.read_bytes() for path in paths if path.stat().st_size < 2000][::10]
+    for _ in range(20_000 if IS_LONG else 400):
+        data = rearranged(rng.choice(models), onnxwire.ModelProto.DESCRIPTOR, rng)
+        check(reader, onnxwire.ModelProto, onnx.ModelProto, data)
+
+
 def test_a_message_in_many_pieces_is_read_once_per_level(reader):
     # A type inside a type ..., each in two pieces, of which the first is empty.
     data = b""
