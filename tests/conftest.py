@@ -14,7 +14,14 @@ SLOWEST_FILES = (
     "test_json_parser.py", "test_view_map_browser.py", "test_catalog.py", "test_text_parser.py", "test_forms.py",
     "test_save_interrupts.py",
 )  # fmt: skip
-LONG_PACKAGES = ("torch", "ray", "dask", "distributed")  # tests that need one of them are skipped without it
+LONG_PACKAGES = (
+    "torch",
+    "ray",
+    "dask",
+    "distributed",
+    "nbclient",
+    "ipykernel",
+)  # tests that need one of them are skipped without it
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from browser import HAS_BROWSER, start_driver
 
 import onnxwire
 from onnxwire.viewer.notebook import message_html
@@ -169,3 +170,55 @@ def test_notebooks_find_the_html():
 def test_the_html_of_a_message_is_its_repr():
     node = onnxwire.NodeProto(op_type="Relu")
     assert node._repr_html_() == message_html(node)
+
+
+NOTEBOOK = DIGITS.with_name("notebook.ipynb")
+
+
+def run_notebook(folder, *cells):
+    """Run the example, followed by further cells, in a kernel of its own; return it with its outputs."""
+    nbclient = pytest.importorskip("nbclient")
+    pytest.importorskip("ipykernel")
+    import nbformat
+
+    notebook = nbformat.read(NOTEBOOK, 4)
+    notebook.cells += [nbformat.v4.new_code_cell(cell) for cell in cells]
+    nbformat.validate(notebook)
+    (folder / DIGITS.name).write_bytes(DIGITS.read_bytes())
+    nbclient.NotebookClient(notebook, timeout=100, resources={"metadata": {"path": str(folder)}}).execute()
+    return notebook
+
+
+def test_the_example_notebook_has_no_outputs():
+    cells = json.loads(NOTEBOOK.read_bytes())["cells"]
+    assert [cell for cell in cells if cell.get("outputs") or cell.get("execution_count")] == []
+
+
+@pytest.mark.long
+def test_a_whole_notebook_shows_models_and_the_report(tmp_path):
+    hostile_cell = f"onnxwire.NodeProto(op_type={EVIL!r}, name={EVIL!r}, input=[{EVIL!r}])"
+    notebook = run_notebook(tmp_path, hostile_cell, "model.graph.node")
+    outputs = [cell.outputs for cell in notebook.cells if cell.cell_type == "code"]
+    shown = [one[0].data for one in outputs]
+    assert all("text/html" in data for data in [*shown[:6], shown[7]]) and all(data["text/plain"] for data in shown)
+    assert "17 nodes" in shown[0]["text/html"]
+    assert "srcdoc" in shown[4]["text/html"]
+    assert "edited &lt;b&gt;in&lt;/b&gt; a notebook" in shown[5]["text/html"]
+    # The saved notebook is small, and opens again.
+    assert len(json.dumps(notebook)) < 400_000
+    if not HAS_BROWSER:
+        return
+    # A notebook's page shows the HTML of outputs without isolation.
+    page = tmp_path / "page.html"
+    texts = [data.get("text/html", "") for data in shown]
+    page.write_text("<!doctype html><meta charset=utf-8><title>old</title>" + "<hr>".join(texts), encoding="utf-8")
+    driver = start_driver(f"--user-data-dir={tmp_path / 'profile'}")
+    try:
+        driver.get(page.as_uri())
+        assert driver.execute_script("return document.querySelectorAll('script, img, link, style').length") == 0
+        driver.switch_to.frame(0)
+        assert "digits_cnn.onnx" in driver.find_element("css selector", "body").text
+        driver.switch_to.default_content()
+        assert driver.title == "old"
+    finally:
+        driver.quit()
