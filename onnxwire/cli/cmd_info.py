@@ -7,7 +7,7 @@ import sys
 from onnxwire.analysis.sizes import size_text
 from onnxwire.analysis.summary import summarize
 from onnxwire.cli.options import add_command, add_type
-from onnxwire.cli.terminal import add_color, painter, safe_text
+from onnxwire.cli.terminal import add_color, cut_middle, painter, safe_text, terminal_width
 from onnxwire.errors import count_text
 from onnxwire.io.load import load
 
@@ -33,6 +33,8 @@ examples:
 
 
 _MAX_TEXT_CHARS = 200  # of a value of metadata or a doc string
+_MAX_ENTRIES = 50  # of the metadata
+_MIN_VALUE_CHARS = 20  # of a value of metadata beside a long key
 
 
 def add_parser(commands: Any) -> None:
@@ -79,12 +81,12 @@ def run(options: argparse.Namespace) -> int:
 
         print(json.dumps(summary, indent=2))
     else:
-        print("\n".join(_lines(summary, painter(options.color))))
+        print("\n".join(_lines(summary, painter(options.color), terminal_width())))
     return 0
 
 
-def _lines(summary: dict[str, Any], paint: Paint) -> list[str]:
-    """Format the summary as text."""
+def _lines(summary: dict[str, Any], paint: Paint, fit: int | None) -> list[str]:
+    """Format the summary as text. fit: the width of the terminal, to which texts of the file are cut; None for none."""
     nodes, tensors = summary["nodes"], summary["tensors"]
     producer = f"{summary['producer_name']} {summary['producer_version']}".strip() or "-"
     opsets = ", ".join(f"{opset['domain'] or 'ai.onnx'} {opset['version']}" for opset in summary["opset_import"])
@@ -96,19 +98,27 @@ def _lines(summary: dict[str, Any], paint: Paint) -> list[str]:
     ]
     rows += [(key, str(summary[key])) for key in ("domain", "model_version") if summary[key]]
     rows.append(("graph", summary["graph"]["name"] or "-"))
-    rows += [("doc", _bounded(summary["doc_string"]))] if summary["doc_string"] else []
+    rows += [("doc", _bounded(summary["doc_string"], fit and fit - 16))] if summary["doc_string"] else []
     lines = [f"{paint(f'{key:<16}', 'cyan')}{safe_text(value)}" for key, value in rows]
-    lines += [
-        f"  {paint(safe_text(_bounded(entry['key'])), 'cyan')} = {safe_text(_bounded(entry['value']))}"
-        for entry in summary["metadata_props"]
-    ]
-    if any(len(entry["value"]) > _MAX_TEXT_CHARS for entry in summary["metadata_props"]):
+    entries = summary["metadata_props"]
+    is_cut = False
+    for entry in entries[:_MAX_ENTRIES]:
+        key = _bounded(entry["key"], fit and fit - 5 - _MIN_VALUE_CHARS)
+        value = _bounded(entry["value"], fit and max(fit - 5 - len(key), _MIN_VALUE_CHARS))
+        is_cut |= value != safe_text(entry["value"])
+        lines.append(f"  {paint(key, 'cyan')} = {value}")
+    if len(entries) > _MAX_ENTRIES:
+        lines.append(f"  and {len(entries) - _MAX_ENTRIES:,} more (`onnxwire meta FILE` prints all)")
+    if is_cut:
         lines.append("  (`onnxwire meta FILE KEY` prints a whole value)")
     for heading in ("inputs", "outputs"):
         values = summary["graph"][heading]
         width = min(40, max([0, *(len(value["name"]) for value in values)]))
         lines += ["", paint(f"{heading} ({len(values)})", "bold")]
-        lines += [f"  {safe_text(value['name']):<{width}}  {safe_text(value['type'])}" for value in values]
+        most = max(fit - width - 4, _MIN_VALUE_CHARS) if fit else None
+        lines += [
+            f"  {_name(value['name'], fit and width):<{width}}  {_bounded(value['type'], most)}" for value in values
+        ]
     lines += ["", paint(f"nodes ({nodes['count']:,})", "bold")]
     lines += [
         f"  {row['count']:>9,}  {safe_text(row['op_type'])}{safe_text(domain and f' ({domain})')}"
@@ -127,14 +137,27 @@ def _lines(summary: dict[str, Any], paint: Paint) -> list[str]:
         lines += [f"  {tensors['external']:>9,}  in other files"]
     if tensors["largest"]:
         lines += ["", paint("largest tensors", "bold")]
+        types = [f"{row['data_type']} {row['shape']}" for row in tensors["largest"]]
         width = min(60, max(len(row["name"]) for row in tensors["largest"]))
+        if fit:
+            width = max(min(width, fit - 17 - max(map(len, types))), _MIN_VALUE_CHARS)
         lines += [
-            f"  {size_text(row['bytes']):>11}  {safe_text(row['name']):<{width}}  {row['data_type']} {row['shape']}"
-            for row in tensors["largest"]
+            f"  {size_text(row['bytes']):>11}  {_name(row['name'], fit and width):<{width}}  {type_}"
+            for row, type_ in zip(tensors["largest"], types, strict=True)
         ]
     return lines
 
 
-def _bounded(text: str) -> str:
-    """Cut a long text, and append its length."""
-    return text if len(text) <= _MAX_TEXT_CHARS else f"{text[:_MAX_TEXT_CHARS]}… ({len(text):,} characters)"
+def _name(text: str, fit: int | None) -> str:
+    """Escape a name; on a terminal, leave out the middle of a long one."""
+    return safe_text(text) if fit is None else cut_middle(safe_text(text), fit)
+
+
+def _bounded(text: str, fit: int | None = None) -> str:
+    """Escape a text; cut a long one, and append its length. fit: the most characters on a terminal."""
+    shown = safe_text(text[:_MAX_TEXT_CHARS])
+    most = _MAX_TEXT_CHARS if fit is None else min(fit, _MAX_TEXT_CHARS)
+    if len(text) <= _MAX_TEXT_CHARS and (fit is None or len(shown) <= fit):
+        return shown
+    length = f"… ({len(text):,} characters)"
+    return shown + length if fit is None else f"{shown[: max(most - len(length), 1)]}{length}"

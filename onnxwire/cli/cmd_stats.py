@@ -54,6 +54,8 @@ min, max, mean and std are computed from the finite elements; for complex number
 """
 _PICTURES = (".html", ".png", ".svg")
 _PLOT_BINS = 64
+_FIRST_COUNT = 7  # the column of the first count: zeros, NaN, Inf
+_WIDE_COLUMNS = 110  # of a terminal that has room for names beside numbers of six digits
 
 
 def add_parser(commands: Any) -> None:
@@ -164,15 +166,22 @@ def _table(rows: list[Row], paint: Paint, fit: int | None) -> list[str]:
     headings = ["name", "type", "shape", "min", "max", "mean", "std", "zeros", "NaN", "Inf"]
     if not rows:
         return []
-    cells = []
+    cells: list[list[str]] = []
+    # On a narrow terminal, digits and columns of zeros would take the room of names.
+    is_narrow = fit is not None and fit < _WIDE_COLUMNS
+    digits = 3 if is_narrow else 6
     for row in rows:
-        numbers = [number_text(row[key]) for key in ("min", "max", "mean", "std")]
+        numbers = [number_text(row[key], digits) for key in ("min", "max", "mean", "std")]
         share = "-" if row["zeros"] is None else f"{row['zeros'] / row['count']:.1%}" if row["zeros"] else "0"
         counts = [number_text(row[key]) for key in ("nan", "inf")]
         cells.append(
             [safe_text(row["name"] or row["path"] or "-"), row["type"], str(row["shape"]), *numbers, share, *counts]
         )
-    lines = table_lines(cells, headings, range(3, 10), ["bold", "cyan"], paint, fit=fit)
+    if is_narrow:
+        kept = [i for i in range(len(headings)) if i < _FIRST_COUNT or any(texts[i] != "0" for texts in cells)]
+        headings = [headings[i] for i in kept]
+        cells = [[texts[i] for i in kept] for texts in cells]
+    lines = table_lines(cells, headings, range(3, len(headings)), ["bold", "cyan"], paint, fit=fit)
     bad = [bool(row["nan"] or row["inf"]) for row in rows]
     return lines[:1] + [paint(line, "red") if is_bad else line for line, is_bad in zip(lines[1:], bad, strict=True)]
 

@@ -135,11 +135,11 @@ def safe_rows(rows: list[list[str]]) -> list[list[str]]:
     return [[safe_text(cell) for cell in row] for row in rows]
 
 
-def number_text(value: float | None) -> str:
-    """Format a float with six digits, an integer with all digits, None as -."""
+def number_text(value: float | None, digits: int = 6) -> str:
+    """Format a float with some digits, an integer with all digits, None as -."""
     if value is None:
         return "-"
-    return f"{value:,}" if isinstance(value, int) else f"{value:.6g}"
+    return f"{value:,}" if isinstance(value, int) else f"{value:.{digits}g}"
 
 
 def json_numbers(value: Any) -> Any:

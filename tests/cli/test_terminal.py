@@ -116,6 +116,34 @@ def test_tables_fit_the_terminal(command, tmp_path):
     assert "…" in shown.decode()
 
 
+def test_the_summary_fits_the_terminal(tmp_path):
+    model = onnxwire.ModelProto(ir_version=8, doc_string="d" * 1_000)
+    for key, value in (("names", "v" * 32_888), ("k" * 500, "short"), *((f"key{i}", "w" * 90) for i in range(100))):
+        model.metadata_props.add(key=key, value=value)
+    model.graph.initializer.add(name="very/" * 90 + "long", data_type=1, dims=[1], raw_data=bytes(4))
+    model.graph.input.add(name="i" * 300)
+    (tmp_path / "m.onnx").write_bytes(model.SerializeToString())
+    words = ["info", "m.onnx", "--color", "never"]
+    _, shown = shown_on_terminal(*words, stream="stdout", cwd=tmp_path, environment={"COLUMNS": "80"})
+    text = shown.decode()
+    assert max(map(len, text.splitlines())) <= 80
+    assert "v… (32,888 characters)" in text and "k… (500 characters) = short" in text
+    assert "  and 52 more (`onnxwire meta FILE` prints all)" in text
+    assert "y/long  FLOAT [1]" in text
+
+
+def test_statistics_on_a_narrow_terminal_keep_names_and_omit_counts_of_zero(tmp_path):
+    model = onnxwire.ModelProto(ir_version=8)
+    for value in (b"\0\0\x80\x7f", b"\0\0\x80\x3f"):  # infinity and 1
+        model.graph.initializer.add(name="a.long.name.of.a.weight", data_type=1, dims=[2], raw_data=value * 2)
+        (tmp_path / "m.onnx").write_bytes(model.SerializeToString())
+        words = ["stats", "m.onnx", "--no-progress", "--color", "never"]
+        _, shown = shown_on_terminal(*words, stream="stdout", cwd=tmp_path, environment={"COLUMNS": "80"})
+        heading, *rows = shown.decode().splitlines()
+        assert heading.split()[-1] == "Inf" and "NaN" not in heading
+        assert all(row.startswith("a.long.name.of.a.weight") for row in rows[:1])
+
+
 def test_the_middle_of_a_long_text_is_omitted():
     assert [cut_middle("abcdefgh", width) for width in (9, 8, 7, 4, 2, 1, 0)] == [
         "abcdefgh", "abcdefgh", "abc…fgh", "ab…h", "a…", "…", "",
