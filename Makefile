@@ -98,7 +98,7 @@ fuzz-c: $(VENV)/compiled  ## libFuzzer with ASan and UBSan on onnxwire.h, for SE
 	$(CLANG) -std=c99 -g -O1 -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all -Ionnxwire/include \
 	    tests/c_reader/fuzz.c -o build/fuzz/c_reader
 	build/fuzz/c_reader -max_total_time=$(SECONDS) -max_len=2048 -timeout=30 -use_value_profile=1 -print_final_stats=1 \
-	    -artifact_prefix=build/fuzz/ build/fuzz/c_corpus tests/corpus
+	    -artifact_prefix=build/fuzz/ build/fuzz/c_corpus tests/c_reader/corpus tests/corpus
 
 fuzz-lines: $(VENV)/compiled $(VENV)/tested  ## count the lines of each .pyx that the corpora of `make fuzz` reach
 	$(INSTRUMENTED) trace $(CURDIR)/$(BIN)/python tests/fuzz_coverage.py --lines

@@ -227,3 +227,5 @@ int table_number(const char *name) {
         if (strcmp(ow_tables[i].name, name) == 0) return i;
     return -1;
 }
+
+const char *table_name(int number) { return ow_tables[number % OW_N_TABLES].name; }

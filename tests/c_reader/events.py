@@ -31,7 +31,12 @@ class Reader:
         arguments = [ctypes.c_char_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_size_t, ctypes.c_int]
         self._library.events.argtypes = [*arguments, ctypes.POINTER(ctypes.c_void_p), ctypes.POINTER(ctypes.c_size_t)]
         self._library.release.argtypes = [ctypes.c_void_p]
+        self._library.table_name.restype = ctypes.c_char_p
         self._table = cache(lambda name: self._library.table_number(name.encode()))
+
+    def table_name(self, number: int) -> str:
+        """Return the full name of the message with a number, which is counted again from 0 after the last one."""
+        return self._library.table_name(number).decode()
 
     def read(self, data: bytes, name: str, window: int = 0, *, is_one_pass: bool = False) -> bytes | None:
         """Return the values of a message of this full name, or None if it is damaged.

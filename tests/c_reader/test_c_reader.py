@@ -73,6 +73,23 @@ def test_seeds_of_the_corpus_are_read_alike(reader):
         check(reader, onnxwire.ModelProto, onnx.ModelProto, path.read_bytes()[:5000])
 
 
+INPUTS = sorted(Path(__file__).with_name("corpus").iterdir())
+
+
+def test_inputs_of_the_fuzzer_are_read_alike(reader):
+    pairs = wire.official_pairs()
+    for path in INPUTS:
+        data = path.read_bytes()
+        for ours, official in (pairs["onnx.ModelProto"], pairs[reader.table_name(data[-1])]):
+            check(reader, ours, official, data)
+
+
+def test_inputs_of_the_fuzzer_find_no_fault(tmp_path):
+    program = compiled_program(Path(__file__).with_name("digests.c"), tmp_path)
+    done = subprocess.run([str(program), *map(str, INPUTS)], capture_output=True, text=True, check=True)
+    assert len(done.stdout.splitlines()) == len(INPUTS)
+
+
 @examples(300)
 @given(st.data())
 def test_generated_bytes_of_every_message_are_read_alike(reader, data):

@@ -8,7 +8,7 @@ warnings='-Wall -Wextra -Werror'
 strict='-std=c99 -Wpedantic -Wconversion -Wshadow'
 echo '#define ONNXWIRE_IMPLEMENTATION
 #include "onnxwire.h"' > build/processors/reader.c
-files=$(find tests/corpus/decode examples -type f -size -200k ! -name '*.c' ! -name '*.md' ! -name '*.py' | LC_ALL=C sort)
+files=$(find tests/c_reader/corpus tests/corpus/decode examples -type f -size -200k ! -name '*.c' ! -name '*.md' ! -name '*.py' | LC_ALL=C sort)
 for processor in "$(uname -m)" i686 aarch64 s390x; do
     program=build/processors/$processor
     emulator=
