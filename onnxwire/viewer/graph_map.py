@@ -186,6 +186,7 @@ class ModelMap:
         c = self.columns
         if not found:
             return []
+        scopes = c.scopes.path(scope)
         rows = np.concatenate([group.rows for group in found])
         box = np.repeat(np.arange(len(found)), [len(group.rows) for group in found])
         parameters, sizes = self._weights(rows, box, len(found))
@@ -217,21 +218,21 @@ class ModelMap:
                 if not group.label:
                     entry["label"] = c.operators[int(c.op[group.rows[0]])][1][:_MAX_NAME_CHARS]
             if group.kind == "node":
-                entry |= self._node(int(group.rows[0]), scope)
+                entry |= self._node(int(group.rows[0]), scopes)
                 entry["opens"] = bool(self.groups.opens(group))
             elif group.path:
                 entry |= self._graph(group.path)
             boxes.append(entry)
         return boxes
 
-    def _node(self, row: int, scope: int) -> dict[str, Any]:
+    def _node(self, row: int, scopes: list[str]) -> dict[str, Any]:
         path, node = self._message(row)
         name = node.name or next(iter(node.output), "")
         half = _MAX_NAME_CHARS // 2
         return {
             "path": path,
             "label": name if len(name) <= _MAX_NAME_CHARS else f"{name[:half]}…{name[-half:]}",
-            "short": short_name(name, node.op_type, scope > 0 and int(self.columns.scope[row]) == scope),
+            "short": short_name(name, node.op_type, scopes),
             "lines": self._node_boxes.lines(row, node),
             "op_type": node.op_type[:_MAX_NAME_CHARS],
         }

@@ -96,7 +96,7 @@ class Scopes:
         A last part equal to the operator is not a scope: PaddlePaddle names nodes by operator and number, p2o.Conv.0.
         """
         name = name[:_MAX_NAME_CHARS]
-        separator = "/" if "/" in name else "::" if "::" in name else "."
+        separator = _separator(name)
         head = name.rpartition(separator)[0]
         outer, _, last = head.rpartition(separator)
         head = outer if last == op_type else head
@@ -155,11 +155,29 @@ class Scopes:
         self._heads.clear()
         return renumbered
 
+    def path(self, scope: int) -> list[str]:
+        """Return the labels of a scope and the scopes around it, the outermost first."""
+        labels = []
+        while scope:
+            labels.append(self.label[scope])
+            scope = self.parent[scope]
+        return labels[::-1]
+
     def child(self, scope: int, inner: int) -> int:
         """Return the child of `scope` that is, or contains, the scope `inner`."""
         while self.parent[inner] != scope:
             inner = self.parent[inner]
         return inner
+
+
+def split_name(name: str) -> tuple[str, list[str]]:
+    """Return the separator in a node's name and its parts, each index joined to the part before it: layers.3."""
+    separator = _separator(name)
+    return separator, _joined(name.split(separator, _MAX_DEPTH * 4))
+
+
+def _separator(name: str) -> str:
+    return "/" if "/" in name else "::" if "::" in name else "."
 
 
 def _joined(parts: Iterable[str]) -> list[str]:

@@ -11,28 +11,31 @@ from onnxwire.errors import Error
 from onnxwire.io.tensor_list import is_external
 from onnxwire.messages import ModelProto, NodeProto, TensorProto
 from onnxwire.tensor.dtypes import name_of
+from onnxwire.viewer.map_columns import split_name
 
 if TYPE_CHECKING:
     from onnxwire.viewer.map_columns import MapColumns
 
 MAX_LINES = 4  # of weights in one box
 MAX_NAME_CHARS = 200
+_MAX_SPLIT_CHARS = 1_000
 _MAX_SHOWN_ELEMENTS = 4
 _MAX_SHOWN_DIMS = 6
 _MAX_DIM_CHARS = 12
 
 
-def short_name(name: str, op_type: str, is_inside: bool) -> str:
+def short_name(name: str, op_type: str, scopes: list[str]) -> str:
     """Return the part of a node's name that its box shows: "" if it only repeats the operator.
 
-    is_inside: whether the box is in a group that shows the scopes of the name.
+    scopes: those of the group around the box, which the titles of groups show; see `split_name`.
     """
-    if is_inside:
-        separator = "/" if "/" in name else "::" if "::" in name else "."
-        head, _, last = name.rpartition(separator)
-        # PaddlePaddle numbers operators: Conv.0 in p2o.Conv.0 is no scope.
-        outer, _, of_operator = head.rpartition(separator)
-        name = f"{of_operator}{separator}{last}" if of_operator == op_type and outer else last or name
+    separator, parts = split_name(name[:_MAX_SPLIT_CHARS])
+    if scopes and parts[: len(scopes)] == scopes and len(name) <= _MAX_SPLIT_CHARS:
+        rest = parts[len(scopes) :]
+        if len(rest) > 1 and rest[-1] == op_type:
+            rest.pop()
+        # The number at the end of a name is joined to the part before it, which may be a scope.
+        name = separator.join(rest) or name.rpartition(separator)[2] or name
     name = name.lstrip("/")
     if name == op_type:
         return ""

@@ -11,24 +11,29 @@ import onnxwire
 from onnxwire.viewer.node_boxes import shape_text, short_name
 from onnxwire.viewer.queries import Queries
 
+LAYER = ["model", "layers.3"]
 NAMES = {
-    ("/model/layers.3/attn/MatMul_1", "MatMul", True): "MatMul_1",
-    ("/model/layers.3/attn/MatMul", "MatMul", True): "",
-    ("/model/MatMul", "MatMul", False): "model/MatMul",
-    ("/MatMul", "MatMul", False): "",
-    ("model.layers.3", "Add", True): "3",
-    ("p2o.Conv.0", "Conv", True): "Conv.0",
-    ("node_Conv_0", "Conv", True): "node_Conv_0",
-    ("a::b::c", "Add", True): "c",
-    ("ends/with/", "Add", True): "ends/with/",
-    ("", "Add", True): "",
-    ("x" * 5000, "Add", False): "x" * 100 + "…" + "x" * 100,
+    ("/model/layers.3/attn/MatMul_1", "MatMul", (*LAYER, "attn")): "MatMul_1",
+    ("/model/layers.3/attn/MatMul", "MatMul", (*LAYER, "attn")): "",
+    ("/model/layers.3/mlp/gate_proj/MatMul", "MatMul", (*LAYER, "mlp")): "gate_proj",
+    ("/model/layers.3/attn/MatMul", "MatMul", ("other",)): "model/layers.3/attn/MatMul",
+    ("/model/MatMul", "MatMul", ()): "model/MatMul",
+    ("/MatMul", "MatMul", ()): "",
+    ("model.layers.3", "Add", tuple(LAYER)): "3",
+    ("p2o.Conv.0", "Conv", ("p2o",)): "Conv.0",
+    ("node_Conv_0", "Conv", ("features", "0")): "node_Conv_0",
+    ("a::b::c", "Add", ("a", "b")): "c",
+    ("ends/with/", "Add", ("ends", "with")): "ends/with/",
+    ("", "Add", ("a",)): "",
+    ("x" * 5000, "Add", ()): "x" * 100 + "…" + "x" * 100,
+    ("a/" + "x" * 5000, "Add", ("a",)): "a/" + "x" * 98 + "…" + "x" * 100,
 }
 
 
 @each("arguments, wanted", NAMES.items())
 def test_a_name_is_shown_without_its_group_and_operator(arguments, wanted):
-    assert short_name(*arguments) == wanted
+    name, op_type, scopes = arguments
+    assert short_name(name, op_type, list(scopes)) == wanted
 
 
 SHAPES = {

@@ -5,7 +5,7 @@ import { TITLE } from "./map_scene.js";
 import { FONT, cut, fitParts, placeLabels, widthOf } from "./map_text.js";
 
 const LABEL_SIZE = 10; // of the types at edges
-const MAX_TYPE_WIDTH = 150;
+const MAX_TYPE_WIDTH = 190;
 const MIN_FONT_PIXELS = 5; // smaller text is not drawn
 const MAX_TYPED_EDGES = 40; // a group with more edges shows types only at the selected box
 const NAMES = ["ground", "panel", "line", "text", "soft", "accent", "accent-ground", "hover", "mark", "edge", "math", "norm", "act", "move", "other", "added", "added-ground", "removed", "removed-ground", "changed", "changed-ground"];
@@ -156,7 +156,7 @@ function trace(points, toRight, move, line, bend) {
 function typesText({ edge }) {
   if (!edge.types.length) return "";
   const more = edge.count > 1 ? ` ×${countText(edge.count)}` : edge.types.length > 1 ? " …" : "";
-  return cut(edge.types[0], MAX_TYPE_WIDTH, LABEL_SIZE) + more;
+  return cut(edge.types[0], MAX_TYPE_WIDTH, LABEL_SIZE, { keep: "both" }) + more;
 }
 
 function drawArrow(pen, points, color, toRight) {
@@ -201,12 +201,18 @@ export function paint(pen, scene, view, colors, { selected, start, alpha } = {})
     if (isTiny || LABEL_SIZE * view.scale < MIN_FONT_PIXELS + 1) return;
     // Placed once for each layout. Labels of the selection are shown even if there is no free place.
     frame.labels ??= placeLabels(frame, edges, edges.length <= MAX_TYPED_EDGES ? edges : [], typesText);
-    const missing = near.filter((one) => !frame.labels.some((label) => label.one.edge === one.edge)).slice(0, MAX_TYPED_EDGES);
-    const labels = missing.length ? [...frame.labels, ...placeLabels(frame, edges, missing, typesText, true)] : frame.labels;
-    for (const { one, text, x, y, width } of labels) {
+    if (near.length && frame.nearLabels?.selected !== selected) {
+      const missing = near.filter((one) => !frame.labels.some((label) => label.one.edge === one.edge)).slice(0, MAX_TYPED_EDGES);
+      // Among more edges there is no free place to search for.
+      const others = edges.length <= MAX_TYPED_EDGES ? edges : missing;
+      frame.nearLabels = { selected, labels: placeLabels(frame, others, missing, typesText, true) };
+    }
+    const forced = near.length ? frame.nearLabels.labels : [];
+    for (const label of [...frame.labels, ...forced]) {
+      const { one, text, x, y, width } = label;
       if (!sees(x, y - LABEL_SIZE, width, LABEL_SIZE + 2)) continue;
       const isNear = selected && (one.from === selected || one.to === selected);
-      if (missing.includes(one)) pen.rect(x - 2, y - 9, width + 4, 12, 2, colors.ground);
+      if (forced.includes(label)) pen.rect(x - 2, y - 9, width + 4, 12, 2, colors.ground);
       pen.text(text, x, y, LABEL_SIZE, isNear ? colors.accent : colors.soft);
     }
   };

@@ -71,7 +71,7 @@ function samplesOf(points, toRight) {
 }
 
 /**
- * The places of labels at edges: next to their edges, clear of boxes, other labels and all edges.
+ * The places of labels at edges: next to their edges, within the frame, clear of boxes, other labels and all edges.
  * edges: of a frame, as in `flatten`. chosen: those with labels; textOf(edge): the label. isForced: place a label over
  * edges if there is no free place, rather than omit it. Returns {one, text, x, y, width}; y is the baseline.
  */
@@ -82,8 +82,9 @@ export function placeLabels(frame, edges, chosen, textOf, isForced = false) {
     taken.push(frame.toRight ? [x - ARROW[1], y - ARROW[0] / 2, ARROW[1], ARROW[0]] : [x - ARROW[0] / 2, y - ARROW[1], ARROW[0], ARROW[1]]);
   }
   const lines = edges.flatMap((one) => samplesOf(one.points, frame.toRight));
+  const [left, right] = frame.borders;
   const isFree = ([x, y, w, h]) =>
-    !taken.some(([a, b, c, d]) => x < a + c && x + w > a && y < b + d && y + h > b) && !lines.some(([a, b]) => a > x - 3 && a < x + w + 3 && b > y && b < y + h);
+    x > left && x + w < right && !taken.some(([a, b, c, d]) => x < a + c && x + w > a && y < b + d && y + h > b) && !lines.some(([a, b]) => a > x - 3 && a < x + w + 3 && b > y && b < y + h);
   const labels = [];
   for (const one of chosen) {
     const text = textOf(one);
