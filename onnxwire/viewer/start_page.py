@@ -47,13 +47,18 @@ class StartPage:
         }
 
     def start(self) -> dict[str, Any]:
-        """Describe the page: folder, files in it (name and bytes, the latest first), recent paths, types, limit."""
+        """Describe the page.
+
+        Returns folder, files in it (name and bytes, the latest first), recent (paths), types (of messages), limit (of
+        the bytes of an upload) and free (bytes for temporary files).
+        """
         return {
             "folder": self.folder,
             "files": self._nearby(),
             "recent": self._recent.paths(),
             "types": ["ModelProto", *sorted(name for name in self._types if name != "ModelProto" and "." not in name)],
             "limit": MAX_UPLOAD_BYTES,
+            "free": _free_bytes(),
         }
 
     def open(self, path: str, type: str) -> dict[str, Any]:
@@ -88,7 +93,7 @@ class StartPage:
         name = os.path.basename(name.replace("\\", "/")) or "file"
         if length > MAX_UPLOAD_BYTES:
             raise EditError(f"{name} has {length:,} bytes; open it by its path, the limit is {MAX_UPLOAD_BYTES:,}")
-        if length > (free := shutil.disk_usage(tempfile.gettempdir()).free):
+        if length > (free := _free_bytes()):
             raise EditError(f"{name} has {length:,} bytes, but {free:,} are free for temporary files; open it by path")
         try:
             # The system removes it with the last reference, also if the process is killed.
@@ -154,6 +159,14 @@ class StartPage:
                         status = entry.stat()
                         found.append((status.st_mtime, entry.name, status.st_size))
         return [{"name": name, "bytes": size} for _, name, size in sorted(found, reverse=True)[:_MAX_LISTED]]
+
+
+def _free_bytes() -> int:
+    """Return the number of bytes that are free for temporary files, 0 if there is no folder for them."""
+    try:
+        return shutil.disk_usage(tempfile.gettempdir()).free
+    except OSError:
+        return 0
 
 
 class _Upload(io.BufferedReader):

@@ -3,7 +3,6 @@
 import { ask, begin, html, send, sendFile, sizeText } from "./api.js";
 
 const find = (id) => document.getElementById(id);
-let limit = 0;
 
 function showError(error) {
   find("status").textContent = "";
@@ -27,15 +26,19 @@ const openPath = (path, type = find("type").value) => go(path, () => send("open"
 
 function openFile(file) {
   if (!file) return null;
-  if (file.size > limit) return showError(new Error(`${file.name} has ${sizeText(file.size)}; open it by its path. A dropped file may have ${sizeText(limit)}.`));
-  return go(file.name, () => sendFile(file, { type: find("type").value }));
+  return go(file.name, async () => {
+    // The server's refusal of a large file may be lost, because the browser is still sending.
+    const { limit, free } = await ask("start");
+    if (file.size > limit) throw new Error(`${file.name} has ${sizeText(file.size)}; open it by its path. A dropped file may have ${sizeText(limit)}.`);
+    if (file.size > free) throw new Error(`${file.name} has ${sizeText(file.size)}, but ${sizeText(free)} are free for temporary files; open it by its path.`);
+    return sendFile(file, { type: find("type").value });
+  });
 }
 
 const fileLink = (path) => html("button", { type: "button", class: "link", onclick: () => openPath(path) }, html("bdi", {}, path));
 
 function paint(state) {
-  limit = state.limit;
-  find("limit").textContent = `Up to ${sizeText(limit)}, without files of external data. It is copied to a temporary file until the page ends.`;
+  find("limit").textContent = `Up to ${sizeText(state.limit)}, without files of external data. It is copied to a temporary file until the page ends.`;
   find("folder").textContent = state.folder;
   if (!find("type").childElementCount) find("type").replaceChildren(...state.types.map((name) => html("option", {}, name)));
   find("recent").replaceChildren(...state.recent.map((path) => html("li", {}, fileLink(path),
