@@ -14,7 +14,7 @@
 #define ONNXWIRE_IMPLEMENTATION
 #include "onnxwire.h"
 
-enum { MAX_RANK = 32, BUFFER_BYTES = 4096 };
+enum { BUFFER_BYTES = 4096 };
 
 static const char *const type_names[] = {
     "UNDEFINED", "FLOAT", "UINT8", "INT8", "UINT16", "INT16", "INT32", "INT64", "STRING", "BOOL", "FLOAT16", "DOUBLE", "UINT32",
@@ -50,21 +50,34 @@ static void print_text(ow_source *source, ow_span span) {
     }
 }
 
+/* Print all dims, of which there can be any number. */
+static void print_dims(const ow_message *message) {
+    ow_slot slots[OW_MAX_FIELDS];
+    ow_elements dims;
+    if (ow_scan(message, slots) != OW_OK) return;
+    ow_elements_of(message, OW_TensorProto_dims, slots, &dims);
+    while (ow_next(&dims)) printf(dims.index > 1 ? "x%" PRId64 : "%" PRId64, (int64_t)dims.bits);
+}
+
 static void print_tensor(const ow_message *message) {
-    int64_t dims[MAX_RANK];
     ow_tensor tensor;
-    uint32_t i;
-    if (ow_read_tensor(message, &tensor, dims, MAX_RANK) != OW_OK) return;
+    ow_read_tensor(message, &tensor, NULL, 0);
+    if (message->source->error.code != OW_OK) return;
     print_text(message->source, tensor.name);
     if (tensor.data_type >= 0 && tensor.data_type < (int32_t)(sizeof type_names / sizeof *type_names))
         printf("\t%s\t", type_names[tensor.data_type]);
     else
         printf("\t%" PRId32 "\t", tensor.data_type);
-    for (i = 0; i < tensor.rank && i < MAX_RANK; i++) printf(i ? "x%" PRId64 : "%" PRId64, dims[i]);
+    print_dims(message);
     if (tensor.is_external) {
         printf("\texternal\t");
+        if (tensor.flags & OW_NO_LOCATION) printf("-");
         print_text(message->source, tensor.location);
-        printf("\t%" PRIu64 "\t%" PRIu64 "\n", tensor.offset, tensor.has_length ? tensor.length : tensor.n_bytes);
+        if (tensor.flags & (OW_UNCLEAR_OFFSET | OW_NO_LOCATION))
+            printf("\t-");
+        else
+            printf("\t%" PRIu64, tensor.offset);
+        printf("\t%" PRIu64 "\n", tensor.has_length ? tensor.length : tensor.n_bytes);
     } else if (tensor.field == OW_TensorProto_raw_data) {
         printf("\tinline\t-\t%" PRIu64 "\t%" PRIu64 "\n", tensor.raw_data.start, tensor.raw_data.end - tensor.raw_data.start);
     } else {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -278,11 +279,16 @@ def rows_of_ls(path, capsys):
         if ".g." in row["path"] or ".graphs[" in row["path"]:
             continue  # of a graph inside
         is_external = row["stored"] == "external_data"
-        location = Path(row["file"]).name if is_external else "-"
+        location = Path(row["file"]).name if is_external and row["file"] else "-"
         offset = "-" if row["offset"] is None else str(row["offset"])
         dims = "x".join(map(str, row["shape"]))
         kind = "external" if is_external else "inline"
-        yield "\t".join([row["name"], row["type"], dims, kind, location, offset, str(row["bytes"])])
+        cells = [row["name"], row["type"], dims, kind, location, offset, str(row["bytes"])]
+        yield "\t".join(re.sub("[\0-\x1f\x7f]", lambda found: rf"\x{ord(found[0]):02x}", cell) for cell in cells)
+
+
+def lines_of(output):
+    return output.decode("utf-8", "surrogateescape").split("\n")[:-1]
 
 
 @pytest.mark.parametrize("name", ["digits", "sparse", "external", "typed", "nested"])
@@ -307,7 +313,65 @@ def test_the_example_lists_what_ls_lists(name, list_tensors, tmp_path, capsys):
         path.write_bytes(helper.make_model(helper.make_graph([], "g", [], [], tensors)).SerializeToString())
     done = list_tensors(path)
     assert (done.returncode, done.stderr) == (0, b"")
-    assert done.stdout.decode().splitlines() == list(rows_of_ls(path, capsys))
+    assert lines_of(done.stdout) == list(rows_of_ls(path, capsys))
+
+
+def odd_tensors():
+    """Tensors whose elements no reader can use, or that are stored in unusual ways."""
+    yield helper.make_tensor("plain", 1, [2], [1, 2])
+    yield onnx.TensorProto(name="unknown", data_type=99, dims=[3])
+    yield onnx.TensorProto(name="undefined")
+    yield onnx.TensorProto(name="negative", data_type=1, dims=[3, -1])
+    yield onnx.TensorProto(name="excessive", data_type=1, dims=[1 << 40] * 2)
+    yield onnx.TensorProto(name="empty after excess", data_type=1, dims=[1 << 40, 1 << 40, 0])
+    yield onnx.TensorProto(name="ranks", data_type=1, dims=[1] * 200)
+    yield onnx.TensorProto(name="both", data_type=1, dims=[1], raw_data=bytes(4), float_data=[1])
+    yield onnx.TensorProto(name="empty raw", data_type=1, dims=[1], raw_data=b"", float_data=[1])
+    yield onnx.TensorProto(name="strings", data_type=8, dims=[2], string_data=[b"a", b"bc"], raw_data=b"")
+    yield onnx.TensorProto(name="other strings", data_type=1, dims=[2], string_data=[b"a", b"bc"])
+    segment = onnx.TensorProto.Segment
+    yield onnx.TensorProto(name="segment", data_type=7, dims=[9], segment=segment(begin=2, end=5))
+    yield onnx.TensorProto(name="wrong segment", data_type=7, dims=[9], segment=segment(begin=2, end=10))
+    for entries in [
+        ["location=a"], ["location=a", "location=b"], ["location="], ["offset=1"], ["location=a", "offset=x"],
+        ["location=a", "offset=x", "offset=7"], ["location=a", f"offset={5:0100}", "length=9223372036854775807"],
+        ["location=a", "offset=9223372036854775808", "length=-1"], ["location=a", "length=7", "length="],
+        ["location=a", "key=b", "checksum=c", "checksum=d"],
+    ]:  # fmt: skip
+        for data_type in [1, 8]:
+            tensor = onnx.TensorProto(name=str(entries), data_type=data_type, dims=[5], data_location=1)
+            for entry in entries:
+                key, value = entry.split("=")
+                tensor.external_data.add(key=key, value=value)
+            yield tensor
+
+
+def test_the_example_lists_odd_tensors_as_ls(list_tensors, tmp_path, capsys):
+    path = tmp_path / "m.onnx"
+    graph = onnx.GraphProto(initializer=list(odd_tensors()))
+    graph.node.add().attribute.add(tensors=list(odd_tensors()))
+    path.write_bytes(onnx.ModelProto(graph=graph).SerializeToString())
+    done = list_tensors(path)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert lines_of(done.stdout) == list(rows_of_ls(path, capsys))
+
+
+def test_the_example_lists_rearranged_models_as_ls(list_tensors, tmp_path, capsys):
+    path = tmp_path / "m.onnx"
+    rng = random.Random(7)
+    graph = onnx.GraphProto(initializer=list(odd_tensors()))
+    models = [nested_model().SerializeToString(), onnx.ModelProto(graph=graph).SerializeToString()]
+    n_listed = 0
+    for _ in range(1000 if IS_LONG else 40):
+        path.write_bytes(rearranged(rng.choice(models), onnxwire.ModelProto.DESCRIPTOR, rng))
+        done = list_tensors(path)
+        if main(["ls", str(path), "--json"]) == 0:  # otherwise a part is damaged, which the example may not visit
+            capsys.readouterr()
+            assert done.returncode == 0, done.stderr
+            assert lines_of(done.stdout) == list(rows_of_ls(path, capsys))
+            n_listed += 1
+        capsys.readouterr()
+    assert n_listed > 5
 
 
 def write_inline_weights(path, count, size):
@@ -339,7 +403,7 @@ def test_a_gigabyte_of_inline_tensors_is_listed_with_few_reads(tmp_path, capsys)
     assert path.stat().st_size > 1 << 30
     done = program(path)
     assert done.returncode == 0
-    assert done.stdout.decode().splitlines() == list(rows_of_ls(path, capsys))
+    assert lines_of(done.stdout) == list(rows_of_ls(path, capsys))
     count, rest = done.stderr.split(b" ", 1)
     assert rest == b"bytes read\n"
     assert 1000 < int(count) < 1_000_000
@@ -362,8 +426,8 @@ def test_hostile_functions_and_sizes_do_no_harm(flags, tmp_path):
 
 @pytest.mark.parametrize(
     "data",
-    [b"\x3a\x05", b"\x3a\x04\x2a\x02\x08\xff", b"\x3a\x0d\x2a\x0b\x08\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"],
-    ids=["length", "varint", "negative dim"],
+    [b"\x3a\x05", b"\x3a\x04\x2a\x02\x08\xff"],
+    ids=["length", "varint"],
 )
 def test_the_example_of_tensors_reports_damage(data, list_tensors, tmp_path):
     path = tmp_path / "m.onnx"
