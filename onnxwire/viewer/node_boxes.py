@@ -101,10 +101,10 @@ def _slot_name(signature: Signature | None, slot: int) -> str:
 
 def _constant(node: NodeProto) -> str:
     """Return the value of a Constant node, or its type and shape if it is long or stored in another file."""
-    if not node.attribute:
-        return ""
-    attribute = node.attribute[0]
     try:
+        if not node.attribute:
+            return ""
+        attribute = node.attribute[0]
         if attribute.HasField("t"):
             return _tensor(attribute.t)
         fields = attribute.DESCRIPTOR.fields_by_name

@@ -38,7 +38,7 @@ class StartPage:
     """
 
     def __init__(self, folder: str | None = None, recent: RecentFiles | None = None) -> None:
-        self.folder = os.getcwd() if folder is None else folder
+        self.folder = _working_directory() if folder is None else folder
         self._recent = RecentFiles() if recent is None else recent
         self._opened: OrderedDict[str, TensorQueries] = OrderedDict()
         self._lock = threading.Lock()
@@ -159,6 +159,14 @@ class StartPage:
                         status = entry.stat()
                         found.append((status.st_mtime, entry.name, status.st_size))
         return [{"name": name, "bytes": size} for _, name, size in sorted(found, reverse=True)[:_MAX_LISTED]]
+
+
+def _working_directory() -> str:
+    """Return the working directory, or the home directory if the former was removed."""
+    try:
+        return os.getcwd()
+    except OSError:
+        return os.path.expanduser("~")
 
 
 def _free_bytes() -> int:

@@ -363,3 +363,12 @@ def test_a_dropped_file_is_opened_and_a_wrong_one_is_a_message(driver, folder):
         page.one("#about", "17 nodes")
         assert end(process)[1] == 0
     driver.get_log("browser")
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs a working directory that can be removed")
+def test_a_removed_working_directory_is_replaced_by_the_home_directory(tmp_path, monkeypatch):
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert StartPage(recent=RecentFiles(str(tmp_path / "recent.json"))).folder == str(tmp_path)

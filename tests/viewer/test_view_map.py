@@ -308,7 +308,7 @@ def test_hostile_models_are_drawn_within_bounds(name):
     group, depth = "graph", 0
     # Down into the largest group, as far as there is one.
     while depth < 60:
-        answer = queries.map(group)
+        answer = queries.map(group, to_right=depth % 2 == 1)
         boxes = [one for one in answer["boxes"] if one["number"] is not None]
         assert len(boxes) <= 240
         assert len(answer["edges"]) <= 1_500

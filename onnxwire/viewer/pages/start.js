@@ -27,6 +27,9 @@ const openPath = (path, type = find("type").value) => go(path, () => send("open"
 function openFile(file) {
   if (!file) return null;
   return go(file.name, async () => {
+    await file.slice(0, 1).arrayBuffer().catch(() => {
+      throw new Error(`${file.name} can't be read; it may be a folder.`);
+    });
     // The server's refusal of a large file may be lost, because the browser is still sending.
     const { limit, free } = await ask("start");
     if (file.size > limit) throw new Error(`${file.name} has ${sizeText(file.size)}; open it by its path. A dropped file may have ${sizeText(limit)}.`);
