@@ -24,8 +24,10 @@ static int read_unsteady(void *context, uint64_t offset, void *buffer, size_t si
     return 0;
 }
 
-/* Reads all tensors, paths, and messages of values, which the other programs do not. */
-static void visit(const ow_message *message) {
+static void add(uint64_t *digest, uint64_t number) { *digest = (*digest ^ number) * UINT64_C(1099511628211); }
+
+/* Reads all tensors, paths, and messages of values, which the other programs do not, and makes a digest of the tensors. */
+static void visit(const ow_message *message, uint64_t *digest) {
     ow_slot slots[OW_MAX_FIELDS];
     ow_pieces pieces;
     ow_fields fields;
@@ -34,7 +36,10 @@ static void visit(const ow_message *message) {
     if (message->table == &ow_tables[OW_TensorProto]) {
         ow_tensor tensor;
         int64_t dims[3];
-        ow_read_tensor(message, &tensor, dims, 3);
+        add(digest, (uint64_t)ow_read_tensor(message, &tensor, dims, 3));
+        add(digest, tensor.name.end ^ tensor.raw_data.start ^ tensor.location.end);
+        add(digest, tensor.n_bytes ^ tensor.offset ^ tensor.length << 1);
+        add(digest, tensor.flags ^ (uint64_t)tensor.field << 8 ^ (uint64_t)tensor.rank << 16);
     }
     if (ow_scan(message, slots) != OW_OK) return;
     ow_pieces_of(message, &pieces);
@@ -43,7 +48,7 @@ static void visit(const ow_message *message) {
             ow_message child;
             const ow_field *field = &fields.table->fields[fields.row];
             if (field->type != OW_MESSAGE || ow_value_message(&fields, &child) != OW_OK) continue;
-            visit(&child);
+            visit(&child, digest);
             if (!field->is_repeated && slots[fields.row].records > 0 &&
                 ow_child(message, (int)fields.row, slots, &child) == OW_OK)
                 ow_scan(&child, slots);
@@ -90,6 +95,8 @@ static void check(const uint8_t *data, size_t size, int table) {
 
 static void disturb(const uint8_t *data, size_t size, int table) {
     unsigned char buffer[96];
+    uint64_t digest = 0, same = 0;
+    ow_error error;
     unsteady state = {{NULL, 0, 0}, 0, 0};
     ow_source source;
     ow_message root;
@@ -105,11 +112,17 @@ static void disturb(const uint8_t *data, size_t size, int table) {
     state.n_calls = 0;
     ow_open(&source, read_unsteady, &state, size, buffer, sizeof buffer);
     ow_root(&root, &source, table);
-    visit(&root);
+    visit(&root, &digest);
     ow_path_at(&source, table, source.error.offset, path, sizeof path);
+    digest = 0;
+    ow_open(&source, read_memory, &state.from, size, buffer, 64);
+    ow_root(&root, &source, table);
+    visit(&root, &digest);
+    error = source.error;
     ow_open_bytes(&source, data, size);
     ow_root(&root, &source, table);
-    visit(&root);
+    visit(&root, &same);
+    if (digest != same || error.code != source.error.code || error.offset != source.error.offset) abort();
     ow_path_at(&source, table, source.error.code != OW_OK ? source.error.offset : size / 2, path, sizeof path);
 }
 
