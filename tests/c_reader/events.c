@@ -122,7 +122,7 @@ static void delete_object(object *deleted) {
 /* Reads all values into an object, in order of the bytes. Returns whether there was no error. */
 static int collect(ow_fields *fields, object *to) {
     while (ow_next_field(fields)) {
-        const ow_field *field = &fields->table->fields[fields->row];
+        const ow_field *field = ow_field_of(fields);
         values *at = &to->fields[fields->row];
         int row;
         for (row = 0; field->oneof && row < fields->table->n_fields; row++)

@@ -46,7 +46,7 @@ static void visit(const ow_message *message, uint64_t *digest) {
     while (ow_next_piece(&pieces, &fields)) {
         while (ow_next_field(&fields)) {
             ow_message child;
-            const ow_field *field = &fields.table->fields[fields.row];
+            const ow_field *field = ow_field_of(&fields);
             if (field->type != OW_MESSAGE || ow_value_message(&fields, &child) != OW_OK) continue;
             visit(&child, digest);
             if (!field->is_repeated && slots[fields.row].records > 0 &&

@@ -55,7 +55,7 @@ static size_t visit_fields(ow_fields fields) {
     size_t n = 0;
     while (ow_next_field(&fields)) {
         n++;
-        if (fields.table->fields[fields.row].type == OW_MESSAGE && ow_enter(&fields, &child) == OW_OK) n += visit_fields(child);
+        if (ow_field_of(&fields)->type == OW_MESSAGE && ow_enter(&fields, &child) == OW_OK) n += visit_fields(child);
     }
     return n;
 }
@@ -313,6 +313,12 @@ static void wrong_arguments_are_refused(void) {
     ow_open_bytes(&source, model_bytes, MODEL_SIZE);
     ow_root_fields(&fields, &source, OW_ModelProto);
     EXPECT(ow_enter(&fields, &child) == OW_ERROR_ARGUMENT && ow_next_field(&child) == 0); /* before the first value */
+    ow_open_bytes(&source, model_bytes, MODEL_SIZE);
+    ow_root_fields(&fields, &source, OW_ModelProto);
+    while (ow_next_field(&fields) && fields.row != OW_ModelProto_graph) continue;
+    memset(&child, 0xFF, sizeof child);
+    EXPECT(ow_enter(&fields, &child) == OW_OK); /* the first field of a graph is a message, node */
+    EXPECT(ow_enter(&child, &fields) == OW_OK && ow_next_field(&fields) == 0 && source.error.code == OW_OK);
     ow_open_bytes(&source, model_bytes, MODEL_SIZE);
     ow_root_fields(&fields, &source, OW_ModelProto);
     EXPECT(ow_next_field(&fields) == 1 && ow_value_message(&fields, &message) == OW_ERROR_ARGUMENT); /* a number */
