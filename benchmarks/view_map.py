@@ -97,7 +97,7 @@ def write_model(path: Path, layers: int) -> None:
 
 
 def status(pid: int) -> tuple[float, float]:
-    """The processor time of a process in seconds, and its anonymous memory in MB."""
+    """Return the CPU time of a process in seconds, and its anonymous memory in MB."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     memory = next(line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("RssAnon"))
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK"), int(memory.split()[1]) / 1024

@@ -32,7 +32,7 @@ def prepare_onnx_ir() -> None:
 
 
 def prepare_safetensors() -> None:
-    """Also make a .safetensors file of the same weights."""
+    """Prepare as for the other row, and write a .safetensors file of the same weights."""
     weights.require("safetensors")
     prepare()
 

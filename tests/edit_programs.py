@@ -1,6 +1,6 @@
 """Draw random programs of edits: lines of Python that should give the same results with both runtimes.
 
-A program is a list of lines over variables `v0`, `v1`, …, which live until a line deletes them. A `World`, ours or the
+A program is a list of lines over variables `v0`, `v1`, …, which exist until a line deletes them. A `World`, ours or the
 official one, provides the functions that lines call. The next line is drawn by the types of the variables, and by their
 values in one of the worlds, the leader.
 """
@@ -146,7 +146,7 @@ class Variable:
 
 
 class Drawing:
-    """Draws one line after another. The caller runs each line, and calls `done` if it raised nothing."""
+    """Draws one line after another. The caller runs each line, and calls `done` if the line raised no exception."""
 
     def __init__(self, chance: random.Random, leader: World, mode: str, length: int):
         self.chance, self.leader, self.n_lines = chance, leader, length

@@ -34,14 +34,16 @@ MAX_INPUT_BYTES = 4096
 
 
 def decode(data: bytes) -> None:
-    """The first byte selects a message type; acceptance and content of the rest equal those of the official runtime."""
+    """Decode a message of the type that the first byte selects; acceptance and content equal those of the official
+    runtime."""
     ours, official = chosen(data)
     wire.check_acceptance(ours, official, data[1:])
     wire.check_walk(ours, official, data[1:])
 
 
 def encode(data: bytes) -> None:
-    """An unchanged message is written byte for byte; its deterministic form is the official one; copies are equal."""
+    """Encode a message: unchanged it is equal byte for byte, its deterministic form is the official one, copies are
+    equal."""
     ours, official = chosen(data)
     try:
         message = ours.FromString(data[1:])
@@ -89,13 +91,14 @@ class Program(Drawing):
 
 
 def edits(data: bytes) -> None:
-    """The bytes select a program of edits on several messages and documents, run on both runtimes in lockstep."""
+    """Run a program of edits, which the bytes select, on messages and documents of both runtimes in lockstep."""
     leader = World(False)
     run_program(data, leader, "lockstep", fuzz_edits.lockstep)
 
 
 def closings(data: bytes) -> None:
-    """Like `edits`, with operations that the official runtime lacks: `close`, edits in the middle of other edits."""
+    """Run a program as `edits` does, with operations that the official runtime lacks: `close`, and edits during other
+    edits."""
     run_program(data, World(True), "alone", fuzz_edits.alone)
 
 
@@ -112,12 +115,13 @@ def run_program(data, leader, mode, run) -> None:
 
 
 def text(data: bytes) -> None:
-    """The first byte selects a message type, the rest is text format; the message survives printing and parsing."""
+    """Parse the text format of a type that the first byte selects; the message is the same after printing and
+    parsing."""
     both_ways(data, onnxwire.from_text, onnxwire.to_text)
 
 
 def json(data: bytes) -> None:
-    """Like `text`, for JSON."""
+    """Parse JSON as `text` parses the text format."""
     both_ways(data, onnxwire.from_json, onnxwire.to_json)
 
 
@@ -133,7 +137,7 @@ def both_ways(data, read, write) -> None:
 
 
 def schema(data: bytes) -> None:
-    """A schema table, up to a zero byte, and bytes that each of its classes reads."""
+    """Load a schema table, which ends at a zero byte, and read the other bytes with each of its classes."""
     table, _, rest = data.partition(b"\0")
     path = shared_folder() / "table.md"
     path.write_bytes(table)
@@ -198,7 +202,7 @@ def shared_folder() -> Path:
 
 
 def packed(data: bytes) -> None:
-    """Each instruction level decodes a run of varints to the same numbers as plain Python."""
+    """Decode a run of varints at each instruction level to the same numbers as plain Python."""
     kinds = list(DTYPES)
     kind, run = kinds[data[0] % len(kinds)] if data else kinds[0], data[1:]
     wanted = [value_of(kind, raw) for raw in plain_decode(run)]

@@ -111,7 +111,7 @@ def packed(n):
 
 
 def index_numbers(tensor, n):
-    """Loop by index, reading the sequence and its length again for each element, which is cheap officially."""
+    """Loop by index, and read the sequence and its length again for each element, which costs little officially."""
     index = 0
     while index < len(tensor.int64_data):
         assert tensor.int64_data[index] == 5
@@ -119,7 +119,7 @@ def index_numbers(tensor, n):
     assert index == n
 
 
-def ask_for_the_length(tensor, n):
+def read_the_length(tensor, n):
     numbers = tensor.int64_data
     assert sum(1 for _ in range(n) if len(numbers) == n) == n
 
@@ -202,7 +202,7 @@ CALLS = {
     },
     **{
         f"{act.__name__} {records.__name__}": (tensor_of(records), act)
-        for act in (index_numbers, ask_for_the_length)
+        for act in (index_numbers, read_the_length)
         for records in (unpacked, packed)
     },
     "merge": (lambda n: (n,), merge),

@@ -250,7 +250,7 @@ CALLS = {
     "to_json": loaded(onnxwire.to_json),
     "summarize": loaded(summarize),
     "rename values": edited(lambda model: onnxwire.rename_values(model, {first_output(model): "new name"})),
-    "rename what all take": edited(lambda model: onnxwire.rename_values(model, {first_input(model): "new name"})),
+    "rename an input of all": edited(lambda model: onnxwire.rename_values(model, {first_input(model): "new name"})),
     "rename nodes": edited(lambda model: onnxwire.rename_nodes(model, {"n": "new name"})),
     "rename nothing": edited(lambda model: onnxwire.rename_values(model, {"nosuch": "new name"})),
     "extract": loaded(lambda model: onnxwire.extract(model, None, [first_output(model)])),

@@ -127,7 +127,7 @@ def pieces(size):
     return one * (size // len(one))
 
 
-def bushes(size):
+def deep_tensors(size):
     """Make graphs nested thirty deep, the innermost with very many tensors: long paths."""
     data = record(5, b"") * (size // 2)
     for _ in range(30):
@@ -153,17 +153,17 @@ MODELS = {
     "outer inputs": outer_inputs,
     "own sparse initializers": own_sparse,
     "pieces": pieces,
-    "deep tensors": bushes,
+    "deep tensors": deep_tensors,
     "a chain": numbered(["graph", "node"], lambda i: node([name(i)], [name(i + 1)])),
     "a reversed chain": numbered(["graph", "node"], lambda i: node([name(i + 1)], [name(i)])),
     "cycles": numbered(["graph", "node"], lambda i: node([name(i ^ 1)], [name(i)])),
     "a node that takes its own output": numbered(["graph", "node"], lambda i: node([b"a"], [b"a"])),
-    "one value made by all": numbered(["graph", "node"], lambda i: node([name(i)], [b"x"])),
-    "one value taken by all": numbered(["graph", "node"], lambda i: node([b"x"], [name(i)])),
-    "an input taken by all": lambda size: record(7, record(11, record(1, b"x")) + record(1, node([b"x"])) * (size // 5)),  # noqa: E501
+    "one value produced by all": numbered(["graph", "node"], lambda i: node([name(i)], [b"x"])),
+    "one value read by all": numbered(["graph", "node"], lambda i: node([b"x"], [name(i)])),
+    "an input read by all": lambda size: record(7, record(11, record(1, b"x")) + record(1, node([b"x"])) * (size // 5)),
     "one name of all nodes": numbered(["graph", "node"], lambda i: node([], [], record(3, b"n"))),
     "suffixes": numbered(["graph", "node"], lambda i: node([], [b"x", b"x_unused" + b"_" * (i % 50)])),
-    "subgraphs": numbered(["graph", "node"], lambda i: node([], [name(i)], graph_attribute(record(1, node([], [b"x"]))))),  # noqa: E501
+    "subgraphs": numbered(["graph", "node"], lambda i: node([], [name(i)], graph_attribute(record(1, node([], [b"x"]))))),
     "empty subgraphs": repeated(["graph", "node"], graph_attribute(b"")),
     "graphs of one attribute": lambda size: record(7, record(1, record(5, record(11, b"") * (size // 2)))),
     "tensors of one attribute": lambda size: record(7, record(1, record(5, record(10, b"") * (size // 2)))),
@@ -172,7 +172,7 @@ MODELS = {
     "named tensors": numbered(["graph", "initializer"], lambda i: tensor(name(i), b"\x01", b"abcd")),
     "string tensors": repeated(["graph", "initializer"], b"\x10\x08\x0a\x01\x01" + record(6, b"text")),
     "wide strings": lambda size: record(
-        7, record(5, b"\x10\x08" + record(1, varint(size // 4)) + record(6, b"s" * (size // 2)) + record(6, b"") * (size // 4 - 1))  # noqa: E501
+        7, record(5, b"\x10\x08" + record(1, varint(size // 4)) + record(6, b"s" * (size // 2)) + record(6, b"") * (size // 4 - 1))
     ),
     "wide dims": lambda size: record(7, record(5, record(1, b"\x01" * size))),
     "huge dims": numbered(["graph", "initializer"], lambda i: tensor(b"w", b"\xff" * 8 + b"\x7f")),
@@ -182,7 +182,7 @@ MODELS = {
         ["graph", "initializer"], b"\x10\x01\x70\x01" + record(13, record(1, b"location") + record(2, b"none"))
     ),
     "values of one type": repeated(["graph", "value_info"], record(1, b"v") + record(2, record(1, b"\x08\x01"))),
-    "wide shapes": lambda size: record(7, record(11, record(1, b"x") + record(2, record(1, record(2, record(1, b"") * (size // 2)))))),  # noqa: E501
+    "wide shapes": lambda size: record(7, record(11, record(1, b"x") + record(2, record(1, record(2, record(1, b"") * (size // 2)))))),
     "untyped inputs": numbered(["graph", "input"], lambda i: record(1, name(i))),
     "untyped initializers": numbered(["graph", "initializer"], lambda i: record(8, name(i))),
     "metadata": numbered(["metadata_props"], lambda i: record(1, name(i)) + record(2, b"v")),

@@ -31,7 +31,7 @@ N = 300_000  # elements of a weight
 LAYOUTS = {
     "one file": ({}, {}),
     "data under a new name": ({"external": "v.data"}, {"external": "d/w.data"}),
-    "data taken in": ({"external": "v.data"}, {"external": None}),
+    "data made inline": ({"external": "v.data"}, {"external": None}),
     "data of the same name": ({"external": "w.data"}, {"external": "w.data"}),
     "a file a tensor of the same names": ({"external": "{name}"}, {"external": "{name}"}),
 }
@@ -99,7 +99,7 @@ def at_event(number, act):
         sys.setprofile(None)
 
 
-class Ground:
+class Scenario:
     """A folder with a saved model; each trial saves another model over a copy of it."""
 
     def __init__(self, base, layout, size=N):
@@ -135,16 +135,16 @@ class Ground:
         return {1: "old", 2: "new"}[value]
 
 
-def interrupted_at(ground, number):
+def interrupted_at(scenario, number):
     """Deliver Ctrl-C at one event of a save; return the state after it, or None if the save has fewer events."""
-    folder = ground.copy()
+    folder = scenario.copy()
     interrupt = functools.partial(signal.raise_signal, signal.SIGINT)
     with at_event(number, interrupt) as was_reached, contextlib.suppress(KeyboardInterrupt):
-        ground.save(folder)
-    return ground.judge(folder, was_killed=False) if was_reached() else None
+        scenario.save(folder)
+    return scenario.judge(folder, was_killed=False) if was_reached() else None
 
 
-def forked(ground, folder, within=contextlib.nullcontext):
+def forked(scenario, folder, within=contextlib.nullcontext):
     """Save in a forked process; return its process id."""
     # A Ctrl-C outside of the `try` would let the child continue with the code of the parent.
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
@@ -156,7 +156,7 @@ def forked(ground, folder, within=contextlib.nullcontext):
     try:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
         with within():
-            ground.save(folder)
+            scenario.save(folder)
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         status = 0
     except KeyboardInterrupt:
@@ -173,23 +173,23 @@ def status_of(child):
     return os.waitstatus_to_exitcode(status)
 
 
-def killed_at(ground, number):
+def killed_at(scenario, number):
     """Kill a save at one event; return the state after it, or None if the save has fewer events."""
-    folder = ground.copy()
+    folder = scenario.copy()
     kill = functools.partial(signal.raise_signal, signal.SIGKILL)
-    status = status_of(forked(ground, folder, lambda: at_event(number, kill)))
-    return ground.judge(folder, was_killed=True) if status else None
+    status = status_of(forked(scenario, folder, lambda: at_event(number, kill)))
+    return scenario.judge(folder, was_killed=True) if status else None
 
 
-def struck(ground, sign, chance, longest):
+def struck(scenario, sign, chance, longest):
     """Send a signal to a save at a random time; return the state after it."""
-    folder = ground.copy()
-    child = forked(ground, folder)
+    folder = scenario.copy()
+    child = forked(scenario, folder)
     time.sleep(chance.random() * longest)
     with contextlib.suppress(ProcessLookupError):
         os.kill(child, sign)
     status_of(child)
-    return ground.judge(folder, was_killed=sign == signal.SIGKILL)
+    return scenario.judge(folder, was_killed=sign == signal.SIGKILL)
 
 
 def main():
@@ -203,7 +203,7 @@ def main():
     chance = random.Random(options.seed)
     with tempfile.TemporaryDirectory() as base:
         for number, layout in enumerate(LAYOUTS):
-            small = Ground(Path(base) / f"small-{number}", layout, 3000)
+            small = Scenario(Path(base) / f"small-{number}", layout, 3000)
             for outcome, strike in (("killed", killed_at), ("interrupted", interrupted_at)):
                 found = Counter()
                 for event in itertools.count(0, options.step):
@@ -212,14 +212,14 @@ def main():
                         break
                     found[left] += 1
                 print(f"{layout}: {outcome} at each of {sum(found.values()):,} events: {dict(found)}", flush=True)
-            ground = Ground(Path(base) / f"{number}", layout)
+            scenario = Scenario(Path(base) / f"{number}", layout)
             start = time.monotonic()
             for _ in range(3):
-                status_of(forked(ground, ground.copy()))
+                status_of(forked(scenario, scenario.copy()))
             longest = (time.monotonic() - start) / 3
             for sign in (signal.SIGKILL, signal.SIGINT):
                 share = options.count // len(LAYOUTS)
-                found = Counter(struck(ground, sign, chance, longest) for _ in range(share))
+                found = Counter(struck(scenario, sign, chance, longest) for _ in range(share))
                 print(f"{layout}: {sign.name} at {share:,} random times: {dict(found)}", flush=True)
 
 

@@ -385,7 +385,7 @@ add(
 
 
 def columns_and_scopes(m: Any) -> None:
-    """Do what `check` does before its rules. The rules use numpy, which may crash without memory."""
+    """Fill the columns and resolve the names, as `check` does before its rules, which use numpy and may crash."""
     document = ModelProto.FromString(m.SerializeToString())._document
     facts = Facts(document, ModelProto)
     Scopes(facts)

@@ -12,7 +12,7 @@ from onnx import numpy_helper
 
 
 def graphs_in(nodes: object) -> Iterator[onnx.GraphProto]:
-    """The graphs in the attributes of nodes, and those in these."""
+    """Return the graphs in the attributes of nodes, including those nested in these."""
     for node in nodes:
         for attribute in node.attribute:
             for graph in [attribute.g] if attribute.HasField("g") else attribute.graphs:

@@ -28,7 +28,7 @@ INTERNAL += [type(iter(ModelProto().opset_import)), type(iter(onnxwire.TensorPro
 
 
 def test_no_attribute_of_an_extension_type_ends_the_process(tmp_path: Path) -> None:
-    """In a child process, which prints the name of each attribute before it calls it."""
+    """The calls run in a child process, which prints the name of each attribute before it calls it."""
     path = os.pathsep.join(entry for entry in sys.path if entry)
     ran = subprocess.run(
         [sys.executable, "-W", "ignore", str(PROGRAM)],

@@ -101,7 +101,8 @@ def _described(rule: Rule) -> dict[str, Any]:
 
 
 def uri_of(path: str) -> str:
-    """The URI of a file; relative for a relative path, so that logs of different machines can be compared."""
+    """Return the URI of a file; it is relative for a relative path, so that logs of different machines can be
+    compared."""
     if os.path.isabs(path):
         return Path(path).as_uri()
     return quote(os.fsencode(Path(path).as_posix()))

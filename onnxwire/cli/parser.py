@@ -53,7 +53,7 @@ class Parser(argparse.ArgumentParser):
         self.exit(2, text.replace("\n", "\\n") + "\n")
 
     def _print_message(self, message: str, file: Any = None) -> None:
-        """Print; argparse would ignore a stream that can't be written."""
+        """Print a message and report write errors, which argparse would ignore."""
         (file or sys.stderr).write(message)
 
 

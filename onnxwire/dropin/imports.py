@@ -81,7 +81,7 @@ class _ClassesLoader(Loader):
         self.file = file
 
     def create_module(self, spec: ModuleSpec) -> None:
-        """Let Python create the module object."""
+        """Return None, so that Python creates the module object."""
 
     def exec_module(self, module: ModuleType) -> None:
         """Fill the module."""

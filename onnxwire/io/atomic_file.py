@@ -320,7 +320,7 @@ class AtomicFile:
         self.identity = identity_of(self._old)
 
     def _link(self) -> None:
-        """Give a nameless file a name."""
+        """Link a nameless file to a name."""
         assert self.folder is not None
         nameless = self._descriptor
         self._temporary = temporary_name(self.name)

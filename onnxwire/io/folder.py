@@ -130,7 +130,7 @@ class Folder:
         os.rmdir(self._name(name), dir_fd=self._at)
 
     def link(self, nameless: int, name: str) -> None:
-        """Give a name to an open file that has none (Linux)."""
+        """Link an open file without a name to a name (Linux)."""
         # Only with a directory descriptor does Python call linkat, which can follow the link; as the path is absolute,
         # the descriptor is ignored.
         path = f"/proc/self/fd/{nameless}"

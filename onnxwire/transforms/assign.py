@@ -137,7 +137,7 @@ def _split(message: Message, assignment: str) -> tuple[str, Resolved, str]:
 
 
 def _likely_field(message: Message) -> str:
-    """Return the name of a field for advice: the first string field, if there is one."""
+    """Return the name of a field for the example in an error: the first string field, if there is one."""
     fields = type(message).DESCRIPTOR.fields
     return next(
         (field.name for field in fields if field.type == field.TYPE_STRING and not field.is_repeated), fields[0].name

@@ -1,4 +1,4 @@
-"""Changes dimensions of a model's inputs, wherever they mean the same, and infers the shapes that depend on them."""
+"""Changes dimensions of a model's inputs and all dimensions equal to them, and infers dependent shapes."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ _NUMBER = re.compile(r"-?\d+")
 _MAX_DIM = (1 << 63) - 1
 _MAX_SHAPE_ELEMENTS = 64  # of a constant that is a shape
 _SHAPE_READERS = {"Reshape": 1, "Expand": 1, "ConstantOfShape": 0}  # the input that is a shape
-_INVENTED = "unk__"  # the prefix of variables that onnx makes up
+_GENERATED_PREFIX = "unk__"  # of dimension variables that shape inference of the onnx package creates
 _MAX_NESTED_GRAPHS = 33
 
 
 @dataclass
 class DimensionChanges:
-    """What `change_dimensions` changed, and what did not follow.
+    """The changes that `change_dimensions` made, and the dependent parts that it could not change.
 
     count: the number of changed dimensions in types. cleared: names of values whose dimension was an expression of a
     changed one, such as `2*batch`, which is now unknown. constants: "node: shape" for constant shapes that contain the
-    old size at the position of a changed dimension. unknown: names of values that had a shape, which could not be
-    inferred anew. scopes: subgraphs in which a changed name means another dimension; they are unchanged. reason: why
-    shapes were not inferred, or "".
+    old size at the position of a changed dimension. unknown: names of values whose shape was removed and could not be
+    inferred. scopes: subgraphs in which a changed name means another dimension; they are unchanged. reason: why shapes
+    were not inferred, or "".
     """
 
     count: int = 0
@@ -65,9 +65,9 @@ def change_dimensions(
 
     model: is changed, and after an error may be changed in part. sizes: a size, or the name of a variable, for a
     variable (`batch`) or for one dimension of an input (`input:image[0]`, `image[-1]`). renames: new names of
-    variables. dynamic: the name of a variable for the first dimension of every input that is no initializer.
+    variables. dynamic: the name of a variable for the first dimension of every input that is not an initializer.
     If the dimension of an input is a variable, the variable changes in the main graph and its subgraphs. If it is a
-    number, shapes of all values that are no inputs are removed, since each may depend on it. infer: infer shapes with
+    number, the shapes of all values except inputs are removed, since each may depend on it. infer: infer shapes with
     the onnx package.
     Functions are unchanged: their variables are their own. Returns the model, a new one after inference, and the
     changes. Raises PathError for a variable or input that does not exist, EditError for changes that contradict each
@@ -105,7 +105,7 @@ class _Change:
     def __init__(self, model: ModelProto) -> None:
         self.model = model
         self.symbols: dict[str, str | int] = {}
-        self.places: dict[tuple[str, int], tuple[Dim, str | int]] = {}
+        self.positions: dict[tuple[str, int], tuple[Dim, str | int]] = {}
         initialized = {tensor.name for tensor in model.graph.initializer}
         self.inputs = {value.name: value for value in model.graph.input if value.name not in initialized}
         self.known = {
@@ -138,7 +138,7 @@ class _Change:
         index = int(found[2])
         if not -len(dims) <= index < len(dims):
             raise PathError(f"the input has {len(dims)} dimensions", name[:200], self.model._document.name)
-        self._set_place(found[1], index % len(dims), dims[index], value)
+        self._set_position(found[1], index % len(dims), dims[index], value)
 
     def make_dynamic(self, name: str) -> None:
         if not self.inputs:
@@ -146,7 +146,7 @@ class _Change:
         for value in self.inputs.values():
             dims = self._dims_of(value.name)
             if len(dims):
-                self._set_place(value.name, 0, dims[0], name)
+                self._set_position(value.name, 0, dims[0], name)
 
     def _dims_of(self, name: str) -> list[Dim]:
         if name not in self.inputs:
@@ -157,24 +157,26 @@ class _Change:
             raise PathError("the input has no shape", name[:200], self.model._document.name)
         return list(shape.dim)
 
-    def _set_place(self, name: str, index: int, dim: Dim, value: str | int) -> None:
+    def _set_position(self, name: str, index: int, dim: Dim, value: str | int) -> None:
         if dim.dim_param:
             self._set_symbol(dim.dim_param, value)
-        elif self.places.setdefault((name, index), (dim, value))[1] != value:
-            raise self.refuse(name, f"dimension {index} can't become both {self.places[name, index][1]} and {value}")
+        elif self.positions.setdefault((name, index), (dim, value))[1] != value:
+            raise self.refuse(name, f"dimension {index} can't become both {self.positions[name, index][1]} and {value}")
 
     def apply(self, infer: bool) -> tuple[ModelProto, DimensionChanges]:
         """Make all changes."""
         done = DimensionChanges()
         fixed = {
-            index: dim.dim_value for (_, index), (dim, value) in self.places.items() if _read(dim) not in (None, value)
+            index: dim.dim_value
+            for (_, index), (dim, value) in self.positions.items()
+            if _read(dim) not in (None, value)
         }
-        is_stale = any(_read(dim) != value for dim, value in self.places.values())
+        is_stale = any(_read(dim) != value for dim, value in self.positions.values())
         graph = self.model.graph
-        excluded = _scopes_of_other_meaning(graph, self.symbols)
+        excluded = _scopes_that_redefine(graph, self.symbols)
         done.scopes += excluded
         self._change_symbols(excluded, done)
-        for dim, value in self.places.values():
+        for dim, value in self.positions.values():
             done.count += _read(dim) != value
             _write(dim, value)
         if is_stale:
@@ -242,8 +244,8 @@ def _graph_values(graph: GraphProto) -> dict[str, ValueInfoProto]:
     return {value.name: value for field in (graph.output, graph.value_info, graph.input) for value in field}
 
 
-def _scopes_of_other_meaning(graph: GraphProto, symbols: Mapping[str, object]) -> list[str]:
-    """Return the paths of bodies of Loop and Scan whose inputs use a variable for another dimension than outside."""
+def _scopes_that_redefine(graph: GraphProto, symbols: Mapping[str, object]) -> list[str]:
+    """Return the paths of the bodies of Loop and Scan in which a variable means another dimension than outside."""
     if not symbols:
         return []
     found: list[str] = []
@@ -267,7 +269,7 @@ def _scopes_of_other_meaning(graph: GraphProto, symbols: Mapping[str, object]) -
 
 
 def _pairs(node: NodeProto, body: GraphProto) -> Iterator[tuple[str, ValueInfoProto]]:
-    """Yield the inputs of a body of Loop or Scan that have the shape of an input of the node, and that one's name."""
+    """Yield the inputs of a body of Loop or Scan that have the shape of an input of the node, and that input's name."""
     if node.op_type == "Loop":
         yield from zip(node.input[2:], body.input[2:], strict=False)
         return
@@ -306,9 +308,9 @@ def _shaped_values(model: ModelProto, clear: bool = False) -> set[str]:
 
 
 def _is_inferred(kind: TypeProto) -> bool:
-    """Return whether a type has a shape, and no dimension of it is unknown or made up by onnx."""
+    """Return whether a type has a shape without dimensions that the onnx package could not infer."""
     shape = _shape_of(kind)
-    return shape is not None and not any(dim.dim_param.startswith(_INVENTED) for dim in shape.dim)
+    return shape is not None and not any(dim.dim_param.startswith(_GENERATED_PREFIX) for dim in shape.dim)
 
 
 def _constant_shapes(graph: GraphProto, fixed: Mapping[int, int]) -> list[str]:

@@ -83,7 +83,7 @@ def cut(model: ModelProto, inputs: Iterable[str] | None, outputs: Iterable[str],
     untyped = _replace_values(graph, names, wanted, plan)
     keep_at(graph.node, sorted(plan.nodes))
     made = {name for node in graph.node for name in node.output} | plan.constants
-    _give_way(graph, set(names))
+    _rename_redefined(graph, set(names))
     keep_if(graph.initializer, lambda tensor: tensor.name in plan.constants)
     keep_if(graph.sparse_initializer, lambda s: s.values.name in plan.constants)
     ends = {*names, *wanted}
@@ -122,7 +122,7 @@ def keep_at(elements: RepeatedSpan[Any], indexes: list[int]) -> None:
         elements._arrange(indexes, len(elements))
 
 
-def _give_way(graph: GraphProto, given: set[str]) -> None:
+def _rename_redefined(graph: GraphProto, given: set[str]) -> None:
     """Rename outputs of kept nodes that have the name of an input: a name may have one definition only."""
     taken: set[str] = set()
     tried: dict[str, int] = {}  # by name: the number of the last suffix that was tried

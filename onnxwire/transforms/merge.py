@@ -250,7 +250,7 @@ def _pairs(field: FieldDescriptor, old: Sequence[Any], new: Sequence[Any]) -> di
 
 
 def _are_same(one: Any, two: Any) -> bool:
-    """Whether two messages are equal, or both None. NaN equals NaN of the same bits."""
+    """Return whether two messages are equal, or both None. NaN equals NaN of the same bits."""
     if one is None or two is None:
         return one is two
     return bool(one == two) or (
@@ -259,7 +259,7 @@ def _are_same(one: Any, two: Any) -> bool:
 
 
 def _are_equal(field: FieldDescriptor, one: Any, two: Any) -> bool:
-    """Whether a field is equal in two messages."""
+    """Return whether a field is equal in two messages."""
     if not field.is_repeated and one.HasField(field.name) != two.HasField(field.name):
         return False
     first, second = getattr(one, field.name), getattr(two, field.name)

@@ -108,7 +108,7 @@ class _Scopes:
                     yield path, scope
 
     def defined(self, path: str, scope: Scope) -> set[str]:
-        """Return the names that a scope defines; of a filter's names, and cached if there are few."""
+        """Return the names that a scope defines, or only those of the filter; cached if there are few."""
         defined = self._defined.get(path)
         if defined is None:
             defined = defined_names(scope, self.filter)

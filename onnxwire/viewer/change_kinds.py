@@ -91,7 +91,7 @@ def add_field(path: str, value: str | None = None) -> Change:
 
 
 def rename_node(path: str, name: str) -> Change:
-    """Give a node a name that no other node of its graph has."""
+    """Set the name of a node to one that no other node of its graph has."""
 
     def run(root: Message) -> str:
         found = _node(root, path)

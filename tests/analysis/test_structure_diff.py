@@ -33,7 +33,7 @@ def structural(old, new, **options):
 
 
 def changes(old, new, **options):
-    """The differences but the new names."""
+    """Return the differences of two models, without the one that lists new names."""
     return [difference for difference in structural(old, new, **options) if difference.change != "renamed"]
 
 

@@ -218,7 +218,8 @@ def test_rows_are_those_of_the_messages(table, strings):
 
 
 def test_rows_of_a_long_graph_are_those_of_the_messages():
-    """Columns of a megabyte: without nulls, with a late first value, and lists longer than expected."""
+    """Test columns of a megabyte: without nulls, with a first value after many nulls, and with lists longer than
+    expected."""
     count = 45_000
     nodes = [
         span(3, b"a name that is not short %d" % index)

@@ -68,7 +68,7 @@ def model_with_tensors_everywhere():
 
 
 def tensors_in(message):
-    """Every TensorProto in an official message."""
+    """Return every TensorProto in an official message."""
     for field, found in message.ListFields():
         if field.message_type is not None:
             for inner in found if not hasattr(found, "ListFields") else [found]:
@@ -193,7 +193,8 @@ def test_unknown_fields_and_the_place_of_elements_are_kept():
 
 
 def applied(function, *tensors, **options):
-    """The arrays of the initializers after a function was applied, and the result; it is sound to protobuf tools."""
+    """Apply a function to a model of tensors, check the result with protobuf, and return the arrays of its
+    initializers."""
     made = onnxwire.apply(model_of(*(tensors or [weight()])), function, **options)
     onnx.checker.check_model(onnxwire.to_onnx(made))
     return made
@@ -360,7 +361,7 @@ def test_errors_of_the_function_are_raised():
 
 @pytest.fixture
 def external(tmp_path):
-    """A model with external data, loaded from a file."""
+    """Return a model with external data, loaded from a file."""
     onnxwire.save(model_of(weight(), typed("v")), tmp_path / "m.onnx", external="w.data")
     return onnxwire.load(tmp_path / "m.onnx")
 

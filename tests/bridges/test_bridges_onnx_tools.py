@@ -30,7 +30,7 @@ SIZE = 400
 
 
 def result_of(function, *arguments, **options):
-    """The result of a function, as an official message, or the error that it raises."""
+    """Return the result of a function as an official message, or the error that it raises."""
     try:
         made = function(*arguments, **options)
     except Exception as error:
@@ -90,7 +90,7 @@ def test_the_checker_reports_the_official_faults(name):
 
 
 def read_cases():
-    """Some of the package's own tests of each operator whose elements are read, and of each expansion of one."""
+    """Return some of the package's tests of each operator whose elements are read, and of each of its expansions."""
     wanted, counts = {operator.lower() for operator in {*READ, *PROPAGATED}}, Counter()
     for module in pkgutil.iter_modules(node.__path__):
         if module.name.replace("_", "") in wanted:
@@ -104,7 +104,7 @@ def read_cases():
 
 
 def with_initializers(case):
-    """The model of a test with the inputs of the test as initializers, and outputs of unknown shapes."""
+    """Return the model of a test with the test's inputs as initializers, and with outputs of unknown shapes."""
     model = onnx.ModelProto()
     model.CopyFrom(case.model)
     inputs = {}

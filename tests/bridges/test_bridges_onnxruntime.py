@@ -50,7 +50,7 @@ def value(name, kind="FLOAT", shape=(6000,)):
 
 
 def model_of(nodes, *, inputs=(), initializers=(), functions=(), sparse=(), outputs=("y",)):
-    """A model of official nodes and initializers."""
+    """Return a model of official nodes and initializers."""
     graph = helper.make_graph(
         nodes, "g", inputs, [onnx.ValueInfoProto(name=name) for name in outputs], initializers,
         sparse_initializer=list(sparse),
@@ -65,7 +65,7 @@ def weight(name="w", array=WEIGHT):
 
 
 def holders():
-    """Models that add a weight to x, each with the weight in another field."""
+    """Yield models that add a weight to x, each with the weight in another field."""
     add = helper.make_node("Add", ["x", "w"], ["y"])
     constant = helper.make_node("Constant", [], ["w"], value=weight())
     x, y, b = value("x"), value("y"), value("b", "BOOL", [])

@@ -28,7 +28,7 @@ PASSES = [name for name in onnxoptimizer.get_fuse_and_elimination_passes() if na
 
 
 def run(model):
-    """The logits of the model of digits for a picture."""
+    """Return the logits that the model of digits computes for an image."""
     session = onnxruntime.InferenceSession(model.SerializeToString())
     picture = np.random.default_rng(0).random((1, 1, 8, 8), np.float32)
     return session.run(None, {"image": picture})[0]

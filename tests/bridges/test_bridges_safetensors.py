@@ -39,7 +39,7 @@ needs_proc = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="
 
 
 def model_of(*tensors, **fields):
-    """A model with these initializers: arrays by name, or the bytes of messages."""
+    """Return a model with these initializers, which are given as arrays by name, or as the bytes of messages."""
     made = [TensorProto.FromString(tensor) for tensor in tensors]
     made += [onnxwire.from_array(array, name) for name, array in fields.items()]
     return ModelProto(ir_version=10, graph={"name": "g", "initializer": made})
@@ -60,7 +60,7 @@ def same_arrays(ours, wanted):
 
 
 def file_of(path, header, data=b"", length=None):
-    """A .safetensors file, sound or not; header: its JSON, or bytes in place of it."""
+    """Write a .safetensors file, which may be invalid. header: its JSON, or bytes instead of it."""
     header = header if isinstance(header, bytes) else json.dumps(header).encode()
     path.write_bytes((len(header) if length is None else length).to_bytes(8, "little") + header + data)
     return path
@@ -400,7 +400,7 @@ HOSTILE = {
     "deep JSON": (b'{"a":' + b"[" * 100_000 + b"]" * 100_000 + b"}", 0, None),
     "an endless number": (b'{"a":' + b"9" * 100_000 + b"}", 0, None),
     "a list": (b"[]", 0, None),
-    "an entry that is none": ({"a": None}, 0, None),
+    "an entry that is null": ({"a": None}, 0, None),
     "an entry without dtype": ({"a": {"shape": [1], "data_offsets": [0, 1]}}, 1, None),
     "an entry without shape": ({"a": {"dtype": "U8", "data_offsets": [0, 1]}}, 1, None),
     "an entry without offsets": ({"a": {"dtype": "U8", "shape": [1]}}, 1, None),
@@ -454,7 +454,7 @@ _values = st.none() | st.booleans() | _sizes | st.floats() | st.text(max_size=3)
 
 @st.composite
 def headers(draw):
-    """A sound header with one or two changes."""
+    """Draw a valid header with one or two changes."""
     header = json.loads(json.dumps(SOUND))
     for _ in range(draw(st.integers(0, 2))):
         entry = header[draw(st.sampled_from(list(SOUND)))]

@@ -26,7 +26,7 @@ def bits_of(tensor):
 
 @pytest.fixture(params=[None, "w.bin"], ids=["inline", "external"])
 def saved(request, tmp_path):
-    """A model of one tensor of 5,000 floats, aligned, in a file."""
+    """Save a model of one aligned tensor of 5,000 floats."""
     values = np.arange(5000, dtype=np.float32)
     onnxwire.save(model_of(w=values), tmp_path / "m.onnx", external=request.param, inline_align=64)
     return tmp_path / "m.onnx"

@@ -16,7 +16,7 @@ INCLUDE = Path(onnxwire.__file__).parent / "include"
 
 
 def compiler() -> list[str]:
-    """The C compiler of this Python."""
+    """Return the C compiler of this Python."""
     return (sysconfig.get_config_var("CC") or "cc").split()
 
 
@@ -55,7 +55,7 @@ class Reader:
 
 
 def events_of(message: object, path: str = "") -> bytes:
-    """The values of a message of onnxwire or of the official runtime."""
+    """Return the values of a message of onnxwire or of the official runtime as lines of text."""
     return b"{" + b"".join(_field_events(message, path)) + b"}"
 
 

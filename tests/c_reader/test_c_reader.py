@@ -102,7 +102,8 @@ def test_generated_bytes_of_every_message_are_read_alike(reader, data):
 
 
 def mutated(data, rng):
-    """A copy of some bytes with a few random changes: bits, bytes, parts removed, repeated or inserted."""
+    """Return a copy of some bytes with a few random changes: flipped bits, changed bytes, ranges removed, repeated or
+    inserted."""
     data = bytearray(data)
     for _ in range(rng.randrange(1, 6)):
         i = rng.randrange(len(data) + 1)

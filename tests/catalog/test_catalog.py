@@ -51,7 +51,7 @@ def zoo(tmp_path):
 
 
 def rows(folder, table):
-    """The rows of a table by model, in the order that they have within a model."""
+    """Return the rows of a table by model, in their order within the model."""
     return sorted(rows_of(folder, table), key=lambda row: row["model"])
 
 
@@ -291,7 +291,7 @@ def test_the_files_do_not_depend_on_the_number_of_processes(zoo, tmp_path, refer
 
 
 def note_workers(monkeypatch):
-    """The list to which the number of every worker that is started is added."""
+    """Return a list to which the process id of every started worker is added."""
     started = []
     start = workers.Worker.__init__
 

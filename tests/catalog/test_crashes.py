@@ -39,7 +39,7 @@ FOREIGN = "f" * 32 + ".parquet"
 SMALL = {"GRACE_SECONDS": -1, "_FAN_IN": 3, "_JOURNAL_BYTES": -(1 << 20)}
 
 
-class Ground:
+class Scenario:
     """A folder of models in two states, and their catalogs."""
 
     def __init__(self, base):
@@ -107,37 +107,37 @@ def is_lost(rows):
 
 
 @pytest.fixture(params=["first", "update", "update of a damaged one"])
-def ground(request, tmp_path, monkeypatch):
+def scenario(request, tmp_path, monkeypatch):
     monkeypatch.setattr(module, "run_tasks", lambda tasks, *_: ((task, read_models(task)) for task in tasks))
     monkeypatch.setattr(module, "_TASK_MODELS", 1)
     monkeypatch.setattr(module, "_GROUP_MODELS", 3)
     for name, value in SMALL.items():
         monkeypatch.setattr(dataset, name, value)
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)  # a kill does not lose unsynced data
-    ground = Ground(tmp_path)
-    ground.old, ground.foreign, ground.is_damaged = {}, [], request.param == "update of a damaged one"
+    scenario = Scenario(tmp_path)
+    scenario.old, scenario.foreign, scenario.is_damaged = {}, [], request.param == "update of a damaged one"
     # Every stride-th step is tried: more of an update, because only a few of its steps replace rows.
-    ground.stride = 1 if IS_LONG else 3 if request.param == "update" else 8
-    ground.copy()
+    scenario.stride = 1 if IS_LONG else 3 if request.param == "update" else 8
+    scenario.copy()
     if request.param != "first":
         old = {f"m{i}": "Abs" if i < 6 else None for i in range(8)}
-        ground.models(**old)
-        ground.build()
-        ground.models(**old | {"m3": "Neg"})
-        ground.build()  # of which m3 before is a file that was replaced
-        ground.old = ground.rows()
-        ground.foreign = [ground.out / "notes.parquet", ground.out / "models" / FOREIGN]
-        for path in ground.foreign:
+        scenario.models(**old)
+        scenario.build()
+        scenario.models(**old | {"m3": "Neg"})
+        scenario.build()  # of which m3 before is a file that was replaced
+        scenario.old = scenario.rows()
+        scenario.foreign = [scenario.out / "notes.parquet", scenario.out / "models" / FOREIGN]
+        for path in scenario.foreign:
             path.write_text("mine")
-        if ground.is_damaged:
-            os.unlink(next(file for file in files_of(ground.out)["values"] if "m1.onnx" in str(pq.read_table(file))))
-        shutil.copytree(ground.out, ground.template)
-    ground.models(m0="Neg", m1="Abs", m2=None, m3="Neg", m5="Neg", m6=None, m7="Abs", m8="Abs")
-    shutil.rmtree(ground.out.parent)
-    ground.out.parent.mkdir()
-    catalog.build([ground.zoo], ground.out)
-    ground.new = ground.rows()
-    return ground
+        if scenario.is_damaged:
+            os.unlink(next(file for file in files_of(scenario.out)["values"] if "m1.onnx" in str(pq.read_table(file))))
+        shutil.copytree(scenario.out, scenario.template)
+    scenario.models(m0="Neg", m1="Abs", m2=None, m3="Neg", m5="Neg", m6=None, m7="Abs", m8="Abs")
+    shutil.rmtree(scenario.out.parent)
+    scenario.out.parent.mkdir()
+    catalog.build([scenario.zoo], scenario.out)
+    scenario.new = scenario.rows()
+    return scenario
 
 
 # A process that forks a child for each run, which is killed at an event; the test process itself may have threads of
@@ -168,48 +168,48 @@ for line in sys.stdin:
 """
 
 
-def test_a_run_that_is_killed_at_any_step_leaves_old_or_new_rows(ground):
+def test_a_run_that_is_killed_at_any_step_leaves_old_or_new_rows(scenario):
     used = [name for name in sys.modules if name.startswith(("onnxwire.", "pyarrow."))]
     words = [
         sys.executable,
         "-c",
         RUNS,
-        str(ground.zoo),
-        str(ground.out),
+        str(scenario.zoo),
+        str(scenario.out),
         str(Path(catalogs.__file__).parent),
         repr(SMALL),
         *used,
     ]
     found = []
     with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1) as runs:
-        for event in itertools.count(0, ground.stride):
-            ground.copy()
+        for event in itertools.count(0, scenario.stride):
+            scenario.copy()
             print(event, file=runs.stdin)
             status = int(runs.stdout.readline())
             if status == 0:
                 break
             assert status == -signal.SIGKILL
-            found.append(ground.judge())
+            found.append(scenario.judge())
         runs.stdin.close()
-    assert len(found) > 50 / ground.stride
+    assert len(found) > 50 / scenario.stride
     assert len(set(found)) > 2  # some of the kills left a part of the models in the new state
 
 
-def test_a_full_disk_is_an_error_in_one_line_and_leaves_old_or_new_rows(ground, monkeypatch):
+def test_a_full_disk_is_an_error_in_one_line_and_leaves_old_or_new_rows(scenario, monkeypatch):
     failed = []
 
     def fail():
         failed.append(step)
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    for step in itertools.count(0, ground.stride):
-        ground.copy()
+    for step in itertools.count(0, scenario.stride):
+        scenario.copy()
         with monkeypatch.context() as patch:
             for owner, name in catalogs.STEPS:
                 patch.setattr(owner, name, getattr(owner, name))  # so that it is restored
             catalogs.strike_at(step, fail)
             try:
-                ground.build()
+                scenario.build()
             except onnxwire.SaveError as error:
                 assert "No space left" in str(error)
                 assert "\n" not in str(error)
@@ -217,27 +217,27 @@ def test_a_full_disk_is_an_error_in_one_line_and_leaves_old_or_new_rows(ground, 
                 if step not in failed:
                     break
                 assert step == 0  # makedirs of an existing folder
-        ground.judge()
+        scenario.judge()
     assert step > 50
 
 
 @pytest.mark.parametrize(
-    "ground",
+    "scenario",
     ["update", *(pytest.param(name, marks=pytest.mark.long) for name in ("first", "update of a damaged one"))],
     indirect=True,
 )
-def test_runs_that_are_killed_at_random_moments_are_completed_by_the_next(ground, monkeypatch):
+def test_runs_that_are_killed_at_random_moments_are_completed_by_the_next(scenario, monkeypatch):
     monkeypatch.setattr(module, "run_tasks", engines.run_tasks)
     code = (
         "import sys\nfrom onnxwire.catalog import build, dataset\nmodule = sys.modules['onnxwire.catalog.build']\n"
         "module._TASK_MODELS, module._GROUP_MODELS = 1, 3\nvars(dataset).update(eval(sys.argv[3]))\n"
         "print(flush=True)\nbuild([sys.argv[1]], sys.argv[2], prune=True, workers=1)\n"
     )
-    words = [sys.executable, "-c", code, str(ground.zoo), str(ground.out), repr(SMALL)]
+    words = [sys.executable, "-c", code, str(scenario.zoo), str(scenario.out), repr(SMALL)]
     chance = random.Random(1)
     longest = None
     for _ in range(40 if IS_LONG else 3):  # the first one is not killed
-        ground.copy()
+        scenario.copy()
         with subprocess.Popen(words, stdout=subprocess.PIPE) as process:
             process.stdout.readline()
             start = time.monotonic()
@@ -247,14 +247,14 @@ def test_runs_that_are_killed_at_random_moments_are_completed_by_the_next(ground
             else:
                 time.sleep(chance.random() * longest)
                 process.kill()
-        ground.judge()
+        scenario.judge()
 
 
-def test_a_concurrent_run_is_refused_and_changes_nothing(ground):
-    ground.copy()
-    with Dataset(str(ground.out)):
-        before = ground.rows()
+def test_a_concurrent_run_is_refused_and_changes_nothing(scenario):
+    scenario.copy()
+    with Dataset(str(scenario.out)):
+        before = scenario.rows()
         with pytest.raises(onnxwire.SaveError, match="another run"):
-            ground.build()
-        assert ground.rows() == before
-    ground.judge()
+            scenario.build()
+        assert scenario.rows() == before
+    scenario.judge()

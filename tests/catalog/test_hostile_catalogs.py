@@ -41,7 +41,7 @@ def made(tmp_path_factory):
 
 @pytest.fixture
 def out(made, tmp_path):
-    """A copy of the catalog."""
+    """Return a copy of the catalog."""
     shutil.copytree(made / "out", tmp_path / "out")
     return tmp_path / "out"
 
@@ -67,12 +67,12 @@ GROUP = {"models": 1, "rows": {"models": 1}, "size": 1, "checked": False}
 
 
 def entry(change=None, **changes):
-    """A line of a journal that adds a group, with changes to the group or the line."""
+    """Return a line of a journal that adds a group. change, changes: changes of the group and of the line."""
     return {"add": {ID: GROUP | (change or {})}, "remove": {}, "retire": {}} | changes
 
 
 def removal(*models, rows=None):
-    """A line that removes models."""
+    """Return a line of a journal that removes models."""
     return entry(add={}, remove={ID: {"models": list(models), "rows": rows or {}}})
 
 
@@ -91,15 +91,15 @@ LINES = {
     "a group without models": [CREATE, entry({"models": 0})],
     "a group without a size": [CREATE, entry(add={ID: {"models": 1, "rows": {}, "checked": False}})],
     "a group that may be checked": [CREATE, entry({"checked": 1})],
-    "a model of a group that is not in": [removal("/m.onnx")],
+    "a model of a group that is not in the catalog": [removal("/m.onnx")],
     "a model that is removed twice": [CREATE, entry({"models": 9}), removal("a"), removal("a")],
     "the last model of a group": [CREATE, entry(), removal("a")],
     "more models than a group has": [CREATE, entry(), removal("a", "b")],
     "more rows than a group has": [CREATE, entry({"models": 9}), removal("a", rows={"models": 2})],
     "a model that is a number": [CREATE, entry({"models": 9}), removal(1)],
-    "a group that is retired and not in": [entry(add={}, retire={"0" * 32: 1})],
+    "a retired group that is not in the catalog": [entry(add={}, retire={"0" * 32: 1})],
     "a group that is retired twice": [CREATE, entry(), *[entry(add={}, retire={ID: 1})] * 2],
-    "rows that are no count": [CREATE, entry({"rows": {"models": -1}})],
+    "a number of rows that is not a count": [CREATE, entry({"rows": {"models": -1}})],
     "more rows than 64 bits count": [CREATE, entry({"rows": {"models": 1 << 64}})],
     "a size of 1.5": [CREATE, entry({"size": 1.5})],
     "a time that is true": [CREATE, entry(), entry(add={}, retire={ID: True})],
@@ -114,7 +114,7 @@ BYTES = {
     "nothing": b"\n",
     "brackets": b"[" * 200_000 + b"\n",
     "braces": b'{"a":' * 200_000 + b"\n",
-    "letters that are not UTF-8": b'{"create":["\xff"]}\n',
+    "bytes that are not UTF-8": b'{"create":["\xff"]}\n',
     "UTF-16": '{"create":[]}'.encode("utf-16") + b"\n",
     "NaN": b'{"add":{},"remove":{},"retire":NaN}\n',
     "a number of a million digits": b'{"add":{},"remove":{},"retire":' + b"9" * 1_000_000 + b"}\n",
@@ -310,7 +310,7 @@ def test_files_that_no_run_announced_stay(zoo, out, monkeypatch):
     assert {path.read_text() for path in foreign} == {"mine"}
 
 
-def test_a_last_line_that_was_cut_counts_for_nothing(zoo, out):
+def test_an_incomplete_last_line_is_ignored(zoo, out):
     before = rows_by_model(out)
     for text in (b'{"create":["', b"\0\0\0", b"}"):
         with open(out / JOURNAL, "ab") as journal:
@@ -347,7 +347,7 @@ def test_an_answer_from_before_an_update_is_read_after_it(zoo, out, tmp_path, mo
 
 
 @pytest.mark.parametrize("address", ["s3://bucket/cat", "https://host/cat", "gs://bucket/cat"])
-def test_addresses_are_refused_as_places_of_a_catalog(zoo, tmp_path, capsys, monkeypatch, address):
+def test_a_catalog_is_not_written_to_an_address(zoo, tmp_path, capsys, monkeypatch, address):
     monkeypatch.chdir(tmp_path)
     assert main(["catalog", str(zoo), "-o", address]) == 2
     printed = capsys.readouterr().err

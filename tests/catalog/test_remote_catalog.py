@@ -44,7 +44,8 @@ def everything(folder, start):
 
 @pytest.fixture
 def zoo(tmp_path):
-    """A folder of models: three of their own, one with its weights in another file, and one without that file."""
+    """Make a folder of models: three independent ones, one with its weights in another file, and one whose file is
+    missing."""
     folder = tmp_path / "zoo"
     (folder / "below").mkdir(parents=True)
     for number in range(3):
@@ -57,7 +58,7 @@ def zoo(tmp_path):
 
 
 def served(folder):
-    """The files of a folder for a server."""
+    """Return the files of a folder as a server expects them."""
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
@@ -230,7 +231,7 @@ def test_servers_without_listings_are_reported(zoo, tmp_path):
 
 
 def multistatus(*files):
-    """The answer of a server of WebDAV for files of some sizes."""
+    """Return the WebDAV answer of a server that lists files of some sizes."""
     entry = "<d:response><d:href>{}</d:href><d:propstat><d:prop>{}</d:prop></d:propstat></d:response>"
     size = "<d:getcontentlength>{}</d:getcontentlength>"
     entries = [entry.format(path, size.format(number)) for path, number in files]
@@ -252,7 +253,7 @@ def test_a_folder_of_a_server_that_lists_it(tmp_path):
 
 
 def test_a_list_of_deeply_nested_folders_costs_little(tmp_path):
-    """A server that lists so deeply nested folders that a recursive search would overflow the stack."""
+    """The server lists folders that are nested so deeply that a recursive search would overflow the stack."""
     data = whole(model([100]))
     with ObjectServer({"zoo/a/m.onnx": data, "zoo/x/x/m.onnx": data}) as server:
         deep = [("/zoo/" + "x/" * 20_000 + "t.txt", 5), ("/zoo/" + "x/" * 200 + "a.o", 5)]
@@ -272,7 +273,7 @@ def test_a_list_of_deeply_nested_folders_costs_little(tmp_path):
 
 
 def test_a_list_leads_to_no_other_folder_or_host(tmp_path):
-    """A server whose list names files on other servers, or is not a list, or would use up all memory."""
+    """The server's list names files on other servers, is not a list, or would use up all memory."""
     bomb = b"".join(b'<!ENTITY %c "%s">' % (c, b"&%c;" % (c - 1) * 10 if c > 97 else b"a" * 10) for c in range(97, 110))
     lists = [
         multistatus(("/other/d.onnx", 5), ("/zoo/../other/d.onnx", 5), ("/zoo/%2e%2e/other/d.onnx", 5)),

@@ -27,7 +27,7 @@ DIGITS = Path(__file__).parents[2] / "examples" / "digits_cnn.onnx"
 
 
 def model():
-    """A model in which every query of the help finds something that is known."""
+    """Make a model in which every query of the help finds a known result."""
     nodes = [
         helper.make_node("Conv", ["x", "w"], ["a"], "conv", kernel_shape=[3, 3]),
         helper.make_node("Cast", ["a"], ["b"], "down", to=TensorProto.FLOAT16),

@@ -58,13 +58,13 @@ def test_a_worker_imports_nothing_from_the_working_directory(folder, tmp_path, m
 
 
 def sys_module():
-    """Something that is `sys` once it is unpickled."""
+    """Return an object whose pickle loads as the module `sys`."""
 
-    class Stand:
+    class Reduced:
         def __reduce__(self):
             return __import__, ("sys",)
 
-    return Stand()
+    return Reduced()
 
 
 def test_the_working_directory_comes_last_where_onnxwire_itself_is(monkeypatch):

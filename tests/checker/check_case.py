@@ -30,34 +30,34 @@ def model(graph: str = "", ir: int = 8, opset: str = OPSET, rest: str = "", name
 
 
 def value(name: str, type: str = FLOAT) -> str:
-    """The inside of a ValueInfoProto."""
+    """Return the fields of a ValueInfoProto."""
     return f'name: "{name}" {type}'
 
 
 def shaped(dims: str) -> str:
-    """A float type with these dimensions."""
+    """Return a float type with these dimensions."""
     return f"type {{ tensor_type {{ elem_type: 1 shape {{ {dims} }} }} }}"
 
 
 def node(inputs: str = "", outputs: str = "", rest: str = "", op: str = "Relu") -> str:
-    """A node; inputs, outputs: names with spaces between, `-` for the empty one."""
+    """Return a node. inputs, outputs: names separated by spaces; `-` is the empty name."""
     parts = [f'input: "{name.strip("-")}"' for name in inputs.split()]
     parts += [f'output: "{name.strip("-")}"' for name in outputs.split()]
     return f'node {{ {" ".join(parts)} op_type: "{op}" {rest} }}'
 
 
 def tensor(name: str, dims: str = "dims: 1", rest: str = "float_data: 1") -> str:
-    """The inside of a float TensorProto."""
+    """Return the fields of a float TensorProto."""
     return f'name: "{name}" data_type: 1 {dims} {rest}'
 
 
 def sparse(name: str) -> str:
-    """The inside of a SparseTensorProto of one value."""
+    """Return the fields of a SparseTensorProto of one value."""
     return f"values {{ {tensor(name)} }} indices {{ data_type: 7 dims: 1 int64_data: 0 }} dims: 4"
 
 
 def holding(graph: str, name: str = "h", attribute: str = "then_branch") -> str:
-    """The inside of a node that has a graph."""
+    """Return the fields of a node that has a graph."""
     return f'attribute {{ name: "{attribute}" type: GRAPH g {{ name: "{name}" {graph} }} }}'
 
 

@@ -1,4 +1,4 @@
-"""Models that the official checker rejects for a reason of the IR are rejected here; differences are written down."""
+"""Models that the official checker rejects by a rule of the IR are rejected here too; the docs list the exceptions."""
 
 import re
 from importlib import import_module
@@ -84,8 +84,8 @@ BROKEN = {
     ),
     "a map without value type": ("type-map-value-type", typed("map_type { key_type: 7 }"), "'value_type'"),
     "an optional of nothing": ("type-optional-elem-type-present", typed("optional_type { }"), "'elem_type'"),
-    "two inputs of a name": ("graph-input-name-unique", model(X + X), "SSA"),
-    "a name that nothing makes": (
+    "two inputs of one name": ("graph-input-name-unique", model(X + X), "SSA"),
+    "a name that nothing produces": (
         "graph-node-input-defined",
         model(X + node("lost", "y", op="Identity")),
         "topologically sorted",
@@ -102,18 +102,18 @@ BROKEN = {
         "sorted",
     ),
     "a name made twice": ("node-output-ssa", model(X + IDENTITY + IDENTITY), "SSA"),
-    "a name made twice by one node": (
+    "a name produced twice by one node": (
         "node-output-ssa",
         model(X + node("x", "y y", op="Split", rest='attribute { name: "axis" type: INT i: 0 }')),
         "SSA",
     ),
-    "a node that makes an input": ("node-output-redefines-input", model(X + node("x", "x", op="Identity")), "SSA"),
-    "a node that makes an initializer": (
+    "a node that produces an input": ("node-output-redefines-input", model(X + node("x", "x", op="Identity")), "SSA"),
+    "a node that produces an initializer": (
         "node-output-redefines-initializer",
         model(X + f"initializer {{ {tensor('w')} }}" + node("x", "w", op="Identity")),
         "SSA",
     ),
-    "an output that nothing makes": ("graph-output-defined", model(X + Y), "output"),
+    "an output that nothing produces": ("graph-output-defined", model(X + Y), "output"),
     "a node without operator": ("node-op-type-present", model(X + node("x", "y", op="")), "'op_type'"),
     "a node without inputs and outputs": ("node-has-output", model(node(op="Identity")), "zero input and zero output"),
     "a domain that is not imported": (
@@ -126,8 +126,12 @@ BROKEN = {
         initializer("data_type: 1 dims: 1 float_data: 1"),
         "name",
     ),
-    "two initializers of a name": ("initializer-name-unique", model(f"initializer {{ {tensor('w')} }}" * 2), "unique"),
-    "a sparse and a dense initializer of a name": (
+    "two equal initializers": (
+        "initializer-name-unique",
+        model(f"initializer {{ {tensor('w')} }}" * 2),
+        "unique",
+    ),
+    "a sparse and a dense initializer of one name": (
         "sparse-initializer-name-unique",
         model(f"initializer {{ {tensor('w')} }} sparse_initializer {{ {sparse('w')} }}"),
         "unique",
@@ -152,17 +156,17 @@ BROKEN = {
         nested(node("lost", "a", op="Identity")),
         "sorted",
     ),
-    "a nested node that reads what comes later": (
+    "a nested node that reads a later value": (
         "subgraph-capture-visible",
         nested(node("late", "a", op="Identity"), after=node("x", "late", op="Identity")),
         "sorted",
     ),
-    "a nested node that makes an outer name": (
+    "a nested node that produces an outer name": (
         "subgraph-node-output-no-shadowing",
         nested(node("x", "x", op="Identity")),
         "SSA",
     ),
-    "a nested input of an outer name": ("subgraph-input-no-shadowing", nested('input { name: "x" }'), "x"),
+    "a nested input that has an outer name": ("subgraph-input-no-shadowing", nested('input { name: "x" }'), "x"),
     "a tensor without data type": (
         "tensor-data-type-present",
         initializer('name: "w" dims: 1 float_data: 1'),
@@ -176,7 +180,7 @@ BROKEN = {
     "a tensor without values": ("tensor-single-storage", initializer(tensor("w", rest="")), "value field"),
     "floats among the ints": ("tensor-int32-data-dtype", initializer(tensor("w", rest="int32_data: 1")), "int32_data"),
     "raw strings": ("tensor-raw-data-dtype", initializer("name: 'w' data_type: 8 dims: 1 raw_data: 'a'"), "raw_data"),
-    "raw bytes that are too few": (
+    "too few raw bytes": (
         "tensor-raw-data-length",
         initializer(tensor("w", "dims: 2", "raw_data: '0000'")),
         "too small|size",
@@ -206,7 +210,7 @@ BROKEN = {
         initializer(tensor("w", rest='data_location: EXTERNAL external_data { key: "location" value: "../w.bin" }')),
         "parent|directory|\\.\\.",
     ),
-    "external data that is not there": (
+    "external data in a missing file": (
         "external-file-regular",
         initializer(tensor("w", rest='data_location: EXTERNAL external_data { key: "location" value: "w.bin" }')),
         "w.bin",
@@ -261,12 +265,12 @@ BROKEN = {
     ),
     "a function without name": ("function-name-present", function(head='domain: "com.example"'), "'name'"),
     "a function without domain": ("function-domain-present", function(head='name: "f"'), "'domain'"),
-    "two inputs of a name of a function": (
+    "two inputs of one name in a function": (
         "function-input-name-unique",
         function('input: ["a", "a"]'),
         "input|unique|SSA",
     ),
-    "two outputs of a name of a function": (
+    "two outputs of one name in a function": (
         "function-output-name-unique",
         function('input: "a" output: ["b", "b"]', node("a", "b", op="Identity")),
         "output|unique",
@@ -282,12 +286,12 @@ BROKEN = {
         function('output: "b"', node("x", "b", op="Identity")),
         "sorted",
     ),
-    "a name made twice in a function": (
+    "a name produced twice in a function": (
         "function-node-output-ssa",
         function('input: "a" output: "b"', node("a", "b", op="Identity") * 2),
         "SSA|twice|unique",
     ),
-    "a function without an import of what it uses": (
+    "a function that does not import a domain in use": (
         "function-opset-covers-body",
         function('input: "a" output: "b"', node("a", "b", op="Identity"), imports=""),
         "No Opset registered",
@@ -339,14 +343,14 @@ HERE = {id for ids, _, _ in rows("Errors here, accepted there") for id in ids}
 THERE = {id for ids, _, _ in rows("Rejected there, no error here") for id in ids}
 
 
-def test_the_tables_name_rules_that_there_are():
+def test_the_tables_name_existing_rules():
     assert len(HERE) > 100 and len(THERE) > 10
     assert rules().keys() >= HERE | THERE
     assert {rules()[id].severity for id in HERE} == {"error"}
 
 
 @each("key", CASES)
-def test_where_the_two_differ_is_written_down(key, tmp_path):
+def test_differences_between_the_checkers_are_documented(key, tmp_path):
     id, content = CASES[key]
     data = content if isinstance(content, bytes) else onnxwire.from_text(content).SerializeToString()
     verdict = official(data, tmp_path)

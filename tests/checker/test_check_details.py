@@ -1,4 +1,4 @@
-"""Rules of types, devices and operator sets on the less usual: other roots, functions, numbers too large."""
+"""Rules of types, devices and operator sets in unusual documents: other root messages, functions, large numbers."""
 
 import onnxwire
 from onnxwire import GraphProto, ModelProto, OperatorSetProto, ShardingSpecProto, TypeProto

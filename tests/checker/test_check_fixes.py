@@ -171,7 +171,7 @@ CASES = {
     ],
 }
 
-# Models that break a rule, and are left to people.
+# Models that break a rule, but have no unique repair.
 LEFT = {
     "attributes that differ": (
         "attribute-name-unique",
@@ -193,12 +193,12 @@ LEFT = {
         model(f"input {{ {value('x', shaped('dim { dim_value: -2 }'))} }}"),
     ),
     "value_info of a value around the graph": ("graph-value-info-known-name", nested_info("x")),
-    "value_info of what is made after the graph": ("graph-value-info-known-name", nested_info("last")),
+    "value_info of a value that a later node produces": ("graph-value-info-known-name", nested_info("last")),
     "value_info of a value in a nested graph": (
         "graph-value-info-known-name",
         nested_info("i", more=f"value_info {{ {value('i')} }}"),
     ),
-    "value_info of what a node asks for in vain": (
+    "value_info of a name that a node reads and none produces": (
         "graph-value-info-known-name",
         model(f"value_info {{ {value('gone')} }}" + node("gone", "y")),
     ),
@@ -219,7 +219,7 @@ def write(path, text):
 
 
 def state_of(path):
-    """Which file it is, when it was written, and its bytes; when it was read last is the system's matter."""
+    """Return the identity, modification time and bytes of a file, but not its access time, which the system changes."""
     status = path.stat()
     return status.st_ino, status.st_mtime_ns, path.read_bytes()
 
@@ -309,7 +309,7 @@ def test_onnx_ir_reads_the_types_of_functions_that_it_wrote():
 
 
 def test_all_kinds_are_repaired_at_once(tmp_path):
-    # Places in a list are those before anything is taken out of it, whichever rule names them.
+    # Indexes refer to the list before any removal, whichever rule reports them.
     shape = 'attribute { name: "shape" type: INTS ints: 2 }'
     text = model(
         "".join(f"value_info {{ {value(name)} }}" for name in ("gone", "y", "y", "gone", "z"))

@@ -20,7 +20,7 @@ def _errors(text):
 
 
 def _calls(called):
-    """A model whose function number i calls number called[i]."""
+    """Return a model whose function number i calls function number called[i]."""
     functions = [
         FunctionProto(
             name=f"F{i}",

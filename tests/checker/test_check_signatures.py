@@ -71,7 +71,7 @@ def test_the_parsed_table_equals_the_definitions_of_the_official_package():
 
 
 def plain(name):
-    """A type as the table writes it."""
+    """Return a type in the notation of the table."""
     for kind in ("tensor",):
         name = name.replace(" ", "").replace(f"sparse_{kind}(", "sparse(")
         while f"{kind}(" in name:
@@ -326,7 +326,7 @@ def test_a_table_that_can_not_be_read_is_refused(tmp_path):
 
 
 def bends(choose, node):
-    """Modifications of a node, after which it may violate the signature of its operator."""
+    """Return functions that change a node so that it may violate the signature of its operator."""
     attributes = list(node.attribute)
 
     def other_type(attribute):
@@ -450,7 +450,7 @@ def test_no_modified_model_that_the_official_checker_refuses_is_accepted(part):
     for path in BUNDLED[part::4]:
         data = path.read_bytes()
         if len(data) > 1 << 16:
-            continue  # for time's sake
+            continue  # to save time
         sound = onnx.ModelProto.FromString(data)
         if refusal(sound):
             continue

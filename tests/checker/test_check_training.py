@@ -1,4 +1,5 @@
-"""Rules of training beyond their cases: the two graphs that are one, one rule a fault."""
+"""Rules of training, in addition to their cases: an algorithm is appended to the main graph, and each fault has one
+rule."""
 
 import pytest
 from check_case import model, node, tensor, value

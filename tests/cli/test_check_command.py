@@ -19,7 +19,7 @@ from onnxwire.checker.sarif import uri_of
 from onnxwire.cli import main
 
 ROOT = Path(__file__).parents[2]
-# Nothing to complain of but that a denotation and standard metadata are missing.
+# A model without problems, except notes about a missing denotation and missing standard metadata.
 SOUND = (
     f'ir_version: 10 {OPSET} producer_name: "p" producer_version: "1" domain: "com.example" '
     f'graph {{ name: "g" doc_string: "d" input {{ {value("x")} }} {node("x", "y")} output {{ {value("y")} }} }}'
@@ -45,7 +45,7 @@ def check(*arguments, stdin=b"", cwd=None, environment=None):
 
 
 def check_on_terminal(*arguments, environment=None):
-    """The output of the command where stdout is a terminal, and its exit status."""
+    """Run the command with a terminal as stdout; return its output and exit status."""
     environment = {"NO_COLOR": "", **(environment or {})}
     status, shown = shown_on_terminal("check", *arguments, stream="stdout", cwd=ROOT, environment=environment)
     return shown.decode().replace("\r\n", "\n"), status

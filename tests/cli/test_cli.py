@@ -66,7 +66,8 @@ def test_json_agrees_with_the_official_runtime(path: Path) -> None:
 
 
 def nested_model() -> onnx.ModelProto:
-    """Tensors in an attribute, a subgraph, a function, its defaults, a sparse initializer and a training graph."""
+    """Make a model with tensors in an attribute, a subgraph, a function, its defaults, a sparse initializer and a
+    training graph."""
 
     def constant(name: str, n: int) -> onnx.NodeProto:
         return helper.make_node("Constant", [], [name], value=helper.make_tensor(name, 1, [n], [0.0] * n))
@@ -115,7 +116,7 @@ HOSTILE = {
     ).SerializeToString()
     + b"\x3a" + (lambda t: varint(len(t)) + t)((lambda v: b"\x5a" + varint(len(v)) + v)(
         (lambda t: b"\x12" + varint(len(t)) + t)(type_nested(3000)))),
-    "a shape that no memory holds": onnx.ModelProto(
+    "a shape larger than memory": onnx.ModelProto(
         ir_version=8, graph=onnx.GraphProto(initializer=[onnx.TensorProto(name="w", data_type=1, dims=[1 << 62] * 500)])
     ).SerializeToString(),
     "negative dims": onnx.ModelProto(
@@ -174,7 +175,7 @@ def test_raw_without_names_lists_the_same_tags() -> None:
         return {(words[0], words[1].rstrip(":")) for words in map(str.split, lines[1:]) if words[0].isdigit()}
 
     named, bare = tags(raw_lines(DIGITS)), tags(raw_lines(DIGITS, "--type", "none"))
-    # Without a table an empty or textual message can't be told from a string, so it is not opened.
+    # Without a table an empty or textual message can't be distinguished from a string, so it is not opened.
     assert bare <= named
     assert len(bare) > len(named) / 2
 
@@ -266,7 +267,7 @@ def test_raw_of_hostile_bytes_ends_in_one_line(data: bytes, tmp_path: Path) -> N
                 assert f"byte {caught.value.offset:,}" in done.stderr
 
 
-# --- manners
+# --- errors and exit statuses
 
 
 def test_errors_are_one_line_on_stderr_and_status_2(tmp_path: Path) -> None:
@@ -394,7 +395,7 @@ ADDRESS = "https://user:{}@127.0.0.1:1/x?sig={}"
     ],
 )
 def test_no_error_shows_the_password_of_an_address(words: list[object], secret: str, capsys) -> None:
-    """Options that take a path or a number, given an address with a password and a signature."""
+    """Options that take a path or a number receive an address with a password and a signature."""
     address = ADDRESS.format(secret, secret)
     with contextlib.suppress(SystemExit):
         main([str(word).replace("ADDRESS", address) for word in words])

@@ -22,7 +22,7 @@ print(*sys.modules)
 
 
 def modules(*arguments: object) -> set[str]:
-    """The modules that are imported after a command, in a Python that ran no .pth file of an editable install."""
+    """Return the modules that a command imported, in a Python that ran no .pth file of an editable install."""
     command = [sys.executable, "-S", "-c", CODE, *map(str, arguments)]
     paths = [str(Path(onnxwire.__file__).parents[1]), *sys.path]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}

@@ -34,7 +34,7 @@ def script(capsys, shell: str) -> str:
 
 
 def options() -> dict[str, set[str]]:
-    """The long options of each command, as its parser has them."""
+    """Return the long options that the parser of each command has."""
     (commands,) = (action for action in make_parser(SUMMARIES)._actions if action.dest == "command")
     return {
         name: {word for word in parser._option_string_actions if word.startswith("--")}

@@ -242,7 +242,7 @@ def test_tensors_with_equal_names_are_selected_by_path(tmp_path, capsys, suffix)
 
 
 def saved(path, array):
-    """A model with one tensor t."""
+    """Return a model with one tensor t."""
     model = onnxwire.ModelProto(ir_version=10)
     model.graph.initializer.append(onnxwire.from_array(array, "t"))
     onnxwire.save(model, path)

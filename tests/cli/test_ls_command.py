@@ -41,7 +41,7 @@ def names(capsys, *arguments: object) -> list[str]:
 
 @pytest.fixture(scope="module")
 def big(tmp_path_factory) -> Path:
-    """A sparse model of more than 4 GiB."""
+    """Return a sparse model of more than 4 GiB."""
     path = tmp_path_factory.mktemp("big") / "big.onnx"
     command = [sys.executable, str(ROOT / "examples" / "make_big_model.py"), "-o", str(path)]
     subprocess.run(command, check=True, capture_output=True)

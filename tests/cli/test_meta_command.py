@@ -15,7 +15,7 @@ DIGITS = Path(__file__).parents[2] / "examples" / "digits_cnn.onnx"
 
 @pytest.fixture
 def path(tmp_path):
-    """A model with two entries."""
+    """Return a model with two entries."""
     model = onnx.load(DIGITS)
     onnx.helper.set_model_props(model, {"author": "me", "note": "two\nlines"})
     (tmp_path / "m.onnx").write_bytes(model.SerializeToString())

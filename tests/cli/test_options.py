@@ -21,7 +21,7 @@ DIGITS = str(ROOT / "examples" / "digits_cnn.onnx")
 
 
 def options_of() -> dict[str, list[tuple[str, ...]]]:
-    """The options of each command, as its parser has them: the spellings of each."""
+    """Return the options that the parser of each command has, each as its spellings."""
     (commands,) = (action for action in make_parser(SUMMARIES)._actions if action.dest == "command")
     return {
         name: [
@@ -38,7 +38,8 @@ OPTIONS = options_of()
 
 @cache
 def documentation_of(command: str) -> str:
-    """The sections of docs/command-line.md about a command or about all, and the pages to which its own ones link."""
+    """Return the sections of docs/command-line.md about a command or about all, and the pages to which its own
+    sections link."""
     texts = []
     for section in (DOCS / "command-line.md").read_text(encoding="utf-8").split("\n## "):
         names, is_of_commands, _ = section.partition("\n")[0].partition(":")
@@ -52,14 +53,14 @@ def documentation_of(command: str) -> str:
 
 @cache
 def naming_tests(command: str) -> str:
-    """The files of tests that name a command."""
+    """Return the test files that name a command."""
     is_named = re.compile(rf"""["']{command}["' ]|onnxwire {command} """)
     texts = [path.read_text(encoding="utf-8") for path in sorted((ROOT / "tests").rglob("*.py"))]
     return "\n".join(text for text in texts if is_named.search(text))
 
 
 def is_in(option: tuple[str, ...], text: str) -> bool:
-    """Whether a text has one of the spellings of an option, as a word."""
+    """Return whether a text has one of the spellings of an option, as a word."""
     return any(re.search(rf"(?<![\w-]){re.escape(spelling)}(?![\w-])", text) for spelling in option)
 
 

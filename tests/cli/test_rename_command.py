@@ -48,7 +48,7 @@ def refusal(tmp_path, capsys):
 
 
 def replaced(model, **names):
-    """A model whose text has other words in quotes."""
+    """Return a model in whose text form the words in quotes are replaced."""
     text = str(model)
     for old, new in names.items():
         text = text.replace(f'"{old}"', f'"{new}"')

@@ -33,7 +33,7 @@ def changed(tmp_path):
 
 
 def expected(edit):
-    """The digits, edited by the official runtime."""
+    """Return the digits model, edited by the official runtime."""
     model = onnx.load(DIGITS)
     edit(model)
     return model

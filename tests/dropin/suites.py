@@ -2,13 +2,12 @@
 
     python tests/dropin/suites.py FOLDER [SUITE ...]
 
-Makes a virtual environment in the folder, installs the packages there, and fetches their sources. Each suite is run
-once each way, in processes of its own, and the outcomes are compared test by test. Prints the CPU time of both.
-Returns 1 where a test that passes on protobuf does not pass on onnxwire.
+Makes a virtual environment in the folder, installs the packages there, and downloads their sources. Each suite runs
+once on protobuf and once on onnxwire, in separate processes, and the outcomes are compared test by test. Prints the CPU
+time of both. Returns 1 if a test that passes on protobuf does not pass on onnxwire.
 
-Not among the suites, since neither their wheels nor their sources bring tests: onnx-ir, onnx-array-api, onnxscript,
-onnx-graphsurgeon, onnxmltools and polygraphy. Those of onnxruntime's Python package need models that only its
-repository has.
+The wheels and sources of onnx-ir, onnx-array-api, onnxscript, onnx-graphsurgeon, onnxmltools and polygraphy contain no
+tests. Those of onnxruntime's Python package need models that only its repository has.
 """
 
 from __future__ import annotations
@@ -48,8 +47,8 @@ class Suite:
     installed: str = ""
 
 
-# The newest sources of onnxconverter-common that bring tests are those of 1.14. test_shape_folding of onnxslim fails in
-# three of nine tests either way, in others when it runs alone.
+# The newest sources of onnxconverter-common that contain tests are those of 1.14. In test_shape_folding of onnxslim,
+# three of nine tests fail both ways, and other ones when it runs alone.
 SUITES = {
     "onnx": Suite(ONNX, "tests/python"),
     "spox": Suite("spox==0.18.2", "tests"),
@@ -66,7 +65,7 @@ SUITES = {
 
 
 def make_environment(folder: Path) -> str:
-    """A virtual environment with all packages, made at the first time; returns its Python."""
+    """Make a virtual environment with all packages, unless it exists; return its Python."""
     python = folder / "venv" / "bin" / "python"
     done = folder / "installed"
     if not done.exists():
@@ -82,7 +81,7 @@ def make_environment(folder: Path) -> str:
 
 
 def fetch(python: str, requirement: str, folder: Path) -> Path:
-    """The unpacked sources of a package."""
+    """Download and unpack the sources of a package; return their folder."""
     name, _, version = requirement.partition("==")
     pattern = f"{name.replace('-', '?')}-{version}.tar.gz"
     found = sorted(folder.glob(pattern))
@@ -98,7 +97,7 @@ def fetch(python: str, requirement: str, folder: Path) -> Path:
 
 
 def run(python: str, sources: Path, tests: Path, suite: Suite, is_ours: bool) -> tuple[dict[str, str], float]:
-    """The outcome of each test, and the seconds of processors that all took."""
+    """Run a suite; return the outcome of each test, and the CPU seconds of all."""
     report = sources / ("ours.xml" if is_ours else "protobuf.xml")
     report.unlink(missing_ok=True)
     switch = ["-m", "onnxwire.dropin"] if is_ours else []
@@ -108,7 +107,7 @@ def run(python: str, sources: Path, tests: Path, suite: Suite, is_ours: bool) ->
     if suite.skipped:
         command += ["-k", f"not ({' or '.join(suite.skipped)})"]
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    # From a folder where the package is not, so that the one that is installed is found.
+    # Run in a folder without the package, so that the installed one is imported.
     # Some tests of onnxslim pass or fail by the order of a set.
     path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
     environment = os.environ | {"PYTHONPATH": path, "PYTHONHASHSEED": "0"}
@@ -122,7 +121,7 @@ def run(python: str, sources: Path, tests: Path, suite: Suite, is_ours: bool) ->
 
 
 def has_another_name(test: str, theirs: dict[str, str], ours: dict[str, str]) -> bool:
-    """Whether a test is called otherwise here, and all of its function pass.
+    """Return whether a test has another name here, and all tests of its function pass.
 
     pytest calls the case of a message by its `__name__`, which messages of protobuf have, and else by its number.
     """
@@ -135,7 +134,7 @@ def main() -> int:
     """Run the suites and report differences."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
-    parser.add_argument("suites", nargs="*", choices=[*SUITES, []], help="all, if none is named")
+    parser.add_argument("suites", nargs="*", choices=[*SUITES, []], help="default: all")
     options = parser.parse_args()
     options.folder.mkdir(parents=True, exist_ok=True)
     folder = options.folder.resolve()

@@ -1,4 +1,4 @@
-"""Runs programs in processes of their own, with the switch on or off."""
+"""Run programs in separate processes, with the switch on or off."""
 
 import os
 import subprocess

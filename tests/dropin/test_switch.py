@@ -1,4 +1,4 @@
-"""Programs written for `onnx` behave the same with onnxwire in place of protobuf, in processes of their own."""
+"""Programs written for `onnx` behave the same with onnxwire in place of protobuf; each runs in a separate process."""
 
 import os
 import py_compile
@@ -18,7 +18,7 @@ RUN = "import runpy, sys; del sys.argv[0]; runpy.run_path(sys.argv[0], run_name=
 
 @pytest.fixture(scope="module")
 def expected(tmp_path_factory):
-    """The program's output with protobuf."""
+    """Return the program's output with protobuf."""
     return python(PROGRAM, tmp_path_factory.mktemp("protobuf"))
 
 
@@ -116,7 +116,7 @@ def test_a_traceback_names_the_script(tmp_path):
 
 
 def test_nothing_is_imported_from_the_working_directory(tmp_path, monkeypatch):
-    # A folder from elsewhere with modules named as those that the switch imports.
+    # A folder of unknown origin has modules with the names of those that the switch imports.
     names = [
         "google",
         "numpy",
@@ -371,7 +371,7 @@ def test_pickles_of_protobuf_load_and_ours_load_in_protobuf(tmp_path):
         assert python("-c", reader + read, path, tmp_path / "pickled") == f"{[True] * 6}\n"
 
 
-# What a module that protoc has written does, of a file that imports onnx/onnx-ml.proto.
+# The calls of a module that protoc generates from a file that imports onnx/onnx-ml.proto.
 HOLDER = """
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 file = descriptor_pb2.FileDescriptorProto(name='holder.proto', package='own', dependency=['onnx/onnx-ml.proto'])

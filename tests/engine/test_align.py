@@ -37,7 +37,7 @@ thresholds = st.sampled_from([0, 1, 2, 5, 130])
 
 
 def aligned(data, alignment=64, threshold=1, cls=onnxwire.ModelProto, targets=TENSORS):
-    """The bytes that the pieces are."""
+    """Align the payloads in some bytes; return the joined pieces after checking that they are as few as possible."""
     total, pieces = align_payloads(Document(data), cls, targets, threshold, alignment)
     made = b"".join(part if isinstance(part, bytes) else data[part[0] : sum(part)] for part in pieces)
     assert len(made) == total
@@ -63,14 +63,14 @@ def check_offsets(message, alignment, threshold, *target):
 
 
 def known(official, data):
-    """The fields that are known, and how the runtime writes it."""
+    """Return the official encoding of the known fields of a message."""
     message = official.FromString(data)
     message.DiscardUnknownFields()
     return message.SerializeToString(deterministic=True)
 
 
 def check(ours, official, data, alignment, threshold, targets=TENSORS):
-    """Assert all that is promised of sound bytes; returns the new encoding."""
+    """Assert all guarantees for valid bytes; return the new encoding."""
     made = aligned(data, alignment, threshold, ours, targets)
     onnxwire.verify(made, ours)
     check_offsets(ours.FromString(made), alignment, threshold, *targets[0][:2])
@@ -80,7 +80,7 @@ def check(ours, official, data, alignment, threshold, targets=TENSORS):
 
 
 def tensor_record(data, number=5):
-    """A graph with a tensor of this encoding."""
+    """Return a graph with a tensor of this encoding."""
     return wire.span(7, wire.span(number, data))
 
 

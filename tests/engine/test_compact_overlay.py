@@ -13,7 +13,7 @@ MANY = 3_000  # more than MAX_FULL_OVERLAYS of engine/overlay_index.pyx
 
 
 def nodes(m, count=MANY):
-    """A parsed model of nodes with a field of each kind."""
+    """Return a parsed model of many nodes, each with fields of every kind."""
     made = m.ModelProto(ir_version=8)
     for i in range(count):
         node = made.graph.node.add(op_type="a", input=["x", str(i)], name=f"n{i}")

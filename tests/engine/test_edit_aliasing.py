@@ -14,7 +14,7 @@ MADE_OR_PARSED = pytest.mark.parametrize("parsed", [False, True], ids=["made", "
 
 
 def model(m, parsed):
-    """A model with a bit of everything, made or read."""
+    """Return a model with fields of every kind, built or parsed."""
     made = m.ModelProto(ir_version=8, graph={"name": "main"}, opset_import=[{"version": 1}, {"version": 2}])
     made.graph.node.add(op_type="a", input=["x", "y"]).attribute.add(name="k", ints=[1, 2], t={"dims": [3]})
     made.graph.node.add(op_type="b", output=["z"])
@@ -204,7 +204,7 @@ def test_a_view_of_an_absent_sequence_writes_into_its_parent():
     same(body)
 
 
-def test_a_view_of_an_absent_message_keeps_to_it_when_the_parent_sets_it():
+def test_a_view_of_an_absent_message_stays_attached_when_the_parent_sets_it():
     acts = snippets(r"r.graph.SetInParent(); r.graph.name = 'n'; r.MergeFromString(b':\3\x12\1x'); r.graph.node.add()")
     acts += [
         "r.MergeFrom(M(graph={'name': 'n'}))",
@@ -225,7 +225,7 @@ def test_a_view_of_an_absent_message_keeps_to_it_when_the_parent_sets_it():
     same(body)
 
 
-def test_a_view_of_an_absent_sequence_keeps_to_it_when_the_parent_sets_it():
+def test_a_view_of_an_absent_sequence_stays_attached_when_the_parent_sets_it():
     acts = snippets(
         r"""r.opset_import.add(); r.MergeFromString(b'B\0'); r.ParseFromString(b'B\0'); r.ClearField('opset_import');
         r.MergeFrom(M(opset_import=[{}])); r.CopyFrom(M(opset_import=[{}])); r.Clear(); r.opset_import.extend([])"""
@@ -256,7 +256,7 @@ TAKE_NODE += ["g.ParseFromString(b'')"]
 
 @MADE_OR_PARSED
 @pytest.mark.parametrize("code", TAKE_GRAPH)
-def test_a_message_that_was_taken_out_keeps_its_contents_and_is_edited_by_itself(code, parsed):
+def test_a_removed_message_keeps_its_contents_and_is_edited_independently(code, parsed):
     def body(m):
         root = model(m, parsed)
         graph, nodes, node, names = root.graph, root.graph.node, root.graph.node[0], root.graph.node[0].input
@@ -274,7 +274,7 @@ def test_a_message_that_was_taken_out_keeps_its_contents_and_is_edited_by_itself
 
 @MADE_OR_PARSED
 @pytest.mark.parametrize("code", TAKE_NODE + TAKE_GRAPH)
-def test_an_element_that_was_taken_out_keeps_its_contents_and_is_edited_by_itself(code, parsed):
+def test_a_removed_element_keeps_its_contents_and_is_edited_independently(code, parsed):
     def body(m):
         root = model(m, parsed)
         node, attribute, tensor = root.graph.node[0], root.graph.node[0].attribute[0], root.graph.node[0].attribute[0].t
@@ -312,7 +312,7 @@ def test_removed_elements_disappear_from_views_of_their_sequence(code, parsed):
     ),
 )
 @pytest.mark.parametrize("name", ["dims", "float_data", "string_data"])
-def test_a_sequence_of_scalars_is_emptied_or_taken_out_as_officially(name, code, parsed):
+def test_a_sequence_of_scalars_is_emptied_or_removed_as_officially(name, code, parsed):
     def body(m):
         tensor = m.TensorProto(dims=[1, 2], float_data=[0.5, 1.5], string_data=[b"a", b"b"])
         tensor = m.TensorProto.FromString(tensor.SerializeToString()) if parsed else tensor
@@ -343,7 +343,7 @@ def test_two_views_of_a_removed_message_still_share_edits(code, parsed):
     same(body)
 
 
-def test_a_sequence_that_was_taken_out_of_a_merged_message_keeps_its_elements():
+def test_a_sequence_removed_from_a_merged_message_keeps_its_elements():
     def body(m):
         root = m.TypeProto.Tensor.FromString(wire.span(2, wire.span(1, b"")) + wire.span(2, wire.span(1, b"")))
         shape, sizes = root.shape, root.shape.dim
@@ -378,7 +378,7 @@ def test_a_popped_message_can_be_added_again(parsed):
 
 
 @MADE_OR_PARSED
-def test_a_message_copied_over_by_its_own_child_leaves_the_child_apart(parsed):
+def test_a_child_that_is_copied_over_its_parent_becomes_independent(parsed):
     def body(m):
         tree = m.Everything.Tree(value=1, trunk={"value": 2, "trunk": {"value": 3}})
         tree = type(tree).FromString(tree.SerializeToString()) if parsed else tree
@@ -391,7 +391,7 @@ def test_a_message_copied_over_by_its_own_child_leaves_the_child_apart(parsed):
 
 
 @MADE_OR_PARSED
-def test_a_message_in_a_oneof_lives_on_by_itself_when_another_member_is_set(parsed):
+def test_a_message_in_a_oneof_becomes_independent_when_another_member_is_set(parsed):
     acts = snippets(
         r"""e.pick_int = 5; e.pick_text = 'a'; e.pick_far.SetInParent(); e.MergeFrom(E(pick_int=5)); e.pick_shade = 0;
         e.pick_far.message.text = 'a'; e.MergeFromString(b'\x80\x05\1'); e.ClearField('pick'); e.pick_message"""
@@ -413,7 +413,7 @@ def test_a_message_in_a_oneof_lives_on_by_itself_when_another_member_is_set(pars
 
 
 def test_writing_to_an_absent_member_of_a_oneof_makes_it_the_present_member():
-    # Officially, to clear an absent member that has a view clears the member that is set; so it is not tried here.
+    # In upb, clearing an absent member that has a view clears the member that is set; so it is not tried here.
     def body(m):
         for code in snippets("e.pick_int = 5; e.pick_far.SetInParent(); e.ClearField('pick'); e.pick_message"):
             message = m.Everything(pick_text="a")
@@ -444,7 +444,7 @@ def test_children_outlive_their_parents(parsed):
 
 
 @MADE_OR_PARSED
-def test_an_iterator_ends_where_its_sequence_was_emptied_before_it_began(parsed):
+def test_an_iterator_over_a_sequence_that_was_emptied_before_its_first_step_ends(parsed):
     def body(m):
         root = model(m, parsed)
         nodes, ops = root.graph.node, root.graph.node[0].input
@@ -471,7 +471,7 @@ COPIES = {
 
 @MADE_OR_PARSED
 @pytest.mark.parametrize("way", COPIES)
-def test_a_copy_of_an_edited_message_is_equal_and_apart(way, parsed):
+def test_a_copy_of_an_edited_message_is_equal_and_independent(way, parsed):
     def body(m):
         root = model(m, parsed)
         root.graph.node[0].input.append("before")
@@ -494,7 +494,7 @@ def test_a_copy_of_an_edited_message_is_equal_and_apart(way, parsed):
 
 
 @MADE_OR_PARSED
-def test_a_deep_copy_of_a_sequence_is_equal_and_apart(parsed):
+def test_a_deep_copy_of_a_sequence_is_equal_and_independent(parsed):
     def body(m):
         root = model(m, parsed)
         for one in (root.graph.node, root.graph.node[0].input, root.graph.initializer[0].dims):

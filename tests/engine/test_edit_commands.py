@@ -80,7 +80,7 @@ class Lockstep:
         return False
 
     def states(self, i):
-        """The contents of all views of one side."""
+        """Return the contents of all views of one side."""
         return {name: self.state(self.sides[i][name]) for name in self.views}
 
     def state(self, view):
@@ -100,7 +100,7 @@ class Lockstep:
     def forget_views_in(self, name):
         """Remove the views of messages in a message that was cleared or replaced.
 
-        Officially two views of one thing stay together when it is taken out; here two sequences part.
+        In upb two views of a removed sequence still share their elements; here each has its own.
         """
         message = self.sides[1][name]
         for view in list(self.views):
@@ -150,7 +150,7 @@ class Lockstep:
         return repr(self.pick(GOOD[field.type]))
 
     def source(self, descriptor, target):
-        """A message to be copied to a index; one that is around the index only as a copy, or the official one dies."""
+        """Return the source of a copy to `target`: a copy of a message that contains `target`, or upb would crash."""
         found = [name for name, one in self.views.items() if one is descriptor and name not in self.fields]
         if not found or self.pick(range(4)) == 0:
             return self.made(descriptor, 1)
@@ -165,7 +165,7 @@ class Lockstep:
         return False
 
     def is_crowded(self, name):
-        """Whether there are views of several absent fields of one message in it: a merge forgets some officially."""
+        """Return whether several absent fields of one message in it have views: upb forgets some in a merge."""
         absent = {}
         for view, parent in self.parents.items():
             if parent is not None and not self.state(self.sides[1][view]):
@@ -204,7 +204,7 @@ class Lockstep:
             field = descriptor.fields_by_name.get(cleared)
             is_message = field is not None and field.message_type is not None and field.containing_oneof is not None
             if is_message and not self.sides[1][name].HasField(cleared):
-                return  # officially this clears the member that is there, if this one has a view
+                return  # in upb this clears the member that is set, if this one has a view
             self.run(f"{name}.ClearField({cleared!r})")
             self.forget_views_in(name)
         elif kind in ("Copy", "Merge") and not self.is_crowded(name):
@@ -293,7 +293,7 @@ class Lockstep:
 def run(name, parsed, random, data, most):
     lockstep = Lockstep(name, parsed, random, data.draw)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of popping from nothing
+        warnings.simplefilter("ignore")  # of popping from an empty sequence
         for _ in range(random.randint(1, most)):
             if lockstep.wanted is None and lockstep.views:
                 lockstep.step()

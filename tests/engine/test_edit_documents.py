@@ -108,7 +108,7 @@ def test_iterating_a_sequence_that_changes_continues_by_index(name, act, parsed)
         for step, element in enumerate(getattr(message, field)):
             yield element
             if step == 12:
-                break  # a sequence that grows with each step has no end
+                break  # a loop over a sequence that grows with each step does not end
             if len(getattr(message, field)) > 1:
                 exec(act, {"s": getattr(message, field), "v": values[0]})
         yield message
@@ -182,7 +182,7 @@ def test_editing_neither_changes_the_file_nor_the_buffer_that_was_loaded(path):
 
 
 def records(data):
-    """The top-level records of sound bytes: their numbers, and the bytes of each."""
+    """Return the number and the bytes of each top-level record of valid bytes."""
     found, pos = [], 0
     while pos < len(data):
         start, (tag, pos) = pos, _varint(data, pos)
@@ -352,7 +352,7 @@ PAYLOAD = 64 << 20
 
 
 def anonymous():
-    """Bytes of memory that are the process's own, which pages of files are not."""
+    """Return the bytes of memory that belong to the process itself, unlike pages of files."""
     with open("/proc/self/status") as status:
         return next(int(line.split()[1]) for line in status if line.startswith("RssAnon")) << 10
 
@@ -493,7 +493,7 @@ def test_editing_makes_no_reference_cycles():
 
 
 @needs_proc
-def test_all_memory_of_edits_is_given_back():
+def test_all_memory_of_edits_is_released():
     def growth():
         gc.collect()
         before, objects = anonymous(), len(gc.get_objects())
@@ -557,7 +557,7 @@ def test_a_removed_message_keeps_only_its_own_bytes_alive():
     assert list(kept.input) == ["x", "w0", "kept"]
 
 
-def test_an_array_got_before_an_edit_keeps_its_values(path):
+def test_an_array_made_before_an_edit_keeps_its_values(path):
     model = onnxwire.load(path)
     values = model.graph.initializer[1].float_data
     array = np.asarray(values)
@@ -566,7 +566,7 @@ def test_an_array_got_before_an_edit_keeps_its_values(path):
         assert array.tolist() == [0.5, 1.0]
 
 
-def test_an_array_got_after_an_edit_has_the_edited_values():
+def test_an_array_made_after_an_edit_has_the_edited_values():
     model = onnxwire.ModelProto.FromString(DATA)
     values = model.graph.initializer[1].float_data
     assert np.asarray(values).tolist() == [0.5, 1.0]

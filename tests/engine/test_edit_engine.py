@@ -32,7 +32,7 @@ def test_a_copy_of_a_message_in_pieces_does_not_own_its_neighbours():
     assert [graph.name for graph in target.graphs] == ["one", "two" * 1000, "two" * 1000]
 
 
-def test_copies_of_a_message_and_of_one_inside_it_are_apart():
+def test_copies_of_a_message_and_of_one_inside_it_are_independent():
     outer = NodeProto(op_type="outer")
     outer.attribute.add(name="b").g.node.append(NodeProto(op_type="inner"))
     outer = GraphProto.FromString(GraphProto(node=[outer]).SerializeToString()).node[0]
@@ -42,7 +42,7 @@ def test_copies_of_a_message_and_of_one_inside_it_are_apart():
     assert graph.node[0].attribute[0].g.node[0].op_type == "inner"
 
 
-def test_an_empty_message_at_the_end_of_a_copied_one_is_not_the_next():
+def test_an_empty_message_at_the_end_of_a_copy_is_not_the_message_after_it():
     graph = GraphProto()
     graph.value_info.extend([onnxwire.ValueInfoProto(name=name, type=TypeProto()) for name in "ab"])
     graph.value_info[1].name = "changed"
@@ -61,7 +61,7 @@ def test_bytes_that_change_under_an_edited_message_end_in_a_decode_error_or_none
     for act in (graph.SerializeToString, graph.ByteSize, lambda: list(graph.initializer), lambda: repr(graph)):
         with contextlib.suppress(onnxwire.DecodeError):
             act()
-    # Nothing of the engine is spoilt by it.
+    # The engine still works afterwards.
     assert GraphProto.FromString(nodes).SerializeToString(deterministic=True) == nodes
 
 
@@ -167,7 +167,7 @@ def test_a_sequence_stays_with_its_elements_even_if_equal_ones_replace_them():
     assert [node.op_type for node in graph.node] == ["a", "a", "a"]
 
 
-def test_a_part_of_a_message_does_not_close_what_others_share():
+def test_a_nested_message_does_not_close_a_shared_document():
     graph = GraphProto(node=[NodeProto(op_type="a")] * 3)
     for node in graph.node:
         node.close()

@@ -37,7 +37,7 @@ def sample(name, other=False):
 
 
 def evaluate(maker, expression):
-    """The value of an expression over the classes, or the error that it raises."""
+    """Return the value of an expression over the classes, or the error that it raises."""
     return attempt(eval, expression, {**vars(maker), "np": np, "copy": copy, "pickle": pickle, "U": U, "V": V, **EXTRA})
 
 
@@ -72,7 +72,7 @@ def test_a_keyword_accepts_or_refuses_a_value_as_officially(value):
 
 @each("value", wire.VALUES)
 def test_a_refused_value_is_an_edit_error_that_names_the_field(value):
-    """Any error of numpy or Python, except errors of the program's own code."""
+    """This holds for any error of numpy or Python, but not for errors of the program's own code."""
     given = wire.VALUES[value]
     for field in onnxwire.AttributeProto.DESCRIPTOR.fields:
         attribute = onnxwire.AttributeProto()
@@ -85,7 +85,7 @@ def test_a_refused_value_is_an_edit_error_that_names_the_field(value):
             error = attempt(*way)
             if isinstance(error, Exception) and not isinstance(error, KeyError):
                 assert isinstance(error, onnxwire.EditError), (field.name, way, error)
-                assert error.field == field.full_name or isinstance(given, dict), error  # which names another
+                assert error.field == field.full_name or isinstance(given, dict), error  # the error names another field
 
 
 @pytest.mark.parametrize("index", wire.VALUES)
@@ -368,7 +368,7 @@ def test_merging_appends_unknown_fields_at_every_depth():
     same(body)
 
 
-def test_unknown_fields_that_are_merged_in_after_a_copy_are_not_the_copy_s():
+def test_unknown_fields_that_are_merged_after_a_copy_do_not_affect_the_copy():
     def body(m):
         first, second = m.Everything(), m.Everything()
         for i in range(3):
@@ -416,7 +416,7 @@ def test_a_message_copies_and_merges_its_own_parts_and_parents(method, into, sou
     "into", snippets("m.trunk; m.branches[0]; m.trunk.trunk; m.branches.add(); m.branches[0].trunk")
 )
 def test_a_message_can_be_copied_into_one_inside_it(into):
-    # The official runtime dies of it.
+    # The official runtime crashes.
     tree = wire.makers()[0].Everything.Tree(value=1, branches=[{"value": 5}], trunk={"value": 2})
     target = eval(into, {"m": tree})
     before = tree.SerializeToString()
@@ -582,7 +582,7 @@ def test_an_operation_on_numbers_of_an_absent_message_adds_it_as_officially(act)
         g.MergeFromString(''); g.ParseFromString(b'\xff'); g.node.__delitem__(0); g.node.add(1)"""
     ),
 )
-def test_an_act_that_fails_does_not_set_an_absent_message(act):
+def test_a_failing_operation_does_not_set_an_absent_message(act):
     # Officially many of these do.
     message = onnxwire.ModelProto()
     with pytest.raises(Exception):  # noqa: B017

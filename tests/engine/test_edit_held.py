@@ -82,7 +82,7 @@ def test_an_iterator_continues_after_the_bytes_were_replaced(tmp_path):
 # --- children
 
 
-def test_a_child_that_was_absent_when_its_parent_was_copied_over_is_the_parent_s_own():
+def test_a_view_of_an_absent_child_stays_attached_when_its_parent_is_copied_over():
     def body(m):
         other = m.ModelProto(graph={"name": "other", "node": [{"name": "n"}]})
         for source in (other, m.ModelProto.FromString(other.SerializeToString())):
@@ -102,7 +102,7 @@ def test_a_child_that_was_absent_when_its_parent_was_copied_over_is_the_parent_s
     same(body)
 
 
-def test_the_message_that_new_ones_are_views_of_keeps_nothing():
+def test_new_messages_leave_no_cache_entries():
     source = ModelProto.FromString(ModelProto(graph={"name": "g"}).SerializeToString())
     for _ in range(50):
         model = ModelProto()
@@ -212,7 +212,7 @@ def test_a_sequence_of_a_message_in_many_pieces_is_found_in_the_piece():
     for i, node in enumerate(model.graph.node):
         node.doc_string = "edited"
         assert model.graph.node[i].name == str(i)
-    assert model._document._cache_sizes()[3] == 1  # the pieces are looked for once
+    assert model._document._cache_sizes()[3] == 1  # the pieces are searched once
     assert [node.name for node in ModelProto.FromString(model.SerializeToString()).graph.node] == [
         *map(str, range(300))
     ]
@@ -222,7 +222,7 @@ def test_a_sequence_of_a_message_in_many_pieces_is_found_in_the_piece():
 
 
 def nested(depth, edit):
-    """An If in an If, made or read from bytes, edited at each level."""
+    """Return a model with an If in an If, built or parsed, edited at each level."""
     node = NodeProto(op_type="If")
     for _ in range(depth):
         outer = NodeProto(op_type="If")
@@ -362,7 +362,7 @@ def at_any_time(make):
 
 
 def many_records(number):
-    """So many records of one field that the document caches their index in a dict."""
+    """Return enough records of one field that the document caches their index in a dict."""
     return wire.number(number, 200) * 100
 
 
@@ -402,7 +402,7 @@ def test_views_of_an_absent_message_follow_it_when_it_is_added():
     assert set(at_any_time(make)) == {(True, 100, False, True)}
 
 
-def test_an_edit_while_a_message_is_first_looked_at_is_not_lost():
+def test_an_edit_during_the_first_access_to_a_message_is_not_lost():
     part = TensorProto.FromString(many_records(1)).SerializeToString()
 
     def make():
@@ -459,7 +459,7 @@ def test_destructors_of_removed_elements_may_clear_the_field():
                 graph.ClearField("node")
 
     data = NodeProto(attribute=[AttributeProto(name="k", s=b"x" * 10)]).SerializeToString()
-    for _ in range(2000):  # so many that those before them become bytes
+    for _ in range(2000):  # enough that earlier ones are encoded
         node = graph.node.add()
         source = onnxwire.load(Memory(data), type=NodeProto)
         node.attribute.append(source.attribute[0])
@@ -477,7 +477,7 @@ def test_destructors_of_removed_elements_may_clear_the_field():
 # --- released objects
 
 
-def edit_what_was_not_there():
+def edit_absent_fields():
     model = ModelProto()
     one, two = model.graph, model.graph
     model.CopyFrom(ModelProto(graph={"name": "g", "node": [{"name": "n", "attribute": [{"name": "a"}]}]}))
@@ -487,7 +487,7 @@ def edit_what_was_not_there():
     two.doc_string = "gone"
 
 
-def follow_what_came():
+def read_added_fields():
     attribute, other = AttributeProto(), AttributeProto(sparse_tensor={"dims": [1], "values": {"name": "v"}})
     values, sparse = attribute.sparse_tensor.values, attribute.sparse_tensor
     attribute.MergeFrom(other)
@@ -508,7 +508,7 @@ def switch_oneofs():
     kind.ClearField("value")
 
 
-def change_what_is_iterated_over():
+def change_iterated_fields():
     graph = GraphProto.FromString(GraphProto(node=[{"input": ["x"] * 80}] * 9).SerializeToString() * 2)
     nodes, taken = graph.node, graph.node[:]
     iterators = iter(nodes)
@@ -533,7 +533,7 @@ def refuse_values():
 
 @pytest.mark.parametrize(
     "act",
-    [edit_what_was_not_there, follow_what_came, switch_oneofs, change_what_is_iterated_over, refuse_values],
+    [edit_absent_fields, read_added_fields, switch_oneofs, change_iterated_fields, refuse_values],
 )
 def test_edits_of_unreachable_messages_are_released(act):
     rounds = 100

@@ -1,4 +1,4 @@
-"""Messages are made as official ones are: by keywords, by people's builder functions, by `onnx.helper` itself."""
+"""Messages are made like official ones: by keywords, by builder functions as people write them, by `onnx.helper`."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ def tensor(m, name, array):
 
 
 def build(m):
-    """A model with weights, attributes of most kinds, a subgraph and a function."""
+    """Return a model with weights, attributes of most kinds, a subgraph and a function."""
     body = m.GraphProto(name="body", node=[node(m, "Relu", ["h"], ["r"])])
     body.output.append(value_info(m, "r", 1, []))
     graph = m.GraphProto(name="main")

@@ -114,7 +114,7 @@ def test_a_sequence_accepts_or_refuses_an_array_as_officially(dtype):
 
 
 @pytest.mark.parametrize("dtype", ["i1", "i4", "i8", "u4", "u8", "f4", "f8"])
-def test_the_ends_of_the_range_of_an_array_are_taken_or_refused_as_officially(dtype):
+def test_the_ends_of_the_range_of_an_array_are_accepted_or_refused_as_officially(dtype):
     limits = (np.finfo if dtype[0] == "f" else np.iinfo)(dtype)
     array = np.array([limits.min, limits.max], dtype)
 
@@ -172,7 +172,7 @@ ACTS = [
     *[f"s[{i}] = v[:2]" for i in ("::0", "'a':")],
     *[f"del s[{i}]" for i in [*SLICES, "::-2", "1::5", "::0", "'a':"]],
 ]
-# To delete an extended slice of nothing kills the official runtime, or deletes something.
+# Deleting an extended slice of an empty sequence crashes the official runtime, or deletes elements.
 DEADLY = ["del s[::2]", "del s[::-2]", "del s[1::5]"]
 # On an absent sequence the official runtime ignores the arguments, or checks the index first.
 FREE_IF_EMPTY = snippets(
@@ -223,7 +223,7 @@ def test_an_operation_on_a_sequence_has_the_official_effect(name, origin):
                 yield values, getattr(message, name), len(values), bool(values)
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of popping from nothing
+        warnings.simplefilter("ignore")  # of popping from an empty sequence
         same(body)
 
 
@@ -373,7 +373,7 @@ def test_an_edit_within_an_edit_has_the_official_effect():
     same(body)
 
 
-def test_one_element_is_sorted_by_its_key_and_no_place_is_too_large_for_an_int():
+def test_one_element_is_sorted_by_its_key_and_no_index_is_too_large_for_an_int():
     def body(m):
         for message, name in ((m.TensorProto(dims=[1]), "dims"), (m.GraphProto(node=[{"name": "n"}]), "node")):
             values = getattr(message, name)

@@ -24,7 +24,7 @@ from onnxwire.messages import SCHEMA
 
 
 def node_model():
-    """A model with something in every corner, made by the official runtime."""
+    """Make a model that uses every kind of field, with the official runtime."""
     weights = onnx.helper.make_tensor("w", onnx.TensorProto.FLOAT, [2, 3], [1.0, 2.0, 3.0, 4.0, 5.0, 6.0])
     indices = onnx.helper.make_tensor("i", onnx.TensorProto.INT64, [3], [1, -2, 1 << 40])
     nodes = [
@@ -51,7 +51,7 @@ def model():
 
 @pytest.fixture(params=["ours", "official"])
 def either(request):
-    """Messages of onnxwire and of the official runtime behave in the same way."""
+    """Return the same message of onnxwire and of the official runtime, which behave in the same way."""
     return onnxwire.ModelProto.FromString(DATA) if request.param == "ours" else onnx.ModelProto.FromString(DATA)
 
 
@@ -296,7 +296,7 @@ def test_nested_classes_are_attributes_of_their_parents():
 
 
 @pytest.mark.parametrize("number", [0, 1, 7, 8, 9, 100])
-def test_every_place_of_a_sequence_of_any_length_is_found(number):
+def test_every_index_of_a_sequence_of_any_length_is_found(number):
     names = [f"n{i}" for i in range(number)]
     official = onnx.NodeProto(input=names)
     ours = onnxwire.NodeProto.FromString(official.SerializeToString()).input
@@ -305,13 +305,13 @@ def test_every_place_of_a_sequence_of_any_length_is_found(number):
     assert (list(ours), ours[:], len(ours)) == (names, names, number)
 
 
-def test_places_are_found_in_any_order():
+def test_indexes_are_found_in_any_order():
     names = [f"n{i}" for i in range(50)]
     ours = onnxwire.NodeProto.FromString(onnx.NodeProto(input=names).SerializeToString())
     assert [ours.input[i] for i in (49, 0, 7, 8, 48, 8)] == [names[i] for i in (49, 0, 7, 8, 48, 8)]
 
 
-def test_two_iterators_of_a_sequence_go_their_own_ways(model):
+def test_two_iterators_of_a_sequence_are_independent(model):
     first, second = iter(model.graph.node), iter(model.graph.node)
     assert [next(first).name, next(first).name, next(second).name] == ["node0", "node1", "node0"]
 
@@ -597,7 +597,7 @@ def test_values_outlive_the_document(path):
 
 
 @pytest.mark.parametrize("look", [np.asarray, memoryview])
-def test_closing_raises_in_use_error_while_an_array_looks_into_the_document(path, look):
+def test_closing_raises_in_use_error_while_an_array_refers_to_the_document(path, look):
     with pytest.raises(onnxwire.InUseError), onnxwire.load(path) as model:
         array = look(model.graph.initializer[0].float_data)
     assert list(array) == [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]
@@ -618,7 +618,7 @@ def test_a_document_that_could_not_be_closed_still_reads_and_closes_later(path):
         _ = model.graph
 
 
-def test_an_array_of_decoded_numbers_does_not_hold_the_document(path):
+def test_an_array_of_decoded_numbers_does_not_keep_the_document_open(path):
     with onnxwire.load(path) as model:
         array = np.asarray(model.graph.initializer[0].dims)
     assert array.tolist() == [2, 3]
@@ -659,7 +659,7 @@ def test_an_array_of_unpacked_floats_has_their_values():
     assert np.asarray(onnxwire.AttributeProto.FromString(encoded).floats).tolist() == [1.5, -2.5, 0.0]
 
 
-def test_an_empty_sequence_gives_an_empty_array():
+def test_an_empty_sequence_becomes_an_empty_array():
     assert np.asarray(onnxwire.TensorProto().float_data).shape == (0,)
 
 
@@ -769,7 +769,7 @@ def in_threads(act):
 
 
 def everything(message):
-    """All values in a message, as tuples and lists."""
+    """Return all values in a message, as tuples and lists."""
     values = []
     for field, value in message.ListFields():
         if field.message_type is not None:
@@ -859,7 +859,7 @@ def test_closing_during_reads_results_in_values_or_closed_error(_):
     assert in_threads(read_or_close) == [len(values)] * N_THREADS
 
 
-# --- what a second reading found
+# --- further cases
 
 
 def test_enum_names_accept_numpy_integers():
@@ -877,7 +877,7 @@ def test_an_empty_dict_of_keywords_makes_an_empty_message():
     assert onnxwire.NodeProto(**{}) == onnxwire.NodeProto()
 
 
-def test_a_class_that_no_table_made_is_not_a_message_class():
+def test_a_class_that_was_not_made_from_a_table_is_not_a_message_class():
     with pytest.raises(TypeError):
 
         class Mine(onnxwire.NodeProto):

@@ -29,7 +29,7 @@ def record(number: int, data: bytes) -> bytes:
 
 @cache
 def model_bytes() -> bytes:
-    """A model with a long value of every kind, and short ones between."""
+    """Return a model with a long value of every kind, and short ones between them."""
     rng = np.random.default_rng(3)
     model = ow.ModelProto(ir_version=9, producer_name="p", doc_string="d" * (LONG + 5))
     model.opset_import.add(version=17)
@@ -169,7 +169,7 @@ def test_calls_that_need_no_long_value_fetch_none(call) -> None:
     assert model._document.memory.resident < len(model_bytes()) // 4
 
 
-def test_the_first_question_leaves_out_long_values() -> None:
+def test_the_first_access_fetches_no_long_values() -> None:
     model = partial()
     assert [node.name for node in model.graph.node] == [f"n{i}" for i in range(200)]
     assert next(iter(model.graph.initializer)).name == "raw"
@@ -274,7 +274,7 @@ def test_the_memory_of_a_huge_file_is_that_of_its_resident_pages() -> None:
     try:
         memory = PartialMemory(1 << 44, None)
     except MemoryError:
-        pytest.skip("there are not so many addresses")
+        pytest.skip("the address space is too small")
     memory.put(1 << 40, bytes(4096))
     assert memory.resident == 4096
     assert memory.missing([(1 << 40, (1 << 40) + 5000)]) == [((1 << 40) + 4096, (1 << 40) + 8192)]

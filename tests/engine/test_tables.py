@@ -24,7 +24,7 @@ FILES = [onnx_ml_pb2.DESCRIPTOR, onnx_operators_ml_pb2.DESCRIPTOR, onnx_data_pb2
 
 
 def official_messages():
-    """All message descriptors of the official files by full name, nested ones included."""
+    """Return all message descriptors of the official files by full name, including nested ones."""
     found = {}
 
     def add(descriptor):
@@ -127,7 +127,7 @@ def test_an_enum_is_closed_as_the_official_one_is(name):
 
 
 def reserved_of(name):
-    """Reserved ranges (last included) and names of the official descriptor, which only its proto form has."""
+    """Return the reserved ranges (ends included) and names of an official descriptor; only its proto form has them."""
     from google.protobuf.descriptor_pb2 import DescriptorProto
 
     proto = DescriptorProto()
@@ -268,7 +268,7 @@ SOURCES = sorted(glob.glob(os.path.join(PACKAGE, "engine", "*.p*")))
 
 
 def onnx_words():
-    """Names that only ONNX would use: of messages, of fields with an underscore, and a few plain ones."""
+    """Return names that only ONNX would use: of messages, of fields with an underscore, and a few others."""
     names = {cls.DESCRIPTOR.name for cls in SCHEMA.messages.values()}
     words = {name for name in names if name.endswith("Proto") or re.fullmatch("([A-Z][a-z]+){2,}", name)}
     words |= {field.rpartition(".")[2] for field in FIELDS if "_" in field.rpartition(".")[2]}

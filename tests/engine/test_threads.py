@@ -90,7 +90,7 @@ def read_fields(model) -> bool:
 
 
 def read_held(model) -> bool:
-    """Through views and sequences that others have, too."""
+    """Read fields through views and sequences that other threads use too."""
     nodes = list(model.graph.node)
     inputs = [node.input for node in nodes]
     return all(is_name(node.name) and node.op_type in ("Conv", "Relu", "") for node in reversed(nodes)) and all(
@@ -122,7 +122,7 @@ READS = [read_fields, read_held, read_numbers, read_encoding, read_whole]
 
 
 def test_no_module_of_the_engine_enables_the_gil():
-    """The initial state of the GIL: disabled on free-threaded Pythons by default."""
+    """The GIL keeps its initial state, which is disabled on free-threaded Pythons."""
     is_on = "getattr(sys, '_is_gil_enabled', lambda: True)()"
     code = f"import sys; before = {is_on}; import onnxwire, onnxwire.checker; print(before == {is_on})"
     environment = {name: value for name, value in os.environ.items() if name != "PYTHON_GIL"}
@@ -139,14 +139,14 @@ def test_concurrent_readers_read_existing_values_and_do_not_disturb_an_editor(se
 
     def work(first: int) -> None:
         try:
-            while not (is_over.is_set() and all(counts.values())):  # also where the editor was quick
+            while not (is_over.is_set() and all(counts.values())):  # also if the editor has finished
                 for read in READS[first:] + READS[:first]:
                     try:
                         if not read(model):
                             failures.append(read)
                         counts[read] += 1
                     except onnxwire.errors.ChangedError:
-                        pass  # elements came or went while it read
+                        pass  # elements were added or removed during the read
         except BaseException as error:
             failures.append(error)
 

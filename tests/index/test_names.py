@@ -138,7 +138,7 @@ def test_the_random_models_cover_every_rule(models):
 
 
 def uses_in_table(model):
-    """The rows of the table `uses`: scope, name, node, slot, kind."""
+    """Return the rows of the table `uses`: scope, name, node, slot, kind."""
     rows = onnxwire.to_arrow(model, "uses").to_pydict()
     return list(zip(*(rows[name] for name in ("graph", "name", "node", "slot", "kind")), strict=True))
 
@@ -238,7 +238,7 @@ def test_the_walk_over_messages_applies_the_same_rules(models):
 
 
 def _is_within(scope, name, outer):
-    """Whether a name that a scope uses is defined inside `outer`."""
+    """Return whether a name that a scope uses is defined inside `outer`."""
     while scope.path != outer.path:
         if name in scope.found:
             return True

@@ -18,7 +18,7 @@ _LARGE = 10_000  # bytes from which a file is on the other server
 
 
 @dataclass
-class Asked:
+class HubRequest:
     server: str  # "hub" or "cdn"
     path: str
     headers: dict[str, str]
@@ -36,11 +36,11 @@ class Hub:
     is_private: bool = False
     headers: dict[str, str] = field(default_factory=dict)  # instead of those of the Hub's redirects; "" for none
     location: str | None = None  # where to redirect, instead of the signed address
-    requests: list[Asked] = field(default_factory=list)
+    requests: list[HubRequest] = field(default_factory=list)
     valid: dict[str, float] = field(default_factory=dict)
     cdn: str = ""
 
-    def of(self, server: str) -> list[Asked]:
+    def of(self, server: str) -> list[HubRequest]:
         return [asked for asked in self.requests if asked.server == server]
 
 
@@ -54,7 +54,7 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         hub: Hub = self.server.hub  # type: ignore[attr-defined]
         name: str = self.server.name  # type: ignore[attr-defined]
-        self.asked = Asked(name, self.path, {key.lower(): value for key, value in self.headers.items()})
+        self.asked = HubRequest(name, self.path, {key.lower(): value for key, value in self.headers.items()})
         hub.requests.append(self.asked)
         (self.hub if name == "hub" else self.cdn)(hub)
 

@@ -49,7 +49,7 @@ _PATTERN = bytes(range(256)) * 4096
 
 @functools.lru_cache(maxsize=8)
 def _pattern(start: int, end: int) -> bytes:
-    """Bytes of which each is its offset modulo 256."""
+    """Return bytes whose values are their offsets modulo 256."""
     shift = start % 256
     out = bytearray()
     while len(out) < end - start:
@@ -88,7 +88,7 @@ class State:
     always: str | None = None  # the fault of every request
     retry_after: str | None = None  # with 429 and 503
     hides_size: bool = False  # whether Content-Range ends with /*
-    stalled: int = 0  # requests that got no answer, and whose time is over
+    stalled: int = 0  # requests that ended without an answer
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     @property

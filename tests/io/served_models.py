@@ -9,18 +9,18 @@ import onnxwire as ow
 
 
 def head(number: int, size: int) -> bytes:
-    """The tag and length of a record."""
+    """Return the tag and length of a record."""
     return varint(number << 3 | 2) + varint(size)
 
 
 def tensor_head(name: str, size: int) -> bytes:
-    """A TensorProto of bytes up to its raw_data."""
+    """Return the bytes of a TensorProto of bytes up to its raw_data."""
     dims = varint(size)
     return head(1, len(dims)) + dims + b"\x10\x02" + head(8, len(name)) + name.encode() + head(9, size)
 
 
 def model(sizes: list[int], *, names: list[str] | None = None, nodes: int = 30) -> Pieces:
-    """A model of uint8 initializers of some sizes in bytes."""
+    """Return a model of uint8 initializers of some sizes in bytes."""
     graph: list[bytes | int] = []
     for i in range(nodes):
         node = ow.NodeProto(op_type="Relu", name=f"node_{i}", input=[f"x{i}"], output=[f"x{i + 1}"])

@@ -20,7 +20,7 @@ COUNT = 1 << 18  # elements of a tensor of a megabyte
 
 @functools.cache
 def encoded(value: float) -> bytes:
-    """A model whose weights are all one value; the layout is the same for each."""
+    """Encode a model whose weights all have one value; the layout does not depend on the value."""
     weights = [numpy_helper.from_array(np.full(COUNT, value, np.float32), name) for name in ("w", "v")]
     typed = helper.make_tensor("typed", TensorProto.FLOAT, [COUNT], [value] * COUNT)
     counts = helper.make_tensor("counts", TensorProto.INT64, [COUNT], [int(value)] * COUNT)
@@ -54,15 +54,15 @@ def write_over(path: Path) -> None:
         file.write(encoded(2))
 
 
-def write_over_in_another_process(path: Path) -> None:
+def overwrite_in_another_process(path: Path) -> None:
     """Do the same from a separate process."""
     source = path.with_name("other.onnx")
     source.write_bytes(encoded(2))
     subprocess.run(["cp", source, path], check=True)
 
 
-def write_over_and_put_the_time_back(path: Path) -> None:
-    """As `rsync --inplace --times` does with files that were all built at one time."""
+def overwrite_and_restore_the_time(path: Path) -> None:
+    """Overwrite a file and restore its time, as `rsync --inplace --times` does if all files were built at one time."""
     status = path.stat()
     write_over(path)
     os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
@@ -70,8 +70,8 @@ def write_over_and_put_the_time_back(path: Path) -> None:
 
 CHANGES: list[Callable[[Path], None]] = [
     write_over,
-    write_over_in_another_process,
-    write_over_and_put_the_time_back,
+    overwrite_in_another_process,
+    overwrite_and_restore_the_time,
 ]
 READS: dict[str, Callable[[onnxwire.ModelProto], object]] = {
     "numpy": lambda model: model.graph.initializer[0].numpy(),

@@ -29,7 +29,7 @@ DATA = bytes(range(256)) * 40
 
 
 def tensor(*entries: tuple[str, object], name: str = "w", dims: tuple[int, ...] = (16,)) -> onnx.TensorProto:
-    """An EXTERNAL tensor of bytes with these entries of external_data."""
+    """Return an EXTERNAL tensor of bytes with these entries of external_data."""
     made = onnx.TensorProto(name=name, dims=dims, data_type=onnx.TensorProto.UINT8)
     made.data_location = onnx.TensorProto.EXTERNAL
     for key, value in entries:
@@ -38,20 +38,20 @@ def tensor(*entries: tuple[str, object], name: str = "w", dims: tuple[int, ...] 
 
 
 def at(location: str, offset: object = None, length: object = None, **options: Any) -> onnx.TensorProto:
-    """An EXTERNAL tensor of bytes at an offset."""
+    """Return an EXTERNAL tensor of bytes at an offset."""
     given = [("location", location), ("offset", offset), ("length", length)]
     return tensor(*((key, value) for key, value in given if value is not None), **options)
 
 
 def write(path: Path, *tensors: onnx.TensorProto) -> Path:
-    """A model of these tensors."""
+    """Write a model of these tensors."""
     path.write_bytes(onnx.ModelProto(ir_version=8, graph={"initializer": tensors}).SerializeToString())
     return path
 
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """A model with a tensor of 16 bytes from byte 100 of a file."""
+    """Write a model with a tensor of 16 bytes from byte 100 of a file."""
     (tmp_path / "w.bin").write_bytes(DATA)
     return write(tmp_path / "m.onnx", at("w.bin", 100, 16))
 
@@ -81,7 +81,7 @@ def test_a_reference_without_offset_and_length_is_the_whole_file() -> None:
 
 
 @given(st.integers(0, (1 << 63) - 1))
-def test_every_offset_that_a_file_can_have_is_taken(offset: int) -> None:
+def test_every_offset_that_a_file_can_have_is_accepted(offset: int) -> None:
     assert reference_of(made(("location", "w"), ("offset", offset), ("length", offset)))[1:3] == (offset, offset)
 
 
@@ -123,7 +123,7 @@ def test_an_empty_file_is_read_as_nothing(tmp_path: Path, mmap: bool) -> None:
 @ways
 def test_offsets_may_be_beyond_4_gib(tmp_path: Path, mmap: bool) -> None:
     offset = (5 << 30) + 3
-    with open(tmp_path / "w.bin", "wb") as file:  # all hole but the end
+    with open(tmp_path / "w.bin", "wb") as file:  # a hole, except at the end
         file.seek(offset)
         file.write(DATA[:16])
     assert initializer(write(tmp_path / "m.onnx", at("w.bin", offset)), mmap=mmap).numpy().tobytes() == DATA[:16]
@@ -168,7 +168,7 @@ def test_unreferenced_files_are_released_too(path: Path, mmap: bool) -> None:
     assert descriptors() == before
 
 
-def test_no_file_is_closed_while_an_array_looks_into_one(tmp_path: Path) -> None:
+def test_no_file_is_closed_while_an_array_refers_to_one(tmp_path: Path) -> None:
     for name in "ab":
         (tmp_path / name).write_bytes(DATA)
     model = onnxwire.load(write(tmp_path / "m.onnx", at("a", length=16), at("b", length=16)))
@@ -317,7 +317,7 @@ def test_a_file_that_was_cut_raises(path: Path, mmap: bool) -> None:
 def test_nothing_is_read_of_a_file_that_was_written_to(path: Path, mmap: bool) -> None:
     tensor = initializer(path, mmap=mmap)
     tensor.numpy()
-    os.truncate(path.parent / "w.bin", 116)  # the bytes of the tensor are still there
+    os.truncate(path.parent / "w.bin", 116)  # the file still has the bytes of the tensor
     with pytest.raises(SourceError, match="truncated"):
         tensor.numpy()
     with open(path.parent / "w.bin", "wb") as file:

@@ -29,7 +29,7 @@ DATA = b"the model's data"
 
 
 def tensor(*entries: tuple[str, object], name: str = "w", **fields: Any) -> onnx.TensorProto:
-    """An EXTERNAL tensor of 16 bytes with these entries of external_data."""
+    """Return an EXTERNAL tensor of 16 bytes with these entries of external_data."""
     made = onnx.TensorProto(name=name, dims=[16], data_type=onnx.TensorProto.UINT8, **fields)
     made.data_location = onnx.TensorProto.EXTERNAL
     for key, value in entries:
@@ -55,7 +55,7 @@ class Case:
         self.model = self.folder / "m.onnx"
 
     def read(self, *entries: object, **options: Any) -> bytes:
-        """The elements of the model's tensor; entries: of its external_data, or a location alone."""
+        """Return the elements of the model's tensor. entries: of its external_data, or only a location."""
         pairs = [("location", entry) if isinstance(entry, str) else entry for entry in entries]
         if not self.model.is_symlink():
             self.model.write_bytes(encoded(tensor(*pairs)))
@@ -86,14 +86,14 @@ def case(tmp_path: Path) -> Case:
 
 @pytest.fixture(params=["openat", "by path"])
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """On current systems, and on systems that can't open a name in an open folder."""
+    """Run a test on current systems, and as on systems that can't open a name in an open folder."""
     monkeypatch.setattr(external_files, "_HAS_DIR_FD", request.param == "openat")
     return request.param
 
 
 @pytest.fixture
 def windows(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The rules for names on Windows."""
+    """Apply the rules for names on Windows."""
     monkeypatch.setattr(external_data, "_WINDOWS", True)
 
 
@@ -108,7 +108,7 @@ def test_absolute_locations_are_refused(case: Case, location: str) -> None:
 @pytest.mark.parametrize(
     "location", ["..", "../w.bin", "sub/../w.bin", "sub/..", "./../model/w.bin", "a/b/../../w.bin"]
 )
-def test_climbing_locations_are_refused_even_if_they_return_to_the_folder(case: Case, location: str) -> None:
+def test_locations_through_the_parent_folder_are_refused_even_if_they_return(case: Case, location: str) -> None:
     case.refuses(location, match=r"\.\.")
 
 
@@ -124,7 +124,7 @@ def test_a_nul_is_refused(case: Case, location: str) -> None:
 
 
 @pytest.mark.parametrize("location", ["\n", "w\x1b[2J.bin", "\x7f", "w\x9b2J.bin", "\x85"])
-def test_letters_that_steer_a_terminal_are_refused(case: Case, location: str) -> None:
+def test_characters_that_control_a_terminal_are_refused(case: Case, location: str) -> None:
     (case.folder / location).write_bytes(DATA)
     case.refuses(location, match="control character")
 
@@ -224,7 +224,7 @@ def test_a_range_that_the_file_does_not_have_is_refused(case: Case, offset: int,
     case.refuses("w.bin", *entries, match="the file has 16 bytes")
 
 
-def test_a_range_that_the_dims_do_not_call_for_is_an_error(case: Case) -> None:
+def test_a_range_that_does_not_fit_the_dims_is_an_error(case: Case) -> None:
     for entry in (("length", 0), ("length", 15), ("offset", 16), ("offset", 1)):
         with pytest.raises(TensorError, match="16 bytes"):
             case.read("w.bin", entry)
@@ -295,7 +295,7 @@ def test_links_to_nothing_are_missing_files(case: Case, way: str, target: str) -
         case.read("link")
 
 
-def test_a_file_of_the_same_name_outside_does_not_help_a_refused_one(case: Case) -> None:
+def test_a_refused_location_is_not_searched_in_another_folder(case: Case) -> None:
     # A location that is refused in the first folder is not searched in the next one.
     case.link("link", case.secret)
     (case.outside / "root").mkdir()
@@ -304,7 +304,7 @@ def test_a_file_of_the_same_name_outside_does_not_help_a_refused_one(case: Case)
 
 
 @linux
-def test_links_of_proc_are_not_jumped_through(case: Case) -> None:
+def test_links_of_proc_are_not_followed_by_the_kernel(case: Case) -> None:
     # The kernel opens the file itself, regardless of the text of these links.
     with open(case.secret, "rb") as file:
         case.link("fd", f"/proc/self/fd/{file.fileno()}")
@@ -333,7 +333,7 @@ def test_hard_links_inside_the_folder_are_read(case: Case) -> None:
     case.refuses("w.bin", match="hard links")
 
 
-def test_names_that_are_only_reached_through_links_do_not_count(case: Case) -> None:
+def test_names_behind_links_do_not_count(case: Case) -> None:
     os.link(case.secret, case.folder / "hard")
     case.link("there", case.outside)
     case.refuses("hard", match="hard links")
@@ -406,7 +406,7 @@ def test_refusing_leaves_nothing_open(case: Case, way: str) -> None:
     assert len(os.listdir("/proc/self/fd")) == before
 
 
-# --- folders that are the model's
+# --- folders of the model
 
 
 @pytest.mark.parametrize("sub", ["", "onnx"])
@@ -479,7 +479,7 @@ def test_a_model_from_standard_input_can_not_read_devices(case: Case) -> None:
 # --- external_root, external_data
 
 
-def test_another_folder_may_be_named(case: Case, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_external_root_is_an_additional_folder(case: Case, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert case.read("secret", external_root=case.outside) == SECRET
     case.link("link", case.secret)
     assert case.read("link", external_root=str(case.outside)) == SECRET
@@ -490,7 +490,7 @@ def test_another_folder_may_be_named(case: Case, way: str, monkeypatch: pytest.M
     assert case.read("secret", external_root="outside") == SECRET
 
 
-def test_locations_can_not_leave_the_other_folder_either(case: Case, way: str, tmp_path: Path) -> None:
+def test_locations_can_not_leave_external_root_either(case: Case, way: str, tmp_path: Path) -> None:
     (tmp_path / "third").write_bytes(SECRET)
     os.symlink("../third", case.outside / "link")
     case.refuses("link", external_root=case.outside, match="symbolic link leads out")
@@ -499,13 +499,13 @@ def test_locations_can_not_leave_the_other_folder_either(case: Case, way: str, t
 
 
 @pytest.mark.parametrize("root", ["nothing", "model/w.bin", ""])
-def test_the_other_folder_must_be_one(case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, root: str) -> None:
+def test_external_root_must_be_a_folder(case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, root: str) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(SourceError, match="external_root="):
         case.read("w.bin", external_root=root)
 
 
-def test_a_function_is_given_sound_locations_only(case: Case) -> None:
+def test_a_function_receives_only_valid_locations(case: Case) -> None:
     asked: list[str] = []
     for location in ("../outside/secret", "/etc/passwd", "C:x", "a\\b", "a\0", "#x"):
         case.refuses(location, external_data=asked.append)
@@ -690,7 +690,7 @@ def test_a_model_without_a_folder_can_not_read_the_working_directory(
             alone.numpy()
 
 
-def test_every_place_of_a_tensor_is_guarded(case: Case) -> None:
+def test_every_field_with_a_tensor_is_guarded(case: Case) -> None:
     # microsoft/onnxruntime#28709: the values and indices of sparse tensors, and the tensors of attributes, went other
     # ways than initializers, with fewer checks.
     bad = tensor(("location", "../outside/secret"))

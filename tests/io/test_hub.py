@@ -152,7 +152,7 @@ def test_an_invalid_token_is_an_error_that_does_not_contain_it(token, fake) -> N
         ({"Location": f"/{REPOSITORY}/resolve/main/m.onnx"}, "loop"),
     ],
 )
-def test_a_lying_hub_is_an_error(headers, reason, fake) -> None:
+def test_a_wrong_answer_of_the_hub_is_an_error(headers, reason, fake) -> None:
     fake.hub.headers = headers
     with pytest.raises(ow.SourceError, match=reason):
         ow.load(f"hf://{REPOSITORY}/m.onnx")
@@ -160,7 +160,7 @@ def test_a_lying_hub_is_an_error(headers, reason, fake) -> None:
 
 @pytest.mark.parametrize("name", ["X-Linked-Etag", "X-Linked-Size", "X-Repo-Commit"])
 @pytest.mark.parametrize("value", ["", "nonsense\\", '"' + "x" * 5000 + '"'])
-def test_missing_or_odd_headers_are_ignored(name, value, fake) -> None:
+def test_missing_and_unusual_headers_are_ignored(name, value, fake) -> None:
     fake.hub.headers = {name: value}
     read_all(f"hf://{REPOSITORY}/m.onnx")
 

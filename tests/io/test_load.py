@@ -313,7 +313,7 @@ def test_packed_run_cut_inside_a_number_names_its_field() -> None:
         onnxwire.verify(b"\x22\x03\x01\x02\x03", type=onnxwire.TensorProto)
 
 
-def test_errors_are_of_the_family() -> None:
+def test_all_errors_are_errors_of_onnxwire() -> None:
     assert issubclass(onnxwire.DecodeError, ValueError)
     assert issubclass(onnxwire.SourceError, OSError)
     for kind in (onnxwire.DecodeError, onnxwire.SourceError, onnxwire.ClosedError, onnxwire.InUseError):
@@ -334,7 +334,7 @@ def test_decode_error_survives_pickling() -> None:
 # --- closing
 
 
-def test_views_left_over_do_not_keep_a_with_block_from_closing(tmp_path: Path, data: bytes) -> None:
+def test_remaining_views_do_not_prevent_a_with_block_from_closing(tmp_path: Path, data: bytes) -> None:
     with onnxwire.load(MODEL) as model:
         node = model.graph.node[0]
         names = model.graph.node

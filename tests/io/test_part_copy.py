@@ -22,7 +22,7 @@ DATA = PIECES.read(0, PIECES.size)
 
 @pytest.fixture(scope="module")
 def bucket():
-    """A client of a bucket with a model, and the options of its store."""
+    """Return a client of a bucket with a model, and the options of its store."""
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
     url = "http://{}:{}".format(*server.get_host_and_port())
@@ -53,7 +53,7 @@ def uploads(client) -> list[object]:
 
 @pytest.fixture
 def sent(monkeypatch):
-    """The sizes of the blocks that are sent."""
+    """Return a list to which the size of each sent block is added."""
     sizes: list[int] = []
     blocks = part_copy._blocks
 
@@ -177,7 +177,7 @@ SOURCE = Payload(0, 0)
 
 @pytest.mark.parametrize("number", range(50))
 def test_planned_parts_are_the_encoding_and_long_enough(number) -> None:
-    """Random lists of ranges and literals."""
+    """The segments are random lists of ranges and literals."""
     import random
 
     choice = random.Random(number)

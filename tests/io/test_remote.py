@@ -40,7 +40,7 @@ def test_a_model_on_a_server_reads_as_one_on_the_disk(tmp_path) -> None:
         ow.verify(f"{server.url}/m.onnx")
 
 
-def test_opening_fetches_the_root_alone(trips) -> None:
+def test_opening_fetches_only_the_root(trips) -> None:
     pieces = model([100 * MIB] * 4)
     with ObjectServer({"m.onnx": pieces}) as server, ow.load(f"{server.url}/m.onnx") as message:
         assert message.opset_import[0].version == 17
@@ -145,14 +145,14 @@ def test_unedited_payloads_are_saved_from_the_server(tmp_path) -> None:
     assert (tmp_path / "object.onnx").read_bytes() == whole.SerializeToString()
 
 
-def test_an_empty_file_and_one_of_a_byte() -> None:
+def test_an_empty_file_and_a_file_of_one_byte_are_read() -> None:
     with ObjectServer({"empty": b"", "one": b"\x08"}) as server:
         for name in ("empty", "one"):
             with pytest.raises(ow.DecodeError):
                 ow.load(f"{server.url}/{name}")
 
 
-def test_a_closed_model_is_closed() -> None:
+def test_a_model_can_be_closed_after_its_arrays() -> None:
     with ObjectServer({"m.onnx": model([8 * MIB])}) as server:
         message = ow.load(f"{server.url}/m.onnx")
         tensor = message.graph.initializer[0]
@@ -186,7 +186,7 @@ def check_all(address: str, pieces: Pieces, cache) -> None:
             assert tensor.raw_data == payload(pieces, info)
 
 
-def test_a_cache_on_the_disk_spares_requests(tmp_path) -> None:
+def test_a_cache_on_the_disk_saves_requests(tmp_path) -> None:
     pieces = model([3 * MIB, 300_000, 9 * MIB, 100_000])
     with ObjectServer({"m.onnx": pieces}) as server:
         address = f"{server.url}/m.onnx"
@@ -247,7 +247,7 @@ def test_two_processes_share_a_cache(tmp_path) -> None:
 
 @pytest.fixture
 def heed_interrupts():
-    """As in a terminal: a shell has its background jobs ignore Ctrl-C."""
+    """Handle Ctrl-C as on a terminal: a shell makes background jobs ignore it."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
@@ -268,7 +268,8 @@ def test_ctrl_c_ends_a_read_at_once(heed_interrupts) -> None:
 
 
 def net_sizes(total: int) -> list[int]:
-    """Sizes of initializers as in a convolutional net: many, of many sizes, in no order that repeats."""
+    """Return sizes of initializers like those of a convolutional net: many different ones in an order without
+    repetition."""
     random = Random(1)
     sizes: list[int] = []
     channels = 32

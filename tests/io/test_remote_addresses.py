@@ -55,7 +55,7 @@ def texts_of(call) -> list[str]:
 @pytest.mark.parametrize("password", PASSWORDS)
 @pytest.mark.parametrize("is_encoded", [True, False])
 def test_a_password_is_never_shown(password, is_encoded) -> None:
-    """Unescaped, it may result in another or an invalid address; even then, no part of it is in the error."""
+    """If it is not escaped, the address may be another or an invalid one; even then, no part of it is in the error."""
     if is_encoded and "\ud800" in password:
         return
     with ObjectServer({"m.onnx": model([100_000])}) as server:
@@ -124,7 +124,7 @@ def test_a_header_that_can_not_be_sent_is_an_error_that_does_not_show_it(value) 
         "http://a\uff0fb/m.onnx", "http://\u2100/m.onnx", f"http://{'a' * 300}.example/m.onnx\x85",
     ],
 )  # fmt: skip
-def test_an_address_that_can_not_be_is_one_line(address) -> None:
+def test_the_error_of_an_invalid_address_is_one_line(address) -> None:
     with pytest.raises(ow.SourceError) as caught:
         ow.load(address)
     assert "\n" not in str(caught.value) and "\r" not in str(caught.value)
@@ -132,7 +132,7 @@ def test_an_address_that_can_not_be_is_one_line(address) -> None:
 
 
 def test_escapes_in_an_address_are_sent_unchanged() -> None:
-    """A slash in a name, a signature, a percent sign that encodes nothing, and letters beyond ASCII."""
+    """The addresses have a slash in a name, a signature, a percent sign without digits, and characters beyond ASCII."""
     cases = {
         "/a%2Fb/m.onnx?X-Signature=a%2Bb%3D&x=a+b": "/a%2Fb/m.onnx?X-Signature=a%2Bb%3D&x=a+b",
         "/100%/m.onnx": "/100%25/m.onnx",
@@ -184,7 +184,7 @@ COMMANDS = [
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
 def test_no_command_shows_a_password_or_query(words, tmp_path) -> None:
-    """Neither on success nor on failure of the server."""
+    """This holds whether the server answers or fails."""
     with ObjectServer({"m.onnx": model([100_000])}) as server:
         address = f"http://user:{SECRET}@{server.host}/m.onnx?signature={SECRET}"
         for fault in (None, "404"):

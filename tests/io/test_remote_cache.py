@@ -34,7 +34,7 @@ def check_all(address: str, pieces: Pieces, cache: object = None, **options) -> 
 
 
 def entries(folder: Path) -> dict[str, Path]:
-    """The two files of the only entry, by their endings."""
+    """Return the two files of the only entry, by their endings."""
     found = {path.suffix: path for path in (folder / FOLDER).iterdir() if path.name != "CACHEDIR.TAG"}
     assert set(found) == {".data", ".sums"}
     return found
@@ -45,7 +45,7 @@ def files_below(folder: Path) -> dict[str, bytes]:
 
 
 def test_nothing_outside_of_the_caches_own_folder_is_touched(pieces, tmp_path, monkeypatch) -> None:
-    """A folder of models, whose weights have names as the entries of the cache have."""
+    """The folder contains models whose weights are named like entries of the cache."""
     monkeypatch.setenv("ONNXWIRE_CACHE_SIZE", "0")
     for name in ("weights.data", "weights.sums", f"{'a' * 40}.data", f"{'b' * 64}.data", f"{'b' * 64}.sums"):
         (tmp_path / name).write_bytes(bytes(MIB))
@@ -90,8 +90,8 @@ def test_the_cache_is_a_private_folder_with_a_tag(pieces, tmp_path) -> None:
     assert {stat.S_IMODE(path.stat().st_mode) for path in own.iterdir()} == {0o600}
 
 
-def test_addresses_that_differ_in_anything_share_no_entry(tmp_path) -> None:
-    """One path, size and ETag, and other bytes by query, user, header or endpoint."""
+def test_addresses_that_differ_in_any_part_share_no_entry(tmp_path) -> None:
+    """The path, size and ETag are the same, and the bytes depend on the query, user, header or endpoint."""
     models = [model([300_000], names=[f"weight{i}"]) for i in range(8)]
     with ObjectServer({"d/m.onnx": models[0]}) as server, ObjectServer({"d/m.onnx": models[7]}) as other:
         cases = [
@@ -286,7 +286,7 @@ def test_a_full_disk_fails_no_read(pieces, tmp_path, monkeypatch, call, number) 
 
 
 def test_a_disk_that_fills_up_keeps_no_part_of_a_page(pieces, tmp_path, monkeypatch) -> None:
-    """Short writes, as on a full disk."""
+    """Writes are short, as on a full disk."""
     write = os.pwrite
     monkeypatch.setattr(os, "pwrite", lambda file, data, at: write(file, memoryview(data)[: len(data) // 2], at))
     with ObjectServer({"m.onnx": pieces}) as server:
@@ -304,7 +304,7 @@ while True:
 
 
 def test_processes_that_are_killed_leave_a_cache_that_works(pieces, tmp_path, monkeypatch) -> None:
-    """Two processes at a time read through one cache that has room for no entry, and are killed at any moment."""
+    """Two processes at a time read through one cache that has space for no entry, and are killed at random moments."""
     monkeypatch.setenv("ONNXWIRE_CACHE_SIZE", "0")
     with ObjectServer({"m.onnx": pieces, "n.onnx": pieces}) as server:
         for chance in range(4):

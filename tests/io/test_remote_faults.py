@@ -125,7 +125,7 @@ def test_without_an_etag_the_time_of_the_last_change_identifies_the_version(piec
                 message.graph.initializer[1].numpy()
 
 
-def test_no_credential_shows(pieces) -> None:
+def test_no_credential_is_shown(pieces) -> None:
     secret = "hunter2-very-secret"
     with ObjectServer({"d/m.onnx": pieces}) as server:
         host = server.url.removeprefix("http://")
@@ -188,27 +188,27 @@ RAW = {
     "endless 100 Continue": (b"", b"HTTP/1.1 100 Continue\r\n\r\n"),
     "endless headers": (b"HTTP/1.1 206 Partial Content\r\n", b"X-A: a\r\n"),
     "an endless line": (b"HTTP/1.1 206 ", b"a" * 1000),
-    "an endless body of no length": (b"HTTP/1.1 200 OK\r\n\r\n", b"a" * 100_000),
-    "an endless part of no length": (b"HTTP/1.1 206 OK\r\nContent-Range: bytes 0-9/10\r\n\r\n", b"a" * 100_000),
+    "an endless body without a length": (b"HTTP/1.1 200 OK\r\n\r\n", b"a" * 100_000),
+    "an endless part without a length": (b"HTTP/1.1 206 OK\r\nContent-Range: bytes 0-9/10\r\n\r\n", b"a" * 100_000),
     "endless chunks": (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", b"5\r\naaaaa\r\n"),
-    "a chunk of no size": (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n-5\r\n", b""),
-    "a chunk of all memory": (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nffffffffffffff\r\n", b""),
-    "a part of all memory": (
+    "a chunk of a negative size": (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n-5\r\n", b""),
+    "a chunk larger than memory": (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nffffffffffffff\r\n", b""),
+    "a part larger than memory": (
         b"HTTP/1.1 206 P\r\nContent-Range: bytes 0-9/9999999999999999\r\nContent-Length: 10\r\n\r\n", b"",
     ),
-    "a length of all memory": (
+    "a length larger than memory": (
         b"HTTP/1.1 206 P\r\nContent-Range: bytes 0-9/10\r\nContent-Length: 999999999999\r\n\r\n", b"",
     ),
     "a length below zero": (b"HTTP/1.1 206 P\r\nContent-Range: bytes 0-9/10\r\nContent-Length: -1\r\n\r\n", b""),
-    "digits without end": (b"HTTP/1.1 206 P\r\nContent-Range: bytes 0-9/" + b"9" * 5000 + b"\r\n\r\n", b""),
+    "endless digits": (b"HTTP/1.1 206 P\r\nContent-Range: bytes 0-9/" + b"9" * 5000 + b"\r\n\r\n", b""),
     "a part before its start": (b"HTTP/1.1 206 P\r\nContent-Range: bytes 9-0/10\r\nContent-Length: 0\r\n\r\n", b""),
     "HTTP/0.9": (b"\x08\x09", b""),
-    "a status that is none": (b"HTTP/1.1 99999999999 A\r\n\r\n", b""),
+    "an invalid status": (b"HTTP/1.1 99999999999 A\r\n\r\n", b""),
     "another protocol": (b"SSH-2.0-OpenSSH_9.0\r\n", b""),
     "nothing": (b"", b""),
-    "a redirect of no end": (b"HTTP/1.1 302 Found\r\nLocation: /m.onnx?x\r\n\r\n", b"a" * 100_000),
+    "an endless redirect": (b"HTTP/1.1 302 Found\r\nLocation: /m.onnx?x\r\n\r\n", b"a" * 100_000),
     "a switch of protocols": (b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: h2c\r\n\r\n", b""),
-    "a time of no calendar": (
+    "a date that does not exist": (
         b"HTTP/1.1 206 P\r\nContent-Range: bytes 0-1/2\r\nContent-Length: 2\r\n"
         b"Last-Modified: Mon, 99 Foo 99999 99:99:99 GMT\r\nDate: -\r\n\r\n\x08\x09",
         b"",
@@ -221,13 +221,13 @@ DRIPS = {
     "headers": (b"HTTP/1.1 200 OK\r\n", b"X-A: a\r\n"),
     "chunks": (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", b"1\r\na\r\n"),
     "digits of the size of a chunk": (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", b"0"),
-    "a body of no length": (b"HTTP/1.1 200 OK\r\n\r\n", b"a"),
+    "a body without a length": (b"HTTP/1.1 200 OK\r\n\r\n", b"a"),
 }
 
 
 @pytest.mark.parametrize("name", DRIPS)
 def test_an_answer_to_a_save_that_does_not_end_is_an_error_in_time(name) -> None:
-    """Answers that go on slowly, each piece within the timeout, until the client closes the connection."""
+    """The server sends pieces, each within the timeout, until the client closes the connection."""
     head, more = DRIPS[name]
     options = {"retry_config": {"max_retries": 0}, "client_options": {"timeout": "400ms"}}
     stop = threading.Event()
@@ -260,7 +260,7 @@ def test_an_answer_to_a_save_that_does_not_end_is_an_error_in_time(name) -> None
 
 @pytest.mark.parametrize("name", RAW)
 def test_malformed_http_is_an_error_within_bounded_time_and_memory(name) -> None:
-    """Answers by hand, some of which go on until the client closes the connection."""
+    """Some of the malformed answers continue until the client closes the connection."""
     head, more = RAW[name]
     options = {"retry_config": {"max_retries": 0}, "client_options": {"timeout": "700ms"}}
     with socket.create_server(("127.0.0.1", 0)) as server:
@@ -279,7 +279,7 @@ def test_malformed_http_is_an_error_within_bounded_time_and_memory(name) -> None
         url = f"http://127.0.0.1:{server.getsockname()[1]}/m.onnx"
         tracemalloc.start()
         try:
-            if name == "a time of no calendar":
+            if name == "a date that does not exist":
                 assert ow.load(url, storage_options=options).ir_version == 9
             else:
                 with pytest.raises(ow.Error) as caught:

@@ -22,7 +22,7 @@ ONCE = {"retry_config": {"max_retries": 0}}
 
 
 def model_bytes() -> bytes:
-    """A model whose only weight is external data in w.data."""
+    """Return a model whose only weight is external data in w.data."""
     message = ow.ModelProto(ir_version=9)
     tensor = message.graph.initializer.add(name="w", data_type=2, dims=[len(VALUES)], data_location=1)
     tensor.external_data.add(key="location", value="w.data")
@@ -31,7 +31,7 @@ def model_bytes() -> bytes:
 
 @pytest.fixture
 def servers():
-    """A server of a model and its external data, and another one with the same files."""
+    """Start a server of a model and its external data, and a second one with the same files."""
     files = {"d/m.onnx": model_bytes(), "d/w.data": VALUES.tobytes()}
     with ObjectServer(files) as own, ObjectServer(files) as other:
         yield own, other
@@ -145,7 +145,7 @@ def test_headers_go_with_a_redirect_to_the_own_host(servers) -> None:
 
 @pytest.fixture
 def public(monkeypatch):
-    """127.0.0.2 counts as a public address, 127.0.0.3 as a private one."""
+    """Treat 127.0.0.2 as a public address, and 127.0.0.3 as a private one."""
     reaches = {"127.0.0.1": THIS_HOST, "127.0.0.2": GLOBAL, "127.0.0.3": PRIVATE}
     monkeypatch.setattr(hosts, "reach_of", reaches.__getitem__)
 
@@ -166,7 +166,7 @@ def test_a_public_server_does_not_redirect_to_a_private_one(public, private, nam
 
 
 def test_a_name_that_is_public_first_is_not_private_later(public, monkeypatch) -> None:
-    """A name that first resolves to the model's server, and then to a service of this system."""
+    """The name resolves to the model's server first, and then to a service of this system."""
     files = {"d/m.onnx": model_bytes()}
     found = ["127.0.0.2"]
     monkeypatch.setattr(hosts, "addresses_of", lambda host, port: found)
@@ -228,7 +228,7 @@ def test_only_public_addresses_of_a_name_with_public_and_private_addresses_are_u
         ("2001:db8::1", THIS_HOST),
     ],
 )
-def test_how_far_an_address_reaches(address, reach) -> None:
+def test_ip_addresses_are_classified_as_public_private_or_local(address, reach) -> None:
     assert reach_of(address) == reach
 
 
@@ -294,7 +294,7 @@ def test_a_redirect_is_not_followed_by_a_second_line_of_its_header(servers) -> N
         ("http://b\u00fccher.example/", "http://xn--bcher-kva.example/x", True),
     ],
 )
-def test_a_host_is_known_in_its_other_spellings(before, after, is_same) -> None:
+def test_spellings_of_one_host_are_equal(before, after, is_same) -> None:
     from onnxwire.io.remote.address import parse_address
 
     site = parse_address(f"{before}m.onnx").site
@@ -307,7 +307,7 @@ def test_a_host_is_known_in_its_other_spellings(before, after, is_same) -> None:
             known.check_redirect(site, target, False)
 
 
-def test_https_is_not_left() -> None:
+def test_a_redirect_from_https_to_http_is_refused() -> None:
     own, plain = Site("https", "host", 443), Site("http", "host", 80)
     for is_model in (True, False):
         with pytest.raises(RefusedError, match="from https to http"):
@@ -368,7 +368,7 @@ def test_a_catalog_requests_external_data_from_no_other_host(servers, tmp_path) 
 
 
 def test_a_large_body_of_a_redirect_is_not_read(servers) -> None:
-    """A server that sends 10 GB with each redirect."""
+    """The server sends 10 GB with each redirect."""
     own, _ = servers
     sent = []
 

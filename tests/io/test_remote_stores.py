@@ -25,7 +25,7 @@ MIB = 1 << 20
 
 @pytest.fixture(scope="module")
 def s3():
-    """Options of a store of an S3 server with a bucket."""
+    """Return the options of a store of an S3 server with a bucket."""
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
     host, port = server.get_host_and_port()
@@ -46,7 +46,7 @@ def whole(pieces: Pieces) -> bytes:
 
 
 def external_model(folder: Path) -> tuple[bytes, bytes]:
-    """A model and its external data."""
+    """Return a model and its external data."""
     message = ow.ModelProto.FromString(whole(model([5 * MIB, 2 * MIB, 100_000, MIB])))
     ow.save(message, folder / "m.onnx", external="weights.data")
     return (folder / "m.onnx").read_bytes(), (folder / "weights.data").read_bytes()
@@ -59,7 +59,7 @@ def check_values(message: ow.ModelProto, pieces: Pieces) -> None:
         assert np.array_equal(ours.numpy(), theirs.numpy())
 
 
-def test_a_model_in_s3(s3) -> None:
+def test_a_model_in_s3_is_read(s3) -> None:
     pieces = model([5 * MIB, 300_000, MIB])
     from_url("s3://bucket/models", **s3).put("a b.onnx", whole(pieces))
     with ow.load("s3://bucket/models/a b.onnx", storage_options=s3) as message:
@@ -108,7 +108,7 @@ def test_no_location_leaves_the_folder(location) -> None:
 
 
 @pytest.mark.parametrize("kind", ["obstore", "ranges", "fsspec"])
-def test_a_ready_store(kind, tmp_path) -> None:
+def test_a_store_object_is_accepted(kind, tmp_path) -> None:
     data, weights = external_model(tmp_path)
     if kind == "fsspec":
         store = fsspec.filesystem("memory")
@@ -252,7 +252,7 @@ def test_a_command_accepts_an_address(words, tmp_path) -> None:
         json.loads(ours.stdout)
 
 
-def test_a_store_is_made_once_of_a_server_its_options_and_the_environment(monkeypatch) -> None:
+def test_one_store_is_made_for_each_server_options_and_environment(monkeypatch) -> None:
     from onnxwire.io.remote import stores
 
     made = []
@@ -300,7 +300,7 @@ inside.acquire()
 
 
 def test_a_process_ends_after_the_threads_that_hand_over_results() -> None:
-    """One of a store's own that is still inside Python would abort it."""
+    """A thread of a store that is still inside Python would abort the process."""
     with ObjectServer({"m.onnx": model([100])}) as server:
         command = [sys.executable, "-c", LEAVE, f"{server.url}/m.onnx"]
         done = subprocess.run(command, capture_output=True, text=True, check=False)

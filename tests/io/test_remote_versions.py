@@ -18,7 +18,7 @@ MODIFIED = datetime.datetime(2025, 6, 2, 10, 0, 0, tzinfo=datetime.UTC)
 
 
 def version(number: int) -> Pieces:
-    """A model of 6 MiB, of which all versions have the same structure and other weights."""
+    """Return a model of 6 MiB; all versions have the same structure and different weights."""
     graph = []
     for i, size in enumerate(SIZES):
         start = tensor_head(f"weight{i}", size)
@@ -44,7 +44,7 @@ def weak(state: State, number: int) -> None:
 
 
 def weak_and_time(state: State, number: int) -> None:
-    """A weak ETag, which may be the same for other bytes, and a time that is not."""
+    """Send a weak ETag, which may be the same for other bytes, and a modification time that differs."""
     state.etag, state.modified = 'W/"same"', http_date(number)
 
 
@@ -57,7 +57,7 @@ def time_without_date(state: State, number: int) -> None:
 
 
 def young(state: State, number: int) -> None:
-    """Two versions of one second: both have its time as their last change."""
+    """Serve two versions of one second: both have this second as their modification time."""
     state.etag, state.modified, state.date = None, http_date(0), http_date(0)
 
 
@@ -84,7 +84,7 @@ KINDS = [
 
 
 def read(server: ObjectServer) -> set[int]:
-    """Which versions the weights of a model are of."""
+    """Return the versions to which the weights of a model belong."""
     with ow.load(f"{server.url}/m.onnx", storage_options={"retry_config": {"max_retries": 0}}) as message:
         found = set()
         for i, tensor in enumerate(message.graph.initializer):

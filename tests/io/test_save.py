@@ -22,7 +22,7 @@ MIB = 1 << 20
 
 
 def a_model(n_bytes: int = 3 * MIB) -> onnx.ModelProto:
-    """A model with two weights, long enough not to be copied through the encoder's buffer."""
+    """Return a model with two weights that are too long to be copied through the encoder's buffer."""
     weights = [
         onnx.TensorProto(name=name, data_type=onnx.TensorProto.UINT8, dims=[n_bytes], raw_data=os.urandom(n_bytes))
         for name in "ab"
@@ -39,7 +39,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def edited(path: Path) -> tuple[onnxwire.ModelProto, bytes]:
-    """A loaded model with edits before, between and after its weights, and the official encoding of it."""
+    """Return a loaded model with edits before, between and after its weights, and its official encoding."""
     ours = onnxwire.load(path)
     official = onnx.load(path)
     for model in (ours, official):
@@ -58,7 +58,7 @@ def test_a_saved_model_has_the_bytes_of_serialize(path):
 
 
 def test_an_unedited_model_is_saved_unchanged(path):
-    # Not as any serializer would write it: an unknown field first, the version in a varint that is too long.
+    # No serializer would write these bytes: an unknown field comes first, and the varint of the version is too long.
     path.write_bytes(b"\xa2\x06\x03abc\x08\x87\x00" + path.read_bytes())
     other = path.with_name("other.onnx")
     onnxwire.save(onnxwire.load(path), other)
@@ -141,7 +141,7 @@ def test_an_error_of_a_file_object_passes_through(path):
     model = onnxwire.load(path)
     with pytest.raises(OSError, match="Input/output error"):
         onnxwire.save(model, Failing())
-    model.close()  # nothing looks into it any more
+    model.close()  # no array refers to it any more
 
 
 def test_a_pipe_is_written_to(path):

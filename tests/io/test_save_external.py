@@ -31,7 +31,7 @@ linux = pytest.mark.skipif(sys.platform != "linux", reason="needs Linux")
 
 
 def every_other(info):
-    """One of two files by the tensor's size, none for some."""
+    """Return one of two files by the tensor's size, or None."""
     return {0: "even.data", 1: "deep/odd.data", 2: None}[info.nbytes // 4 % 3]
 
 
@@ -49,7 +49,7 @@ def floats(seed, n=300):
 
 
 def a_model(arrays):
-    """The official model with these arrays, (name, array) each, as initializers."""
+    """Return the official model with the given (name, array) pairs as initializers."""
     weights = [numpy_helper.from_array(array, name) for name, array in arrays]
     return helper.make_model(helper.make_graph([], "g", [], [], initializer=weights))
 
@@ -86,7 +86,7 @@ def everywhere():
 
 
 def values(path):
-    """Every tensor by its path, read one by one by the official reader; it finds not all when it reads a model."""
+    """Return every tensor by its path, read one by one by the official reader, which does not find all in a model."""
     model = onnx.load(path, load_external_data=False)
     folder = os.path.dirname(path)
     return {where: numpy_helper.to_array(tensor, folder) for where, tensor in stored_tensors.tensors_in(model)}
@@ -117,13 +117,14 @@ def files(folder):
 
 @pytest.fixture(autouse=True)
 def no_wait_for_the_disk(monkeypatch):
-    """Hundreds of files are written here; that their bytes reach the disk is for test_save_external_faults."""
+    """Skip fsync, since hundreds of files are written here; test_save_external_faults tests that bytes reach the
+    disk."""
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)
 
 
 @pytest.fixture
 def path(tmp_path):
-    """A model with tensors everywhere, all inline."""
+    """Write a model with a tensor at every possible position, all inline."""
     path = tmp_path / "model.onnx"
     path.write_bytes(everywhere().SerializeToString())
     return path
@@ -180,10 +181,10 @@ def test_payloads_move_from_any_storage_and_the_message_does_not_change(path, so
     for where, array in arrays.items():
         stored_tensors.same_array(array, copies[where])
     del array, arrays
-    model.close()  # nothing looks into it any more
+    model.close()  # no array refers to it any more
 
 
-def test_one_file_has_all_in_order_and_nothing_after_the_last(path):
+def test_one_file_has_all_payloads_in_order_and_nothing_after_the_last(path):
     onnxwire.save(onnxwire.load(path), path, external="w.data", align=1)
     found, end = outside(path), 0
     for info in found:
@@ -204,7 +205,7 @@ def test_a_pattern_or_a_function_chooses_the_file_of_each_tensor(path):
     assert outside(path.with_name("f.onnx")) == []
 
 
-def test_a_shard_is_begun_where_the_last_would_become_too_long(tmp_path):
+def test_a_shard_begins_where_the_one_before_would_become_too_long(tmp_path):
     path = tmp_path / "m.onnx"
     sizes = [1000, 1000, 1000, 5000, 1000, 3000]
     model = a_model([(str(n), floats(n, size // 4)) for n, size in enumerate(sizes)])
@@ -262,7 +263,7 @@ def test_payloads_of_every_type_except_strings_move_as_raw_bytes(data_type, tmp_
         assert tensor == onnx.TensorProto.FromString(stored.inline()[-1])
 
 
-def test_a_chunk_of_a_tensor_moves_as_the_chunk_that_it_is(tmp_path):
+def test_a_segment_of_a_tensor_moves_as_a_segment(tmp_path):
     tensor = onnxwire.TensorProto(name="c", dims=[100, 2], data_type=1, raw_data=floats(3, 50).tobytes())
     tensor.segment.begin, tensor.segment.end = 20, 70
     model = onnxwire.ModelProto(graph={"initializer": [tensor]})
@@ -509,7 +510,7 @@ def test_progress_rises_to_the_bytes_of_all_files(tmp_path, options):
 
 
 @pytest.mark.parametrize("load", [onnxwire.load, lambda path: onnxwire.load(path.read_bytes())], ids=["path", "bytes"])
-def test_references_that_would_dangle_are_warned_of_and_no_others(path, load):
+def test_only_references_that_would_dangle_cause_a_warning(path, load):
     (path.parent / "out").mkdir()
     new = path.parent / "out" / "new.onnx"
     onnxwire.save(onnxwire.load(path), path, external="w.data")
@@ -526,7 +527,7 @@ def test_references_that_would_dangle_are_warned_of_and_no_others(path, load):
         onnxwire.save(model, new, external="v.data")
 
 
-def test_arguments_that_mean_nothing_are_refused(path):
+def test_invalid_arguments_are_refused(path):
     before, model = path.read_bytes(), onnxwire.load(path)
     for options in ({"align": 0}, {"align": -1}, {"external": ""}, {"external": "d/"}):
         with pytest.raises(onnxwire.EditError) as caught:
@@ -540,7 +541,7 @@ def test_arguments_that_mean_nothing_are_refused(path):
 
 
 @pytest.mark.parametrize("name", ["align", "inline_align", "shard_size", "threshold"])
-def test_a_number_of_bytes_is_one(path, name):
+def test_an_invalid_number_of_bytes_is_refused(path, name):
     before, model = path.read_bytes(), onnxwire.load(path)
     wrong = [(1.5, TypeError), ("4", TypeError), ([], TypeError), (-1, ValueError), (1 << 63, ValueError)]
     if "align" in name:
@@ -584,7 +585,7 @@ def test_a_relative_path_and_a_link_are_saved_to(path, monkeypatch):
 
 
 @linux
-def test_a_model_above_4_gib_is_unpacked_and_packed_without_taking_room(tmp_path):
+def test_a_model_above_4_gib_is_unpacked_and_packed_in_little_memory(tmp_path):
     specification = importlib.util.spec_from_file_location("make_big_model", EXAMPLES / "make_big_model.py")
     module = importlib.util.module_from_spec(specification)
     sys.modules["make_big_model"] = module  # its dataclass looks there
@@ -639,7 +640,7 @@ def test_a_moved_payload_takes_several_hundred_bytes_of_memory(tmp_path):
 
 
 def values_of(path):
-    """The first element of each tensor that the official runtime reads, by name."""
+    """Return the first element of each tensor that the official runtime reads, by name."""
     return {tensor.name: numpy_helper.to_array(tensor)[0] for tensor in onnx.load(path).graph.initializer}
 
 
@@ -669,7 +670,7 @@ def test_references_to_a_file_that_was_replaced_are_refused(mapped, tmp_path):
 
 
 @MAPPED
-def test_data_of_tensors_that_the_message_has_no_longer_is_kept_when_its_file_is_replaced(mapped, tmp_path):
+def test_data_of_deleted_tensors_is_kept_when_its_file_is_replaced(mapped, tmp_path):
     path = tmp_path / "m.onnx"
     expected = numbered(path, external="{name}.data")
     with onnxwire.load(path, mmap=mapped) as model:
@@ -737,7 +738,7 @@ def test_a_tensor_of_another_folder_does_not_become_one_of_a_file_of_the_same_na
         assert arrays(model) == whole
 
 
-def test_of_a_tensor_whose_data_is_another_file_in_the_new_folder_is_warned(tmp_path):
+def test_a_different_file_of_the_same_name_in_the_new_folder_causes_a_warning(tmp_path):
     ours, others = beside(tmp_path / "a", "x"), beside(tmp_path / "b", "y")
     (tmp_path / "c").mkdir()
     with onnxwire.load(ours) as model:
@@ -759,7 +760,7 @@ def test_of_a_tensor_whose_data_is_another_file_in_the_new_folder_is_warned(tmp_
             onnxwire.save(model, tmp_path / "d" / "m.onnx")
 
 
-def test_a_tensor_of_another_model_keeps_to_the_file_that_it_was_opened_with(tmp_path):
+def test_a_tensor_of_another_model_keeps_the_file_that_it_was_opened_with(tmp_path):
     ours, others = beside(tmp_path, "x"), beside(tmp_path, "y", "k.data", "k.onnx")
     with onnxwire.load(ours) as model, onnxwire.load(others) as other:
         model.graph.initializer.append(other.graph.initializer[0])
@@ -770,7 +771,7 @@ def test_a_tensor_of_another_model_keeps_to_the_file_that_it_was_opened_with(tmp
         assert arrays(model) == whole
 
 
-def test_of_data_that_was_removed_while_it_was_open_is_warned(tmp_path):
+def test_data_that_was_removed_while_it_was_open_causes_a_warning(tmp_path):
     path = beside(tmp_path, "x")
     with onnxwire.load(path) as model:
         whole = arrays(model)

@@ -39,13 +39,13 @@ NEW_NAMES = [name for name in LAYOUTS if name not in OLD_NAMES]
 
 
 def a_model(value, names="ab"):
-    """A model whose weights, and name, are the value."""
+    """Return a model whose weights, and whose name, are the value."""
     weights = [onnxwire.from_array(np.full(N, value, np.float32), name) for name in names]
     return onnxwire.ModelProto(ir_version=10, graph={"name": f"{value}", "initializer": weights})
 
 
 def value_of(path):
-    """The value that a model is made of, when every reader finds that all of it is of one."""
+    """Return the value that a model was made of, after checking that every reader finds it in all weights."""
     official, folder = onnx.load(path, load_external_data=False), os.path.dirname(path)
     found = {int(official.graph.name)}
     for weight in official.graph.initializer:
@@ -73,10 +73,10 @@ def saved(folder, value, options):
     return path
 
 
-# --- whose files are written over
+# --- overwritten files
 
 
-def test_a_file_that_is_not_the_models_is_left_alone_unless_that_is_allowed(tmp_path):
+def test_a_file_that_is_not_the_models_is_replaced_only_with_overwrite(tmp_path):
     path = tmp_path / "m.onnx"
     (tmp_path / "b").write_bytes(b"precious")
     before = tree(tmp_path)
@@ -112,7 +112,7 @@ def test_a_damaged_model_owns_nothing(tmp_path):
     assert tree(tmp_path) == before
 
 
-def test_another_model_owns_only_its_own(tmp_path):
+def test_another_model_owns_only_its_own_files(tmp_path):
     (tmp_path / "other").mkdir()
     saved(tmp_path / "other", 1, {"external": "w.data"})
     path = saved(tmp_path, 2, {"external": "v.data"})
@@ -188,7 +188,7 @@ OUTSIDE = [
 
 @pytest.fixture
 def trap(tmp_path):
-    """A folder for the model, with links to files outside of it, which must not change."""
+    """Make a folder for the model, with links to files outside of it, which must not change."""
     (tmp_path / "victim").mkdir()
     (tmp_path / "victim" / "file").write_bytes(b"precious")
     folder = tmp_path / "model"
@@ -201,7 +201,7 @@ def trap(tmp_path):
 
 @pytest.mark.parametrize("location", OUTSIDE, ids=ascii)
 @pytest.mark.parametrize("overwrite", [False, True])
-def test_a_place_outside_the_folder_is_refused_and_nothing_is_made(trap, location, overwrite):
+def test_a_location_outside_the_folder_is_refused_and_nothing_is_created(trap, location, overwrite):
     before = tree(trap.parent)
     location = str(trap.parent / "victim" / "file") if location == "/w" else location
     for external in (location, lambda info: location):
@@ -240,7 +240,7 @@ def test_data_that_may_not_be_read_is_not_copied_into_a_new_file(trap, location)
         assert tree(trap.parent) == before
 
 
-# --- being killed
+# --- kills
 
 KILLED = """
 import json, os, shutil, signal, sys
@@ -275,7 +275,7 @@ print(moment)
 
 
 def killed_at_every_moment(folder, before, after):
-    """The folders in which a save was killed before its first, second, … call of the system."""
+    """Yield the folders in which a save was killed before its first, second, … system call."""
     template = folder / "killed"
     template.mkdir()
     saved(template, 1, before)
@@ -369,7 +369,7 @@ def test_a_kill_at_some_other_time_leaves_the_old_model_or_the_new_one(tmp_path)
         assert (numpy_helper.to_array(model.graph.initializer[0]) == int(model.graph.name)).all()
 
 
-# --- calls of the system that fail
+# --- failing system calls
 
 
 class Failing:
@@ -486,7 +486,7 @@ def test_an_exception_of_progress_ends_the_save_and_changes_nothing(tmp_path):
         assert tree(tmp_path) == before
 
 
-# --- no room, no rights, no descriptors
+# --- lack of space, permissions and descriptors
 
 LIMITED = """
 import os, resource, shutil, sys
@@ -504,7 +504,7 @@ def attempt(path, *sizes, **options):
 
 
 def limited(code, *arguments, before=()):
-    """The output of a fresh interpreter, which is killed if it hangs."""
+    """Return the output of a new interpreter, which is killed if it hangs."""
     command = [*before, sys.executable, "-c", LIMITED + code, *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=100)
     assert done.returncode == 0, done.stderr
@@ -590,7 +590,7 @@ def test_more_files_than_descriptors_are_written(tmp_path):
 
 @linux
 @pytest.mark.parametrize("mapped", [True, False])
-def test_data_that_was_cut_meanwhile_is_an_error_and_leaves_all_else(tmp_path, mapped):
+def test_data_that_was_truncated_meanwhile_is_an_error_and_changes_no_file(tmp_path, mapped):
     path = saved(tmp_path, 1, {"external": "w.data"})
     for external in (None, "w.data", "{name}"):
         onnxwire.save(a_model(1), path, external="w.data", overwrite=True)

@@ -43,7 +43,7 @@ def save(path: str | os.PathLike[str], data: bytes, **options: Any) -> None:
 
 
 def python(code: str, *arguments: object, before: tuple[str, ...] = (), **options: Any) -> str:
-    """The output of a fresh interpreter that runs code with `AtomicFile`, `os`, `sys` and `save`."""
+    """Return the output of a new interpreter that runs code with `AtomicFile`, `os`, `sys` and `save`."""
     command = [*before, sys.executable, "-c", PRELUDE + code, *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, **options)
     assert done.returncode == 0, done.stderr
@@ -65,13 +65,13 @@ def attempt(path, data):
         print(f"{type(error).__name__}: {error}")
 """
 
-# No longer root, to whom everything is allowed.
+# Gives up root, who may access everything.
 POWERLESS = f"if os.getuid() == 0: os.setgroups([]); os.setgid({NOBODY}); os.setuid({NOBODY})\n"
 
 
 @pytest.fixture
 def public() -> Iterator[Path]:
-    """A directory that every user can reach; pytest's own are private."""
+    """Make a directory that every user can access; pytest's own are private."""
     folder = Path(tempfile.mkdtemp(dir="/tmp"))
     folder.chmod(0o755)
     yield folder
@@ -80,7 +80,7 @@ def public() -> Iterator[Path]:
 
 @pytest.fixture(params=["nameless", "named"])
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Both ways of making the new file, where the system has both."""
+    """Run a test with both methods of creating the new file, where the system has both."""
     if request.param == "named":
         open_nameless(monkeypatch, refuse(errno.EOPNOTSUPP))
     elif sys.platform != "linux":
@@ -100,7 +100,7 @@ def open_nameless(monkeypatch: pytest.MonkeyPatch, act: Callable[..., int]) -> N
 
 
 def refuse(code: int) -> Callable[..., Any]:
-    """A function that fails as a system call does."""
+    """Return a function that fails as a system call does."""
 
     def call(*_: object, **__: object) -> Any:
         raise OSError(code, os.strerror(code))
@@ -120,7 +120,7 @@ def assert_untouched(old: Path) -> None:
     assert os.listdir(old.parent) == [old.name]
 
 
-# What arrives.
+# --- the written bytes
 
 
 def test_a_new_file_has_the_written_bytes(tmp_path: Path, way: str) -> None:
@@ -289,7 +289,7 @@ def test_memory_does_not_grow_with_the_copied_bytes(tmp_path: Path) -> None:
         assert int(python(code, source, tmp_path / "target", Path(other) / "target")) < 10_000
 
 
-# Progress, and being interrupted.
+# --- progress and interrupts
 
 
 def test_progress_counts_up_to_the_end(tmp_path: Path) -> None:
@@ -359,7 +359,7 @@ def test_a_signal_interrupts_a_write_that_waits() -> None:
         os.close(write)
 
 
-# The disk, the system and other programs.
+# --- faults of the disk and the system
 
 
 @linux
@@ -506,7 +506,7 @@ def test_the_bytes_reach_the_disk_before_the_name(old: Path, way: str, monkeypat
     assert calls == ["fsync", "link"] * (way == "nameless") + ["fsync", "replace", "fsync of the directory"]
 
 
-# Being killed.
+# --- kills
 
 KILLED = """
 way, moment, path = sys.argv[1:]
@@ -572,7 +572,7 @@ def test_a_kill_at_any_moment_leaves_one_complete_file(old: Path) -> None:
     assert_untouched(old)
 
 
-# Other saves.
+# --- concurrent saves
 
 
 def test_two_saves_of_one_path_both_finish_and_the_last_wins(old: Path, way: str) -> None:
@@ -640,7 +640,7 @@ def test_only_stale_files_of_the_same_path_are_removed(old: Path) -> None:
     assert sorted(os.listdir(old.parent)) == sorted([old.name, link.name, *kept])
 
 
-# Links, permissions and names.
+# --- links, permissions and names
 
 
 def test_the_target_of_a_symbolic_link_is_replaced(old: Path, way: str) -> None:
@@ -861,7 +861,7 @@ def test_a_closed_reader_is_a_broken_pipe() -> None:
     os.close(write)
 
 
-# The errors.
+# --- error classes
 
 
 @pytest.mark.parametrize("base", [SaveError, SourceError])

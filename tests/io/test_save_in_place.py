@@ -46,7 +46,7 @@ def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def fixed(path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A file that can't be replaced, like a mount point."""
+    """Make a file that can't be replaced, like a mount point."""
 
     def replace(self: Folder, old: str, new: str) -> None:
         raise OSError(errno.EBUSY, os.strerror(errno.EBUSY))
@@ -95,7 +95,7 @@ def python(*command: object) -> None:
 
 
 @root
-def test_a_file_that_is_mounted_by_itself_is_written(path: Path, tmp_path: Path) -> None:
+def test_a_file_that_is_a_mount_point_is_written(path: Path, tmp_path: Path) -> None:
     target = tmp_path / "mounted.onnx"
     target.write_bytes(b"")
     if subprocess.run(["unshare", "-m", "true"], check=False, capture_output=True).returncode:
@@ -150,7 +150,7 @@ def test_a_failure_restores_the_old_bytes(fixed: Path, monkeypatch: pytest.Monke
     calls: list[int] = []
 
     def fails(source: int, source_offset: int, target: int, target_offset: int, length: int, **options: Any) -> None:
-        # The first copy is that of the old bytes, the second the new ones'.
+        # The first copy is of the old bytes, the second of the new ones.
         calls.append(length)
         if len(calls) == 2:
             copy_range(source, source_offset, target, target_offset, length // 2)
@@ -182,7 +182,7 @@ def test_old_bytes_that_can_not_be_restored_are_kept(fixed: Path, monkeypatch: p
     assert Path(str(caught.value).rpartition(" are in ")[2]).read_bytes() == before
 
 
-def test_no_room_is_found_out_before_anything_is_written(fixed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lack_of_space_is_detected_before_anything_is_written(fixed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def no_room(*arguments: int) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
@@ -193,7 +193,7 @@ def test_no_room_is_found_out_before_anything_is_written(fixed: Path, monkeypatc
     assert fixed.read_bytes() == before
 
 
-def test_another_file_that_took_the_place_is_not_written(fixed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_file_at_the_path_is_not_written(fixed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     other = fixed.parent / "other"
     other.write_bytes(b"other")
     prepare = onnxwire.io.atomic_file.AtomicFile.prepare  # type: ignore[attr-defined]

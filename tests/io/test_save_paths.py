@@ -20,7 +20,7 @@ import onnxwire
 from onnxwire.io import folder as folders
 from onnxwire.io.atomic_file import AtomicFile
 
-# --- whose data a file is
+# --- the owner of a data file
 
 
 def claim(folder, dims, **external):
@@ -64,7 +64,7 @@ def test_a_byte_outside_of_all_tensors_protects_the_file(tmp_path, damage):
     assert value_of(path) == 1
 
 
-def test_padding_is_nobodys(tmp_path):
+def test_padding_does_not_protect_a_file(tmp_path):
     path = saved(tmp_path, 1, {"external": "w.data", "align": 1 << 20})
     with (tmp_path / "w.data").open("ab") as file:
         file.write(bytes(1000))
@@ -72,7 +72,7 @@ def test_padding_is_nobodys(tmp_path):
     assert value_of(path) == 2
 
 
-def test_a_file_that_comes_after_the_check_is_kept(tmp_path):
+def test_a_file_created_after_the_check_is_kept(tmp_path):
     path = saved(tmp_path, 1, {"external": "w.data"})
 
     def progress(*_):
@@ -107,18 +107,18 @@ def test_names_are_compared_after_links_are_resolved(tmp_path, target, is_there)
 
 
 def hugging_face(base):
-    """As huggingface_hub lays it out: links from each revision into a folder of files by their hash."""
+    """Make the layout of huggingface_hub: links from each revision into a folder of files named by their hash."""
     snapshot, blobs = base / "models--org--name" / "snapshots" / "0123abcd", base / "models--org--name" / "blobs"
     return snapshot, blobs, "../../blobs/{}"
 
 
 def modelscope(base):
-    """Links with absolute paths, from a folder of the user into the cache."""
+    """Make links with absolute paths, from a folder of the user into the cache."""
     return base / "work", base / "cache" / "files", str(base / "cache" / "files" / "{}")
 
 
 def dvc(base):
-    """The layout of dvc and git-annex: files by the first digits of their hash."""
+    """Make the layout of dvc and git-annex: folders by the first digits of the hash of a file."""
     return base / "repo" / "models", base / "repo" / ".dvc" / "cache" / "ab", "../.dvc/cache/ab/{}"
 
 
@@ -215,11 +215,11 @@ def test_swapping_a_path_between_any_two_system_calls_has_no_effect_outside(tmp_
 
 @pytest.fixture
 def by_path(monkeypatch):
-    """As on systems that can't use a name in an open folder."""
+    """Disable names relative to an open folder, which some systems lack."""
     monkeypatch.setattr(folders, "HAS_DIR_FD", False)
 
 
-def test_where_only_paths_are_known_files_are_saved_all_the_same(by_path, tmp_path, monkeypatch):
+def test_files_are_saved_on_systems_without_relative_opens(by_path, tmp_path, monkeypatch):
     (tmp_path / "link.onnx").symlink_to("m.onnx")
     for value, options in enumerate(({}, {"external": "w.data"}, {"external": "d/e/{name}"}, {"external": "w.data"})):
         onnxwire.save(a_model(value), tmp_path / "link.onnx", overwrite=True, **options)
@@ -239,7 +239,7 @@ def test_where_only_paths_are_known_files_are_saved_all_the_same(by_path, tmp_pa
     os.close(write)
 
 
-def test_checksums_need_no_call_that_windows_has_not(tmp_path):
+def test_checksums_need_no_call_that_windows_lacks(tmp_path):
     code = (
         "import os, sys, numpy\n"
         "del os.pread, os.preadv\n"
@@ -264,7 +264,7 @@ def test_no_descriptor_is_left_open(tmp_path):
         assert len(os.listdir("/proc/self/fd")) == before
 
 
-def test_a_folder_a_tensor_needs_no_descriptor_each(tmp_path):
+def test_one_folder_per_tensor_needs_no_descriptor_each(tmp_path):
     code = (
         "import resource, sys, numpy, onnxwire, onnxwire.io.external_save\n"
         "resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))\n"

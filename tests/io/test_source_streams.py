@@ -84,7 +84,7 @@ COMMANDS = [
 
 @pytest.fixture
 def streams(tmp_path, monkeypatch):
-    """A folder with a pipe, a socket and a folder in the place of a file."""
+    """Make a folder with a pipe, a socket and a folder in place of a file."""
     monkeypatch.setattr(input_file, "WRITER_SECONDS", 0.05)
     os.mkfifo(tmp_path / "pipe")
     os.mkfifo(tmp_path / "pipe.npy")
@@ -121,7 +121,7 @@ def test_a_command_on_a_special_file_ends_with_one_line(streams, capsys, line, k
     assert f"{kind}" in told.err
 
 
-def test_a_writer_that_comes_late_or_writes_late_is_waited_for(tmp_path, monkeypatch):
+def test_a_writer_that_opens_or_writes_late_is_waited_for(tmp_path, monkeypatch):
     monkeypatch.setattr(input_file, "WRITER_SECONDS", 60)
     path = tmp_path / "m.onnx"
     os.mkfifo(path)

@@ -150,7 +150,7 @@ def test_a_dtype_without_an_onnx_type_is_refused(array):
     assert array.dtype == object or str(array.dtype) in str(caught.value) or array.dtype.kind == "U"
 
 
-# --- whose memory
+# --- the owner of the memory
 
 
 @WIDE

@@ -28,7 +28,7 @@ SEGMENTS = [(0, 0), (0, 2), (1, 3), (2, 1), (-1, 2), (0, 1 << 62)]
 
 
 class Made:
-    """Return a random TensorProto as wire bytes, and the values of its fields."""
+    """A random TensorProto as wire bytes, and the values of its fields."""
 
     def __init__(self, seed):
         draw = random.Random(seed)

@@ -22,7 +22,7 @@ EVERY_TYPE = pytest.mark.parametrize("data_type", T.values(), ids=T)
 
 
 def coordinates(linear, dims):
-    """Where the element with this number is, the last dimension running fastest."""
+    """Return the coordinates of the element with a linear index; the last dimension varies fastest."""
     where = []
     for side in reversed(dims):
         linear, rest = divmod(linear, side)
@@ -46,7 +46,7 @@ def sparse(values, indices, dims):
 
 @st.composite
 def parts(draw, data_type):
-    """The dims, the sorted linear indices and the values (a Stored) of a sparse tensor."""
+    """Draw the dims, the sorted linear indices and the values (a Stored) of a sparse tensor."""
     dims = draw(st.lists(st.integers(1, 5), min_size=1, max_size=4))
     indexes = sorted(draw(st.sets(st.integers(0, math.prod(dims) - 1), max_size=9)))
     return dims, indexes, draw(stored_tensors.stored(data_type, dims=[len(indexes)]))

@@ -222,7 +222,7 @@ def use_everything(tensor):
 
 
 def peak_of(act, *arguments):
-    """The most memory that was taken at a time while an act ran."""
+    """Return the peak memory of an action in bytes."""
     tracemalloc.start()
     try:
         act(*arguments)
@@ -264,7 +264,7 @@ STORAGES = [f"{kind}_data" for kind in ("float", "int32", "string", "int64", "do
 
 @st.composite
 def nearly_right(draw):
-    """Messages whose parts have likely values, which are consistent or nearly so."""
+    """Draw messages whose parts have likely values, which are consistent or nearly so."""
     data_type = draw(st.sampled_from([*T.values(), 0, 29]))
     dims = draw(st.lists(st.sampled_from([0, 1, 2, 3, 7, 8, -1, 1 << 31, 1 << 62, -1 << 63]), max_size=3))
     tensor = TensorProto(data_type=data_type, dims=dims, name="w")

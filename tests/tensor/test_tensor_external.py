@@ -46,7 +46,7 @@ def floats(n):
 
 @pytest.fixture
 def two(tmp_path):
-    """A model with 1,000 floats at byte 4 of w.bin and 500 at byte 8,000."""
+    """Write a model with 1,000 floats at byte 4 of w.bin and 500 at byte 8,000."""
     a, b = floats(1000), floats(500)
     (tmp_path / "w.bin").write_bytes(b"head" + a.raw + bytes(8000 - 4004) + b.raw + b"tail")
     return model_of(
@@ -131,7 +131,7 @@ def test_files_are_opened_at_their_first_use(two):
         assert isinstance(caught.value, FileNotFoundError)
 
 
-def test_a_model_can_be_closed_when_no_array_looks_into_its_files(two):
+def test_a_model_can_be_closed_when_no_array_refers_to_its_files(two):
     model = onnxwire.load(two)
     tensor = model.graph.initializer[0]
     array = tensor.numpy()[5:]
@@ -160,7 +160,7 @@ def test_a_tensor_that_is_made_external_by_an_edit_is_read_from_the_file(two):
         assert new.read(...).tolist() == [1, 2]
 
 
-# --- where else they may be
+# --- other folders and buffers
 
 
 @MAPPED
@@ -298,7 +298,7 @@ def test_a_huge_tensor_of_a_small_file_raises_at_once(tmp_path):
                     use(model.graph.initializer[0])
 
 
-# --- every tensor that there is
+# --- the list of all tensors
 
 
 def check_list(source, official):
@@ -332,7 +332,7 @@ def test_every_tensor_of_a_file_is_listed(file):
 
 @st.composite
 def dense_tensors(draw):
-    """The bytes of a tensor of any type and storage, external ones too."""
+    """Draw the bytes of a tensor of any type and storage, including external data."""
     tensor = draw(stored_tensors.stored(draw(st.sampled_from(list(T.values()))), max_side=3))
     name = draw(st.sampled_from(["", "w", "w0", "ä"]))
     if tensor.data_type != T["STRING"] and draw(st.integers(0, 3)) == 0:
@@ -346,12 +346,12 @@ def sparse_tensors():
 
 
 def spans(number, parts):
-    """A few records of a repeated field."""
+    """Draw a few records of a repeated field."""
     return st.lists(parts.map(lambda part: wire.span(number, part)), max_size=2).map(b"".join)
 
 
 def attributes(depth):
-    """Attributes, each with one of the fields that have tensors, at once or in graphs."""
+    """Draw attributes, each with one of the fields that have tensors, directly or in graphs."""
     kinds = [
         dense_tensors().map(lambda part: wire.span(5, part)),
         spans(10, dense_tensors()),
@@ -373,7 +373,7 @@ def graphs(depth=2):
 
 
 def models():
-    """A model with tensors wherever a model may have them; its graph may come in two pieces, which are one."""
+    """Draw a model with tensors at any possible position; its graph may come in two records, which are merged."""
     training = st.tuples(graphs(1), graphs(1)).map(lambda two: wire.span(1, two[0]) + wire.span(2, two[1]))
     function = st.tuples(spans(7, nodes(1)), spans(11, attributes(1))).map(b"".join)
     parts = [spans(7, graphs()), spans(20, training), spans(25, function), st.just(wire.number(1, 10))]

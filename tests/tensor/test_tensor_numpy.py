@@ -25,12 +25,12 @@ MIXER = 0x9E3779B97F4A7C15F39CC0605CEDC835  # whose multiples have all kinds of 
 
 
 def parse(tensor):
-    """The messages of each storage."""
+    """Return the messages of each storage."""
     return [TensorProto.FromString(data) for data in tensor.inline()]
 
 
 def texts(*values, dims=None):
-    """A tensor of strings, given as bytes."""
+    """Return a tensor of strings, given as bytes."""
     return TensorProto(
         name="w", data_type=STRING, dims=[len(values)] if dims is None else dims, string_data=list(values)
     )
@@ -223,7 +223,7 @@ def test_strings_that_are_not_utf8_are_returned_as_bytes_only(data):
 
 
 def index_of(shape):
-    """Any basic index: ints, slices with steps, Ellipsis; slices may reach beyond the end, as Python's may."""
+    """Draw any basic index: ints, slices with steps, Ellipsis; slices may reach beyond the end, as in Python."""
     bound = st.none() | st.integers(-7, 7)
     step = st.sampled_from([None, 1, 2, 3, -1, -2, 9])
     slices = st.lists(st.builds(slice, bound, bound, step), min_size=0, max_size=len(shape)).map(tuple)
@@ -253,7 +253,7 @@ def test_read_returns_the_elements_of_the_array_at_the_index(data_type, data):
 
 @EVERY_TYPE
 def test_read_reaches_every_run_of_a_narrow_type(data_type):
-    """A run that begins and ends at any bit of a byte."""
+    """The run begins and ends at any bit of a byte."""
     if data_type == STRING:
         return
     mask = 1 if data_type == stored_tensors.DATA_TYPES["BOOL"] else (1 << stored_tensors.BITS[data_type]) - 1

@@ -16,7 +16,7 @@ from onnxwire import TensorProto
 
 FLOAT = stored_tensors.DATA_TYPES["FLOAT"]
 BITS = {name: stored_tensors.BITS[value] for name, value in stored_tensors.DATA_TYPES.items()}
-AS_THEY_STAND = [name for name, bits in BITS.items() if bits >= 8 and name != "STRING"]
+NOT_PACKED = [name for name, bits in BITS.items() if bits >= 8 and name != "STRING"]
 NARROW = [name for name, bits in BITS.items() if bits < 8]
 
 
@@ -44,7 +44,7 @@ def address(array):
 # --- views
 
 
-@pytest.mark.parametrize("name", AS_THEY_STAND)
+@pytest.mark.parametrize("name", NOT_PACKED)
 def test_raw_data_is_not_copied(name):
     tensor = sample(name)
     data = tensor.message(wire.span(9, tensor.raw))
@@ -67,7 +67,7 @@ def test_one_packed_run_of_floats_is_not_copied(name):
     assert np.shares_memory(np.frombuffer(ours.raw_view, np.uint8), ours.numpy())
 
 
-@pytest.mark.parametrize("name", AS_THEY_STAND + NARROW)
+@pytest.mark.parametrize("name", NOT_PACKED + NARROW)
 def test_the_payload_is_not_copied(name):
     """The packed bytes of narrow types are shared, too, although their elements must be unpacked."""
     tensor = sample(name)
@@ -81,7 +81,7 @@ def test_the_payload_is_not_copied(name):
     assert ours.raw_view.readonly
 
 
-@pytest.mark.parametrize("name", AS_THEY_STAND)
+@pytest.mark.parametrize("name", NOT_PACKED)
 def test_an_array_shares_the_memory_of_a_given_mapping(name, tmp_path):
     tensor = sample(name)
     (tmp_path / "t.pb").write_bytes(tensor.message(wire.span(9, tensor.raw)))
@@ -172,7 +172,7 @@ def test_editing_a_tensor_does_not_change_its_arrays(path):
 
 # --- DLPack
 
-DLPACK = [name for name in AS_THEY_STAND if not name.startswith(("BFLOAT", "FLOAT8"))]
+DLPACK = [name for name in NOT_PACKED if not name.startswith(("BFLOAT", "FLOAT8"))]
 
 
 @pytest.mark.parametrize("name", DLPACK)

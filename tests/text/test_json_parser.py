@@ -30,7 +30,7 @@ SPARSE, HOLDER, NOTHING = (PAIRS[f"test.{name}"] for name in ("Sparse", "Holder"
 
 
 def convert_value(value, field, *rest, convert=json_format._ConvertScalarFieldValue, **options):
-    """As the official runtime, but without taking the numbers of enums modulo 2**32."""
+    """Convert a value as the official runtime does, but without taking the numbers of enums modulo 2**32."""
     if field.enum_type is not None and isinstance(value, str | int | float):
         with contextlib.suppress(ValueError):
             if not -(1 << 31) <= int(value) < 1 << 31:
@@ -39,7 +39,7 @@ def convert_value(value, field, *rest, convert=json_format._ConvertScalarFieldVa
 
 
 def convert_pairs(parser, js, message, path, convert=json_format._Parser._ConvertFieldValuePair):
-    """As the official runtime, but without taking a field under both of its names."""
+    """Convert pairs as the official runtime does, but refuse a field that has both of its names."""
     names = {field.json_name: field.name for field in message.DESCRIPTOR.fields}
     if isinstance(js, dict) and len({names.get(key, key) for key in js}) < len(js):
         raise json_format.ParseError("a field is there under both of its names")
@@ -160,7 +160,7 @@ def camel(name):
 
 
 def in_fields(values, field):
-    """Texts of one field: each value alone and in one form, with --long in every form."""
+    """Return texts of one field: each value alone and in one form, with --long in every form."""
     forms = ("{}", "{} ", "[{}]", "[{},{}]", "[{}, 1]") if field.is_repeated else ("{}", " {}\n", "{},")
     for index, value in enumerate(values):
         for around in forms if IS_LONG else dict.fromkeys((forms[0], forms[index % len(forms)])):
@@ -212,7 +212,7 @@ def random_value(draw, field, depth):
 
 
 def random_text(draw, descriptor, depth):
-    """JSON of a message, sound or nearly so."""
+    """Draw JSON of a message, valid or nearly valid."""
 
     def joined(parts, brackets):
         space = [draw.choice(["", "", " ", "\n"]) for _ in range(3)]

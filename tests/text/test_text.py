@@ -113,7 +113,7 @@ def test_a_limit_elides_neither_a_single_number_nor_a_value_of_its_own_length():
 
 
 def sparse_model(path, *fields):
-    """A model of one tensor whose last field is 200 MB, nearly all of which is a hole in the file."""
+    """Return a model of one tensor whose last field is 200 MB, nearly all of which is a hole in the file."""
     n = 200_000_000
     tensor = b"".join(fields) + wire.tag(9, wire.LEN) + wire.varint(n)
     graph = wire.tag(5, wire.LEN) + wire.varint(len(tensor) + n) + tensor
@@ -232,7 +232,7 @@ def test_the_official_runtime_reads_the_text_of_protoc(name, data):
 
 
 def has_broken_text(message):
-    """Whether a string of an official message is not valid UTF-8; it is bytes then."""
+    """Return whether a string of an official message is not valid UTF-8; such a string is bytes."""
     for field, value in message.ListFields():
         for element in value if field.is_repeated else (value,):
             if field.message_type is not None and has_broken_text(element):
@@ -257,7 +257,7 @@ def test_unknown_fields_are_the_official_ones(name, data):
 
 
 def protoc(name, data, folder):
-    """The output of protoc."""
+    """Return the output of protoc."""
     files, protos = descriptor_pb2.FileDescriptorSet(), []
 
     def add(file):

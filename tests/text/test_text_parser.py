@@ -201,7 +201,7 @@ TEXTS += [
 
 
 def in_fields(values, name):
-    """Texts of one field: each value alone and before one possible continuation, with --long before each."""
+    """Return texts of one field: each value alone and before one possible continuation, with --long before each."""
     ends = ("", ",", " one_int64: 1")
     return [
         f"{name}: {value}{end}"
@@ -243,7 +243,7 @@ def random_number(draw, field):
 
 
 def random_value(draw, field, depth):
-    """A text after a field's name."""
+    """Draw a text that may follow a field's name."""
     is_list = field.is_repeated and draw.random() < 0.3
     count = draw.randrange(4) if is_list else 1
     if field.message_type is not None:
@@ -260,7 +260,7 @@ def random_value(draw, field, depth):
 
 
 def random_text(draw, descriptor, depth):
-    """A valid or nearly valid text of a message, in any notation."""
+    """Draw a valid or nearly valid text of a message, in any notation."""
     parts = []
     fields = [field for field in descriptor.fields if depth or field.message_type is None]
     for _ in range(draw.randrange(5) if fields else 0):
@@ -277,7 +277,7 @@ SNIPPETS = (
 
 
 def mutated(draw, text, snippets):
-    """A text with a few changed characters."""
+    """Return a text with a few changed characters."""
     for _ in range(draw.choice([0, 0, 1, 1, 2])):
         start = draw.randrange(len(text) + 1)
         snippet = draw.choice([*snippets, text[start : start + 20]]) if draw.random() < 0.7 else ""

@@ -10,7 +10,7 @@ import onnxwire
 
 
 def quantized(*names):
-    """A model x -> Split -> y, z; y -> Relu -> u, with quantization of some values, each by a scale of its own."""
+    """Make a model x -> Split -> y, z; y -> Relu -> u, in which some values are quantized, each by its own scale."""
     nodes = [helper.make_node("Split", ["x"], ["y", "z"], num_outputs=2), helper.make_node("Relu", ["y"], ["u"])]
     scales = [numpy_helper.from_array(np.float32(1), f"{name}_scale") for name in names]
     infos = [value("y", 2), value("z", 2)]

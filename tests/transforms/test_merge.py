@@ -21,7 +21,7 @@ DIGITS = Path(__file__).parents[2] / "examples" / "digits_cnn.onnx"
 
 
 def merge(base, ours, theirs):
-    """The merged model, as one of the official runtime, and the conflicts as lines."""
+    """Return the merged model as an official message, and the conflicts as lines."""
     models = [onnxwire.ModelProto.FromString(model.SerializeToString()) for model in (base, ours, theirs)]
     merged, conflicts = onnxwire.merge_changes(*models)
     return onnx.ModelProto.FromString(merged.SerializeToString()), list(map(str, conflicts))
@@ -32,7 +32,7 @@ def copy(model):
 
 
 def edited(base, rng):
-    """A copy of a model with one random edit."""
+    """Return a copy of a model with one random edit."""
     model = copy(base)
     while not edit_randomly(model, rng):
         pass
@@ -40,7 +40,7 @@ def edited(base, rng):
 
 
 def elements(model):
-    """The nodes and initializers of the main graph by key, encoded."""
+    """Return the nodes and initializers of the main graph by key, encoded."""
     nodes = {("node", node.name or tuple(node.output)): node.SerializeToString() for node in model.graph.node}
     tensors = {("tensor", tensor.name): tensor.SerializeToString() for tensor in model.graph.initializer}
     assert len(nodes) == len(model.graph.node)
@@ -48,7 +48,7 @@ def elements(model):
 
 
 def reads_undefined_values(model):
-    """Whether a node reads a value that no node before it, input or initializer defines."""
+    """Return whether a node reads a value that no earlier node, input or initializer defines."""
     defined = {value.name for value in model.graph.input} | {tensor.name for tensor in model.graph.initializer} | {""}
     for node in model.graph.node:
         if not defined.issuperset(node.input):
@@ -59,7 +59,7 @@ def reads_undefined_values(model):
 
 @pytest.fixture(scope="module")
 def bases():
-    """Models of some nodes with different names, without graphs inside."""
+    """Draw models of some nodes with different names, without subgraphs."""
     models = [onnx.load(DIGITS)]
     for file in [file for file in FILES if file.endswith(".onnx")][:: 1 if IS_LONG else 40]:
         model = onnx.load(Path(HOME, file), load_external_data=False)
@@ -103,7 +103,7 @@ def test_equal_changes_of_both_sides_are_no_conflict(bases):
 
 
 def chain(names):
-    """A model of Relu nodes with these names, in a row."""
+    """Return a model of Relu nodes with these names, each of which reads the output of the one before."""
     nodes = [helper.make_node("Relu", [f"v{i}"], [f"v{i + 1}"], name=name) for i, name in enumerate(names)]
     ends = [helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [2]) for name in ("v0", f"v{len(names)}")]
     return helper.make_model(helper.make_graph(nodes, "chain", ends[:1], ends[1:]))

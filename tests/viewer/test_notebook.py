@@ -36,7 +36,7 @@ class Parsed(HTMLParser):
 
 
 def shown(message):
-    """The text of a message's HTML, which is well-formed, bounded and without anything active."""
+    """Return the text of a message's HTML after checking that it is well-formed, bounded and without scripts."""
     text = message._repr_html_()
     assert len(text) < MAX_CHARS
     parsed = Parsed(text)

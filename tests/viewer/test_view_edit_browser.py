@@ -72,7 +72,7 @@ class EditPage(Page):
         return 0 if words[0] == "No" else int(words[0])
 
     def ask(self, question):
-        """The server's answer to a question of the page."""
+        """Return the server's answer to a question of the page."""
         return self.driver.execute_async_script(
             """
             const done = arguments[arguments.length - 1];

@@ -49,7 +49,7 @@ def server(tmp_path):
 
 
 def request(server, path, headers=None, method="GET", body=None):
-    """The status, the headers and the answer."""
+    """Send a request; return the status, the headers and the body of the answer."""
     connection = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=100)
     try:
         connection.request(method, path, headers=headers or {}, body=body)

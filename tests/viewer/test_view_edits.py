@@ -39,7 +39,7 @@ def upload(edits, file):
 
 
 def by_hand(path, *calls):
-    """The model after calls of functions that everybody has."""
+    """Return the model after calls of public functions."""
     model = onnxwire.load(path)
     for call in calls:
         call(model)
@@ -183,7 +183,7 @@ def test_an_upload_is_copied_into_the_saved_model(edits, tmp_path, monkeypatch):
 
 
 def npy(header):
-    """A file that begins with numpy's magic number and an arbitrary header."""
+    """Return a file that begins with numpy's magic number and an arbitrary header."""
     return b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header.encode()
 
 

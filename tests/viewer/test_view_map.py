@@ -60,13 +60,13 @@ def chain(names, op_type="Relu"):
 
 
 def drawn(queries, group="graph"):
-    """The boxes of a group but for its boundary, as (kind, label, nodes)."""
+    """Return the boxes of a group, except those of its boundary, as (kind, label, nodes)."""
     boxes = queries.map(group)["boxes"]
     return [(one["kind"], one["label"], one.get("nodes")) for one in boxes if one["kind"] not in ("entry", "exit")]
 
 
 def wires(queries, group="graph"):
-    """The edges of a group, by labels."""
+    """Return the edges of a group, by labels."""
     answer = queries.map(group)
     names = [one["label"] or one["kind"] for one in answer["boxes"]]
     return [(names[edge["from"]], names[edge["to"]], edge["count"]) for edge in answer["edges"]]

@@ -82,7 +82,7 @@ def digits(open_map):
 
 @pytest.fixture(scope="module")
 def layers(tmp_path_factory):
-    """A model of 100,000 nodes: 100 equal layers of 1,000, an embedding and a head."""
+    """Make a model of 100,000 nodes: 100 equal layers of 1,000, an embedding and a head."""
     path = tmp_path_factory.mktemp("layers") / "layers.onnx"
     onnx.save(layered_model(layers=100, width=1_000), path)
     return path

@@ -24,7 +24,7 @@ def tensor_of(array, name="w"):
 
 
 def block_means(table, height, width):
-    """The means of the blocks of a picture, by hand."""
+    """Compute the means of the blocks of a picture without the code under test."""
     rows = np.linspace(0, table.shape[0], height + 1).astype(int)
     columns = np.linspace(0, table.shape[1], width + 1).astype(int)
     return [table[a:b, c:d].mean() for a, b in pairwise(rows) for c, d in pairwise(columns)]

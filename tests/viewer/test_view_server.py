@@ -33,7 +33,7 @@ def server():
 
 
 def get(server, path, headers=None, method="GET"):
-    """The status, the headers and the body of an answer."""
+    """Send a request; return the status, the headers and the body of the answer."""
     connection = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=100)
     try:
         connection.request(method, path, headers=headers or {})
@@ -261,7 +261,7 @@ def connect(server):
 
 
 def is_closed(connection):
-    """Whether the server closes a connection before this times out."""
+    """Return whether the server closes a connection before this times out."""
     with contextlib.suppress(ConnectionResetError):
         while connection.recv(4096):
             pass

@@ -97,7 +97,7 @@ class HubStore(HttpStore):
         return [entry for entry in tree if isinstance(entry, RepoFile)]
 
 
-class _Signed:
+class _SignedAddress:
     """A signed address on another server, and the ETag of that server."""
 
     def __init__(self, redirect: Redirect) -> None:
@@ -115,7 +115,7 @@ class HubReader(HttpReader):
     def __init__(self, client: HttpClient, address: Address, hosts: Hosts, *, is_model: bool) -> None:
         super().__init__(client, address, hosts, is_model)
         self.commit: str | None = None
-        self._signed: _Signed | None = None
+        self._signed: _SignedAddress | None = None
         self._is_redirected: bool | None = None  # None before the first answer
         self._linked: tuple[str | None, int | None] = (None, None)  # ETag and size of a file on another server
         self._turn = asyncio.Lock()
@@ -178,10 +178,10 @@ class HubReader(HttpReader):
             raise RequestError("the file was changed", "changed")
         self._linked = linked
         self._is_redirected = True
-        self._signed = _Signed(answer.redirect)
+        self._signed = _SignedAddress(answer.redirect)
         return answer
 
-    async def _send_directly(self, signed: _Signed, headers: dict[str, str], limits: dict[int, int]) -> Answer:
+    async def _send_directly(self, signed: _SignedAddress, headers: dict[str, str], limits: dict[int, int]) -> Answer:
         """Send a request to a signed address. Report the Hub's ETag, not that of the other server."""
         etag, size = self._linked
         sent = dict(headers)

@@ -28,14 +28,14 @@ if TYPE_CHECKING:
     from onnxwire.io.remote.file import RemoteFile
     from onnxwire.io.remote.s3_client import Bucket
 
-_MIN_PART = 5 << 20  # bytes; rules of S3
+_MIN_PART_BYTES = 5 << 20  # this limit and the next are rules of S3
 _MAX_PARTS = 10_000
-_SENT_PART = 1 << 23
-_COPIED_PART = 1 << 28  # copied parts are copied concurrently
-_MIN_COPIED = 1 << 24  # a file of which fewer bytes can be copied is sent
+_SENT_PART_BYTES = 1 << 23
+_COPIED_PART_BYTES = 1 << 28  # longer ranges are divided, since parts are copied concurrently
+_MIN_COPIED_BYTES = 1 << 24  # a file of which fewer bytes can be copied is sent
 _MAX_CONCURRENT = 8
 _CHANGED = "the file that unchanged ranges are copied from was changed since it was opened; load it again"
-_MAX_SECONDS = 604_800  # of a presigned request
+_PRESIGNED_SECONDS = 604_800  # the longest validity of a presigned request
 
 # Reads a presigned request that aborts the upload; sends it if its pipe is closed without a second line.
 _GUARD = """
@@ -92,8 +92,8 @@ def plan_parts(segments: list[tuple[Any, int]], is_source: Callable[[RemoteFile]
         last = parts[-1] if parts else None
         if isinstance(part, Copied):
             # A part that is sent is filled up to the minimum from the range after it.
-            taken = max(_MIN_PART - last.size, 0) if isinstance(last, Sent) else 0
-            if part.size - taken < _MIN_PART:
+            taken = max(_MIN_PART_BYTES - last.size, 0) if isinstance(last, Sent) else 0
+            if part.size - taken < _MIN_PART_BYTES:
                 taken = part.size
             if taken:
                 head = part._replace(end=part.start + taken)
@@ -107,10 +107,10 @@ def plan_parts(segments: list[tuple[Any, int]], is_source: Callable[[RemoteFile]
             parts[-1] = Sent([*last.pieces, *part.pieces], last.size + part.size)
         else:
             parts.append(part)
-    if sum(part.size for part in parts if isinstance(part, Copied)) < _MIN_COPIED:
+    if sum(part.size for part in parts if isinstance(part, Copied)) < _MIN_COPIED_BYTES:
         return None
     divided = [piece for part in parts for piece in (_divide(part) if isinstance(part, Copied) else [part])]
-    count = sum(1 if isinstance(part, Copied) else max(part.size // _SENT_PART, 1) for part in divided)
+    count = sum(1 if isinstance(part, Copied) else max(part.size // _SENT_PART_BYTES, 1) for part in divided)
     return divided if count <= _MAX_PARTS else None
 
 
@@ -123,7 +123,7 @@ def _range_of(piece: Piece) -> Copied | None:
 
 
 def _divide(part: Copied) -> list[Part]:
-    count = -(-part.size // _COPIED_PART)
+    count = -(-part.size // _COPIED_PART_BYTES)
     bounds = [part.start + part.size * i // count for i in range(count + 1)]
     return [part._replace(start=start, end=end) for start, end in pairwise(bounds)]
 
@@ -187,7 +187,7 @@ def _upload(bucket: Bucket, target: dict[str, str]) -> Iterator[str]:
     guard: subprocess.Popen[str] | None = None
     try:
         parameters = {**target, "UploadId": upload}
-        url = bucket.client.generate_presigned_url("abort_multipart_upload", parameters, _MAX_SECONDS)
+        url = bucket.client.generate_presigned_url("abort_multipart_upload", parameters, _PRESIGNED_SECONDS)
         with suppress(OSError):  # no process can be started
             guard = subprocess.Popen(
                 [sys.executable, "-I", "-S", "-c", _GUARD],
@@ -274,10 +274,10 @@ def _blocks(part: Sent) -> Iterator[bytes]:
     left = part.size
     for chunk in _chunks(part):
         block += chunk
-        while len(block) >= _SENT_PART and left - _SENT_PART >= _MIN_PART:
-            yield bytes(block[:_SENT_PART])
-            del block[:_SENT_PART]
-            left -= _SENT_PART
+        while len(block) >= _SENT_PART_BYTES and left - _SENT_PART_BYTES >= _MIN_PART_BYTES:
+            yield bytes(block[:_SENT_PART_BYTES])
+            del block[:_SENT_PART_BYTES]
+            left -= _SENT_PART_BYTES
     yield bytes(block)
 
 
@@ -288,4 +288,4 @@ def _chunks(part: Sent) -> Iterator[memoryview]:
             piece.source.read_into(piece.start, memoryview(data))
             yield memoryview(data)
         else:
-            yield from chunks_of([piece], _SENT_PART)
+            yield from chunks_of([piece], _SENT_PART_BYTES)

@@ -8,7 +8,7 @@ def _tensor(type: int = 1) -> str:
 
 
 def _tensors(*types: int) -> str:
-    """The inside of a sequence of empty tensors."""
+    """Return the fields of a sequence of empty tensors."""
     return "elem_type: 1" + "".join(f" tensor_values {{ {_tensor(type)} }}" for type in types)
 
 

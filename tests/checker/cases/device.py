@@ -16,30 +16,30 @@ def _configured(configurations: str) -> str:
 
 
 def _entries(entries: str, configurations: str = _CONFIGURATION) -> str:
-    """A model with a node from x, of sizes 6 and n, to y, that has these entries."""
+    """Return a model with a node from x, of sizes 6 and n, to y, that has these entries."""
     rest = "".join(f"device_configurations {{ {entry} }}" for entry in entries.split("|"))
     return model(f"input {{ {value('x', _SHAPE)} }} {node('x', 'y', rest)}", 11, rest=configurations)
 
 
 def _spec(spec: str) -> str:
-    """The same with one entry for the configuration, and a sharding."""
+    """Return such a model whose only entry has the configuration and a sharding."""
     return _entries(f'configuration_id: "c" sharding_spec {{ {spec} }}')
 
 
 def _sharded(*dims: str, devices: str = "device: 0 device: 1") -> str:
-    """The same where x is split."""
+    """Return such a model in which x is split."""
     return _spec(f'tensor_name: "x" {devices} ' + "".join(f"sharded_dim {{ {dim} }}" for dim in dims))
 
 
 def _grouped(device: str, *groups: str) -> str:
-    """The same, with x on devices and groups of devices."""
+    """Return such a model in which x is on devices and groups of devices."""
     return _spec(
         f'tensor_name: "x" {device} ' + "".join(f"index_to_device_group_map {{ {group} }}" for group in groups)
     )
 
 
 def _inside(axis: int) -> str:
-    """A node in a nested graph that splits a value of the graph around it."""
+    """Return such a model with a node in a nested graph that splits a value of the outer graph."""
     dim = f"sharded_dim {{ axis: {axis} simple_sharding {{ num_shards: 2 }} }}"
     spec = f'sharding_spec {{ tensor_name: "x" device: [0, 1] {dim} }}'
     inner = node("x", "t", f'device_configurations {{ configuration_id: "c" {spec} }}')
@@ -47,7 +47,7 @@ def _inside(axis: int) -> str:
 
 
 def _part(part: bytes) -> bytes:
-    """A node of which these are the bytes of a SimpleShardedDimProto."""
+    """Return a model with a node whose SimpleShardedDimProto has these bytes."""
     for number in (2, 4, 2, 10):  # simple_sharding, sharded_dim, sharding_spec, device_configurations
         part = span(number, part)
     return from_text('op_type: "A"', NodeProto).SerializeToString() + part

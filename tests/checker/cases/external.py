@@ -20,7 +20,7 @@ def _at(entry: int) -> tuple[str, ...]:
 
 
 def _with(key: str, wrong: str, right: str) -> Case:
-    """A case of an entry after that of the location."""
+    """Return a case whose tensor has an entry after that of the location."""
     return Case(_tensor(_FILE + _entry(key, wrong)), _tensor(_FILE + _entry(key, right)), _at(1))
 
 

@@ -13,7 +13,7 @@ def _model(*functions: str, ir: int = 10, graph: str = "", opset: str = _DOMAINS
 
 
 def _of(content: str, ir: int = 10) -> str:
-    """A model whose function has this content."""
+    """Return a model whose function has this content."""
     return _model(_function(content), ir=ir)
 
 

@@ -7,19 +7,19 @@ _VALUES = ("Bgr8", "SRGB", "NominalRange_0_255")
 
 
 def _metadata(*entries: str) -> str:
-    """Entries, given as key=value."""
+    """Return entries of metadata, given as key=value."""
     pairs = (entry.partition("=")[::2] for entry in entries)
     return " ".join(f'metadata_props {{ key: "{key}" value: "{value}" }}' for key, value in pairs)
 
 
 def _model(*entries: str, denotation: str = "IMAGE") -> str:
-    """A model with metadata, and an input."""
+    """Return a model with metadata, and an input."""
     type = f'{FLOAT.rstrip("} ")} }} }} }} denotation: "{denotation}" }}'
     return model(f"input {{ {value('x', type)} }}", rest=_metadata(*entries))
 
 
 def _below(*entries: str, ir: int = 10) -> str:
-    """A model whose graph, node, value and tensor have these entries, and whose function does."""
+    """Return a model whose graph, node, value, tensor and function have these entries."""
     text = _metadata(*entries)
     graph = f"{text} {node('x', 'y', text)} input {{ {value('x')} {text} }} initializer {{ {tensor('t')} {text} }}"
     return model(graph, ir, rest=f'functions {{ name: "F" domain: "a.b" {text} }}')

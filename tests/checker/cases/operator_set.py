@@ -23,7 +23,7 @@ def _with_status(status: int) -> bytes:
 
 
 def _with_version(version: int) -> bytes:
-    """A set with operator Abs of version 6, and a function of the name with a version, as before IR version 8."""
+    """Return a set with operator Abs of version 6 and a function of this name with a version, as before IR 8."""
     function = from_text('name: "Abs" domain: "com.example"', FunctionProto).SerializeToString() + number(2, version)
     data = from_text(_set(_ABS + _function() + _function()), OperatorSetProto).SerializeToString()
     if version != 6:

@@ -8,7 +8,7 @@ def _dim(text: str) -> str:
 
 
 def _bytes(dim: bytes) -> bytes:
-    """A model with one dimension, whose bytes these are."""
+    """Return a model whose only dimension has these bytes."""
     for number in (1, 2, 1, 2, 11, 7):  # dim, shape, tensor_type, type, input, graph
         dim = bytes([number << 3 | 2, len(dim)]) + dim
     return dim

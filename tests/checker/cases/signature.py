@@ -13,7 +13,7 @@ def _attribute(inside: str, op: str = "Concat") -> str:
 
 CASES = {
     "signature-operator-known": Case(
-        # One of a later version, one that never was, one of another domain; and one of a domain that no one judges.
+        # An operator of a later version, an invented one, one of another domain; and one of a domain without table.
         model(X + node("x", "a", op="Gelu") + node("x", "b", op="relu") + node("x", "c", op="Scaler")),
         model(
             X + node("x", "a", op="Gelu") + node("x", "b", 'domain: "com.example"', op="relu"),

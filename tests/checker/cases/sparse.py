@@ -10,7 +10,7 @@ _NAMED = f'name: "s" {_TWO}'
 
 
 def _sparse(indices: str = "dims: 2 int64_data: 1 int64_data: 3", values: str = _TWO, dims: str = "dims: 4") -> str:
-    """A sparse tensor of two values in a row of 4."""
+    """Return a sparse tensor of two values in a row of 4."""
     return f"values {{ {values} }} indices {{ data_type: 7 {indices} }} {dims}"
 
 

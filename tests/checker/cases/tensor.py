@@ -8,33 +8,33 @@ UINT4, INT4, FLOAT4E2M1, FLOAT8E8M0, UINT2, INT2, FLOAT6E2M3, FLOAT6E3M2 = range
 
 
 def initializers(*tensors: str, ir: int = 14) -> str:
-    """A model with tensors in its graph."""
+    """Return a model with tensors in its graph."""
     return model(" ".join(f'initializer {{ name: "t{i}" {tensor} }}' for i, tensor in enumerate(tensors)), ir)
 
 
 def tensor(data_type: int, dims: str, rest: str) -> str:
-    """The inside of a TensorProto without a name; dims: with spaces between."""
+    """Return the fields of a TensorProto without a name. dims: separated by spaces."""
     return f"data_type: {data_type} {' '.join(f'dims: {dim}' for dim in dims.split())} {rest}"
 
 
 def listed(field: str, *values: object) -> str:
-    """A list of numbers."""
+    """Return a field with a list of numbers."""
     return f"{field}: [{', '.join(map(str, values))}]"
 
 
 def raw(*values: int) -> str:
-    """Some bytes in raw_data."""
+    """Return a raw_data of some bytes."""
     escaped = "".join(f"\\x{value:02x}" for value in values)
     return f'raw_data: "{escaped}"'
 
 
 def pair(broken: str, sound: str, ir: int = 14) -> Case:
-    """A case of one initializer."""
+    """Return a case of a broken and a sound initializer."""
     return Case(initializers(broken, ir=ir), initializers(sound, ir=ir), _FIRST)
 
 
 def pairs(*both: tuple[str, str], ir: int = 14) -> Case:
-    """A case of several initializers, every one of which is broken, and sound."""
+    """Return a case of several initializers; all of them are broken in one document, and sound in the other."""
     return Case(
         initializers(*(broken for broken, _ in both), ir=ir),
         initializers(*(sound for _, sound in both), ir=ir),

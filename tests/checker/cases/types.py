@@ -10,7 +10,7 @@ _TYPE = "graph.input[0].type"
 
 
 def _inputs(*types: str, ir: int = 8) -> str:
-    """A model with inputs of these types."""
+    """Return a model with inputs of these types."""
     return model("".join(f"input {{ {value(f'x{i}', f'type {{ {type} }}')} }}" for i, type in enumerate(types)), ir)
 
 
@@ -19,7 +19,7 @@ def _input(type: str, ir: int = 8) -> str:
 
 
 def _inner(type: str) -> str:
-    """A model with a nested graph that describes a value of a type."""
+    """Return a model with a nested graph that describes a value of a type."""
     info = f"value_info {{ {value('t', f'type {{ {type} }}')} }}"
     return model(f"input {{ {value('x')} }}" + node("x", "o", holding(node("x", "t") + info), op="If"))
 
