@@ -1,1 +1,1 @@
-"""Onnxwire against the official runtime, side by side in one run: `python -m benchmarks`."""
+"""Compares onnxwire with the official runtime, side by side in one run: `python -m benchmarks`."""

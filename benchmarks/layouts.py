@@ -1,9 +1,8 @@
 """Compare the layout of the map with dagre and elkjs on the same graphs: `python -m benchmarks.layouts FOLDER`.
 
 FOLDER: the folder in which `npm install @dagrejs/dagre elkjs` was run. Prints processor time and crossings of drawn
-    graphs of 200
-boxes and 260 edges, and of the groups of a small transformer. dagre and elkjs run in Node, and the second run of each
-graph is measured.
+graphs of 200 boxes and 260 edges, and of the groups of a small transformer. dagre and elkjs run in Node, and the second
+run of each graph is measured.
 """
 
 from __future__ import annotations

@@ -15,9 +15,9 @@ from sklearn.preprocessing import StandardScaler
 def main() -> None:
     """Train, report the accuracy and export."""
     iris = load_iris()
-    # Names rather than numbers as labels, so that the model holds string attributes and a map keyed by strings.
+    # The labels are names, not numbers, so that the model has string attributes and a map with strings as keys.
     species = iris.target_names[iris.target]
-    # The ONNX operators take float32, so that is what the forest learns its thresholds on.
+    # The ONNX operators take float32, so the forest is trained on float32 too.
     measurements = iris.data.astype(np.float32)
     train_data, test_data, train_species, test_species = train_test_split(measurements, species, random_state=0)
 
@@ -30,7 +30,7 @@ def main() -> None:
         pipeline,
         name="iris_forest",
         initial_types=[("measurements", FloatTensorType([None, 4]))],
-        # ZipMap makes the probabilities a sequence of maps from the species to its probability.
+        # ZipMap converts the probabilities to a sequence of maps from species to probability.
         options={id(forest): {"zipmap": True}},
     )
     # skl2onnx collects the operator sets in a Python set, whose order changes from run to run.

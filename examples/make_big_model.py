@@ -48,7 +48,7 @@ class SparseFile(io.FileIO):
 
 @cache
 def payload(size: int, fill: str) -> bytes:
-    """Return the bytes of all weights of a size, which share them: memory is needed once for each size."""
+    """Return the bytes of the weights of a size. All of them share these bytes, so each size takes memory once."""
     if fill == "zero":
         return bytes(size)  # that take no memory either, as long as they are only read
     chunk = random.Random(0).randbytes(CHUNK_SIZE)
@@ -91,7 +91,7 @@ def value_info(name: str, data_type: int, *shape: int | str) -> onnxwire.ValueIn
 
 @dataclass
 class Decoder:
-    """The graph under construction; what its methods take and return are names of tensors."""
+    """The graph under construction; its methods take and return names of tensors."""
 
     hidden: int
     intermediate: int
@@ -117,7 +117,7 @@ class Decoder:
         return self.node(scope, "Constant", value=tensor(data_type, shape, *values))
 
     def weight(self, scope: str, *shape: int) -> str:
-        """Add an initializer called like the scope."""
+        """Add an initializer with the name of the scope."""
         name = scope.removeprefix("/").replace("/", ".") + ".weight"
         size = math.prod(shape) * struct.calcsize(STRUCT_CODES[self.data_type])
         raw = payload(size, self.fill)
@@ -145,7 +145,7 @@ class Decoder:
         half = self.hidden // self.heads // 2
         name = "model.rotary_emb.inv_freq"
         frequencies = [ROPE_BASE ** (-index / half) for index in range(half)]
-        # The one tensor in a typed field rather than raw bytes, so that the file has a packed field too.
+        # This tensor alone is in a typed field, not in raw_data, so that the file has a packed field too.
         self.graph.initializer.add(name=name, data_type=FLOAT, dims=[half], float_data=frequencies)
         zero, one = self.constant(scope, INT64, [], 0), self.constant(scope, INT64, [], 1)
         positions = self.node(scope, "Range", zero, self.node(scope, "Squeeze", length), one)
@@ -155,7 +155,7 @@ class Decoder:
         return self.node(scope, "Cast", cosine, to=self.data_type), self.node(scope, "Cast", sine, to=self.data_type)
 
     def causal_mask(self, scope: str, length: str) -> str:
-        """Return what to add to the attention scores, of shape (sequence, sequence)."""
+        """Return the mask that is added to the attention scores, of shape (sequence, sequence)."""
         shape = self.node(scope, "Concat", length, length, axis=0)
         mask = self.node(scope, "ConstantOfShape", shape, value=tensor(FLOAT, [1], LOWEST_FLOAT16))
         mask = self.node(scope, "Trilu", mask, self.constant(scope, INT64, [], 1), upper=1)
@@ -196,7 +196,7 @@ class Decoder:
         return self.linear(f"{scope}/down_proj", self.node(scope, "Mul", gate, up), self.intermediate, self.hidden)
 
     def build(self, layers: int, vocab: int) -> None:
-        """Add all that is in the graph."""
+        """Add all nodes, inputs and outputs."""
         embedding = self.weight("/model/embed_tokens", vocab, self.hidden)
         x = self.node("/model/embed_tokens", "Gather", embedding, "input_ids", axis=0)
         length = self.node("/model", "Shape", "input_ids", start=1, end=2)
@@ -233,7 +233,7 @@ def write_model(
     model = onnxwire.ModelProto(ir_version=8, producer_name="make_big_model", graph=decoder.graph)
     model.opset_import.add(domain="", version=17)
     with SparseFile(path, "w") as file, warnings.catch_warnings():
-        # That other tools can't read more than 2 GiB is what such a file is for.
+        # The file is meant to have more than 2 GiB, which other tools can't read.
         warnings.simplefilter("ignore", onnxwire.LargeFileWarning)
         size = onnxwire.save(model, file)
         file.truncate(size)

@@ -163,7 +163,7 @@ MODELS = {
     "an input read by all": lambda size: record(7, record(11, record(1, b"x")) + record(1, node([b"x"])) * (size // 5)),
     "one name of all nodes": numbered(["graph", "node"], lambda i: node([], [], record(3, b"n"))),
     "suffixes": numbered(["graph", "node"], lambda i: node([], [b"x", b"x_unused" + b"_" * (i % 50)])),
-    "subgraphs": numbered(["graph", "node"], lambda i: node([], [name(i)], graph_attribute(record(1, node([], [b"x"]))))),
+    "subgraphs": numbered(["graph", "node"], lambda i: node([], [name(i)], graph_attribute(record(1, node([], [b"x"]))))),  # noqa: E501
     "empty subgraphs": repeated(["graph", "node"], graph_attribute(b"")),
     "graphs of one attribute": lambda size: record(7, record(1, record(5, record(11, b"") * (size // 2)))),
     "tensors of one attribute": lambda size: record(7, record(1, record(5, record(10, b"") * (size // 2)))),
@@ -172,7 +172,7 @@ MODELS = {
     "named tensors": numbered(["graph", "initializer"], lambda i: tensor(name(i), b"\x01", b"abcd")),
     "string tensors": repeated(["graph", "initializer"], b"\x10\x08\x0a\x01\x01" + record(6, b"text")),
     "wide strings": lambda size: record(
-        7, record(5, b"\x10\x08" + record(1, varint(size // 4)) + record(6, b"s" * (size // 2)) + record(6, b"") * (size // 4 - 1))
+        7, record(5, b"\x10\x08" + record(1, varint(size // 4)) + record(6, b"s" * (size // 2)) + record(6, b"") * (size // 4 - 1))  # noqa: E501
     ),
     "wide dims": lambda size: record(7, record(5, record(1, b"\x01" * size))),
     "huge dims": numbered(["graph", "initializer"], lambda i: tensor(b"w", b"\xff" * 8 + b"\x7f")),
@@ -182,7 +182,7 @@ MODELS = {
         ["graph", "initializer"], b"\x10\x01\x70\x01" + record(13, record(1, b"location") + record(2, b"none"))
     ),
     "values of one type": repeated(["graph", "value_info"], record(1, b"v") + record(2, record(1, b"\x08\x01"))),
-    "wide shapes": lambda size: record(7, record(11, record(1, b"x") + record(2, record(1, record(2, record(1, b"") * (size // 2)))))),
+    "wide shapes": lambda size: record(7, record(11, record(1, b"x") + record(2, record(1, record(2, record(1, b"") * (size // 2)))))),  # noqa: E501
     "untyped inputs": numbered(["graph", "input"], lambda i: record(1, name(i))),
     "untyped initializers": numbered(["graph", "initializer"], lambda i: record(8, name(i))),
     "metadata": numbered(["metadata_props"], lambda i: record(1, name(i)) + record(2, b"v")),

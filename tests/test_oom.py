@@ -1,4 +1,4 @@
-"""A sample of `tests/oom.py`, in which each time one allocation fails; `make oom` runs all of it under ASan."""
+"""A sample of the trials of `tests/oom.py`, in each of which one allocation fails; `make oom` runs all under ASan."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The public names: the three lists of them agree, and each object has `onnxwire` as its `__module__`."""
+"""The public names: their three lists agree, and each object has `onnxwire` as its `__module__`."""
 
 import ast
 import importlib.util

@@ -31,7 +31,7 @@ UNMATCHED = -1
 _RADII = (4, 2, 1)
 _MAX_REPAIRS = 10  # passes
 _MAX_VOTES = 64  # maximum number of edges of a vertex, and of consumers of a value, that a repair examines
-# Votes that all repairs together may count, of about 1 µs each: graphs of many equal vertices have no end of them.
+# The maximum number of votes in all repairs, of about 1 µs each: graphs of many equal vertices could go on for ever.
 _MIN_ALL_VOTES = 2_000_000
 _ALL_VOTES_PER_EDGE = 4
 

@@ -455,7 +455,7 @@ cdef void free_values(Values* values) noexcept:
 
 
 cdef bint is_utf8(const uint8_t* p, uint64_t n) except -1:
-    """Whether bytes are valid UTF-8; few strings are not ASCII."""
+    """Return whether bytes are valid UTF-8; few strings are not ASCII."""
     try:
         PyUnicode_DecodeUTF8(<const char*>p, <Py_ssize_t>n, NULL)
     except UnicodeDecodeError:

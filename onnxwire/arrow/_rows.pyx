@@ -243,7 +243,7 @@ cdef class Rows(Walk):
         return add_number(values, <int64_t>slot.n)
 
     cdef bint is_choice(self, const Message* message, int64_t choice) noexcept:
-        """Whether an attribute has a given type."""
+        """Return whether an attribute has a given type."""
         cdef const Field* field = self.fields.attribute_type
         return has(message, field) and <int64_t>message.slots[field.slot].n == choice
 

@@ -60,11 +60,11 @@ def run_tasks(
             try:
                 result = executor.result(handle)
             except executor.lost:
-                result = _read_apart(task, executor)
+                result = _read_one_by_one(task, executor)
             yield task, result
 
 
-def _read_apart(task: Task, executor: _Executor) -> Result:
+def _read_one_by_one(task: Task, executor: _Executor) -> Result:
     """Read the models of a lost task one after another; a model whose own task is lost becomes a failure."""
     results = []
     for model in task.models:

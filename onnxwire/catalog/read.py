@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
 _ARROW_TYPES = {"string": "string", "int64": "int64", "int32": "int32", "bool": "bool"}
 
-_OF_A_MODEL = {
+_OWN_COLUMNS = {
     "operators": (("graph", "string"), ("domain", "string"), ("type", "string"), ("version", "int64"), ("n", "int64")),
     "problems": (
         ("rule", "string"), ("severity", "string"), ("path", "string"), ("offset", "int64"), ("message", "string"),
     ),
     "failures": (("error", "string"), ("reason", "string")),
 }  # fmt: skip
-_AS_THEY_ARE = {"models": "model", "values": "values", "metadata": "metadata", "tensors": "tensors"}
+_ARROW_TABLES = {"models": "model", "values": "values", "metadata": "metadata", "tensors": "tensors"}
 
 _EXTRAS = {"tensors": (("hash", "string"), ("missing", "bool"))}
 
@@ -40,9 +40,9 @@ NAMES = ("models", "operators", "tensors", "values", "metadata", "problems", "fa
 
 def columns_of_table(name: str) -> list[tuple[str, str]]:
     """Return the names and types of the columns of a table of a catalog."""
-    if name in _OF_A_MODEL:
-        return [("model", "string"), *_OF_A_MODEL[name]]
-    columns = TABLES[_AS_THEY_ARE[name]].columns
+    if name in _OWN_COLUMNS:
+        return [("model", "string"), *_OWN_COLUMNS[name]]
+    columns = TABLES[_ARROW_TABLES[name]].columns
     return [("model", "string"), *((column, kind) for column, kind, _, _ in columns), *_EXTRAS.get(name, ())]
 
 
@@ -132,7 +132,7 @@ def _read(model: str, task: Task) -> Result:
 
     with load(model, storage_options=task.options if is_address(model) else None) as message:
         tables: dict[str, pa.Table] = {}
-        for name, table in _AS_THEY_ARE.items():
+        for name, table in _ARROW_TABLES.items():
             tables[name] = pa.table(ArrowTable(columns_of(message, TABLES[table], True)))
         tables["operators"] = _table("operators", _operators(message))
         locations = tables["tensors"]["location"].drop_null().unique().to_pylist()
@@ -143,7 +143,7 @@ def _read(model: str, task: Task) -> Result:
             from onnxwire.checker import check
             from onnxwire.checker.limits import MAX_PROBLEMS_PER_RULE
 
-            keys = [name for name, _ in _OF_A_MODEL["problems"]]
+            keys = [name for name, _ in _OWN_COLUMNS["problems"]]
             rows = (
                 {key: getattr(problem, key) for key in keys} for problem in check(message, limit=MAX_PROBLEMS_PER_RULE)
             )
@@ -156,7 +156,7 @@ def _table(name: str, rows: Iterable[dict[str, Any]]) -> pa.Table:
     """Make a table of rows in batches: a hostile model may break a rule a million times."""
     import pyarrow as pa
 
-    schema = pa.schema([(column, pa.type_for_alias(_ARROW_TYPES[kind])) for column, kind in _OF_A_MODEL[name]])
+    schema = pa.schema([(column, pa.type_for_alias(_ARROW_TYPES[kind])) for column, kind in _OWN_COLUMNS[name]])
     plain = ({key: plain_text(item) if isinstance(item, str) else item for key, item in row.items()} for row in rows)
     batches = []
     while batch := list(islice(plain, _BATCH_ROWS)):

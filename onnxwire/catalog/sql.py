@@ -57,7 +57,7 @@ def sql(
         raise MissingPackageError("this needs DuckDB, which is not installed; `pip install duckdb`") from None
     folder = os.fsdecode(source) if isinstance(source, str | os.PathLike) and os.path.isdir(source) else None
     if folder is not None and read_only:
-        reason = "a read-only query is of one model, and this is a folder; a catalog can't be queried so"
+        reason = "a read-only query reads one model, not a catalog, and this is a folder"
         raise SourceError(errno.EISDIR, reason, folder)
     connection = duckdb.connect()
     # A name in a query is a table, never a Python variable of the caller.

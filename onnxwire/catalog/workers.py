@@ -31,7 +31,7 @@ sys.path[:] = pickle.load(sys.stdin.buffer)
 from onnxwire.catalog.workers import serve
 serve()
 """
-LOST = "each process that read it ended; it may need more memory, or be cut short while it is read"
+LOST = "each process that read it ended; it may need more memory, or be truncated while it is read"
 
 
 class WorkerLost(Exception):

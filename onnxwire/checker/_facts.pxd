@@ -77,9 +77,9 @@ cdef struct Unknown:
     int16_t wire
 
 cdef enum:
-    WAITING = 16         # a power of 2
+    QUEUE_LENGTH = 16    # a power of 2
 
-cdef struct Waiting:
+cdef struct QueuedString:
     # A string whose id is not in its column yet.
     const uint8_t* p
     uint64_t n
@@ -97,7 +97,7 @@ cdef class Facts:
     cdef Sheet* sheets
     cdef Py_ssize_t n_sheets
     cdef object tables                  # keeps the C tables alive
-    cdef dict sheet_numbers                # full name without the package -> sheet
+    cdef dict sheet_numbers             # full name without the package -> sheet
     cdef list names                     # of sheets
     cdef list edge_names                # "GraphProto.node"
     cdef list edge_owners               # (sheet, slot) of an edge
@@ -111,9 +111,9 @@ cdef class Facts:
     cdef int32_t n_unknown
     cdef int32_t unknown_capacity
     cdef Texts texts
-    cdef Waiting[WAITING] waiting       # a ring
-    cdef uint32_t n_taken               # of all strings so far
-    cdef uint32_t n_settled             # of these
+    cdef QueuedString[QUEUE_LENGTH] queued  # a ring
+    cdef uint32_t n_queued              # all strings that were queued so far
+    cdef uint32_t n_interned            # strings of these whose ids are stored
 
     cdef Sheet* sheet(self, str name) except NULL
     cdef int slot(self, Sheet* sheet, str name) except -1

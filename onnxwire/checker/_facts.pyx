@@ -234,35 +234,35 @@ cdef Outcome add_numbers(
 
 cdef Outcome queue_string(Facts self, Sheet* sheet, uint32_t slot, int32_t at, const Record* record) noexcept nogil:
     """Queue a string whose id is stored a few strings later, when its bucket has been prefetched."""
-    cdef Waiting* waiting = &self.waiting[self.n_taken % WAITING]
-    if self.n_taken - self.n_settled == WAITING and intern_queued(self):
+    cdef QueuedString* queued = &self.queued[self.n_queued % QUEUE_LENGTH]
+    if self.n_queued - self.n_interned == QUEUE_LENGTH and intern_oldest(self):
         return TOO_MUCH
-    waiting.p = record.value
-    waiting.n = record.n
-    waiting.sheet = sheet
-    waiting.slot = slot
-    waiting.at = at
-    waiting.hash = expect_text(&self.texts, record.value, record.n)
-    self.n_taken += 1
+    queued.p = record.value
+    queued.n = record.n
+    queued.sheet = sheet
+    queued.slot = slot
+    queued.at = at
+    queued.hash = expect_text(&self.texts, record.value, record.n)
+    self.n_queued += 1
     return SOUND
 
 
-cdef int intern_queued(Facts self) noexcept nogil:
+cdef int intern_oldest(Facts self) noexcept nogil:
     """Store the id of the oldest queued string in its column; -1 if memory is exhausted."""
-    cdef Waiting* waiting = &self.waiting[self.n_settled % WAITING]
-    cdef int32_t id = intern(&self.texts, waiting.p, waiting.n, waiting.hash)
-    if waiting.sheet.kinds[waiting.slot] == TEXT:
-        (<int32_t*>waiting.sheet.columns[waiting.slot])[waiting.at] = id
+    cdef QueuedString* queued = &self.queued[self.n_interned % QUEUE_LENGTH]
+    cdef int32_t id = intern(&self.texts, queued.p, queued.n, queued.hash)
+    if queued.sheet.kinds[queued.slot] == TEXT:
+        (<int32_t*>queued.sheet.columns[queued.slot])[queued.at] = id
     else:
-        waiting.sheet.lists[waiting.slot].value[waiting.at] = id
-    self.n_settled += 1
+        queued.sheet.lists[queued.slot].value[queued.at] = id
+    self.n_interned += 1
     return -1 if id < 0 else 0
 
 
-cdef int settle_texts(Facts self) noexcept nogil:
+cdef int intern_all_queued(Facts self) noexcept nogil:
     """Store the ids of all queued strings."""
-    while self.n_settled != self.n_taken:
-        if intern_queued(self):
+    while self.n_interned != self.n_queued:
+        if intern_oldest(self):
             return -1
     return 0
 
@@ -379,9 +379,9 @@ cdef Outcome scan_span(Facts self, Sheet* sheet, int32_t row, const uint8_t* p, 
             if sheet.present[row] >> field.peers[i] & 1:
                 sheet.present[row] &= ~(<uint32_t>1 << field.peers[i])
                 sheet.flags[row] |= CLASH
-                if settle_texts(self):
+                if intern_all_queued(self):
                     return TOO_MUCH
-                forget(sheet, row, field.peers[i])
+                clear_field(sheet, row, field.peers[i])
         outcome = store_value(self, sheet, row, field, &record, p)
         if outcome != SOUND:
             return outcome
@@ -389,7 +389,7 @@ cdef Outcome scan_span(Facts self, Sheet* sheet, int32_t row, const uint8_t* p, 
     return SOUND
 
 
-cdef void forget(Sheet* sheet, int32_t row, uint32_t slot) noexcept nogil:
+cdef void clear_field(Sheet* sheet, int32_t row, uint32_t slot) noexcept nogil:
     """Clear a field that another member of its oneof replaces."""
     cdef Sheet* sub
     cdef Column kind = sheet.kinds[slot]
@@ -432,7 +432,7 @@ cdef Outcome scan_all(Facts self) noexcept nogil:
                     if outcome != SOUND:
                         return outcome
                     part = self.parts[part].next
-    if settle_texts(self):
+    if intern_all_queued(self):
         return TOO_MUCH
     for i in range(self.n_sheets):
         if make_other_columns(&self.sheets[i]):
@@ -617,7 +617,7 @@ cdef class Facts:
 
     @critical_section
     def fields_of(self, str name):
-        """The names of a type's fields by slot; not to be changed."""
+        """Return the names of a type's fields by slot; not to be changed."""
         return self.short_names[<Py_ssize_t>self.sheet_numbers[name]]
 
     @critical_section
@@ -628,12 +628,12 @@ cdef class Facts:
 
     @critical_section
     def rows_of(self, str name):
-        """The number of messages of a type."""
+        """Return the number of messages of a type."""
         return self.sheet(name).n
 
     @critical_section
     def count(self, str name):
-        """The number of rows of a sheet ("NodeProto"), a list ("NodeProto.input") or "UnknownFields"."""
+        """Return the number of rows of a sheet ("NodeProto"), a list ("NodeProto.input") or "UnknownFields"."""
         sheet = self.sheet_numbers.get(name)
         if sheet is not None:
             return self.sheets[<Py_ssize_t>sheet].n
@@ -644,7 +644,7 @@ cdef class Facts:
 
     @critical_section
     def present_tables(self):
-        """The names of all sheets, lists and "UnknownFields" that have rows, and of fields that some message has."""
+        """Return the names of sheets, lists and "UnknownFields" that have rows, and of fields that some message has."""
         cdef Sheet* sheet
         cdef uint32_t present
         cdef int32_t row
@@ -664,7 +664,7 @@ cdef class Facts:
 
     @critical_section
     def own_column(self, str name, str what):
-        """A column that every sheet has. name: start, length, parent, index, edge, depth, flags or present."""
+        """Return a column that every sheet has. what: start, length, parent, index, edge, depth, flags or present."""
         cdef Sheet* sheet = self.sheet(name)
         if what == "start":
             return self.buffer(sheet.p, sheet.n, 8), "pointer"
@@ -686,7 +686,7 @@ cdef class Facts:
 
     @critical_section
     def field_column(self, str name, str field):
-        """The column of a field: (payload, kind); kind is the name of a `Column`."""
+        """Return the column of a field: (payload, kind); kind is the name of a `Column`."""
         cdef Sheet* sheet = self.sheet(name)
         cdef int slot = self.slot(sheet, field)
         cdef Column kind = sheet.kinds[slot]
@@ -695,14 +695,14 @@ cdef class Facts:
 
     @critical_section
     def is_text_list(self, str name, str field):
-        """Whether a field is a list of strings."""
+        """Return whether a field is a list of strings."""
         cdef Sheet* sheet = self.sheet(name)
         cdef int slot = self.slot(sheet, field)
         return sheet.kinds[slot] == LIST and sheet.table.fields[slot].type == STRING
 
     @critical_section
     def list_column(self, str name, str field, str what):
-        """A column of a field's list: parent, index, start, value."""
+        """Return a column of a field's list. what: parent, index, start or value."""
         cdef Sheet* sheet = self.sheet(name)
         cdef List* elements = self.list_of(name, field)
         if sheet.kinds[self.slot(sheet, field)] != LIST:
@@ -717,12 +717,12 @@ cdef class Facts:
 
     @critical_section
     def unknown_fields(self):
-        """Records that belong to no known field: (payload of structs)."""
+        """Return records that belong to no known field: (payload of structs)."""
         return self.buffer(self.unknown, self.n_unknown, sizeof(Unknown))
 
     @critical_section
     def trait_column(self):
-        """The kinds of characters of each string."""
+        """Return the kinds of characters of each string."""
         return self.buffer(self.texts.traits, self.texts.n, 1)
 
     @property
@@ -736,40 +736,40 @@ cdef class Facts:
 
     @critical_section
     def buffer_of(self, size_t address, Py_ssize_t size, owner):
-        """A payload over memory that `owner` keeps alive."""
+        """Return a payload over memory that `owner` keeps alive."""
         return new_payload(None, <const uint8_t*>address, size, 1, b"B", owner)
 
     @critical_section
     def text(self, int32_t id):
-        """The string of an id."""
+        """Return the string of an id."""
         return self.raw_text(id).decode("utf-8", "surrogateescape")
 
     @critical_section
     def raw_text(self, int32_t id):
-        """The bytes of an id's string."""
+        """Return the bytes of an id's string."""
         if not 0 <= id < self.texts.n:
             raise IndexError(id)
         return (<char*>self.texts.arena)[self.texts.start[id]:self.texts.start[id + 1]]
 
     @critical_section
     def text_count(self):
-        """The number of different strings; ids are below it."""
+        """Return the number of different strings; ids are below it."""
         return self.texts.n
 
     @critical_section
     def find(self, bytes text):
-        """The id of a string, or -1 if the document does not contain it."""
+        """Return the id of a string, or -1 if the document does not contain it."""
         return find_text(&self.texts, text, len(text))
 
     @critical_section
     def edge_owner(self, int edge):
-        """The type name and the slot of the field with an edge number."""
+        """Return the type name and the slot of the field with an edge number."""
         sheet, slot = self.edge_owners[edge]
         return self.names[sheet], slot
 
     @critical_section
     def locate(self, str name, int32_t row):
-        """The parent of a row: (type of the parent, its row, edge, index), or None for the root."""
+        """Return the parent of a row: (type of the parent, its row, edge, index), or None for the root."""
         cdef Sheet* sheet = self.sheet(name)
         if not 0 <= row < sheet.n:
             raise IndexError(row)

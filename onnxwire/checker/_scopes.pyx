@@ -129,22 +129,22 @@ cdef class Scopes:
 
     @critical_section
     def maker_column(self):
-        """The makers, as a payload of int32."""
+        """Return the makers, as a payload of int32."""
         return self.facts.buffer_of(<size_t>self.makers, self.n_made * 4, self)
 
     @critical_section
     def definition_column(self):
-        """The definitions, as a payload of int32."""
+        """Return the definitions, as a payload of int32."""
         return self.facts.buffer_of(<size_t>self.sources, self.n_made * 4, self)
 
     @critical_section
     def scope_column(self):
-        """The defining scopes, as a payload of int32."""
+        """Return the defining scopes, as a payload of int32."""
         return self.facts.buffer_of(<size_t>self.owners, self.n_made * 4, self)
 
     @critical_section
     def described_column(self):
-        """The descriptions, as a payload of int32."""
+        """Return the descriptions, as a payload of int32."""
         return self.facts.buffer_of(<size_t>self.targets, self.n_described * 4, self)
 
     cdef NamedField named_field(self, str field, str sheet) except *:

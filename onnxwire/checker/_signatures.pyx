@@ -12,7 +12,7 @@ from onnxwire.checker._facts cimport Facts, List, Run
 from onnxwire.checker._texts cimport Texts
 
 cdef enum:
-    MOST = 64                # type variables of an operator, and attributes
+    MAX_VARIABLES = 64                # type variables of an operator, and attributes
 
     # Faults of a node; `signature.py` has the same numbers.
     TOO_FEW_OR_MANY_INPUTS = 1
@@ -33,7 +33,7 @@ cdef enum:
 # Rows of the tables that the pass reads, all of int32.
 cdef struct Signature:
     int32_t inputs, n_inputs, outputs, n_outputs, attributes, n_attributes
-    int32_t least_inputs, most_inputs, least_outputs, most_outputs  # maximum; -1 for no limit
+    int32_t min_inputs, max_inputs, min_outputs, max_outputs  # a maximum of -1: no limit
     int32_t refused, n_inputs_refused, n_outputs_refused            # rows of `refused`
     int32_t variables
     int32_t is_open          # undeclared attributes are allowed
@@ -185,13 +185,13 @@ def check_signatures(
                 continue
             signature = &tables.signatures[chosen[node]]
             if not allows(
-                &tables, signature.refused, signature.n_inputs_refused, signature.least_inputs, signature.most_inputs,
+                &tables, signature.refused, signature.n_inputs_refused, signature.min_inputs, signature.max_inputs,
                 inputs[node].n,
             ):
                 node_faults[node] |= TOO_FEW_OR_MANY_INPUTS
             if not allows(
                 &tables, signature.refused + signature.n_inputs_refused, signature.n_outputs_refused,
-                signature.least_outputs, signature.most_outputs, outputs[node].n,
+                signature.min_outputs, signature.max_outputs, outputs[node].n,
             ):
                 node_faults[node] |= TOO_FEW_OR_MANY_OUTPUTS
             node_faults[node] |= check_attributes(
@@ -203,7 +203,7 @@ def check_signatures(
                 k = inputs[node].first + i
                 if i < signature.n_inputs:
                     parameter = &tables.parameters[signature.inputs + i]
-                elif signature.most_inputs >= 0:
+                elif signature.max_inputs >= 0:
                     break  # too many outputs, which is reported
                 if used.value[k] == 0:
                     if parameter.option == SINGLE:
@@ -217,7 +217,7 @@ def check_signatures(
                 k = outputs[node].first + i
                 if i < signature.n_outputs:
                     parameter = &tables.parameters[signature.outputs + i]
-                elif signature.most_outputs >= 0:
+                elif signature.max_outputs >= 0:
                     break
                 if made.value[k] == 0:
                     if parameter.option == SINGLE:

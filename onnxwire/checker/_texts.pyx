@@ -34,7 +34,7 @@ cdef inline uint64_t mix(uint64_t a) noexcept nogil:
 
 
 cdef inline uint32_t hash_text(const uint8_t* p, uint64_t n, uint64_t seed) noexcept nogil:
-    """The seed differs in each process, so that no file can be made to collide."""
+    """Hash a string. seed: differs in each process, so that no file can be made to collide."""
     cdef uint64_t h = seed ^ n
     cdef uint64_t tail = 0
     cdef const uint8_t* last = p + n - 8

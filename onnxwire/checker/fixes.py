@@ -2,7 +2,7 @@
 satisfies.
 
 A repair does not change the meaning of a model for any reader: it removes exact repetitions and entries without effect,
-and adds a value where only one is possible. Everything else is left to people.
+and adds a value where only one is possible. Other problems are left to the user.
 """
 
 from __future__ import annotations

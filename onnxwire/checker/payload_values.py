@@ -51,10 +51,10 @@ def portions(facts: Facts, field: str, rows: Rows) -> Iterator[Portion]:
     if not len(rows):
         return
     if field == "raw_data":
-        document, starts = _look_at(facts, tensors.span(field)[0][rows], sizes[rows])
+        document, starts = _read_ranges(facts, tensors.span(field)[0][rows], sizes[rows])
         yield from _gather(document, rows, starts, sizes[rows])
         return
-    document, at = _look_at(facts, tensors.records(field)[0][rows], sizes[rows] + _HEAD)
+    document, at = _read_ranges(facts, tensors.records(field)[0][rows], sizes[rows] + _HEAD)
     starts, is_packed = _find_packed(facts, document, at, field, rows)
     yield from _gather(document, rows[is_packed], starts[is_packed], sizes[rows[is_packed]])
     left = MAX_READ_RECORDS
@@ -68,7 +68,7 @@ def portions(facts: Facts, field: str, rows: Rows) -> Iterator[Portion]:
             yield Portion(np.array([row]), np.array([len(data)]), np.frombuffer(data, np.uint8))
 
 
-def _look_at(facts: Facts, starts: Rows, lengths: Rows) -> tuple[Rows, Rows]:
+def _read_ranges(facts: Facts, starts: Rows, lengths: Rows) -> tuple[Rows, Rows]:
     """Return an array with some ranges of the document, and their offsets in it; the document if resident."""
     if facts.document.memory is None:
         return np.frombuffer(memoryview(payload_at(facts.document, 0, len(facts.document))), np.uint8), starts

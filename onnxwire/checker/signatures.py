@@ -301,14 +301,14 @@ def _tables(
                         types.number(next(iter(parameter.types))) if len(parameter.types) == 1 else 0,
                     )
                 )
-        least_inputs, most_inputs = counts(signature.inputs)
-        least_outputs, most_outputs = counts(signature.outputs)
+        min_inputs, max_inputs = counts(signature.inputs)
+        min_outputs, max_outputs = counts(signature.outputs)
         heads.append(
             (
                 *firsts,
                 *(len(known), len(signature.attributes)),
-                *(least_inputs, -1 if most_inputs is None else most_inputs),
-                *(least_outputs, -1 if most_outputs is None else most_outputs),
+                *(min_inputs, -1 if max_inputs is None else max_inputs),
+                *(min_outputs, -1 if max_outputs is None else max_outputs),
                 *(len(refused), len(signature.refused_inputs), len(signature.refused_outputs)),
                 *(len(variables), signature.is_open),
             )

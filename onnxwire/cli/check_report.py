@@ -72,7 +72,7 @@ class _TextReporter(Reporter):
             self._line(file, word, f"{fix.path}: {fix.message}", fix.rule)
         if fixes.omitted:
             start = "" if self.is_grouped else f"{safe_text(file)}: "
-            again = f"{count_text(len(fixes), 'repair')} at once; --fix again looks at {fixes.omitted:,} more problems"
+            again = f"{count_text(len(fixes), 'repair')} at once; run --fix again for {fixes.omitted:,} more problems"
             self._print(f"{start}{self.paint(again, 'dim')}")
 
     def add(self, file: str, problems: Problems, seconds: float) -> None:

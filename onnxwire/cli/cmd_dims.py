@@ -16,10 +16,10 @@ from onnxwire.messages import ModelProto
 from onnxwire.transforms.dimensions import DimensionChanges, change_dimensions
 
 _DESCRIPTION = """\
-List the inputs and outputs with their shapes, or change dimensions and infer all shapes anew. A dimension variable
-changes everywhere in the graph and its subgraphs. If an input has a number for a dimension, shapes of all other values
-are inferred anew, by the onnx package. Warnings list what can't follow: constant shapes of Reshape and others that
-contain the old size, and values whose shape is unknown now. No weight is read.
+List the inputs and outputs with their shapes, or change dimensions. A dimension variable is replaced everywhere in the
+graph and its subgraphs. If the old dimension is a number, the onnx package infers the shapes of all other values again.
+Warnings list the parts that remain unchanged: constant shapes of Reshape and others that contain the old size, and
+values whose shape could not be inferred. No weight is read.
 """
 _EXAMPLES = """\
 examples:

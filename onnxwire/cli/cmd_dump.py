@@ -23,7 +23,7 @@ have any size: it is read in pieces.
 _EXAMPLES = """\
 examples:
   onnxwire dump model.onnx --max-bytes 64        everything except the weights
-  onnxwire dump model.onnx --digests             the same, and weights that differ are seen
+  onnxwire dump model.onnx --digests             everything, with a digest of each tensor in place of its elements
   onnxwire dump model.onnx -o model.txt
   onnxwire dump model.onnx --json | jq '.graph.node[].opType'
   onnxwire dump tensor.pb --type TensorProto
@@ -45,7 +45,7 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "--digests",
         action="store_true",
-        help="print type, shape, size and XXH3 digest of each tensor in place of its elements, wherever they are",
+        help="print type, shape, size and XXH3 digest of each tensor in place of its elements, inline or external",
     )
     add_output(parser)
     parser.set_defaults(run=run, parser=parser)

@@ -159,7 +159,7 @@ def _program() -> str:
 
 
 def _print_text(path: str) -> int:
-    """Print a version of a model as text with digests; a version that cannot be read is one line that says why."""
+    """Print a version of a model as text with digests; print one line with the error if it cannot be read."""
     from onnxwire.analysis.payload_summary import payload_summary
     from onnxwire.engine.verify import verify_document
     from onnxwire.text.text_writer import to_text

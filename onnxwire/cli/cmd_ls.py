@@ -146,7 +146,7 @@ def _print_rows(rows: Iterable[Row], options: argparse.Namespace, paint: Paint) 
 
 
 def _noun_of(options: argparse.Namespace) -> str:
-    """Return what the rows are: nodes, values or tensors."""
+    """Return the singular noun for the rows: node, value or tensor."""
     if options.nodes:
         return "node"
     return "value" if options.inputs or options.outputs or options.values else "tensor"

@@ -15,7 +15,7 @@ from onnxwire.io.load import load
 from onnxwire.messages import ModelProto
 
 _MAX_LOCK_SECONDS = 3  # to wait while another process changes the same settings
-_MAX_POINTER_BYTES = 1024  # Git LFS reads no longer file as a pointer
+_MAX_POINTER_BYTES = 1024  # Git LFS treats larger files as content
 _POINTER = re.compile(
     rb"version https://git-lfs\.github\.com/spec/v1\n(?:ext-[^\n]*\n)*oid sha256:([0-9a-f]{64})\nsize (\d{1,18})\n"
 )
@@ -46,7 +46,7 @@ def run_git(*arguments: str, file: IO[bytes] | None = None, may_fail: bool = Fal
 def load_version(path: str) -> ModelProto:
     """Load a version of a model that git wrote to a file: a model, a Git LFS pointer to one, or nothing.
 
-    Raises what `load` does, and SourceError for a pointer whose object is not in the local store.
+    Raises the errors of `load`, and SourceError for a pointer whose object is not in the local store.
     """
     if not _head(path):  # a version that does not exist is an empty file, or /dev/null
         return ModelProto()

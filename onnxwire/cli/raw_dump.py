@@ -53,7 +53,7 @@ class _Level(NamedTuple):
 
 
 class Printer:
-    """Prints the records of a document, indented by level, each with the offset offset of its tag."""
+    """Prints the records of a document, indented by level, each with the byte offset of its tag."""
 
     def __init__(self, document: Document, out: IO[str]) -> None:
         self.document = document

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _MAX_NAMES = 5
 _MAX_NAME_CHARS = 100
-_MIN_WIDTH = 8  # of a column that is cut
+_MIN_WIDTH = 8  # of a narrowed column, in characters
 
 Paint = Callable[[str, str], str]
 """A function from a text and a style, such as "bold" or "bold red", to the styled text."""
@@ -158,7 +158,7 @@ def json_numbers(value: Any) -> Any:
 
 
 def terminal_width(out: IO[str] | None = None) -> int | None:
-    """Return the number of columns of the terminal that a stream is, by default stdout; None if it is none."""
+    """Return the width in columns of a terminal, by default of stdout; None if the stream is no terminal."""
     stream = out or sys.stdout
     if not stream.isatty():
         return None

@@ -302,7 +302,7 @@ cdef class Layout:
             edit = &self.edits[i]
             head = head_of(edit)
             zeros = edit.added - <uint64_t>len(head)
-            if edit.added == edit.cut and stands_at(head, zeros, self.document.start + edit.at):
+            if edit.added == edit.cut and matches_at(head, zeros, self.document.start + edit.at):
                 continue
             gatherer.copy(position, edit.at)
             gatherer.write(head, zeros)
@@ -384,7 +384,7 @@ cdef bytes head_of(const Edit* edit):
     return (<const char*>head)[:p - head]
 
 
-cdef bint stands_at(bytes head, uint64_t zeros, const uint8_t* p) noexcept:
+cdef bint matches_at(bytes head, uint64_t zeros, const uint8_t* p) noexcept:
     """Return whether the bytes at p are `head` followed by `zeros` zeros; False if they are not resident."""
     cdef uint64_t n = <uint64_t>len(head)
     if not is_resident(p, n + zeros):

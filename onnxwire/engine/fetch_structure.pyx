@@ -79,8 +79,7 @@ cdef int walk(
     """Fetch the bytes between the long values of a message.
 
     is_deep: whether to walk the messages in it, too; otherwise long ones are skipped. After a damaged record the rest
-        of its message is not
-    fetched, because no reader continues there. Raises the errors of the source.
+    of its message is not fetched, because no reader continues there. Raises the errors of the source.
     """
     cdef PartialMemory memory = memory_of(p)
     cdef Level* levels = NULL

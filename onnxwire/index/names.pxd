@@ -49,7 +49,7 @@ cdef class Names:
         return &self.definitions[i] if i >= 0 else NULL
 
     cdef inline bint is_made(self, const Definition* definition) noexcept nogil:
-        """Whether the value exists at the position of the caller."""
+        """Return whether the value exists at the position of the caller."""
         return definition.kind != NODE or definition.node < self.levels[definition.level].position
 
 

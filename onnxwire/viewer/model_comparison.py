@@ -19,7 +19,7 @@ _FIELDS = ("change", "kind", "name", "part", "old", "new")
 
 
 class ModelComparison:
-    """The differences of two models, computed when they are first asked for. Thread-safe.
+    """The differences of two models, computed on the first question. Thread-safe.
 
     match: as for `onnxwire.diff`.
     """

@@ -51,9 +51,9 @@ class View:
 def view(model: Source | ModelProto, *, height: int = 600) -> View:
     """Show a model in a notebook: summary, largest tensors and operators, as `onnxwire view -o report.html` does.
 
-    model: a model, or what `load` takes. height: of the frame, in pixels.
+    model: a model, or a source for `load`. height: of the frame, in pixels.
     The report is part of the notebook: it needs no server and no network, and remains when the notebook is saved. It
-    contains no weights. Raises what `load` raises, and FieldTypeError for other messages and heights.
+    contains no weights. Raises the errors of `load`, and FieldTypeError for other messages and heights.
     """
     from onnxwire.engine.message import Message
     from onnxwire.viewer.html_report import report
@@ -69,7 +69,7 @@ def view(model: Source | ModelProto, *, height: int = 600) -> View:
 
 
 def message_html(message: Message) -> str:
-    """Return a message as HTML for notebooks: a few tables without scripts, styles of others, or links.
+    """Return a message as HTML for notebooks: a few tables without scripts, style sheets or links.
 
     Its length is bounded, whatever the message contains. External data and files on servers are not read. A damaged
     message is shown as its error.

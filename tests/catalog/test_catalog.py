@@ -1,4 +1,4 @@
-"""Catalogs: their content, repeated runs, and that a process that ends loses or duplicates no row."""
+"""Catalogs: their content, repeated runs, and processes that end in the middle of a run."""
 
 from __future__ import annotations
 
@@ -177,7 +177,7 @@ def test_two_names_never_share_their_rows(tmp_path):
     catalog.build([folder], tmp_path / "out", workers=1)
     before = rows(tmp_path / "out", "models")
     assert len({row["model"] for row in before}) == len(names)
-    assert str(folder / r"a\b.onnx") in {row["model"] for row in before}  # as it is
+    assert str(folder / r"a\b.onnx") in {row["model"] for row in before}  # not escaped
     for path in paths:
         os.utime(path, (1, 1))
         assert catalog.build([folder], tmp_path / "out", workers=1).read == 1

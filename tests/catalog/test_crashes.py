@@ -1,8 +1,7 @@
 """Runs that are killed, or find the disk full, at each step: every model keeps its old or new rows, and no file leaks.
 
-The catalog that is updated has models that changed, that are gone, that can't be read any more, that are new and that
-are as they were, groups of them that lose a part of their models, files that were replaced before, and a file that is
-missing. Beside its files are others that are not its own.
+The catalog that is updated has changed, deleted, unreadable, new and unchanged models, groups that lose a part of their
+models, files that were replaced before, and a missing file. Its folders also contain files of other programs.
 """
 
 from __future__ import annotations
@@ -124,7 +123,7 @@ def scenario(request, tmp_path, monkeypatch):
         scenario.models(**old)
         scenario.build()
         scenario.models(**old | {"m3": "Neg"})
-        scenario.build()  # of which m3 before is a file that was replaced
+        scenario.build()  # the version of m3 before is in a file that was replaced
         scenario.old = scenario.rows()
         scenario.foreign = [scenario.out / "notes.parquet", scenario.out / "models" / FOREIGN]
         for path in scenario.foreign:

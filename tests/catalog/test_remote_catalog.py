@@ -89,7 +89,7 @@ def test_models_on_a_server_have_the_rows_that_they_have_on_a_disk(zoo, tmp_path
     assert (summary.read, summary.failures) == (5, {})
     found, wanted = everything(tmp_path / "out", start), everything(tmp_path / "local", f"{zoo}/")
     for table in wanted:
-        if table != "problems":  # which speak of the path
+        if table != "problems":  # problems contain the path
             assert found[table] == wanted[table], table
     assert [row["rule"] for row in found["problems"]] == [row["rule"] for row in wanted["problems"]]
     assert {row["missing"] for row in found["tensors"] if row["model"] == "without.onnx"} == {True}
@@ -104,7 +104,7 @@ def test_weights_are_not_fetched_unless_they_are_hashed(tmp_path):
         server.state.reset()
         catalog.build([f"{server.url}/m.onnx"], tmp_path / "out", workers=1, hash=True)
         assert server.state.sent < pieces.size * 1.05
-    assert len({row["hash"] for row in rows(tmp_path / "out", "tensors")}) == 1  # all are of one pattern
+    assert len({row["hash"] for row in rows(tmp_path / "out", "tensors")}) == 1  # all weights have one pattern
 
 
 def test_models_with_the_same_etag_are_not_read_again(zoo, tmp_path):
@@ -121,7 +121,7 @@ def test_models_with_the_same_etag_are_not_read_again(zoo, tmp_path):
         assert catalog.build(addresses, out, workers=1).read == 5
         server.state.etag = None
         assert catalog.build(addresses, out, workers=1).read == 5
-        assert catalog.build(addresses, out, workers=1).unchanged == 5  # by the time
+        assert catalog.build(addresses, out, workers=1).unchanged == 5  # the modification time identifies them
         server.state.modified = "Tue, 03 Jun 2025 10:00:00 GMT"
         assert catalog.build(addresses, out, workers=1).read == 5
 

@@ -404,7 +404,7 @@ def test_elements_keep_their_own_edits():
 
 
 def test_entries_are_removed_from_lists_inside_of_remaining_elements():
-    # value_info[0] is removed, and an entry of the metadata of value_info[1], which then becomes value_info[0].
+    # Removes value_info[0], and an entry of the metadata of value_info[1], which then becomes value_info[0].
     message = ModelProto(ir_version=10, graph=GraphProto(name="g", node=[NodeProto(op_type="A", output=["x"])]))
     for name in ("stale", "x"):
         info = message.graph.value_info.add(name=name)

@@ -1,4 +1,4 @@
-"""Rules of functions beyond their cases: long calls, one rule a fault."""
+"""Rules of functions, in addition to their cases: long chains of calls, and one rule per fault."""
 
 import pytest
 from check_case import holding, model, node, value
@@ -10,7 +10,7 @@ from onnxwire.checker.registry import rules
 _IMPORTS = [OperatorSetIdProto(version=17), OperatorSetIdProto(domain="a.b", version=1)]
 
 
-# The nodes here are of no particular operator.
+# The operators of the nodes have no signature.
 _SIGNATURE = [id for id in rules() if id.startswith("signature-")]
 
 

@@ -1,4 +1,4 @@
-"""Every rule of the table, by one document that breaks it and one that does not."""
+"""Every rule of the table reports a document that breaks it, and accepts one that does not."""
 
 from importlib import import_module
 

@@ -131,7 +131,7 @@ def test_hints_are_searched_for_a_limited_number_of_names(monkeypatch):
     assert ["did you mean" in problem.message for problem in problems] == [True, True, False, False]
 
 
-# --- where nodes are
+# --- positions of nodes
 
 
 def test_nodes_of_nested_graphs_use_the_version_of_the_model_and_outer_types():
@@ -190,7 +190,7 @@ def test_without_an_import_the_first_version_counts_up_to_ir_2_and_none_later():
     add = node("x x", "y", 'attribute { name: "broadcast" type: INT i: 1 }', op="Add")
     assert found(model(X + add, ir=2, opset="")) == []
     assert found(model(X + node("x", "y", op="Gelu"), ir=2, opset="")) == [("operator-known", "graph.node[0]")]
-    assert found(model(X + node("x", "y", op="Gelu"), ir=3, opset="")) == []  # opset-import-required says so
+    assert found(model(X + node("x", "y", op="Gelu"), ir=3, opset="")) == []  # opset-import-required reports it
 
 
 def test_standalone_nodes_are_not_checked():
@@ -253,7 +253,7 @@ def test_types_of_any_kind_are_told_apart(type, op, domain, errors):
     assert len(found(text)) == errors
 
 
-# --- a table of one's own
+# --- tables of other operators
 
 
 TABLE = """\
@@ -287,7 +287,7 @@ def test_operators_of_a_vendor_are_checked_against_its_own_table(tmp_path):
     assert found(own(3, "x", "y", domain, op="Fuse"), operators=path) == []
     assert found(own(3, "x", "y", domain, op="Old"), operators=str(path))[0] == ("operator-deprecated", "graph.node[0]")
     assert found(own(1, "x", "y", domain, op="Fues"), operators=path) == [("operator-known", "graph.node[0]")]
-    assert found(model(X + node("x x", "y")), operators=path) == [("input-count", "graph.node[0]")]  # ONNX's own, too
+    assert found(model(X + node("x x", "y")), operators=path) == [("input-count", "graph.node[0]")]
 
 
 @pytest.mark.parametrize(

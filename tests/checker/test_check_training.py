@@ -8,7 +8,7 @@ import onnxwire
 from onnxwire import TrainingInfoProto
 from onnxwire.checker.registry import rules
 
-# The nodes here are of no particular operator.
+# The operators of the nodes have no signature.
 _SIGNATURE = [id for id in rules() if id.startswith("signature-")]
 
 _MAIN = f"initializer {{ {tensor('w')} }} {node('w', 'y')} output {{ {value('y')} }}"

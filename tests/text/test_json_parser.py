@@ -42,7 +42,7 @@ def convert_pairs(parser, js, message, path, convert=json_format._Parser._Conver
     """Convert pairs as the official runtime does, but refuse a field that has both of its names."""
     names = {field.json_name: field.name for field in message.DESCRIPTOR.fields}
     if isinstance(js, dict) and len({names.get(key, key) for key in js}) < len(js):
-        raise json_format.ParseError("a field is there under both of its names")
+        raise json_format.ParseError("a field has both of its names")
     return convert(parser, js, message, path)
 
 
@@ -454,7 +454,7 @@ def test_long_bytes_take_little_more_memory_than_their_value(unit):
     message, peak = peak_of(onnxwire.from_json, text, TENSOR[0])
     assert message.raw_data == value
     assert message.name == "x"
-    # Base64 with line breaks in it is kept until it is all there.
+    # Base64 with line breaks in it is stored until it is complete.
     assert peak < (6 if "\\n" in unit else 2.3) * len(value) + 1_600_000
 
 

@@ -34,7 +34,7 @@ EVERYTHING = PAIRS["test.Everything"]
 
 
 class Null:
-    """A sink that counts."""
+    """A sink that counts the characters."""
 
     def __init__(self):
         self.characters = self.longest = 0
@@ -124,7 +124,7 @@ def sparse_model(path, *fields):
 
 
 def check_memory(path, write, **options):
-    """Print a model to nowhere; returns the sink."""
+    """Assert that printing a model takes little memory; return the sink."""
     sink = Null()
     with onnxwire.load(path) as model:
         write(model, sink, max_bytes=0)  # triggers imports on first use

@@ -98,7 +98,7 @@ def test_subgraphs_read_the_input_too():
     model = model_of(nodes)
     bypass(model, "graph.node[1]")
     assert [attribute.g.node[0].input[0] for attribute in model.graph.node[1].attribute] == ["x", "x"]
-    # In a branch itself.
+    # The node is in a branch itself.
     model = model_of([nodes[0], helper.make_node("If", ["c"], ["y"], **branches("x"))])
     branch = model.graph.node[1].attribute[0].g
     branch.node.insert(0, onnxwire.NodeProto(op_type="Abs", input=["x"], output=["m"]))

@@ -74,7 +74,7 @@ def test_the_page_contacts_no_other_host(page):
     own = page.address.partition("#")[0]
     assert len(requests) > 8
     assert [request for request in requests if not request.startswith((own, "data:"))] == []
-    # The token is neither in the address of a request nor, any longer, in the browser's address.
+    # The token is not in the address of any request, and no longer in the browser's address.
     token = page.address.partition("#token=")[2]
     assert not any(token in request for request in requests)
     assert token not in page.driver.current_url
@@ -124,7 +124,7 @@ def test_the_keyboard_is_sufficient(page):
     page.title("node_linear_1")
     page.press(key_code("HOME"))
     page.title("node_linear")
-    # From box to box, and to another node.
+    # Move from box to box, and open another node.
     page.driver.execute_script("document.querySelector('.box.focus').focus()")
     page.press(key_code("ARROW_DOWN"))
     assert "Relu" in page.focused.get_attribute("aria-label")

@@ -376,7 +376,7 @@ def test_a_page_of_another_site_can_do_nothing(page, tmp_path):
         threading.Thread(target=site.serve_forever, daemon=True).start()
         tab = page.driver.current_window_handle
         page.driver.switch_to.new_window("tab")
-        # By both names of this machine: to the browser one is of the same site, the other of another.
+        # Both names of this machine are tried: to the browser, one is the same site, and the other a different one.
         for name in ("127.0.0.1", "localhost"):
             page.driver.get(f"http://{name}:{site.server_port}/")
             outcome = page.wait(lambda: page.driver.execute_script("return window.outcome"))
@@ -447,7 +447,7 @@ def test_any_message_is_a_tree_that_can_be_edited(open_page, tmp_path):
     page = open_page(path, "--type", "GraphProto", "--edit")
     page.one("#details h1", "GraphProto")
     assert not page.one("nav").is_displayed()
-    # By the keys: down to node, into it, to its third element.
+    # With the keys: down to `node`, into it, to its third element.
     page.driver.execute_script("document.querySelector('[role=treeitem]').focus()")
     page.press(key_code("ARROW_RIGHT"))
     page.one("[data-path='node[0]']", "NodeProto")

@@ -98,7 +98,7 @@ CASES = {
     ),
     "a doc": ("set", {"path": "graph.doc_string", "value": "a\nb"}, lambda m: assign(m, "graph.doc_string=a\nb")),
     "dims": ("set_shape", {"path": "graph.input[0]", "shape": "[4, 1, 8, width]", "elem_type": "FLOAT"}, with_dims),
-    "a node that goes": ("delete_node", {"path": "graph.node[4]", "input": 0}, lambda m: bypass(m, "graph.node[4]")),
+    "a deleted node": ("delete_node", {"path": "graph.node[4]", "input": 0}, lambda m: bypass(m, "graph.node[4]")),
     "a node that leaves a gap": (
         "delete_node",
         {"path": "graph.node[4]", "input": None},
@@ -169,7 +169,7 @@ def test_an_upload_is_copied_into_the_saved_model(edits, tmp_path, monkeypatch):
     name = edits.message.graph.initializer[0].name
     part.graph.initializer.append(onnxwire.from_array(np.ones(3, np.float32), name))
     onnxwire.to_safetensors(part, tmp_path / "w.safetensors")
-    # As where the model is in /tmp itself.
+    # The model's folder is the temporary folder, as for a model in /tmp.
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     file = upload(edits, tmp_path / "w.safetensors")
     assert Path(file.path).is_relative_to(tmp_path)
@@ -317,7 +317,7 @@ def test_a_change_for_an_older_state_is_refused(edits):
         with pytest.raises(StaleError, match="another tab"):
             call()
     assert edits.message.producer_name == "me"
-    # Nor does the number come back when the change is undone.
+    # Undoing the change does not restore the revision either.
     edits.undo(edits.revision)
     assert edits.revision > old
 
@@ -385,7 +385,7 @@ def test_only_problems_that_the_file_does_not_have_are_reported(tmp_path):
     known = list(onnxwire.check(tmp_path / "m.onnx"))
     assert any("nonsense" in problem.message for problem in known)
     assert edits.problems()["total"] == 0
-    # The third one has another place now, and no other fault.
+    # The third one has another index now, and no other fault.
     make(edits, "delete_node", path="graph.node[1]", input=0)
     assert edits.problems()["total"] == 0
     make(edits, "set", path="graph.node[1].op_type", value="Rely")
@@ -471,7 +471,7 @@ def test_a_value_is_renamed_in_its_defining_graph():
         "w",
         "w",
     ]
-    # Of one branch alone.
+    # Only the value of one branch is renamed.
     make(edits, "rename_value", path="graph.node[1].attribute[1].g", name="y", new="q")
     names = [attribute.g.output[0].name for attribute in edits.message.graph.node[1].attribute]
     assert names == ["y", "q"]

@@ -49,7 +49,7 @@ def test_values_without_a_name_are_not_connected():
     assert columns.is_input.sum() == 1
     assert not columns.is_output.any() and not columns.is_weight.any()
     assert [int(columns.producer[value[row]]) for row in range(4)] == [0, 1, 2, 3]
-    # Of that alone there is a map too.
+    # A graph that contains only this node has a map too.
     for only in ([nameless], []):
         model = helper.make_model(helper.make_graph([], "g", only, only))
         assert drawn(Queries(onnxwire.ModelProto.FromString(model.SerializeToString()))) == []
@@ -226,7 +226,7 @@ def test_a_path_is_highlighted_in_all_groups():
     lit = [one["label"] for one in queries.map("graph", **ends)["boxes"] if one.get("lit")]
     assert lit == ["/embed/Gather", "layers.0", "/head/MatMul"]
     assert [edge["lit"] for edge in queries.map("graph", **ends)["edges"]].count(True) == 2
-    # Against the edges, too.
+    # The path may also lead against the direction of edges.
     assert queries.route("graph.node[25]", "graph.node[0]")["nodes"] == 26
 
 
@@ -283,7 +283,7 @@ def test_a_graph_without_nodes_is_empty():
 
 
 HOSTILE = {
-    "thousands of scopes in one another": lambda: chain(["/".join(map(str, range(i, i + 3000))) for i in range(40)]),
+    "thousands of nested scopes": lambda: chain(["/".join(map(str, range(i, i + 3000))) for i in range(40)]),
     "nothing but slashes": lambda: chain(["/" * 5000 + str(i) for i in range(300)]),
     "another scope for each of many": lambda: chain([f"s{i}/t{i}/u{i}/n" for i in range(20_000)]),
     "names of a megabyte": lambda: chain([f"{i}" + "x" * (1 << 20) for i in range(20)]),
@@ -306,7 +306,7 @@ def test_hostile_models_are_drawn_within_bounds(name):
     data = onnx.ModelProto(graph=graph).SerializeToString()
     queries = Queries(onnxwire.ModelProto.FromString(data))
     group, depth = "graph", 0
-    # Down into the largest group, as far as there is one.
+    # Open the largest group, then the largest one in it, and so on.
     while depth < 60:
         answer = queries.map(group, to_right=depth % 2 == 1)
         boxes = [one for one in answer["boxes"] if one["number"] is not None]

@@ -284,7 +284,7 @@ def test_equal_single_nodes_open_all_together_and_search_selects_one(open_map, t
     page.search_for("const250", "Constant")
     page.announces("node Constant const250")
     assert page.boxes() == first + 100
-    # More than one group can show: in two steps.
+    # There are more nodes than one group can show, so they open in two steps.
     page = open_map(tmp_path / "300.onnx")
     page.search_for("const250", "Constant")
     page.announces("node Constant const250")
@@ -331,7 +331,7 @@ def test_a_malformed_address_is_a_message_and_no_script_error(digits):
         digits.go(address)
         time.sleep(0.2)
         texts = [one.text for one in digits.all("#trouble:not([hidden])")]
-        # Not the words of a browser about a fault in a script.
+        # The message is not that of a fault in a script.
         assert not any(re.search(r"undefined|null|not a function|TypeError|Cannot", text) for text in texts), texts
     digits.driver.execute_script("document.getElementById('trouble').hidden = true")
     digits.go("map=graph/2")

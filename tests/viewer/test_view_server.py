@@ -269,13 +269,13 @@ def is_closed(connection):
 
 
 def test_many_connections_at_once_are_taken():
-    # Before the server accepts any; the system refuses, or lets wait, what its backlog has no room for.
+    # The server has not accepted any yet; the system refuses or delays connections beyond its backlog.
     with Server(Queries(onnxwire.load(DIGITS))) as server, contextlib.ExitStack() as opened:
         for _ in range(100):
             opened.enter_context(connect(server))
 
 
-# A request that does not end: of which nothing comes, the first line, a part of the head, or not all of the body.
+# Incomplete requests: nothing, the first line, a part of the head, or a part of the body.
 HALVES = [
     "",
     "GET / HT",

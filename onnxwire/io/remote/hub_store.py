@@ -1,7 +1,7 @@
 """Read files on the Hugging Face Hub: of one commit, from the servers that the Hub redirects to, with few requests.
 
 The Hub answers a request for a large file with a redirect to a signed address on another server, which expires. This
-address is kept, so only the first request takes two trips, and requested again when that server denies access.
+address is cached, so only the first request takes two trips; it is renewed when that server denies access.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ class Bucket(NamedTuple):
 
 
 def open_bucket(address: Address, options: Mapping[str, Any] | None) -> Bucket | None:
-    """Return the bucket of an address; None if it is not in S3, boto3 is not installed, or does not know an option.
+    """Return the bucket of an address; None if it is not in S3, or if boto3 is not installed or lacks an option.
 
     Keys, region and endpoint come from the options, then from the environment, both under obstore's names. Without
     keys, boto3 searches for them as it always does.

@@ -46,9 +46,10 @@ def headers_of_environment() -> dict[str, str]:
 
 
 def retry_limits() -> tuple[int, float]:
-    """Return how often, and for how many seconds, a failed request is repeated. Raises SourceError.
+    """Return the maximum number of retries of a request, and the seconds during which it is retried.
 
-    ONNXWIRE_RETRY_TIMEOUT sets the seconds; the number of repetitions then has no other limit.
+    ONNXWIRE_RETRY_TIMEOUT sets the seconds; the number of retries then has no other limit.
+    Raises SourceError for a text that is not a number.
     """
     text = os.environ.get(_TIMEOUT_VARIABLE)
     if not text:
