@@ -269,7 +269,7 @@ def test_settings_that_a_read_only_query_sees_name_nothing_of_this_machine():
 
 
 def test_read_only_is_for_models(tmp_path, capsys):
-    with pytest.raises(onnxwire.SourceError, match="of one model"):
+    with pytest.raises(onnxwire.SourceError, match="a read-only query reads one model"):
         onnxwire.sql(tmp_path, "select 1", read_only=True)
     with pytest.raises(SystemExit):
         main(["sql", str(DIGITS), "select 1", "--sandbox", "-o", str(tmp_path / "x.parquet")])
