@@ -1,6 +1,6 @@
 """Compare the layout of the map with dagre and elkjs on the same graphs: `python -m benchmarks.layouts FOLDER`.
 
-FOLDER: the folder in which `npm install @dagrejs/dagre elkjs` was run. Prints processor time and crossings of drawn
+FOLDER: the folder in which `npm install @dagrejs/dagre elkjs` was run. Prints processor time and crossings of random
 graphs of 200 boxes and 260 edges, and of the groups of a small transformer. dagre and elkjs run in Node, and the second
 run of each graph is measured.
 """
@@ -28,7 +28,7 @@ Graph = dict[str, list[Any]]
 Line = list[tuple[float, float]]
 
 
-def drawn_graphs() -> Iterator[Graph]:
+def random_graphs() -> Iterator[Graph]:
     """Make ten graphs in which most edges lead to a nearby box, and some to a distant one."""
     for seed in range(10):
         draw = random.Random(seed)
@@ -69,11 +69,11 @@ def lines_of(graph: Graph, layout: Layout) -> list[Line]:
 
 def crossings(graph: Graph, lines: list[Line]) -> int:
     """Return the number of crossings of lines; a common box of two lines does not count as a crossing."""
-    pieces = [(*a, *b, *edge) for line, edge in zip(lines, graph["edges"], strict=True) for a, b in pairwise(line)]
-    x0, y0, x1, y1, start, end = np.array(pieces).T[:, :, None]
+    segments = [(*a, *b, *edge) for line, edge in zip(lines, graph["edges"], strict=True) for a, b in pairwise(line)]
+    x0, y0, x1, y1, start, end = np.array(segments).T[:, :, None]
 
     def side(x: Any, y: Any) -> Any:
-        """Return the side of each piece on which a point is."""
+        """Return on which side of each segment a point is."""
         return np.sign((x1 - x0) * (y - y0) - (y1 - y0) * (x - x0))
 
     crosses = side(x0.T, y0.T) * side(x1.T, y1.T) < 0
@@ -89,7 +89,7 @@ def main(folder: str) -> None:
         lambda path: write_decoder(path, layers=4, hidden=64, intermediate=160, vocab=512, heads=4, fill="zero"),
     )
     script = Path(__file__).with_suffix(".mjs").read_text()
-    for title, graphs in {"drawn graphs": list(drawn_graphs()), "groups of a model": list(groups_of(decoder))}.items():
+    for title, graphs in {"drawn graphs": list(random_graphs()), "groups of a model": list(groups_of(decoder))}.items():
         began = time.process_time()
         layouts = [lay_out(graph["sizes"], graph["edges"]) for graph in graphs]
         seconds = {"onnxwire": time.process_time() - began}

@@ -128,7 +128,7 @@ def measure(piece: str, index: int, repeats: int | None, progress: Callable[[str
     fingerprints = []
     for turn in range(count + 1):
         progress(f"{row.work}: {turn} of {count}")
-        # The sides alternate in being first, so that both benefit from warm caches.
+        # The sides alternate in running first, so that both benefit from warm caches.
         for side in sides if turn % 2 else reversed(sides):
             answer = run_worker(piece, index, side)
             fingerprints.append(answer.pop("fingerprint"))

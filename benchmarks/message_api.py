@@ -1,4 +1,4 @@
-"""Every method of messages and repeated fields beside protobuf's upb: `python -m benchmarks message_api`.
+"""Compare every method of messages and repeated fields with protobuf's upb: `python -m benchmarks message_api`.
 
 Not part of the whole run: it has a row per method. Each row parses its input first, which is not measured; upb has then
 decoded all fields, so that the first access to a field here includes its decoding.
@@ -14,7 +14,7 @@ from benchmarks.row import Row
 NODES = 50_000
 NUMBERS = 1_000_000
 PLAIN = FOLDER / "message_api_plain.onnx"  # nodes with a name, an input and an output
-RICH = FOLDER / "message_api_rich.onnx"  # and with two attributes, one of them a list
+RICH = FOLDER / "message_api_rich.onnx"  # the same, with two attributes, one of them a list
 TENSOR = FOLDER / "message_api.tensor"
 
 
@@ -104,7 +104,7 @@ Work = Callable[[Any], object]
 INTEGERS = list(range(NUMBERS))
 BYTES = bytes(100)
 
-# What is done with the model with attributes, each node of which is one of the 50,000.
+# The measured functions of a model of 50,000 nodes with attributes.
 MODEL: dict[str, Work] = {
     "ParseFromString": lambda model: model.ParseFromString(RICH.read_bytes()),
     "FromString, read one field": lambda model: type(model).FromString(RICH.read_bytes()).graph.name,
@@ -144,7 +144,7 @@ MODEL: dict[str, Work] = {
     "reverse 50,000 nodes": lambda model: model.graph.node.reverse(),
 }  # fmt: skip
 
-# What is done with the tensor of 1,000,000 numbers of two kinds.
+# The measured functions of a tensor with 1,000,000 numbers of each of two types.
 TENSORS: dict[str, Work] = {
     "append one int64": lambda tensor: tensor.int64_data.append(5),
     "append one float": lambda tensor: tensor.float_data.append(5),

@@ -201,7 +201,7 @@ def measure_steps(driver: Any, pid: int) -> None:
 
 
 def measure_netron(driver: Any, path: Path, wait: float) -> None:
-    """Measure the time in which Netron draws the model, from the moment when it may begin."""
+    """Measure the time in which Netron draws the model, from the last answered dialog on."""
     command = [sys.executable, "-c", "import netron; netron.main()", str(path), "--host", "127.0.0.1"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as server:
         try:

@@ -32,7 +32,7 @@ def prepare_onnx_ir() -> None:
 
 
 def prepare_safetensors() -> None:
-    """Prepare as for the other row, and write a .safetensors file of the same weights."""
+    """Make the model and its data file, and a .safetensors file of the same weights."""
     weights.require("safetensors")
     prepare()
 
@@ -93,7 +93,7 @@ def safetensors(framework: str) -> Callable[[], object]:
 def make_row(
     work: str, prepare: Callable[[], object], other: Callable[[], Callable[[], object]], file: Path, beside: str = ""
 ) -> Row:
-    """Return the row that compares with the package `beside` and the file that it reads; the goal is equal speed."""
+    """Return a row whose goal is equal speed. file: input of the other side; beside: its package, "" for onnx."""
     return Row(
         work,
         prepare=prepare,

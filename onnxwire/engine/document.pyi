@@ -8,7 +8,7 @@ from onnxwire.engine.partial import PartialMemory
 
 class Document:
     files: Any  # an object with a `close`, or None
-    trail: Any  # of `field_path`
+    trail: Any  # levels of the last call of `field_path`, or None
     @property
     def root(self) -> Any: ...
     @property

@@ -150,7 +150,7 @@ class NotResident(Exception):
 
 
 cdef int require_records(Encoder self, Content* content) except -1:
-    """Raise NotResident if records of a message are not resident; of a deterministic encoding, if any byte is not."""
+    """Raise NotResident if records of a message, or for a deterministic encoding any bytes of it, are not resident."""
     cdef Spans parts
     cdef Py_ssize_t i
     if content.parts == NULL:

@@ -25,7 +25,7 @@ cdef enum:
 
 cdef struct Level:
     const Table* table       # NULL in a group
-    const uint8_t* record    # the record that the message is the value of
+    const uint8_t* record    # the record whose value is the message
     const uint8_t* p
     const uint8_t* end
 

@@ -54,7 +54,7 @@ cdef class Overlay:
     cdef PyObject* unknown       # bytes: unknown fields that were merged in
     cdef PyObject* parent        # of an absent message: the View of its parent; else NULL
     cdef Field* field            # the field of `parent`
-    cdef uint64_t expected       # the state_of `parent`; in any other state this message is not its field's
+    cdef uint64_t expected       # the state_of `parent`; in other states this message is not its field's value
     cdef AbsentKey key           # of an absent message: its key in the hash table; `next` is its chain's
     cdef PyObject* next
     cdef uint32_t generation     # number of times that the content was exchanged

@@ -101,7 +101,7 @@ cdef void put_value(Overlay self, const Field* field, const uint8_t* p, uint64_t
 
 
 cdef int count_clear(Overlay self, uint32_t slot) except -1:
-    """Count that a field was cleared: sequences and messages that were read from it before are detached by this."""
+    """Count that a field was cleared, which detaches sequences and messages that were read from it before."""
     if self.clears == NULL:
         self.clears = <uint32_t*>calloc(self.table.n_fields, sizeof(uint32_t))
         if self.clears == NULL:

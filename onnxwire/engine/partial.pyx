@@ -113,7 +113,7 @@ cdef class PartialMemory:
 
     @critical_section
     def __getbuffer__(self, Py_buffer* view, int flags):
-        # Only a document may have the buffer, because it fetches bytes before it exposes them; others are a fault.
+        # Only a document may have the buffer, because it fetches bytes before it exposes them.
         if not self.allows_buffer or flags & PyBUF_WRITABLE == PyBUF_WRITABLE or self.start == NULL:
             raise BufferError("the memory of a file on a server is read through a document, which fetches the bytes")
         PyBuffer_FillInfo(view, self, self.start, <Py_ssize_t>self.size, True, flags)

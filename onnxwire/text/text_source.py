@@ -1,4 +1,4 @@
-"""What the readers of the text format and JSON accept as a text, and its pieces."""
+"""The sources that the readers of the text format and JSON accept, read in pieces."""
 
 from __future__ import annotations
 
@@ -86,5 +86,5 @@ def show(token: str) -> str:
 
 
 def unknown_field(descriptor: Any, name: str, names: Any) -> str:
-    """Return the error text for an unknown field. names: of the known fields."""
+    """Return the error text for an unknown field. names: the names of the known fields."""
     return f"{descriptor.name} has no field {show(name)}{did_you_mean(name, names)}"

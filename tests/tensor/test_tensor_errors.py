@@ -82,9 +82,9 @@ WRONG = {
     "more dims than arrays have": ({"data_type": T["INT8"], "dims": [1] * 65, "raw_data": b"a"}, "65"),
     "no data type": ({"dims": [1], "raw_data": bytes(4)}, "0"),
     "no such data type": ({"data_type": 29, "dims": [1], "raw_data": bytes(4)}, "29"),
-    "far from any data type": ({"data_type": 999, "dims": [1], "raw_data": bytes(4)}, "999"),
+    "a data type of 999": ({"data_type": 999, "dims": [1], "raw_data": bytes(4)}, "999"),
     "a negative data type": ({"data_type": -1, "dims": [1], "raw_data": bytes(4)}, "-1"),
-    "an absurd data type": ({"data_type": -(1 << 31), "dims": [1], "raw_data": bytes(4)}, str(-(1 << 31))),
+    "the lowest data type of int32": ({"data_type": -(1 << 31), "dims": [1], "raw_data": bytes(4)}, str(-(1 << 31))),
     "bytes beside external ones": (
         {
             "data_type": T["FLOAT"],
@@ -134,15 +134,15 @@ WRONG = {
 EVERY_WRONG = pytest.mark.parametrize("fields, words", [(row[0], row[1:]) for row in WRONG.values()], ids=WRONG)
 
 
-def made(fields):
-    """Return a parsed message, and one that was built by assignments."""
+def parsed_and_built(fields):
+    """Return a tensor parsed from bytes, and an equal one built in memory."""
     tensor = TensorProto(name="w0", **fields)
     return [TensorProto.FromString(tensor.SerializeToString()), tensor]
 
 
 @EVERY_WRONG
 def test_the_error_names_the_tensor_and_the_required_and_actual_contents(fields, words):
-    for tensor in made(fields):
+    for tensor in parsed_and_built(fields):
         with pytest.raises(onnxwire.Error) as caught:
             tensor.numpy()
         assert isinstance(caught.value, onnxwire.TensorError)
@@ -158,9 +158,9 @@ def test_the_error_names_the_tensor_and_the_required_and_actual_contents(fields,
 
 @EVERY_WRONG
 def test_every_access_to_the_data_raises(fields, words):
-    for tensor in made(fields):
+    for tensor in parsed_and_built(fields):
         uses = [np.asarray, np.from_dlpack, lambda tensor: tensor.read(...)]
-        if len(tensor.dims) <= 64:  # the limit is that of arrays
+        if len(tensor.dims) <= 64:  # arrays have at most 64 dimensions
             uses.append(lambda tensor: tensor.raw_view)
         for use in uses:
             with pytest.raises((onnxwire.TensorError, BufferError) if use is np.from_dlpack else onnxwire.TensorError):

@@ -206,19 +206,19 @@ def test_100_equal_layers_of_100_000_nodes_are_one_box_that_opens(open_map, laye
     page.one("#map-card", "100,000")
     first = page.boxes()
     assert first == 5
-    # One block, another block, then all blocks.
+    # Open one block, go to the next block, then open all.
     page.choose("ENTER")
     page.wait(lambda: page.boxes() > first)
     page.choose("]")
     page.one("#map-card", "layers.1")
     page.choose("a")
     page.wait(lambda: page.boxes() == first + 100)
-    # One layer of all.
+    # Open one of the 100 layers.
     page.go("map=graph/1/41")
     page.announces("group layers.41")
     page.choose("ENTER")
     page.wait(lambda: page.boxes() > first + 100)
-    # Search opens a layer.
+    # A search opens the layer of its result.
     page.search_for("layers.77/part.3/", "layers.77")
     page.wait(lambda: re.fullmatch(r"#map=graph\.node\[\d+\]", page.address_now))
     page.one("#map-card", "layers.77")
@@ -325,18 +325,18 @@ ADDRESSES = [
 ]  # fmt: skip
 
 
-def test_a_malformed_address_is_a_message_and_no_script_error(digits):
+def test_a_malformed_address_causes_no_script_error(digits):
     for address in ADDRESSES:
         digits.driver.execute_script("document.getElementById('trouble').hidden = true")
         digits.go(address)
         time.sleep(0.2)
         texts = [one.text for one in digits.all("#trouble:not([hidden])")]
-        # The message is not that of a fault in a script.
+        # A message may be shown, but not one of a script error.
         assert not any(re.search(r"undefined|null|not a function|TypeError|Cannot", text) for text in texts), texts
     digits.driver.execute_script("document.getElementById('trouble').hidden = true")
     digits.go("map=graph/2")
     digits.announces("group features, closed")
-    # Refused requests are listed as errors of the network, faults of scripts as uncaught.
+    # The log lists refused requests as network errors, and script errors as "Uncaught".
     assert [entry for entry in digits.driver.get_log("browser") if "Uncaught" in entry["message"]] == []
 
 

@@ -21,7 +21,7 @@ _MAX_GUESSED_BYTES = 1 << 19
 
 _TRIP_BYTES = 3_000_000  # that could be read in the time of one trip
 _DENSE_BYTES = 1 << 17  # between values: a request takes as long as reading on, even if predictions are right
-_MIN_TRIPS = 4  # before reading on in files that are longer than a window: sizes become known
+_MIN_TRIPS = 4  # in files longer than a window: trips before the first window, in which sizes of values become known
 _FIRST_WINDOW, _LAST_WINDOW = 1 << 23, 1 << 26  # bytes
 _MAX_READ = 1 << 28  # bytes of all windows, which stay in memory
 
