@@ -38,6 +38,8 @@ static void put_value(output *out, ow_source *source, const char *path, const ow
             put(out, bytes, (size_t)(span.end - span.start));
         free(bytes);
     } else if (field->type == OW_FLOAT || field->type == OW_DOUBLE) {
+        /* Python's floats are doubles, and the conversion makes NaNs of float32 quiet. */
+        if (field->type == OW_FLOAT && (bits & 0x7F800000) == 0x7F800000 && (bits & 0x7FFFFF) != 0) bits |= 0x400000;
         put(out, number, (size_t)snprintf(number, sizeof number, "%llx", (unsigned long long)bits));
     } else if (field->type == OW_UINT64) {
         put(out, number, (size_t)snprintf(number, sizeof number, "%llu", (unsigned long long)ow_int(field, bits)));
