@@ -133,8 +133,10 @@ def run(options: argparse.Namespace) -> int:
         )
         if not options.no_browser and _has_screen():
             redirect = stack.enter_context(_redirect_page(address))
+            # Removed as soon as it is of no use, so that a kill leaves no file.
+            server.when_opened = partial(_remove, redirect)
             # Some browsers return only when they are closed.
-            threading.Thread(target=_open, args=(redirect,), daemon=True).start()
+            threading.Thread(target=_open, args=(Path(redirect).as_uri(),), daemon=True).start()
         if not options.json:
             print(
                 "The address works once, in the browser that opens it first. Ctrl-C or SIGTERM ends the page.",
@@ -240,7 +242,7 @@ class _Ending:
 
 @contextlib.contextmanager
 def _redirect_page(address: str) -> Iterator[str]:
-    """Write a private file that redirects to an address, and return its own address.
+    """Write a private file that redirects to an address, and return its path.
 
     So the browser's command line, which every user of the machine can read, contains no token.
     """
@@ -248,10 +250,14 @@ def _redirect_page(address: str) -> Iterator[str]:
     try:
         with open(descriptor, "w", encoding="ascii") as file:
             file.write(_REDIRECT.format(address=html.escape(address)))
-        yield Path(path).as_uri()
+        yield path
     finally:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(path)
+        _remove(path)
+
+
+def _remove(path: str) -> None:
+    with contextlib.suppress(OSError):
+        os.unlink(path)
 
 
 _REDIRECT = """\

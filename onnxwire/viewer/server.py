@@ -160,6 +160,8 @@ class Server(ThreadingHTTPServer):
         self.start = start
         self.edits = edits
         self.token: str | None = secrets.token_urlsafe(24)
+        self.when_opened: Callable[[], object] = lambda: None
+        """Called once, when the token was used."""
         self._key = secrets.token_urlsafe(32)
         folder = files("onnxwire.viewer") / "pages"
         # Read once: requests select a page by name, and never reach the file system.
@@ -195,6 +197,7 @@ class Server(ThreadingHTTPServer):
         if expected is None or not hmac.compare_digest(token.encode(), expected.encode()):
             return None
         self.token = None
+        self.when_opened()
         return self._key
 
     def knows(self, key: str) -> bool:

@@ -91,8 +91,28 @@ def test_the_browser_gets_no_token_in_its_arguments(tmp_path, monkeypatch):
         way = Path(unquote(urlsplit(opened).path))
         assert way.stat().st_mode & 0o777 == 0o600
         assert f'content="0; url={address}"' in way.read_text()
-        assert end(process)[1] == 0
+        # The first use of the token removes the file, so that a kill leaves nothing.
+        base, _, token = address.partition("/#token=")
+        request = urllib.request.Request(f"{base}/api/session", headers={"X-Onnxwire-Key": token})
+        with urllib.request.urlopen(request, timeout=100) as response:
+            assert response.status == 200
         assert not way.exists()
+        assert end(process)[1] == 0
+
+
+@needs_signals
+def test_a_file_that_no_browser_opened_is_removed_at_the_end(tmp_path, monkeypatch):
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "temporary"))
+    monkeypatch.setenv("BROWSER", "true")
+    with serving(DIGITS) as process:
+        process.stdout.readline()
+        for _ in range(200):
+            if os.listdir(tmp_path / "temporary"):
+                break
+            time.sleep(0.05)
+        assert end(process)[1] == 0
+    assert os.listdir(tmp_path / "temporary") == []
 
 
 @needs_signals
