@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from onnxwire.checker._facts import Facts as Sheets
+from onnxwire.checker.limits import MAX_ELEMENTS
 from onnxwire.checker.operators import operators as standard_operators
 from onnxwire.messages import Version
 
@@ -421,16 +422,19 @@ class Facts:
         is_placed: bool = True,
         saved_document: Document | None = None,
         operators: Operators | None = None,
+        max_elements: int = MAX_ELEMENTS,
     ) -> None:
         """Scan a document.
 
         ir_version: the version to check against, or None for the document's own. checksums: whether rules may read
         whole files. is_placed: whether offsets refer to the caller's bytes. saved_document: the document whose file
         external data is relative to, if it is not `document`. operators: the operators that nodes are checked against;
-        by default ONNX's own. Raises DecodeError for damaged bytes.
+        by default ONNX's own.
+        max_elements: the limit of a value's size in untrusted models. Raises DecodeError for damaged bytes.
         """
         self.columns = Sheets(document, root, is_placed)
         self.checksums = checksums
+        self.max_elements = max_elements
         self.operators = operators or standard_operators()
         self.saved_document = document if saved_document is None else saved_document
         self.root = root.DESCRIPTOR.name

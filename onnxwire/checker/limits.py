@@ -21,5 +21,8 @@ MAX_READ_BYTES = 1 << 18
 MAX_TOTAL_READ_BYTES = 1 << 23
 MAX_READ_RECORDS = 1 << 16
 
+# Default of `--max-elements`: elements of a value of an untrusted model, 512 MiB as floats.
+MAX_ELEMENTS = 1 << 27
+
 # Total bytes of all attribute strings that are not plain ASCII; MAX_SCANNED_BYTES of each are scanned.
 MAX_TOTAL_TEXT_BYTES = 1 << 22

@@ -69,6 +69,7 @@ MODULES = {
 SECURITY_MODULES: dict[str, tuple[str, ...]] = {
     "security_wire": (),
     "security_files": ("TensorProto",),
+    "security_resources": ("NodeProto", "TensorProto", "SparseTensorProto", "GraphProto"),
 }
 
 

@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from onnxwire.checker.facts import Facts
-from onnxwire.checker.limits import MAX_READ_BYTES
+from onnxwire.checker.limits import MAX_ELEMENTS, MAX_READ_BYTES
 from onnxwire.checker.operators import load_operators
 from onnxwire.checker.problems import Problems
 from onnxwire.checker.registry import SEVERITIES, Rule, checks_of, load_for, rules, unchecked
@@ -39,6 +39,7 @@ def check(
     limit: int | None = None,
     operators: str | os.PathLike[str] | None = None,
     untrusted: bool = False,
+    max_elements: int = MAX_ELEMENTS,
 ) -> Problems:
     """Check a document against every rule that applies to its IR version.
 
@@ -49,6 +50,7 @@ def check(
     limit: the maximum number of problems of one rule, None for all; further ones are counted in `Problems.omitted`.
     operators: the path of a table of further operators, in the notation of checker/operators.tsv.
     untrusted: whether to apply the rules of security, too, which name known attacks on programs that read models.
+    max_elements: the number of elements from which these rules report a value.
     Returns a sequence of problems: errors, then warnings, then notes, each sorted by rule and path. They are stored as
     columns, a few bytes for each problem until it is read. No weight above 256 KiB is read. Raises DecodeError for
     damaged bytes and SourceError as `load` does; ValueError for an unknown rule id and for a limit below 1; DecodeError
@@ -58,11 +60,17 @@ def check(
     _choose(select, ignore, untrusted)  # only for its errors
     if limit is not None and limit < 1:
         raise FieldValueError(f"limit is {limit}; give a number from 1 on, or None for no limit")
+    if max_elements < 1:
+        raise FieldValueError(f"max_elements is {max_elements}; give a number from 1 on")
     known = None if operators is None else load_operators(operators)
     if isinstance(source, Message):
-        return _run(_facts_of(source, ir_version, checksums, known), select, ignore, limit, untrusted)
+        facts = _facts_of(source, ir_version, checksums, known)
+        facts.max_elements = max_elements
+        return _run(facts, select, ignore, limit, untrusted)
     with load(source, type) as message:
-        facts = Facts(message._document, message.__class__, ir_version, checksums, operators=known)
+        facts = Facts(
+            message._document, message.__class__, ir_version, checksums, operators=known, max_elements=max_elements
+        )
         return _run(facts, select, ignore, limit, untrusted)
 
 

@@ -12,7 +12,7 @@ import warnings
 from typing import TYPE_CHECKING, Any
 
 from onnxwire.cli.advice import shell_advice
-from onnxwire.cli.options import add_command, add_progress, add_type, refuse_terminal
+from onnxwire.cli.options import add_command, add_progress, add_type, number_from, refuse_terminal
 from onnxwire.cli.progress import progress_bar
 from onnxwire.cli.terminal import add_color
 from onnxwire.errors import DecodeError, FileError, SourceError
@@ -67,6 +67,12 @@ def add_parser(commands: Any) -> None:
     add("--checksums", action="store_true", help="read files of external data to compare their checksums")
     add("--untrusted", action="store_true", help="apply the rules of security, too; see docs/security.md")
     add(
+        "--max-elements",
+        metavar="N",
+        type=number_from(1, 1 << 62, "elements"),
+        help="with --untrusted: report values of more elements; default: 134,217,728",
+    )
+    add(
         "--fail-on",
         choices=["error", "warning", "note"],
         default="error",
@@ -91,7 +97,7 @@ def add_parser(commands: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Print the problems of all files; returns the exit status."""
-    from onnxwire.checker.limits import MAX_PROBLEMS_PER_RULE
+    from onnxwire.checker.limits import MAX_ELEMENTS, MAX_PROBLEMS_PER_RULE
     from onnxwire.checker.run import choose
     from onnxwire.cli.check_report import make_reporter, print_rules
 
@@ -113,6 +119,7 @@ def run(options: argparse.Namespace) -> int:
         "checksums": options.checksums,
         "operators": options.operators,
         "untrusted": options.untrusted,
+        "max_elements": options.max_elements or MAX_ELEMENTS,
         "limit": MAX_PROBLEMS_PER_RULE if options.limit is None else options.limit or None,
     }
     status = 0
@@ -142,6 +149,8 @@ def _refuse(options: argparse.Namespace) -> None:
         options.parser.error("--limit must be 0 or more")
     if options.ir_version is not None and options.ir_version < 1:
         options.parser.error("--ir-version must be 1 or more")
+    if options.max_elements is not None and not options.untrusted:
+        options.parser.error("--max-elements requires --untrusted")
     if not options.fix and (options.dry_run or options.output is not None):
         options.parser.error("--dry-run and -o require --fix")
     refuse_terminal(options.output)

@@ -14,6 +14,7 @@ import onnxwire
 from onnxwire.checker.facts import Facts
 from onnxwire.checker.registry import SECURITY_MODULES, rules
 from onnxwire.checker.wire_records import WireRecords
+from onnxwire.cli import main
 from onnxwire.engine.document import Document
 
 ROOT = Path(__file__).parents[2]
@@ -99,3 +100,18 @@ def test_an_edited_model_is_checked_as_it_would_be_saved():
     assert len(onnxwire.check(message, untrusted=True, select="security")) == 1
     message.ir_version = 8
     assert len(onnxwire.check(message, untrusted=True, select="security")) == 0
+
+
+def test_max_elements_sets_the_limit_of_values(tmp_path):
+    sparse = "sparse_initializer { dims: [1000, 1000] }"
+    path = tmp_path / "sparse.onnx"
+    path.write_bytes(onnxwire.from_text(model(sparse)).SerializeToString())
+    options = {"untrusted": True, "select": "security-resource-sparse"}
+    assert len(onnxwire.check(path, **options)) == 0
+    assert len(onnxwire.check(path, max_elements=1000, **options)) == 1
+    with pytest.raises(ValueError, match="from 1 on"):
+        onnxwire.check(path, max_elements=0, **options)
+    command = ["check", str(path), "--select", "security-resource-sparse", "--max-elements", "1000"]
+    assert main([*command, "--untrusted"]) == 1
+    with pytest.raises(SystemExit):
+        main(command)

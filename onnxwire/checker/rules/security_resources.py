@@ -1,0 +1,214 @@
+"""Rules of security: models that make a runtime allocate memory or compute without bound."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+
+from onnxwire.checker.cycles import cyclic_components
+from onnxwire.checker.facts import Facts, Finding, true_rows
+from onnxwire.checker.registry import rule
+from onnxwire.checker.rules.node import Calls
+from onnxwire.checker.scopes import Scopes
+from onnxwire.checker.shape_bounds import ShapeBounds
+
+_MAX_INLINED_NODES = 1_000_000
+_MAX_INLINED_FACTOR = 100  # the inlined nodes, times the nodes of the file
+_MAX_CALL_DEPTH = 64
+_MAX_GRAPH_DEPTH = 10
+_REGULAR_EXPRESSION_REPEATS = ("+)+", "+)*", "*)+", "*)*", "+){", "*){")
+
+
+@rule("security-resource-elements", "NodeProto")
+def elements(facts: Facts) -> Iterator[Finding]:
+    """Yield nodes of which an output is too large."""
+    found = facts.derive(ShapeBounds).elements
+    yield facts.NodeProto.at(
+        found,
+        "the output of {op_type!r} has at least {elements:,} elements, and the limit is {facts.max_elements:,}; do not "
+        "run the model, or raise --max-elements",
+        elements=found,
+    )
+
+
+@rule("security-resource-overflow", "NodeProto")
+def overflow(facts: Facts) -> Iterator[Finding]:
+    """Yield nodes with a size beyond 64 bits."""
+    yield facts.NodeProto.at(
+        facts.derive(ShapeBounds).overflows,
+        "the output of {op_type!r} has 2**63 elements or more, so that programs which multiply its dims allocate too "
+        "little; do not run the model",
+    )
+
+
+@rule("security-resource-total", "NodeProto")
+def total(facts: Facts) -> Iterator[Finding]:
+    """Yield the node with which all constants together are too large."""
+    found = facts.derive(ShapeBounds).total
+    if found is not None:
+        node, count = found
+        yield facts.NodeProto.each(
+            {node: f"the constants that nodes make have {count:,} elements together; runtimes keep them all"}
+        )
+
+
+@rule("security-resource-loop", "NodeProto")
+def endless_loop(facts: Facts) -> Iterator[Finding]:
+    """Yield loops whose condition is always true and whose trip count is absent or too great."""
+    found = facts.derive(ShapeBounds).endless
+    yield facts.NodeProto.at(
+        found, "the condition of {op_type!r} is always true: it runs {count}; do not run the model", count=found
+    )
+
+
+@rule("security-resource-iterations", "NodeProto")
+def iterations(facts: Facts) -> Iterator[Finding]:
+    """Yield loops that run too often, with the loops around them."""
+    found = facts.derive(ShapeBounds).iterations
+    yield facts.NodeProto.at(found, "the body of {op_type!r} runs {count:,} times; do not run the model", count=found)
+
+
+class InlinedSizes:
+    """The nodes and the depth of each function after all calls in it are inlined; math.inf for one that recurses.
+
+    main, depth: the same for everything that is in no function.
+    """
+
+    def __init__(self, facts: Facts) -> None:
+        n = facts.FunctionProto.n
+        called, callers = facts.derive(Calls).function, facts.derive(Scopes).node_function
+        own = np.bincount(callers + 1, minlength=n + 1).tolist()
+        rows = true_rows(called >= 0)
+        edges, counts = np.unique((callers[rows] + 1).astype(np.int64) * (n + 1) + called[rows] + 1, return_counts=True)
+        calls: dict[int, list[tuple[int, int]]] = {}
+        for edge, count in zip(edges.tolist(), counts.tolist(), strict=True):
+            calls.setdefault(edge // (n + 1), []).append((edge % (n + 1), count))
+        recursive = {row for members in cyclic_components(edges // (n + 1), edges % (n + 1)) for row in members}
+        sizes: dict[int, float] = dict.fromkeys(recursive, math.inf)
+        depths: dict[int, float] = dict.fromkeys(recursive, math.inf)
+        for root in range(n + 1):
+            stack = [root]
+            while stack:
+                row = stack[-1]
+                waiting = [callee for callee, _ in calls.get(row, ()) if callee not in sizes]
+                if row in sizes or not waiting:
+                    stack.pop()
+                    if row not in sizes:
+                        inner = calls.get(row, ())
+                        sizes[row] = min(own[row] + sum(count * sizes[callee] for callee, count in inner), 1e300)
+                        depths[row] = 1 + max((depths[callee] for callee, _ in inner), default=0)
+                else:
+                    stack += waiting
+        self.main, self.depth = sizes[0], depths[0]
+        self.sizes = [sizes[row] for row in range(1, n + 1)]
+        self.depths = [depths[row] for row in range(1, n + 1)]
+        self.stored = facts.NodeProto.n
+
+
+def _exceeding(numbers: list[float], limit: float) -> dict[int, float]:
+    return {row: number for row, number in enumerate(numbers) if limit < number < math.inf}
+
+
+@rule("security-resource-function-size", "FunctionProto", "NodeProto")
+def function_size(facts: Facts) -> Iterator[Finding]:
+    """Yield functions that multiply when they are inlined."""
+    inlined = facts.derive(InlinedSizes)
+    limit = max(_MAX_INLINED_NODES, _MAX_INLINED_FACTOR * inlined.stored)
+    found = _exceeding(inlined.sizes, limit)
+    yield facts.FunctionProto.at(
+        found,
+        "function {name!r} has {count:.3g} nodes when its calls are inlined, as runtimes do; do not load the model",
+        count=found,
+    )
+    if inlined.main > limit and not found and math.isfinite(inlined.main):
+        yield facts.FunctionProto.each(
+            {0: f"the model has {inlined.main:.3g} nodes when its functions are inlined; do not load it"}
+        )
+
+
+@rule("security-resource-function-depth", "FunctionProto", "NodeProto")
+def function_depth(facts: Facts) -> Iterator[Finding]:
+    """Yield functions with long chains of calls."""
+    found = _exceeding(facts.derive(InlinedSizes).depths, _MAX_CALL_DEPTH)
+    yield facts.FunctionProto.at(
+        found,
+        "calls below function {name!r} are nested {depth:.0f} levels deep, which exhausts the stack of runtimes; do "
+        "not load the model",
+        depth=found,
+    )
+
+
+@rule("security-resource-nesting", "GraphProto")
+def nesting(facts: Facts) -> Iterator[Finding]:
+    """Yield graphs that are nested deep."""
+    graphs = facts.GraphProto
+    yield graphs.at(
+        graphs.depth > 3 * _MAX_GRAPH_DEPTH + 1,
+        "graph {name!r} is nested more than 10 graphs deep, which exhausts the stack of programs that visit graphs "
+        "recursively",
+    )
+
+
+@rule("security-resource-sparse", "SparseTensorProto")
+def sparse(facts: Facts) -> Iterator[Finding]:
+    """Yield sparse tensors that are too large when they become dense."""
+    tensors = facts.SparseTensorProto
+    sizes = _products(facts, "SparseTensorProto")
+    found = {row: size for row, size in enumerate(sizes) if size > facts.max_elements}
+    yield tensors.at(
+        found,
+        "the sparse tensor has {elements:,} elements when it becomes dense, and the limit is {facts.max_elements:,}; "
+        "do not load the model, or raise --max-elements",
+        elements=found,
+    )
+
+
+@rule("security-resource-declared", "TensorProto")
+def declared(facts: Facts) -> Iterator[Finding]:
+    """Yield tensors whose dims are far larger than their message, or than any file."""
+    tensors = facts.TensorProto
+    lengths = tensors.length.tolist()
+    external = (tensors.external_data > 0).tolist()
+    sizes = _products(facts, "TensorProto")
+    found = {
+        row: size
+        for row, size in enumerate(sizes)
+        if size > facts.max_elements and size > (facts.max_elements * 64 if external[row] else lengths[row] * 8)
+    }
+    yield tensors.at(
+        found,
+        "the dims of tensor {name!r} state {elements:,} elements, and it stores far fewer; do not load the model",
+        elements=found,
+    )
+
+
+def _products(facts: Facts, name: str) -> list[int]:
+    """Return the product of the dims of each tensor; 0 where a dim is negative."""
+    dims = facts.lists(f"{name}.dims")
+    sizes = [1] * facts[name].n
+    for row, dim in zip(dims.parent.tolist(), dims.value.tolist(), strict=True):
+        sizes[row] = min(sizes[row] * max(dim, 0), 1 << 200)
+    return sizes
+
+
+@rule("security-resource-expression", "AttributeProto")
+def expression(facts: Facts) -> Iterator[Finding]:
+    """Yield regular expressions with nested repeats."""
+    attributes = facts.AttributeProto
+    rows = true_rows((attributes.name == facts.find("pattern")) & attributes.has("s"))
+    offsets, lengths = attributes.span("s")
+    found = []
+    for row in rows.tolist():
+        if 0 < lengths[row] <= 1 << 12:
+            from onnxwire.engine.record_reader import bytes_at
+
+            text = bytes_at(facts.document, int(offsets[row]), int(offsets[row] + lengths[row]))
+            if any(part.encode() in text for part in _REGULAR_EXPRESSION_REPEATS):
+                found.append(row)
+    yield attributes.at(
+        found,
+        "the regular expression repeats a repeated group, which takes exponential time in engines that backtrack; "
+        "rewrite it",
+    )

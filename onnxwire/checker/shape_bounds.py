@@ -1,0 +1,434 @@
+"""Evaluates, before a model runs, how large its values get and how often its loops run: lower bounds, within a budget.
+
+Each graph is walked once in the order of its nodes. Sizes that do not depend on data are computed with integers of any
+size; constants of a few elements are folded. Bodies of loops are evaluated a few times, and functions with the
+arguments of their calls, until the budget of the model is used up, which is proportional to its number of nodes.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from onnxwire.checker.declared_types import DeclaredTypes
+from onnxwire.checker.facts import EMPTY, true_rows
+from onnxwire.checker.rules.node import Calls
+from onnxwire.checker.shape_operators import OPERATORS
+from onnxwire.checker.shape_values import Value
+from onnxwire.checker.small_constants import SmallConstants
+from onnxwire.tensor.dtypes import EXTERNAL
+
+if TYPE_CHECKING:
+    from onnxwire.checker.facts import Facts
+    from onnxwire.messages import AttributeProto, TensorProto
+
+MAX_ITERATIONS = 10_000_000  # of all loops around a node together
+MAX_TOTAL_FACTOR = 16  # all constants together, times max_elements
+MAX_GIVEN_FACTOR = 64  # a value whose size depends on the declared shape of an input, times max_elements
+MAX_STORED_FACTOR = 16  # a value derived from a stored weight, times its elements
+_MAX_BODY_RUNS = 64
+_MAX_CALL_DEPTH = 48
+_BUDGET_FACTOR, _LEAST_BUDGET = 8, 20_000
+_NO_VALUE = Value()
+_GROWING = frozenset(
+    ("ConstantOfShape", "Expand", "Tile", "Range", "OneHot", "RandomNormal", "RandomUniform", "Pad", "Resize")
+)
+
+
+class Scope:
+    """The values of one graph or function by the id of their name. Rows of tensors and inputs are decoded on demand."""
+
+    __slots__ = ("attributes", "inputs", "parent", "tensors", "values")
+
+    def __init__(self, parent: Scope | None) -> None:
+        self.parent = parent
+        self.values: dict[int, Value] = {}
+        self.tensors: dict[int, int] = {}
+        self.inputs: dict[int, int] = {}
+        self.attributes: dict[str, AttributeProto] = parent.attributes if parent is not None else {}
+
+
+class _Call:
+    """A node and its inputs, as `Call` of shape_operators.py."""
+
+    __slots__ = ("_attributes", "inputs", "node", "op_type", "owner", "scope")
+
+    def __init__(self, owner: ShapeBounds, scope: Scope, node: int, op_type: str, inputs: list[Value]) -> None:
+        self.owner = owner
+        self.scope = scope
+        self.node = node
+        self.op_type = op_type
+        self.inputs = inputs
+        self._attributes: dict[str, AttributeProto] | None = None
+
+    def attribute(self, name: str) -> AttributeProto | None:
+        if self._attributes is None:
+            self._attributes = self.owner.constants.attributes(self.node)
+        found = self._attributes.get(name)
+        return self.scope.attributes.get(found.ref_attr_name) if found is not None and found.ref_attr_name else found
+
+    def value(self, index: int) -> Value | None:
+        return self.inputs[index] if index < len(self.inputs) else None
+
+    def ints(self, name: str, input: int | None = None) -> list[int] | None:
+        """Return integers of an input, or of an attribute where the node has no such input."""
+        if input is not None and input < len(self.inputs) and self.inputs[input] is not _NO_VALUE:
+            data = self.inputs[input].data
+            return None if data is None or not all(isinstance(number, int) for number in data) else data
+        found = self.attribute(name)
+        return list(found.ints)[:64] if found is not None and len(found.ints) else None
+
+    def floats(self, name: str) -> list[float] | None:
+        found = self.attribute(name)
+        return list(found.floats)[:64] if found is not None and len(found.floats) else None
+
+    def int(self, name: str, default: int) -> int:
+        found = self.attribute(name)
+        return found.i if found is not None and found.HasField("i") else default
+
+    def text(self, name: str) -> str:
+        found = self.attribute(name)
+        return found.s.decode("utf-8", "replace") if found is not None else ""
+
+    def constant(self) -> Value | None:
+        """Return the value of the attributes of Constant, or the filler of ConstantOfShape."""
+        for name in ("value", "value_ints", "value_int", "value_floats", "value_float"):
+            found = self.attribute(name)
+            if found is None:
+                continue
+            if name == "value" and found.HasField("t"):
+                return self.owner.tensor_of(found.t)
+            if name in ("value_ints", "value_floats"):
+                numbers = list(found.ints if name == "value_ints" else found.floats)
+                return Value((len(numbers),), numbers if len(numbers) <= 64 else None)
+            return Value((), [found.i if name == "value_int" else found.f])
+        rows = self.owner.constants.attribute_rows(self.node)
+        row = rows.get("value")
+        tensor = self.owner.constants.column("AttributeProto", "t")[row] if row is not None else -1
+        return self.owner.stored(tensor) if tensor >= 0 else None
+
+
+class ShapeBounds:
+    """The findings about sizes and loops, by `facts.derive(ShapeBounds)`.
+
+    elements: for nodes of which an output is too large, the lower bound of its elements; overflows: the same where it
+    is 2**63 or more. endless: nodes of loops that do not end; iterations: the number of iterations of loops that take
+    too many. total: the first node with which all constants together are too large, and the sum; or None.
+    """
+
+    def __init__(self, facts: Facts) -> None:
+        self.facts = facts
+        self.max_elements = facts.max_elements
+        self.constants = constants = SmallConstants(facts)
+        self.elements: dict[int, int] = {}
+        self.overflows: dict[int, int] = {}
+        self.endless: dict[int, str] = {}
+        self.iterations: dict[int, int] = {}
+        self.total: tuple[int, int] | None = None
+        self._total = 0
+        nodes = facts.NodeProto
+        self.budget = nodes.n * _BUDGET_FACTOR + _LEAST_BUDGET
+        self._op_types = constants.column("NodeProto", "op_type")
+        self._first_inputs = constants.column("NodeProto", "first.input")
+        self._n_inputs = constants.column("NodeProto", "input")
+        self._first_outputs = constants.column("NodeProto", "first.output")
+        self._n_outputs = constants.column("NodeProto", "output")
+        self._inputs = constants.elements("NodeProto.input")
+        self._outputs = constants.elements("NodeProto.output")
+        self._calls: list[int] | None = facts.derive(Calls).function.tolist() if facts.FunctionProto.n else None
+        self._operators: dict[int, Any] = {}
+        for name, operator in OPERATORS.items():
+            if (id := facts.find(name)) >= 0:
+                self._operators[id] = operator
+        for name, method in (("If", self._run_if), ("Loop", self._run_loop), ("Scan", self._run_scan)):
+            if (id := facts.find(name)) >= 0:
+                self._operators[id] = method
+        self._bodies = self._find_bodies()
+        self._depth = 0
+        self._trips = 1
+        with_graph = true_rows(facts.GraphProto.under("ModelProto.graph") | (facts.GraphProto.edge < 0))
+        for graph in with_graph.tolist():
+            self._run_graph(graph, Scope(None), [])
+        for function in range(facts.FunctionProto.n):
+            self._run_function(function, [], Scope(None))
+
+    def _find_bodies(self) -> dict[int, dict[str, int]]:
+        """Return, for each node with graphs in attributes, the rows of the graphs by the name of the attribute."""
+        graphs, attributes = self.facts.GraphProto, self.facts.AttributeProto
+        bodies: dict[int, dict[str, int]] = {}
+        for graph in true_rows(graphs.under("AttributeProto.g", "AttributeProto.graphs")).tolist():
+            attribute = int(graphs.parent[graph])
+            if attributes.edge[attribute] == self.facts.edges["NodeProto.attribute"]:
+                name = self.facts.text(attributes.name[attribute])
+                bodies.setdefault(int(attributes.parent[attribute]), {}).setdefault(name, graph)
+        return bodies
+
+    # Values of names
+
+    def tensor_of(self, tensor: TensorProto) -> Value:
+        """Return what is known about a tensor of an attribute."""
+        if tensor.data_location == EXTERNAL or tensor.ByteSize() > 1024:
+            return Value(tuple(tensor.dims))
+        try:
+            array = tensor.numpy()
+        except Exception:  # of a damaged tensor, which other rules report
+            return Value(tuple(tensor.dims))
+        is_number = array.dtype.kind in "iufb" and array.size <= 64
+        return Value(tuple(tensor.dims), array.reshape(-1).tolist() if is_number else None)
+
+    def stored(self, tensor: int) -> Value:
+        """Return what is known about a row of TensorProto."""
+        value = Value(self.constants.dims(tensor), self.constants.numbers(tensor))
+        length = self.constants.column("TensorProto", "length")[tensor]
+        is_external = self.constants.column("TensorProto", "data_location")[tensor] == EXTERNAL
+        value.stored = value.size if is_external else min(value.size, length * 4)
+        return value
+
+    def _find(self, scope: Scope | None, name: int) -> Value:
+        while scope is not None:
+            value = scope.values.get(name)
+            if value is None:
+                if name in scope.tensors:
+                    value = scope.values[name] = self.stored(scope.tensors[name])
+                elif name in scope.inputs:
+                    value = scope.values[name] = self._declared(scope.inputs[name])
+            if value is not None:
+                return value
+            scope = scope.parent
+        return Value()
+
+    def _declared(self, info: int) -> Value:
+        dims = self.facts.derive(DeclaredTypes).dims(info)
+        return Value(None if dims is None else tuple(size for size, _ in dims), None, True)
+
+    # Graphs and functions
+
+    def _children(self, type_name: str, field: str, row: int) -> range:
+        start = self.constants.column(type_name, f"first.{field}")[row]
+        return range(start, start + self.constants.column(type_name, field)[row])
+
+    def _run_graph(self, graph: int, scope: Scope, arguments: list[Value]) -> list[Value]:
+        """Evaluate a graph, with arguments for its first inputs, and return what is known about its outputs."""
+        names = self.constants.column("ValueInfoProto", "name")
+        for i, info in enumerate(self._graph_rows("ValueInfoProto", "GraphProto.input", graph)):
+            if i < len(arguments):
+                scope.values[names[info]] = arguments[i]
+            else:
+                scope.inputs[names[info]] = info
+        tensors = self.constants.column("TensorProto", "name") if self.facts.TensorProto.n else []
+        for row in self._graph_rows("TensorProto", "GraphProto.initializer", graph):
+            scope.tensors[tensors[row]] = row
+        self._run_nodes(self._children("GraphProto", "node", graph), scope)
+        return [
+            self._find(scope, names[info]) for info in self._graph_rows("ValueInfoProto", "GraphProto.output", graph)
+        ]
+
+    def _graph_rows(self, type_name: str, field: str, graph: int) -> list[int]:
+        """Return the rows of a field of a graph; rows of other fields of the type may be between them."""
+        key = f"rows {field}"
+        groups: dict[int, list[int]] | None = self.constants.groups.get(key)
+        if groups is None:
+            groups = self.constants.groups[key] = {}
+            sheet = self.facts[type_name]
+            rows = true_rows(sheet.under(field))
+            for row, parent in zip(rows.tolist(), sheet.parent[rows].tolist(), strict=True):
+                groups.setdefault(parent, []).append(row)
+        return groups.get(graph, [])
+
+    def _run_function(self, function: int, arguments: list[Value], scope: Scope) -> list[Value]:
+        start = self.constants.column("FunctionProto", "first.input")[function]
+        names = self.constants.elements("FunctionProto.input")
+        for i in range(self.constants.column("FunctionProto", "input")[function]):
+            scope.values[names[start + i]] = arguments[i] if i < len(arguments) else Value()
+        self._run_nodes(self._children("FunctionProto", "node", function), scope)
+        start = self.constants.column("FunctionProto", "first.output")[function]
+        names = self.constants.elements("FunctionProto.output")
+        stop = start + self.constants.column("FunctionProto", "output")[function]
+        return [self._find(scope, name) for name in names[start:stop]]
+
+    def _run_nodes(self, nodes: range, scope: Scope) -> None:
+        operators, inputs, outputs, values = self._operators, self._inputs, self._outputs, scope.values
+        self.budget -= len(nodes)
+        for node in nodes:
+            operator = operators.get(self._op_types[node])
+            function = self._calls[node] if self._calls is not None else -1
+            if operator is None and function < 0 and node not in self._bodies:
+                continue
+            start = self._first_inputs[node]
+            names = inputs[start : start + self._n_inputs[node]]
+            call = _Call(
+                self,
+                scope,
+                node,
+                self.facts.text(self._op_types[node]),
+                [values.get(name) or self._find(scope, name) if name != EMPTY else _NO_VALUE for name in names],
+            )
+            try:
+                made = self._run(operator, function, call)
+            except (ArithmeticError, ValueError, TypeError, IndexError):
+                continue  # arguments that the operator does not accept; other rules report them
+            if made is None:
+                continue
+            start = self._first_outputs[node]
+            names = outputs[start : start + self._n_outputs[node]]
+            stored = max((value.stored for value in call.inputs), default=0)
+            for name, value in zip(names, made if isinstance(made, list) else [made], strict=False):
+                if name == EMPTY or value is None:
+                    continue
+                value.stored = max(value.stored, stored)
+                values[name] = value if self._accept(node, call.op_type, value) else Value()
+
+    def _run(self, operator: Any, function: int, call: _Call) -> Any:
+        if function >= 0:
+            return self._run_call(function, call)
+        if operator is not None:
+            return operator(call)
+        for graph in self._bodies[call.node].values():
+            self._run_graph(graph, Scope(call.scope), [Value()] * 64)
+        return None
+
+    def _run_call(self, function: int, call: _Call) -> list[Value] | None:
+        if self._depth >= _MAX_CALL_DEPTH or self.budget <= 0:
+            return None
+        scope = Scope(None)
+        names = self.constants.attribute_rows(call.node)
+        scope.attributes = {name: found for name in names if (found := call.attribute(name)) is not None}
+        self._depth += 1
+        try:
+            return self._run_function(function, call.inputs, scope)
+        finally:
+            self._depth -= 1
+
+    def _accept(self, node: int, op_type: str, value: Value) -> bool:
+        """Record a value that is too large; return whether it is not."""
+        size = value.size
+        if size < 1 << 20:
+            return True
+        if size >= 1 << 63:
+            self.overflows.setdefault(node, size)
+            return False
+        limit = self.max_elements * (MAX_GIVEN_FACTOR if value.is_given else 1)
+        if size > limit and size > value.stored * MAX_STORED_FACTOR:
+            self.elements.setdefault(node, size)
+            return False
+        if op_type in _GROWING and not value.is_given:
+            self._total += size
+            if self._total > self.max_elements * MAX_TOTAL_FACTOR and self.total is None:
+                self.total = node, self._total
+        return True
+
+    # Control flow
+
+    def _run_if(self, call: _Call) -> list[Value]:
+        results = [self._run_graph(graph, Scope(call.scope), []) for graph in self._bodies.get(call.node, {}).values()]
+        if len(results) != 2 or len(results[0]) != len(results[1]):
+            return []
+        pairs = zip(*results, strict=True)
+        return [
+            Value((left if left.size >= right.size else right).shape, None, left.is_given and right.is_given)
+            for left, right in pairs
+        ]
+
+    def _run_loop(self, call: _Call) -> list[Value]:
+        body = self._bodies.get(call.node, {}).get("body")
+        if body is None:
+            return []
+        count, condition, *carried = (call.inputs + [_NO_VALUE] * 2)[: max(len(call.inputs), 2)]
+        trips = _trip_count(count)
+        starts_true = condition is _NO_VALUE or (condition.data is not None and bool((condition.data or [0])[0]))
+        if trips == 0 or (condition.data and not condition.data[0]):
+            return carried
+        outer = self._trips
+        self._trips = outer * min(trips or 1, 1 << 63)
+        try:
+            results, is_true = self._repeat(body, call.scope, carried, trips, starts_true)
+        finally:
+            self._trips = outer
+        is_huge = count is _NO_VALUE or (trips is not None and trips > MAX_ITERATIONS)
+        if is_huge and starts_true and is_true:
+            self.endless.setdefault(call.node, "without end" if trips is None else f"{trips:,} times")
+        elif trips is not None and not is_huge and outer * trips > MAX_ITERATIONS and is_true:
+            self.iterations.setdefault(call.node, outer * trips)
+        n = len(carried)
+        scans = [self._stacked(value, trips) for value in results[n + 1 :]]
+        return [*results[1 : n + 1], *scans]
+
+    def _repeat(
+        self, body: int, scope: Scope, carried: list[Value], trips: int | None, starts_true: bool
+    ) -> tuple[list[Value], bool]:
+        """Evaluate a body some times; return its last outputs, and whether it always continues."""
+        n = len(carried)
+        history = [carried]
+        results: list[Value] = []
+        is_true = False
+        runs = _MAX_BODY_RUNS if trips is None else min(trips, _MAX_BODY_RUNS)
+        for i in range(runs):
+            arguments = [Value((), [i]), Value((), [True] if starts_true else None), *carried]
+            results = self._run_graph(body, Scope(scope), arguments)
+            is_true = bool(results) and results[0].data is not None and bool((results[0].data or [0])[0])
+            after = (results[1 : n + 1] + [Value()] * n)[:n]
+            is_steady = all(one.same_as(other) for one, other in zip(after, carried, strict=True))
+            carried = after
+            history.append(carried)
+            if is_steady or self.budget <= 0 or (not is_true and trips is None):
+                break
+        if trips is not None and trips > len(history) > 2:
+            results[1 : n + 1] = [
+                _extrapolated(*values, trips - len(history)) for values in zip(history[-2], history[-1], strict=True)
+            ]
+        if is_true and starts_true and self.budget > 0:
+            # Counters advance by the same step, so the condition after many iterations is known, too.
+            arguments = [Value((), [MAX_ITERATIONS]), Value((), [True])]
+            arguments += [_advanced(*values) for values in zip(history[0], history[1], strict=True)]
+            outputs = self._run_graph(body, Scope(scope), arguments)
+            is_true = bool(outputs) and outputs[0].data is not None and bool((outputs[0].data or [0])[0])
+        return results, is_true
+
+    def _stacked(self, value: Value, trips: int | None) -> Value:
+        return Value((trips, *(value.shape or ())), None, value.is_given)
+
+    def _run_scan(self, call: _Call) -> list[Value]:
+        body = self._bodies.get(call.node, {}).get("body")
+        n = call.int("num_scan_inputs", 0)
+        if body is None or not 0 <= n <= len(call.inputs):
+            return []
+        states, scanned = call.inputs[: len(call.inputs) - n], call.inputs[len(call.inputs) - n :]
+        lengths = [value.shape[0] for value in scanned if value.shape]
+        trips = max((length for length in lengths if length is not None), default=None)
+        outer = self._trips
+        self._trips = outer * (trips or 1)
+        if self._trips > MAX_ITERATIONS and trips is not None and trips > 1:
+            self.iterations.setdefault(call.node, self._trips)
+        slices = [Value(value.shape[1:] if value.shape else None, None, value.is_given) for value in scanned]
+        try:
+            results = self._run_graph(body, Scope(call.scope), [*states, *slices])
+        finally:
+            self._trips = outer
+        return [*results[: len(states)], *(self._stacked(value, trips) for value in results[len(states) :])]
+
+
+def _trip_count(value: Value) -> int | None:
+    """Return a constant trip count; None if there is none or it is unknown."""
+    if value.data is None or not value.data or not isinstance(value.data[0], int):
+        return None
+    return max(value.data[0], 0)
+
+
+def _extrapolated(before: Value, after: Value, more: int) -> Value:
+    """Return a value after further iterations, if each adds what the last one added."""
+    if before.shape is None or after.shape is None or len(before.shape) != len(after.shape):
+        return Value(after.shape, None, after.is_given)
+    dims = [
+        new if new is None or old is None or new <= old else new + (new - old) * more
+        for old, new in zip(before.shape, after.shape, strict=True)
+    ]
+    return Value(tuple(dims), None, after.is_given)
+
+
+def _advanced(before: Value, after: Value) -> Value:
+    """Return a counter after MAX_ITERATIONS iterations."""
+    if before.data is None or after.data is None or len(before.data) != len(after.data):
+        return Value(after.shape)
+    if not all(type(old) is int and type(new) is int for old, new in zip(before.data, after.data, strict=True)):
+        return Value(after.shape, after.data if before.data == after.data else None)
+    data = [old + (new - old) * MAX_ITERATIONS for old, new in zip(before.data, after.data, strict=True)]
+    return Value(after.shape, data)

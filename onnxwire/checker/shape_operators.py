@@ -1,0 +1,515 @@
+"""Lower bounds of the sizes of operators' outputs, and the elements of small constants, for `shape_bounds.py`.
+
+Each function returns what is known about the first output. An operator without a
+function has unknown outputs. Source: docs/Operators.md of onnx 1.23.2.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from onnxwire.checker.shape_values import Dims, Value, broadcast, elementwise, vector, wrap
+
+_MAX_RANK = 64
+
+
+class Call(Protocol):
+    """A node, with what is known about its inputs."""
+
+    @property
+    def inputs(self) -> list[Value]:
+        """Values of the inputs; an unknown one for an omitted input."""
+
+    @property
+    def op_type(self) -> str:
+        """The name of the operator."""
+
+    def value(self, index: int) -> Value | None:
+        """Return an input, or None if the node has fewer."""
+
+    def ints(self, name: str, input: int | None = None) -> list[int] | None:
+        """Return the integers of an input, or of an attribute."""
+
+    def floats(self, name: str) -> list[float] | None:
+        """Return the numbers of an attribute."""
+
+    def int(self, name: str, default: int) -> int:
+        """Return the integer of an attribute."""
+
+    def text(self, name: str) -> str:
+        """Return the string of an attribute."""
+
+    def constant(self) -> Value | None:
+        """Return the value of the attributes of Constant."""
+
+
+Operator = Callable[[Call], "Value | None"]
+
+
+def _first(call: Call) -> Value:
+    return call.value(0) or Value()
+
+
+def _axis(axis: int, rank: int) -> int:
+    return axis + rank if axis < 0 else axis
+
+
+def _is_given(call: Call) -> bool:
+    return any(value.is_given for value in call.inputs)
+
+
+def _same(call: Call) -> Value:
+    value = _first(call)
+    return Value(value.shape, None, value.is_given)
+
+
+def _cast(call: Call) -> Value:
+    value, target = _first(call), call.int("to", 1)
+    if target == 9 and value.data is not None:
+        return Value(value.shape, [bool(number) for number in value.data], value.is_given)
+    if value.data is None:
+        return Value(value.shape, None, value.is_given)
+    is_integer = target in (2, 3, 4, 5, 6, 7, 12, 13)
+    try:
+        data = [int(number) if is_integer else float(number) if target in (1, 10, 11) else number
+                for number in value.data]  # fmt: skip
+    except (ValueError, OverflowError, TypeError):
+        return Value(value.shape, None, value.is_given)
+    return Value(value.shape, data, value.is_given)
+
+
+def _shape(call: Call) -> Value | None:
+    value = _first(call)
+    if value.shape is None:
+        return None
+    rank = len(value.shape)
+    start, end = _axis(call.int("start", 0), rank), _axis(call.int("end", rank), rank)
+    dims = list(value.shape[max(start, 0) : max(end, 0)])
+    return Value((len(dims),), None if None in dims else dims, value.is_given)
+
+
+def _size(call: Call) -> Value:
+    value = _first(call)
+    is_known = value.shape is not None and None not in value.shape
+    return Value((), [wrap(value.size)] if is_known else None, value.is_given)
+
+
+def _by_shape(input: int | None, name: str = "shape") -> Operator:
+    """Return the function of operators whose output has the shape that an input or attribute states."""
+
+    def function(call: Call) -> Value | None:
+        dims = call.ints(name, input)
+        if dims is None:
+            return None
+        given = call.value(input) if input is not None else None
+        return Value(tuple(max(dim, 0) for dim in dims[:_MAX_RANK]), None, given is not None and given.is_given)
+
+    return function
+
+
+def _expand(call: Call) -> Value | None:
+    stated = _by_shape(1)(call)
+    value = _first(call)
+    if stated is None or stated.shape is None:
+        return Value(value.shape, None, value.is_given)
+    return Value(broadcast([stated.shape, value.shape or ()]), None, stated.is_given)
+
+
+def _constant_of_shape(call: Call) -> Value | None:
+    made = _by_shape(0)(call)
+    if made is not None and made.size <= 64 and call.constant() is not None:
+        filler = call.constant()
+        made.data = (filler.data or []) * made.size if filler is not None and filler.data else None
+    elif made is not None and made.size <= 64:
+        made.data = [0] * made.size
+    return made
+
+
+def _tile(call: Call) -> Value:
+    value, repeats = _first(call), call.ints("repeats", 1)
+    if value.shape is None or repeats is None or len(repeats) != len(value.shape):
+        # Without the shape the repeats alone are a lower bound.
+        return Value(tuple(repeats) if repeats is not None else value.shape, None, value.is_given)
+    shape = tuple(
+        count if dim is None else dim * max(count, 0) for dim, count in zip(value.shape, repeats, strict=True)
+    )
+    data = value.data * repeats[0] if value.data and len(shape) == 1 and 0 <= repeats[0] <= 64 else None
+    return Value(shape, data if data is not None and len(data) <= 64 else None, value.is_given and max(repeats) < 1024)
+
+
+def _range(call: Call) -> Value | None:
+    parts = [call.value(i) for i in range(3)]
+    if any(part is None or part.data is None or len(part.data) != 1 for part in parts):
+        return None
+    start, limit, delta = (part.data[0] for part in parts if part is not None and part.data is not None)
+    is_given = _is_given(call)
+    try:
+        count = max(math.ceil((limit - start) / delta), 0)
+    except (ArithmeticError, ValueError, TypeError):
+        return None
+    data = [start + i * delta for i in range(count)] if count <= 64 else None
+    return Value((count,), data, is_given)
+
+
+def _pad(call: Call) -> Value:
+    value, pads = _first(call), call.ints("pads", 1) or call.ints("paddings")
+    if pads is None:
+        return Value(value.shape, None, value.is_given)
+    n = len(pads) // 2
+    axes = call.ints("axes", 3) or list(range(n))
+    shape: list[int | None] = list(value.shape) if value.shape is not None else [None] * (max([n - 1, *axes]) + 1)
+    for i, axis in enumerate(axes[:n]):
+        at = _axis(axis, len(shape))
+        if 0 <= at < len(shape):
+            shape[at] = max((shape[at] or 0) + pads[i] + pads[i + n], 0)
+    return Value(tuple(shape), None, value.is_given and max(pads, default=0) < 1 << 20)
+
+
+def _resize(call: Call) -> Value:
+    value = _first(call)
+    sizes = call.ints("sizes", 3) if call.op_type == "Resize" else None
+    axes = call.ints("axes")
+    scales = None
+    for index in (2, 1):
+        given = call.value(index)
+        if given is not None and given.data and scales is None:
+            scales = given.data
+    if call.op_type == "Upsample" and scales is None:
+        scales = call.floats("scales")
+    rank = len(value.shape) if value.shape is not None else len(sizes or scales or ())
+    shape: list[int | None] = list(value.shape) if value.shape is not None else [None] * rank
+    factors = sizes or scales
+    if not factors:
+        return Value()
+    is_large = False
+    for axis, factor in zip(axes or range(rank), factors, strict=False):
+        at = _axis(axis, rank)
+        if not 0 <= at < rank:
+            continue
+        old = shape[at] or 1
+        try:
+            shape[at] = max(int(factor) if sizes else math.floor(old * factor), 0)
+        except (ValueError, OverflowError):
+            continue
+        is_large |= (shape[at] or 0) > old * 1024
+    return Value(tuple(shape), None, value.is_given and not is_large)
+
+
+def _concat(call: Call) -> Value | None:
+    values = call.inputs
+    shapes = [value.shape for value in values if value.shape is not None]
+    if not shapes:
+        return None
+    is_given = _is_given(call)
+    rank = len(shapes[0])
+    axis = _axis(call.int("axis", 0), rank)
+    if any(len(shape) != rank for shape in shapes) or not 0 <= axis < rank:
+        return None
+    shape = list(shapes[0])
+    # Unknown dims count as 1: the lower bound of a concatenation still grows with each operand.
+    shape[axis] = sum(1 if other[axis] is None else other[axis] or 0 for other in shapes)
+    if any(other[axis] is None for other in shapes) and len(shapes) == 1:
+        shape[axis] = None
+    data: list[Any] | None = None
+    if rank == 1 and len(shapes) == len(values) and all(value.data is not None for value in values):
+        data = [number for value in values for number in value.data or ()]
+    return Value(tuple(shape), data if data is not None and len(data) <= 64 else None, is_given)
+
+
+def _reshape(call: Call) -> Value:
+    value, dims = _first(call), call.ints("shape", 1)
+    if dims is None:
+        return Value(None if value.shape is None else (value.size,), None, value.is_given)
+    shape: list[int | None] = []
+    for i, dim in enumerate(dims):
+        if dim == 0 and not call.int("allowzero", 0):
+            shape.append(value.shape[i] if value.shape is not None and i < len(value.shape) else None)
+        else:
+            shape.append(None if dim == -1 else max(dim, 0))
+    if shape.count(None) == 1 and value.shape is not None and None not in value.shape and -1 in dims:
+        rest = math.prod(dim or 1 for dim in shape)
+        shape[shape.index(None)] = value.size // rest if rest else None
+    # A reshape makes nothing larger: a stated shape that is larger than the value fails at run time.
+    if value.shape is not None and None not in value.shape and Value(tuple(shape)).size > value.size:
+        return Value(None, None, value.is_given)
+    return Value(tuple(shape), value.data, value.is_given)
+
+
+def _unsqueeze(call: Call) -> Value | None:
+    value, axes = _first(call), call.ints("axes", 1)
+    if value.shape is None or axes is None or len(value.shape) + len(axes) > _MAX_RANK:
+        return None
+    rank = len(value.shape) + len(axes)
+    places = {_axis(axis, rank) for axis in axes}
+    rest = iter(value.shape)
+    shape: Dims = tuple(1 if i in places else next(rest, None) for i in range(rank))
+    return Value(shape, value.data, value.is_given)
+
+
+def _squeeze(call: Call) -> Value | None:
+    value, axes = _first(call), call.ints("axes", 1)
+    if value.shape is None:
+        return None
+    rank = len(value.shape)
+    places = {_axis(axis, rank) for axis in axes} if axes else {i for i, dim in enumerate(value.shape) if dim == 1}
+    return Value(tuple(dim for i, dim in enumerate(value.shape) if i not in places), value.data, value.is_given)
+
+
+def _transpose(call: Call) -> Value | None:
+    value = _first(call)
+    if value.shape is None:
+        return None
+    order = call.ints("perm") or list(range(len(value.shape)))[::-1]
+    if sorted(order) != list(range(len(value.shape))):
+        return None
+    return Value(tuple(value.shape[i] for i in order), value.data if len(order) < 2 else None, value.is_given)
+
+
+def _gather(call: Call) -> Value | None:
+    value, indices = _first(call), call.value(1)
+    axis = call.int("axis", 0)
+    if indices is None or indices.shape is None or value.shape is None:
+        return None
+    axis = _axis(axis, len(value.shape))
+    shape = (*value.shape[:axis], *indices.shape, *value.shape[axis + 1 :])
+    data = None
+    if value.data is not None and len(value.shape) == 1 and indices.data is not None:
+        n = len(value.data)
+        if all(isinstance(i, int) and -n <= i < n for i in indices.data):
+            data = [value.data[i] for i in indices.data]
+    return Value(shape[:_MAX_RANK], data, _is_given(call))
+
+
+def _slice(call: Call) -> Value | None:
+    value, starts, ends = _first(call), call.ints("starts", 1), call.ints("ends", 2)
+    if value.data is None or value.shape is None or len(value.shape) != 1 or not starts or not ends:
+        return None
+    steps = call.ints("steps", 4) or [1]
+    if len(starts) != 1 or steps[0] == 0:
+        return None
+    return vector(value.data[starts[0] : ends[0] : steps[0]], value.is_given)
+
+
+def _matmul(call: Call) -> Value | None:
+    left, right = _first(call), call.value(1)
+    if right is None or left.shape is None or right.shape is None or not left.shape or not right.shape:
+        return None
+    rows = left.shape[:-1][-1:]
+    columns = right.shape[-1:] if len(right.shape) > 1 else ()
+    batch = broadcast([left.shape[:-2], right.shape[:-2]])
+    return Value((*batch, *rows, *columns), None, _is_given(call))
+
+
+def _gemm(call: Call) -> Value | None:
+    left, right = _first(call), call.value(1)
+    if right is None or left.shape is None or right.shape is None or len(left.shape) != 2 or len(right.shape) != 2:
+        return None
+    rows = left.shape[1 if call.int("transA", 0) else 0]
+    return Value((rows, right.shape[0 if call.int("transB", 0) else 1]), None, _is_given(call))
+
+
+def _one_hot(call: Call) -> Value | None:
+    indices, depth = _first(call), call.value(1)
+    if depth is None or not depth.data:
+        return None
+    count = int(depth.data[0])
+    return Value((*(indices.shape or ()), max(count, 0)), None, depth.is_given)
+
+
+def _window(call: Call) -> Value | None:
+    size = call.value(0)
+    if size is None or not size.data:
+        return None
+    return Value((max(int(size.data[0]), 0),), None, size.is_given)
+
+
+def _mel(call: Call) -> Value | None:
+    bins, length = call.value(0), call.value(1)
+    if bins is None or length is None or not bins.data or not length.data:
+        return None
+    return Value((max(int(length.data[0]), 0) // 2 + 1, max(int(bins.data[0]), 0)))
+
+
+def _einsum(call: Call) -> Value | None:
+    equation = call.text("equation").replace(" ", "")
+    left, arrow, right = equation.partition("->")
+    terms = left.split(",")
+    if not arrow or "." in equation or len(terms) != len(call.inputs):
+        return None
+    sizes: dict[str, int] = {}
+    for term, value in zip(terms, call.inputs, strict=True):
+        if value.shape is None or len(term) != len(value.shape):
+            return None
+        for letter, dim in zip(term, value.shape, strict=True):
+            sizes[letter] = max(sizes.get(letter, 1), dim or 1)
+    return Value(tuple(sizes.get(letter, 1) for letter in right), None, _is_given(call))
+
+
+def _convolution(call: Call) -> Value | None:
+    """Return the size of Conv and pools, of which only the padding matters here."""
+    value, pads = _first(call), call.ints("pads")
+    if not pads:
+        return None
+    n = len(pads) // 2
+    strides = call.ints("strides") or [1] * n
+    shape: list[int | None] = [1, 1]
+    for i in range(n):
+        old = value.shape[i + 2] if value.shape is not None and len(value.shape) == n + 2 else 1
+        shape.append(max(((old or 1) + pads[i] + pads[i + n]) // (strides[i] if i < len(strides) else 1) or 1, 1))
+    return Value(tuple(shape), None, value.is_given and max(pads) < 1 << 16)
+
+
+def _transposed(call: Call) -> Value | None:
+    """Return the size of ConvTranspose: by output_shape, or by strides and padding."""
+    value, shape = _first(call), call.ints("output_shape")
+    if shape:
+        return Value((1, 1, *(max(dim, 0) for dim in shape)))
+    strides, more = call.ints("strides") or [], call.ints("output_padding") or []
+    if value.shape is None or not strides:
+        return Value(tuple(max(dim, 1) for dim in more)) if more else None
+    dims = [(dim or 1) * stride for dim, stride in zip(value.shape[2:], strides, strict=False)]
+    is_large = max(strides) > 1024 or max(more, default=0) > 1 << 16
+    dims = [dim + extra for dim, extra in zip(dims, more or [0] * len(dims), strict=False)]
+    return Value((1, 1, *dims), None, value.is_given and not is_large)
+
+
+def _crop_pad(call: Call) -> Value | None:
+    return _by_shape(1)(call)
+
+
+def _dft(call: Call) -> Value | None:
+    length = call.value(1)
+    if length is None or not length.data:
+        return None
+    return Value((max(int(length.data[0]), 0),), None, length.is_given)
+
+
+def _multinomial(call: Call) -> Value:
+    return Value((1, call.int("sample_size", 1)))
+
+
+def _reduced(operation: Callable[[list[Any]], Any]) -> Operator:
+    def function(call: Call) -> Value | None:
+        value = _first(call)
+        if not value.data:
+            return None
+        try:
+            return Value((1,) if call.int("keepdims", 1) else (), [wrap(operation(value.data))], value.is_given)
+        except (ArithmeticError, ValueError, TypeError):
+            return None
+
+    return function
+
+
+def _where(call: Call) -> Value:
+    condition, *values = (call.inputs + [Value()] * 3)[:3]
+    if condition.data is not None and len(condition.data) == 1:
+        chosen = values[0] if condition.data[0] else values[1]
+        return Value(elementwise(None, [condition, *values]).shape, chosen.data, chosen.is_given)
+    return elementwise(None, [condition, *values])
+
+
+def _divided(left: Any, right: Any) -> Any:
+    if isinstance(left, int) and isinstance(right, int):
+        return abs(left) // abs(right) * (1 if (left < 0) == (right < 0) else -1)
+    return left / right
+
+
+def _power(base: Any, exponent: Any) -> Any:
+    # An integer of more than 64 bits is not represented; what follows from it is not known.
+    if isinstance(base, int) and isinstance(exponent, int) and abs(base).bit_length() * max(exponent, 0) > 4096:
+        raise OverflowError
+    return base**exponent
+
+
+def _of(operation: Callable[..., Any] | None) -> Operator:
+    return lambda call: elementwise(operation, call.inputs)
+
+
+_UNARY = (
+    "Relu Sigmoid Tanh "
+    "Erf Softmax LogSoftmax LeakyRelu Elu Selu Celu HardSigmoid HardSwish Gelu Mish Softplus Softsign "
+    "Clip Dropout Trilu CumSum LayerNormalization BatchNormalization InstanceNormalization GroupNormalization "
+    "RMSNormalization LpNormalization LRN MeanVarianceNormalization Exp Log Sin Cos Tan Asin Acos Atan Sinh Cosh Asinh "
+    "Acosh Atanh Reciprocal Sign Round IsNaN IsInf BitwiseNot RandomNormalLike RandomUniformLike Bernoulli "
+    "Shrink ThresholdedRelu QuantizeLinear DequantizeLinear ReverseSequence ScatterElements ScatterND Scatter Hardmax "
+    "EyeLike QuickGelu FastGelu BiasGelu"
+)
+_BROADCAST = "PRelu BitShift BitwiseAnd BitwiseOr BitwiseXor"
+OPERATORS: dict[str, Operator] = {
+    **dict.fromkeys(_UNARY.split(), _same),
+    **dict.fromkeys(_BROADCAST.split(), _of(None)),
+    "Identity": lambda call: call.value(0),
+    "Cast": _cast,
+    "CastLike": _same,
+    "Constant": lambda call: call.constant(),
+    "ConstantOfShape": _constant_of_shape,
+    "Shape": _shape,
+    "Size": _size,
+    "Expand": _expand,
+    "Tile": _tile,
+    "Range": _range,
+    "Pad": _pad,
+    "Resize": _resize,
+    "Upsample": _resize,
+    "Concat": _concat,
+    "Reshape": _reshape,
+    "Unsqueeze": _unsqueeze,
+    "Squeeze": _squeeze,
+    "Transpose": _transpose,
+    "Gather": _gather,
+    "Slice": _slice,
+    "MatMul": _matmul,
+    "MatMulInteger": _matmul,
+    "Gemm": _gemm,
+    "OneHot": _one_hot,
+    "HannWindow": _window,
+    "HammingWindow": _window,
+    "BlackmanWindow": _window,
+    "MelWeightMatrix": _mel,
+    "Einsum": _einsum,
+    "Conv": _convolution,
+    "MaxPool": _convolution,
+    "AveragePool": _convolution,
+    "LpPool": _convolution,
+    "ConvTranspose": _transposed,
+    "MaxUnpool": _by_shape(2, "output_shape"),
+    "Col2Im": _by_shape(1, "image_shape"),
+    "CenterCropPad": _crop_pad,
+    "DFT": _dft,
+    "AffineGrid": _by_shape(1, "size"),
+    "RandomNormal": _by_shape(None),
+    "RandomUniform": _by_shape(None),
+    "Multinomial": _multinomial,
+    "Where": _where,
+    "And": _of(lambda left, right: bool(left and right)),
+    "Or": _of(lambda left, right: bool(left or right)),
+    "Xor": _of(lambda left, right: bool(left) != bool(right)),
+    "Not": _of(operator.not_),
+    "Equal": _of(operator.eq),
+    "Less": _of(operator.lt),
+    "Greater": _of(operator.gt),
+    "LessOrEqual": _of(operator.le),
+    "GreaterOrEqual": _of(operator.ge),
+    "Add": _of(operator.add),
+    "Sub": _of(operator.sub),
+    "Mul": _of(operator.mul),
+    "Div": _of(_divided),
+    "Pow": _of(_power),
+    "Mod": _of(operator.mod),
+    "Max": _of(max),
+    "Min": _of(min),
+    "Sum": _of(lambda *numbers: sum(numbers)),
+    "Neg": _of(operator.neg),
+    "Abs": _of(abs),
+    "Floor": _of(math.floor),
+    "Ceil": _of(math.ceil),
+    "Sqrt": _of(math.sqrt),
+    "ReduceProd": _reduced(math.prod),
+    "ReduceSum": _reduced(sum),
+    "ReduceMax": _reduced(max),
+    "ReduceMin": _reduced(min),
+}

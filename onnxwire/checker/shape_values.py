@@ -1,0 +1,84 @@
+"""What is known about a value before the model runs: a lower bound of its size, and its elements if they are few."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from onnxwire.checker.small_constants import MAX_ELEMENTS
+
+Dims = tuple["int | None", ...]
+_INT64 = 1 << 63
+
+
+class Value:
+    """A value. shape: its dims, None for an unknown dim, or None if the rank is unknown. data: its elements in order if
+    there are few and all are known. is_given: whether its size depends on the declared shape of a graph's input.
+    stored: the elements of the largest stored tensor that it is computed from."""
+
+    __slots__ = ("data", "is_given", "shape", "stored")
+
+    def __init__(self, shape: Dims | None = None, data: list[Any] | None = None, is_given: bool = False) -> None:
+        self.shape = shape
+        self.data = data
+        self.is_given = is_given
+        self.stored = 0
+
+    @property
+    def size(self) -> int:
+        """A lower bound of the number of elements, if it is not empty: unknown dims count as 1."""
+        return 0 if self.shape is None else math.prod(1 if dim is None else dim for dim in self.shape)
+
+    def same_as(self, other: Value) -> bool:
+        """Return whether the same is known of another value."""
+        return self.shape == other.shape and self.data == other.data
+
+
+def vector(data: list[Any], is_given: bool = False) -> Value:
+    """Return a one-dimensional value with known elements."""
+    return Value((len(data),), data if len(data) <= MAX_ELEMENTS else None, is_given)
+
+
+def wrap(number: float) -> int | float:
+    """Return an integer as int64 arithmetic has it; floats unchanged."""
+    if isinstance(number, int) and not -_INT64 <= number < _INT64:
+        return (number + _INT64) % (1 << 64) - _INT64
+    return number
+
+
+def broadcast(shapes: Sequence[Dims]) -> Dims:
+    """Return the shape of an elementwise operation; of unequal dims the greater."""
+    rank = max(map(len, shapes), default=0)
+    result: list[int | None] = []
+    for axis in range(-rank, 0):
+        dims = [shape[axis] for shape in shapes if len(shape) >= -axis]
+        known = [dim for dim in dims if dim is not None]
+        greatest = max(known, default=None)
+        result.append(None if greatest in (None, 1) and len(known) < len(dims) else greatest)
+    return tuple(result)
+
+
+def elementwise(operation: Callable[..., Any] | None, values: Sequence[Value]) -> Value:
+    """Return the result of an elementwise operation of any number of values."""
+    is_given = any(value.is_given for value in values)
+    if any(value.shape is None for value in values):
+        known = [value.shape for value in values if value.shape is not None]
+        # The result is at least as large as every known operand.
+        return Value(max(known, key=lambda shape: Value(shape).size), None, is_given) if known else Value()
+    shape = broadcast([value.shape for value in values if value.shape is not None])
+    data: list[Any] | None = None
+    if operation is not None and all(value.data is not None for value in values):
+        data = _computed(operation, [value.data for value in values if value.data is not None], shape)
+    return Value(shape, data, is_given)
+
+
+def _computed(operation: Callable[..., Any], columns: list[list[Any]], shape: Dims) -> list[Any] | None:
+    n = max(map(len, columns))
+    if Value(shape).size != n or any(len(column) not in (1, n) for column in columns):
+        return None
+    try:
+        rows = zip(*(column * n if len(column) == 1 else column for column in columns), strict=True)
+        return [wrap(operation(*row)) for row in rows]
+    except (ArithmeticError, ValueError, TypeError):
+        return None

@@ -1,0 +1,99 @@
+"""Reads constants of a few elements, such as shapes and trip counts, and attributes, one at a time."""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, Any
+
+from onnxwire.checker.facts import MERGED
+from onnxwire.engine.record_reader import bytes_at
+from onnxwire.messages import AttributeProto, TensorProto
+from onnxwire.tensor.dtypes import EXTERNAL
+
+if TYPE_CHECKING:
+    from onnxwire.checker.facts import Facts
+
+    Numbers = list[int] | list[float]
+
+MAX_ELEMENTS = 64  # of a constant that is read
+MAX_TENSOR_BYTES = 1024
+MAX_ATTRIBUTE_BYTES = 1 << 16
+_FORMATS = {1: "f", 2: "B", 3: "b", 4: "H", 5: "h", 6: "i", 7: "q", 9: "?", 10: "e", 11: "d", 12: "I", 13: "Q"}
+
+
+class SmallConstants:
+    """Tensors and attributes of a document, decoded on request, by `facts.derive(SmallConstants)`."""
+
+    def __init__(self, facts: Facts) -> None:
+        self.facts = facts
+        self._columns: dict[str, list[Any]] = {}
+        self.groups: dict[str, dict[int, list[int]]] = {}  # rows by parent, of fields that a caller groups
+
+    def column(self, type_name: str, name: str) -> list[Any]:
+        """Return a column of a sheet as a list; `first.NAME`: the first rows of a repeated field."""
+        key = f"{type_name}:{name}"
+        known = self._columns.get(key)
+        if known is None:
+            sheet = self.facts[type_name]
+            column = sheet.first(name[6:]) if name.startswith("first.") else getattr(sheet, name)
+            known = self._columns[key] = column.tolist()
+        return known
+
+    def elements(self, name: str) -> list[int]:
+        """Return the values of a list such as NodeProto.input."""
+        known = self._columns.get(name)
+        if known is None:
+            known = self._columns[name] = self.facts.lists(name).value.tolist()
+        return known
+
+    def dims(self, tensor: int) -> tuple[int, ...]:
+        """Return the dims of a row of TensorProto."""
+        start = self.column("TensorProto", "first.dims")[tensor]
+        return tuple(self.elements("TensorProto.dims")[start : start + self.column("TensorProto", "dims")[tensor]])
+
+    def numbers(self, tensor: int) -> Numbers | None:
+        """Return the elements of a row of TensorProto; None if there are many, or they are not numbers."""
+        if self.column("TensorProto", "length")[tensor] > MAX_TENSOR_BYTES:
+            return None
+        message = self._message("TensorProto", tensor, TensorProto)
+        if message is None or message.data_location == EXTERNAL:
+            return None
+        code = _FORMATS.get(message.data_type)
+        if code is None:
+            return None
+        raw = message.raw_data
+        if raw:
+            count = len(raw) // struct.calcsize(code)
+            if count > MAX_ELEMENTS:
+                return None
+            return list(struct.unpack_from(f"<{count}{code}", raw))
+        for field in ("int64_data", "int32_data", "float_data", "double_data", "uint64_data"):
+            values = getattr(message, field)
+            if len(values):
+                return list(values) if len(values) <= MAX_ELEMENTS else None
+        return []
+
+    def attributes(self, node: int) -> dict[str, AttributeProto]:
+        """Return the attributes of a row of NodeProto that are not long, without their graphs."""
+        start = self.column("NodeProto", "first.attribute")[node]
+        found = {}
+        for row in range(start, start + self.column("NodeProto", "attribute")[node]):
+            if self.column("AttributeProto", "length")[row] <= MAX_ATTRIBUTE_BYTES:
+                message = self._message("AttributeProto", row, AttributeProto)
+                if message is not None:
+                    found[message.name] = message
+        return found
+
+    def attribute_rows(self, node: int) -> dict[str, int]:
+        """Return the rows of AttributeProto of a row of NodeProto by name."""
+        start = self.column("NodeProto", "first.attribute")[node]
+        names = self.column("AttributeProto", "name")
+        stop = start + self.column("NodeProto", "attribute")[node]
+        return {self.facts.text(names[row]): row for row in range(start, stop)}
+
+    def _message(self, name: str, row: int, cls: Any) -> Any:
+        """Decode a short message; None for one in pieces."""
+        if self.column(name, "flags")[row] & MERGED:
+            return None
+        start = self.column(name, "start")[row]
+        return cls.FromString(bytes_at(self.facts.document, start, start + self.column(name, "length")[row]))

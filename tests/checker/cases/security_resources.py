@@ -1,0 +1,92 @@
+from check_case import Case, holding, model, node
+
+_NODE = ("graph.node[0]",)
+
+
+def _ints(name: str, *numbers: int) -> str:
+    data = " ".join(f"int64_data: {number}" for number in numbers)
+    return f'initializer {{ name: "{name}" data_type: 7 dims: {len(numbers)} {data} }}'
+
+
+def _one(name: str, number: int, type: int = 7) -> str:
+    field = "int32_data" if type == 9 else "int64_data"
+    return f'initializer {{ name: "{name}" data_type: {type} {field}: {number} }}'
+
+
+def _loop(trips: str, body: str = "", condition: str = "c", outputs: str = "o") -> str:
+    """A Loop whose condition stays; body: more nodes of its body."""
+    inside = f'input {{ name: "i" }} input {{ name: "c" }} {body} node {{ input: "{condition}" output: "d" '
+    inside += 'op_type: "Identity" } output { name: "d" }'
+    return node(f"{trips} yes", outputs, holding(inside, "body", "body"), op="Loop")
+
+
+def _function(name: str, callee: str, calls: int) -> str:
+    calls_ = " ".join(f'node {{ op_type: "{callee}" domain: "f" input: "x" output: "y{i}" }}' for i in range(calls))
+    return f'functions {{ name: "{name}" domain: "f" input: "x" output: "y0" {calls_} }}'
+
+
+def _chain(n: int, calls: int) -> str:
+    """A model whose functions call the next one several times."""
+    functions = " ".join(_function(f"f{i}", f"f{i + 1}", calls) for i in range(n))
+    return model(
+        node("x", "y", 'domain: "f"', op="f0"),
+        rest=functions + f' functions {{ name: "f{n}" domain: "f" input: "x" '
+        'output: "y" node { op_type: "Relu" input: "x" output: "y" } }',
+    )
+
+
+_YES = _one("yes", 1, 9)
+_BOMB = node("s", "o", op="ConstantOfShape")
+_BRANCH = 'node { op_type: "Identity" input: "x" output: "y" }'
+
+
+def _nested(levels: int) -> str:
+    graph = _BRANCH
+    for level in range(levels):
+        graph = f'node {{ op_type: "If" {holding(graph, f"g{level}")} }}'
+    return model(graph)
+
+
+def _tiles(count: int) -> str:
+    nodes = "".join(node("s", f"o{i}", op="ConstantOfShape") for i in range(count))
+    return model(_ints("s", 1 << 27) + nodes)
+
+
+def _pattern(text: str) -> str:
+    return model(node("x", "o", f'attribute {{ name: "pattern" type: STRING s: "{text}" }}', op="RegexFullMatch"))
+
+
+CASES = {
+    # A product of two constants.
+    "security-resource-elements": Case(
+        model(_ints("a", 1 << 16) + _ints("b", 1 << 16) + node("a b", "s", op="Mul") + _BOMB),
+        model(_ints("a", 1 << 10) + _ints("b", 1 << 10) + node("a b", "s", op="Mul") + _BOMB),
+        ("graph.node[1]",),
+    ),
+    "security-resource-overflow": Case(
+        model(_ints("s", 1 << 32, 1 << 32) + _BOMB), model(_ints("s", 1 << 10, 1 << 10) + _BOMB), _NODE
+    ),
+    "security-resource-total": Case(_tiles(17), _tiles(16), ("graph.node[16]",)),
+    "security-resource-loop": Case(
+        model(_one("m", 2**63 - 1) + _YES + _loop("m")), model(_one("m", 1000) + _YES + _loop("m")), _NODE
+    ),
+    "security-resource-iterations": Case(
+        model(_one("m", 10_000) + _YES + _loop("m", _loop("m", outputs="p"))),
+        model(_one("m", 100) + _YES + _loop("m", _loop("m", outputs="p"))),
+        ("graph.node[0].attribute[0].g.node[0]",),
+    ),
+    "security-resource-function-size": Case(_chain(19, 2), _chain(15, 2), ("functions[0]",)),
+    "security-resource-function-depth": Case(_chain(64, 1), _chain(63, 1), ("functions[0]",)),
+    "security-resource-nesting": Case(_nested(11), _nested(10), ("graph" + ".node[0].attribute[0].g" * 11,)),
+    "security-resource-sparse": Case(
+        model("sparse_initializer { dims: [1000000, 1000000] }"),
+        model("sparse_initializer { dims: [1000, 1000] }"),
+        ("graph.sparse_initializer[0]",),
+    ),
+    "security-resource-declared": Case(
+        model('initializer { name: "w" data_type: 1 dims: [100000, 100000] }'),
+        model('initializer { name: "w" data_type: 1 dims: [1, 2] float_data: [1, 2] }'),
+        ("graph.initializer[0]",),
+    ),
+    "security-resource-expression": Case(_pattern("(a+)+$"), _pattern("(ab)+$"), ("graph.node[0].attribute[0]",)),
+}

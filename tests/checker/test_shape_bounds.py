@@ -1,0 +1,116 @@
+"""The evaluation of sizes and loops before a model runs: what it finds, and what it accepts."""
+
+import numpy as np
+import onnx
+from each import each
+from onnx import TensorProto, helper
+
+import onnxwire
+from onnxwire.checker.facts import Facts
+from onnxwire.checker.shape_bounds import ShapeBounds
+from onnxwire.engine.document import Document
+
+X = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 4])
+
+
+def _model(nodes, constants=(), inputs=(X,)):
+    tensors = [onnx.numpy_helper.from_array(np.array(value), name) for name, value in dict(constants).items()]
+    graph = helper.make_graph(nodes, "g", list(inputs), [], tensors)
+    return helper.make_model(graph).SerializeToString()
+
+
+def _node(op, inputs, output="y", **attributes):
+    return helper.make_node(op, inputs, [output], **attributes)
+
+
+def _doubling(count):
+    return [_node("Concat", [f"v{i}", f"v{i}"], f"v{i + 1}", axis=0) for i in range(count)]
+
+
+BOMBS = {
+    "expand": _model([_node("Expand", ["x", "s"])], {"s": [1 << 40, 4]}),
+    "tile": _model([_node("Tile", ["x", "s"])], {"s": [1 << 20, 1 << 20]}),
+    "range": _model([_node("Range", ["a", "b", "c"])], {"a": np.int64(0), "b": np.int64(1 << 40), "c": np.int64(1)}),
+    "pad": _model([_node("Pad", ["x", "s"])], {"s": [0, 0, 1 << 40, 0]}),
+    "resize": _model([_node("Resize", ["x", "", "s"])], {"s": np.array([1e6, 1e6], np.float32)}),
+    "doubling": _model(_doubling(40), {"v0": np.zeros(16, np.float32)}),
+    "outer product": _model(
+        [_node("ConstantOfShape", ["s"], "a"), _node("Transpose", ["a"], "b"), _node("MatMul", ["a", "b"])],
+        {"s": [1 << 20, 1]},
+    ),
+    "one hot": _model([_node("OneHot", ["i", "d", "v"])], {"i": [1], "d": np.int64(1 << 40), "v": [0, 1]}),
+    "random": _model([_node("RandomNormal", [], shape=[1 << 20, 1 << 20])]),
+    "folded shape": _model(
+        [_node("Pow", ["a", "b"], "p"), _node("Concat", ["p", "p"], "s", axis=0), _node("ConstantOfShape", ["s"])],
+        {"a": [1 << 10], "b": [2]},
+    ),
+    "attribute": _model([_node("Constant", [], "s", value_ints=[1 << 20, 1 << 20]), _node("ConstantOfShape", ["s"])]),
+}
+SOUND = {
+    "cast of a weight": _model([_node("Cast", ["w"], to=10)], {"w": np.zeros((64, 64), np.float32)}),
+    "declared shape": _model(
+        [_node("MatMul", ["q", "k"])],
+        inputs=[
+            helper.make_tensor_value_info("q", TensorProto.FLOAT, [32, 8192, 64]),
+            helper.make_tensor_value_info("k", TensorProto.FLOAT, [32, 64, 8192]),
+        ],
+    ),
+    "unknown shape": _model([_node("Shape", ["x"], "s"), _node("ConstantOfShape", ["s"])]),
+    "a few doublings": _model(_doubling(10), {"v0": np.zeros(16, np.float32)}),
+}
+
+
+def _bounds(data):
+    return Facts(Document(data), onnxwire.ModelProto).derive(ShapeBounds)
+
+
+@each("name", BOMBS)
+def test_a_value_that_is_too_large_is_found(name):
+    bounds = _bounds(BOMBS[name])
+    assert bounds.elements or bounds.overflows
+
+
+@each("name", SOUND)
+def test_a_value_of_ordinary_size_is_accepted(name):
+    bounds = _bounds(SOUND[name])
+    assert not bounds.elements and not bounds.overflows and bounds.total is None
+
+
+def _loop(body, trips, condition="c"):
+    graph = helper.make_graph(
+        [*body, _node("Identity", [condition], "d")],
+        "body",
+        [
+            helper.make_tensor_value_info("i", TensorProto.INT64, []),
+            helper.make_tensor_value_info("c", TensorProto.BOOL, []),
+            helper.make_tensor_value_info("v", TensorProto.FLOAT, None),
+        ],
+        [
+            helper.make_tensor_value_info("d", TensorProto.BOOL, []),
+            helper.make_tensor_value_info("u", TensorProto.FLOAT, None),
+        ],
+    )
+    inputs = ["m" if trips is not None else "", "yes", "v0"]
+    constants = {"yes": np.bool_(True), "v0": np.zeros(16, np.float32), "far": np.int64(1 << 60)}
+    return _model([_node("Loop", inputs, body=graph)], constants | ({} if trips is None else {"m": np.int64(trips)}))
+
+
+STEP = _node("Relu", ["v"], "u")
+
+
+def test_a_loop_that_doubles_a_value_is_found():
+    assert _bounds(_loop([_node("Concat", ["v", "v"], "u", axis=0)], 60)).elements
+
+
+def test_a_condition_on_the_counter_is_evaluated():
+    assert _bounds(_loop([STEP, _node("Less", ["i", "far"], "e")], None, "e")).endless
+    assert not _bounds(_loop([STEP, _node("Greater", ["x", "far"], "e")], None, "e")).endless
+    assert _bounds(_loop([STEP], None)).endless and not _bounds(_loop([STEP], 100)).endless
+
+
+def test_the_cost_is_linear_in_nested_loops():
+    body = [STEP]
+    for _ in range(12):
+        graph = onnx.load_from_string(_loop(body, 1 << 40)).graph
+        body = [*graph.node, STEP]
+    assert _bounds(_loop(body, 1 << 40)).budget > -100_000
