@@ -250,7 +250,9 @@ CALLS = {
     "to_json": loaded(onnxwire.to_json),
     "summarize": loaded(summarize),
     "rename values": edited(lambda model: onnxwire.rename_values(model, {first_output(model): "new name"})),
-    "rename an input of all": edited(lambda model: onnxwire.rename_values(model, {first_input(model): "new name"})),
+    "rename an input of all nodes": edited(
+        lambda model: onnxwire.rename_values(model, {first_input(model): "new name"})
+    ),
     "rename nodes": edited(lambda model: onnxwire.rename_nodes(model, {"n": "new name"})),
     "rename nothing": edited(lambda model: onnxwire.rename_values(model, {"nosuch": "new name"})),
     "extract": loaded(lambda model: onnxwire.extract(model, None, [first_output(model)])),
@@ -261,7 +263,7 @@ CALLS = {
         lambda model: onnxwire.extract(model, [v.name for v in model.graph.initializer], [first_output(model)])
     ),
     "diff with nothing": loaded(diff_with_nothing),
-    "diff with an edited one": loaded(diff_with_edited),
+    "diff with an edited copy": loaded(diff_with_edited),
     "diff by structure": loaded(diff_by_structure),
     "path": loaded(lambda model: resolve(model, "node:nosuch")),
     "statistics": loaded(measure_all),
@@ -277,7 +279,7 @@ CALLS = {
     "apply": loaded(lambda model: onnxwire.apply(model, edit_names, form="onnxwire").ByteSize()),
     "apply to bytes": loaded(lambda model: onnxwire.apply(model, lambda data: data, form="bytes")),
     **{f"arrow: {table}": loaded(lambda model, table=table: to_arrow(model, table)) for table in TABLES},
-    "arrow of an edited one": loaded(edited_to_arrow),
+    "arrow of an edited model": loaded(edited_to_arrow),
     "catalog": catalog,
     "sql": query("select count(*), max(path) from tensors"),
     "sql of nodes": query("select op_type, count(*) from nodes group by all order by all"),
@@ -291,7 +293,7 @@ CALLS = {
     "to_ir": foreign(lambda model, folder: onnxwire.from_ir(onnxwire.to_ir(model))),
     "optimize": foreign(lambda model, folder: onnxwire.optimize(model, tool="onnxoptimizer")),
     "safetensors": with_folder(to_safetensors),
-    "one view a message": loaded(walk_identical),
+    "read with one view per message": loaded(walk_identical),
     "check": loaded(lambda model: exhaust(onnxwire.check(model))),
     "check command": command("check", "PATH"),
     "check --fix": command("check", "PATH", "--fix", "-o", "OUT"),

@@ -172,7 +172,7 @@ def check_signatures(
         or signatures.shape[1] * 4 != sizeof(Signature) or parameters.shape[1] * 4 != sizeof(Parameter)
         or attributes.shape[1] * 4 != sizeof(Attribute)
     ):
-        raise ValueError("columns of other lengths")
+        raise ValueError("the columns differ in length")
     tables.signatures = <const Signature*>&signatures[0, 0]
     tables.parameters = <const Parameter*>&parameters[0, 0]
     tables.attributes = <const Attribute*>&attributes[0, 0]

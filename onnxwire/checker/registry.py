@@ -205,14 +205,14 @@ def find(id: str, facts: Facts) -> Iterator[Finding]:
 
 
 def load_for(present: frozenset[str], untrusted: bool = False) -> None:
-    """Import the modules of rules that can find something in a document; present: as of `Facts`."""
+    """Import the modules of rules that can find something in a document; present: see `Facts`."""
     for name, needed in (MODULES | SECURITY_MODULES if untrusted else MODULES).items():
         if not needed or not present.isdisjoint(needed):
             _load(name)
 
 
 def checks_of(id: str, present: frozenset[str]) -> list[Find]:
-    """Return the functions that can find breaches of a rule in a document; present: as of `Facts`."""
+    """Return the functions that can find breaches of a rule in a document; present: see `Facts`."""
     return [check.find for check in _checks.get(id, ()) if present.issuperset(check.tables)]
 
 

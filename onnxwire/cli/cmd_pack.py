@@ -112,7 +112,7 @@ def run_unpack(options: argparse.Namespace) -> int:
     """Move the weights to external files; returns the exit status."""
     if options.output == "-":
         raise SaveError(errno.EINVAL, "the weights need a folder; name a file after -o", "<stdout>")
-    # A function, since OUT's name is not a pattern.
+    # The default is passed as a function, since braces in OUT's name must not be read as a pattern.
     default = os.path.splitext(os.path.basename(options.output))[0] + ".data"
     return _save(
         options,

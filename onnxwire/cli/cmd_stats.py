@@ -167,7 +167,7 @@ def _table(rows: list[Row], paint: Paint, fit: int | None) -> list[str]:
     if not rows:
         return []
     cells: list[list[str]] = []
-    # On a narrow terminal, digits and columns of zeros would take the room of names.
+    # On a narrow terminal, many digits and columns of zeros would leave too little room for names.
     is_narrow = fit is not None and fit < _WIDE_COLUMNS
     digits = 3 if is_narrow else 6
     for row in rows:

@@ -115,7 +115,7 @@ def test_models_with_the_same_etag_are_not_read_again(zoo, tmp_path):
         server.state.reset()
         summary = catalog.build(addresses, out, workers=1)
         assert (summary.read, summary.unchanged) == (0, 5)
-        # A byte of each model, and of the existing external file.
+        # One byte was fetched of each of the five models and of the existing external file, to compare their ETags.
         assert (len(server.state.requests), server.state.sent) == (7, 6)
         server.state.etag = '"two"'
         assert catalog.build(addresses, out, workers=1).read == 5
@@ -139,7 +139,7 @@ def test_external_files_that_appear_or_change_are_detected(zoo, tmp_path):
         assert catalog.build([address], out, workers=1, hash=True).unchanged == 1
 
 
-def test_a_server_that_fails_for_one_model_ends_nothing(zoo, tmp_path, monkeypatch):
+def test_a_server_that_fails_for_one_model_does_not_end_the_build(zoo, tmp_path, monkeypatch):
     out = tmp_path / "out"
     with ObjectServer(served(zoo)) as server:
         addresses = [f"{server.url}/with.onnx", f"{server.url}/none.onnx", zoo / "without.onnx", tmp_path / "none.onnx"]
@@ -168,8 +168,8 @@ def test_names_of_a_journal_that_are_not_addresses_of_files_are_kept(zoo, tmp_pa
         sources = [f"{server.url}/with.onnx", "http://[x/m.onnx"]
         catalog.build(sources, out, workers=1)
         host = server.url.removeprefix("http://")
-        # No file, no server, and an address that two parsers attribute to two servers, one of which must not be
-        # contacted.
+        # An address without a file, an invalid one, and one in which parsers find different servers, of which `other`
+        # must not be contacted.
         names = [f"{server.url}/", "http://[y/m.onnx", f"http://other\\@{host}/m.onnx"]
         with Dataset(str(out)) as data:
             data.change(dict.fromkeys(names, State(1, None, False, False, {})), {})

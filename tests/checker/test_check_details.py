@@ -29,13 +29,13 @@ def test_an_operator_set_without_ir_version_is_checked():
     ]
 
 
-def test_functions_of_another_domain_show_that_a_set_is_not_the_default_one():
+def test_an_operator_set_with_functions_of_another_domain_needs_a_domain():
     text = 'functions { name: "F" domain: "%s" }'
     assert _check(text % "com.example", OperatorSetProto, "operator-set-domain-present")
     assert not _check(text % "ai.onnx", OperatorSetProto, "operator-set-domain-present")
 
 
-def test_an_axis_is_that_of_a_value_of_the_function():
+def test_an_axis_is_compared_with_the_rank_of_a_value_in_a_function():
     body = _sharded("sharded_dim { axis: 1 simple_sharding { num_shards: 2 } }")
     text = f'ir_version: 12 {_CONFIGURATION} functions {{ name: "F" input: "x" {_value([4])} {body} }}'
     found = _check(text, select="device-sharded-axis-range")
@@ -44,7 +44,7 @@ def test_an_axis_is_that_of_a_value_of_the_function():
     ]
 
 
-def test_an_axis_is_not_that_of_an_outer_value_which_an_inner_one_hides():
+def test_an_axis_is_not_compared_with_an_outer_value_that_an_inner_one_hides():
     body = _sharded("sharded_dim { axis: 1 simple_sharding { num_shards: 2 } }")
     outer = 'input { name: "x" type { tensor_type { elem_type: 1 shape { dim { dim_value: 4 } } } } }'
     rule = "device-sharded-axis-range"
@@ -54,14 +54,14 @@ def test_an_axis_is_not_that_of_an_outer_value_which_an_inner_one_hides():
         assert len(_check(text, select=rule)) == count
 
 
-def test_products_beyond_64_bits_are_not_taken_for_small_ones():
+def test_products_above_64_bits_do_not_wrap_around():
     part = "simple_sharding { dim_value: 4294967296 num_shards: 4294967296 }"
     graph = f"graph {{ {_value([0])} {_sharded(f'sharded_dim {{ axis: 0 {part} {part} }}')} }}"
     for rule in ("device-shard-dim-matches-tensor", "device-shard-count-matches-devices"):
         assert len(_check(f"ir_version: 12 {_CONFIGURATION} {graph}", select=rule)) == 1
 
 
-def test_documents_without_a_model_are_checked_as_far_as_they_go():
+def test_rules_that_need_no_model_apply_to_other_documents():
     graph = _sharded("sharded_dim { axis: 0 simple_sharding { num_shards: 2 } }")
     assert not any(rule.startswith("device") for rule, _ in _check(graph, GraphProto))
     assert _check('tensor_name: "x" device: [5, -1]', ShardingSpecProto) == [

@@ -1,4 +1,4 @@
-"""The program that protobuf's conformance runner talks to: messages of the tables in a folder, by onnxwire.
+"""Answer the requests of protobuf's conformance runner with onnxwire, for messages of the tables in a folder.
 
     python tests/conformance/testee.py FOLDER
 
@@ -50,7 +50,7 @@ def answer(schema, request, response):
         elif request.requested_output_format == TEXT:
             response.text_payload = onnxwire.to_text(message)
         else:
-            response.skipped = "this output is not one of onnxwire's"
+            response.skipped = "onnxwire does not write this format"
     except (onnxwire.Error, UnicodeError) as error:
         response.serialize_error = str(error)
 

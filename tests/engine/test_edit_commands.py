@@ -97,7 +97,7 @@ class Lockstep:
             if field is not None:
                 self.fields[name] = field
 
-    def forget_views_in(self, name):
+    def remove_views_in(self, name):
         """Remove the views of messages in a message that was cleared or replaced.
 
         In upb two views of a removed sequence still share their elements; here each has its own.
@@ -197,7 +197,7 @@ class Lockstep:
             field = self.pick(structured)
             there = getattr(self.sides[1][name], field.name)
             if any(self.sides[1][view] is there for view in self.views):
-                return  # one view per message, for the same reason
+                return  # no second view of one message: see `remove_views_in`
             self.keep(f"{name}.{field.name}", field.message_type, name, field if field.is_repeated else None)
         elif kind == "clear":
             cleared = self.pick(names)
@@ -206,13 +206,13 @@ class Lockstep:
             if is_message and not self.sides[1][name].HasField(cleared):
                 return  # in upb this clears the member that is set, if this one has a view
             self.run(f"{name}.ClearField({cleared!r})")
-            self.forget_views_in(name)
+            self.remove_views_in(name)
         elif kind in ("Copy", "Merge") and not self.is_crowded(name):
             self.run(f"{name}.{kind}From({self.source(descriptor, name)})")
-            self.forget_views_in(name)
+            self.remove_views_in(name)
         elif kind == "call":
             self.run(f"{name}.{self.pick(['Clear', 'SetInParent', 'SetInParent', 'DiscardUnknownFields'])}()")
-            self.forget_views_in(name)
+            self.remove_views_in(name)
         elif kind == "read":
             field = self.pick(names)
             calls = [f"HasField({field!r})", f"WhichOneof({field!r})", "ListFields()", "IsInitialized()"]
@@ -225,7 +225,7 @@ class Lockstep:
                 # The official runtime clears the old member of a oneof at the first of two members in the bytes.
                 data = PAIRS[descriptor.full_name][1].FromString(data).SerializeToString()
             self.run(f"r = {name}.{method}({data!r})")
-            self.forget_views_in(name)
+            self.remove_views_in(name)
         else:
             again = f"C[{descriptor.full_name!r}].FromString({name}.SerializeToString())"
             self.keep(self.pick([f"copy.deepcopy({name})", again, self.made(descriptor)]), descriptor)

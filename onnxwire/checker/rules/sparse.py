@@ -301,19 +301,19 @@ def values_nondefault(facts: Facts) -> Iterator[Finding]:
         some = rows[tensors.data_type[rows] == data_type.number]
         if data_type is STRING:
             empty = {row: lengths.count(0) for row, lengths in string_lengths(facts, some)}
-            found.update({row: _wasted(count, "empty") for row, count in empty.items() if count})
+            found.update({row: _message_for_defaults(count, "empty") for row, count in empty.items() if count})
         elif data_type.bits >= 8:
             for portion, counts, is_zero in _zeros(facts, data_type, some):
                 owner = np.repeat(portion.rows, counts)[is_zero]
                 for row, count in zip(*map(np.ndarray.tolist, np.unique(owner, return_counts=True)), strict=True):
-                    found[row] = _wasted(count, "0")
+                    found[row] = _message_for_defaults(count, "0")
     yield tensors.each(found)
 
 
-def _wasted(count: int, what: str) -> str:
+def _message_for_defaults(count: int, what: str) -> str:
     return (
-        f"{count} of the values {'is' if count == 1 else 'are'} {what}, which absent values are anyway; remove such "
-        f"values"
+        f"{count} of the values {'is' if count == 1 else 'are'} {what}, like the elements that are not stored; remove "
+        f"such values"
     )
 
 

@@ -210,7 +210,7 @@ export class MapView {
 
   /**
    * Compute the positions of all boxes. keep: the name of the box whose upper side, or whose upper left corner, keeps its
-   * position on the screen. isClear: then move so that it is visible and beside the card.
+   * position on the screen. isClear: whether to move afterwards so that the box is visible and beside the card.
    */
   layout(keep = "", isCalm = false, isClear = false) {
     const before = this.scene;
