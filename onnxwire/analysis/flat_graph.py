@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from array import array
 
-from onnxwire.analysis.live_scopes import definitions
 from onnxwire.engine.nesting_limit import MAX_DEPTH, too_deep
+from onnxwire.engine.scan import strings_of
+from onnxwire.index.names import definitions_of
 from onnxwire.messages import GraphProto, SparseTensorProto
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterable, Iterator
+    from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
     from typing import Any
 
     from onnxwire.messages import AttributeProto, FunctionProto, ModelProto, NodeProto, TensorProto
@@ -50,7 +51,8 @@ class FlatGraph:
     attributes, types and payloads; operators: the same, ignoring attributes and payloads. scopes, rows: an index of
     `scope_paths` and `scope_messages`, and the row in the field of its kind, per vertex. names: of nodes and values,
     per vertex; outputs: the names of the values that a vertex produces. has_notes: whether its message has fields that
-    do not affect matching, such as doc_string. edges: per vertex, the sources of its inputs.
+    do not affect matching, such as doc_string. edges: four columns, of the consumers, the sources, the indexes of the
+    sources' outputs, and the slots; in order for each consumer.
     A slot is the index of an input, or the negative number of a label for an output of a nested graph.
     """
 
@@ -60,13 +62,13 @@ class FlatGraph:
         self._digest = digest
         self.kinds = bytearray()
         self.has_notes = bytearray()
-        self.labels: list[int] = []
-        self.operators: list[int] = []
+        self.labels = array("i")
+        self.operators = array("i")
         self.scopes = array("i")
         self.rows = array("i")
         self.names: list[str] = []
-        self.outputs: list[tuple[str, ...]] = []
-        self.edges: list[tuple[Edge, ...]] = []
+        self.outputs: list[Sequence[str]] = []
+        self.edges = array("i"), array("i"), array("i"), array("i")
         self.scope_paths: list[str] = []
         self.scope_messages: list[Any] = []
         if model.HasField("graph"):
@@ -110,7 +112,7 @@ class FlatGraph:
         return ("initializer", row) if row < dense else ("sparse_initializer", row - dense)
 
     def _add_vertex(
-        self, kind: int, operator: Hashable, label: Hashable, scope: int, row: int, name: str, outputs: tuple[str, ...]
+        self, kind: int, operator: Hashable, label: Hashable, scope: int, row: int, name: str, outputs: Sequence[str]
     ) -> int:
         number = self._intern((kind, operator))
         self.kinds.append(kind)
@@ -120,9 +122,15 @@ class FlatGraph:
         self.rows.append(row)
         self.names.append(name)
         self.outputs.append(outputs)
-        self.edges.append(())
         self.has_notes.append(False)
         return len(self.labels) - 1
+
+    def _add_edge(self, consumer: int, place: Place, slot: int) -> None:
+        consumers, sources, outputs, slots = self.edges
+        consumers.append(consumer)
+        sources.append(place[0])
+        outputs.append(place[1])
+        slots.append(slot)
 
     def _add_scope(
         self, scope: Scope, path: str, key: tuple[Hashable, ...], outer: list[dict[str, Place]]
@@ -137,30 +145,35 @@ class FlatGraph:
         number = len(self.scope_paths)
         self.scope_paths.append(path)
         self.scope_messages.append(scope)
-        inputs, initializers, producers = definitions(scope)
+        input_names = _names(scope.input)
+        tensors: list[Any] = []
+        tensor_names: list[str] = []
+        if isinstance(scope, GraphProto):
+            tensors += [*scope.initializer, *scope.sparse_initializer]
+            tensor_names += [_tensor_name(tensor) for tensor in tensors]
+        nodes = list(scope.node)
+        made = list(strings_of(nodes, "output"))
+        inputs, initializers, producers = definitions_of(input_names, tensor_names, made)
         defined: dict[str, Place] = {}
-        for row, name in enumerate(_names(scope.input)):
+        for row, name in enumerate(input_names):
             operator: Hashable = (key, row)
             if not key and isinstance(scope, GraphProto):
                 operator = "type", scope.input[row].type.SerializeToString(deterministic=True)
             vertex = self._add_vertex(INPUT, operator, None, number, row, name, (name,))
             if inputs.get(name) == row:
                 defined[name] = vertex, 0
-        if isinstance(scope, GraphProto):
-            tensors: list[Any] = [*scope.initializer, *scope.sparse_initializer]
-            for row, tensor in enumerate(tensors):
-                values = tensor.values if isinstance(tensor, SparseTensorProto) else tensor
-                operator = (type(tensor).__name__, values.data_type, tuple(tensor.dims))
-                label = self._tensor_key(tensor)
-                vertex = self._add_vertex(INITIALIZER, operator, label, number, row, values.name, (values.name,))
-                self.has_notes[vertex] = bool(values.doc_string or values.metadata_props)
-                if initializers.get(values.name) == row:
-                    defined[values.name] = vertex, 0
+        for row, (tensor, name) in enumerate(zip(tensors, tensor_names, strict=True)):
+            values = tensor.values if isinstance(tensor, SparseTensorProto) else tensor
+            operator = (type(tensor).__name__, values.data_type, tuple(tensor.dims))
+            label = self._tensor_key(tensor)
+            vertex = self._add_vertex(INITIALIZER, operator, label, number, row, name, (name,))
+            self.has_notes[vertex] = bool(values.doc_string or values.metadata_props)
+            if initializers.get(name) == row:
+                defined[name] = vertex, 0
         first = len(self.labels)
-        nodes = list(scope.node)
-        for row, node in enumerate(nodes):
-            outputs = tuple(node.output)
-            operator = (node.domain if node.domain != "ai.onnx" else "", node.op_type, node.overload)
+        for row, (node, outputs) in enumerate(zip(nodes, made, strict=True)):
+            domain = node.domain
+            operator = (domain if domain != "ai.onnx" else "", node.op_type, node.overload)
             label = self._attributes_key(node) if node.attribute else ()
             vertex = self._add_vertex(NODE, operator, label, number, row, node.name, outputs)
             self.has_notes[vertex] = bool(node.doc_string or node.metadata_props or node.device_configurations)
@@ -168,30 +181,29 @@ class FlatGraph:
                 if name and name not in defined and producers.get(name) == row:
                     defined[name] = vertex, output
         definers = [*outer, defined]
-        for row, node in enumerate(nodes):
-            edges = [(*_resolve(name, definers), slot) for slot, name in enumerate(node.input)]
+        for row, (node, names) in enumerate(zip(nodes, strings_of(nodes, "input"), strict=True)):
+            for slot, name in enumerate(names):
+                self._add_edge(first + row, defined.get(name) or _resolve(name, definers), slot)
             if node.attribute:
                 for index, attribute in enumerate(node.attribute):
                     if attribute.HasField("g") or attribute.graphs:
-                        edges += self._add_graphs(attribute, f"{path}.node[{row}].attribute[{index}]", definers)
-            self.edges[first + row] = tuple(edges)
+                        here = f"{path}.node[{row}].attribute[{index}]"
+                        self._add_graphs(attribute, here, definers, first + row)
         results = []
         for row, name in enumerate(_names(scope.output)):
             vertex = self._add_vertex(OUTPUT, (key, row), None, number, row, name, ())
-            self.edges[vertex] = ((*_resolve(name, definers), 0),)
+            self._add_edge(vertex, _resolve(name, definers), 0)
             results.append(vertex)
         return results
 
-    def _add_graphs(self, attribute: AttributeProto, path: str, definers: list[dict[str, Place]]) -> list[Edge]:
-        """Add the graphs of an attribute; returns the edges from their outputs to the node."""
+    def _add_graphs(self, attribute: AttributeProto, path: str, definers: list[dict[str, Place]], node: int) -> None:
+        """Add the graphs of an attribute, and the edges from their outputs to the node."""
         graphs = [("g", attribute.g)] if attribute.HasField("g") else []
         graphs += [(f"graphs[{i}]", graph) for i, graph in enumerate(attribute.graphs)]
-        edges = []
         for field, graph in graphs:
             key = ("graph", attribute.name, field)
             for row, vertex in enumerate(self._add_scope(graph, f"{path}.{field}", key, definers)):
-                edges.append((vertex, 0, -1 - self._intern((key, row))))
-        return edges
+                self._add_edge(node, (vertex, 0), -1 - self._intern((key, row)))
 
     def _attributes_key(self, node: NodeProto) -> tuple[Hashable, ...]:
         """Return the attributes of a node without graphs, in a fixed order."""
@@ -230,6 +242,10 @@ class FlatGraph:
 def _names(values: Iterable[Any]) -> list[str]:
     """Return the names of inputs or outputs, which are messages in a graph and strings in a function."""
     return [value if isinstance(value, str) else value.name for value in values]
+
+
+def _tensor_name(tensor: TensorProto | SparseTensorProto) -> str:
+    return tensor.values.name if isinstance(tensor, SparseTensorProto) else tensor.name
 
 
 def _resolve(name: str, definers: list[dict[str, Place]]) -> Place:

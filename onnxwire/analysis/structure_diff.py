@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache, partial
 from hashlib import blake2b
 
 from onnxwire.analysis.comparison import Comparison, Difference, node_name, text_of
@@ -47,7 +48,7 @@ def structure_diff(
 
 def payload_key(tensor: TensorProto) -> Hashable:
     """Return a digest of a tensor's payload, or a text for a payload that cannot be read."""
-    digest = _new_digest()
+    digest = _hash_type()()
     try:
         add_payload(digest, tensor)
     except SourceError:
@@ -57,12 +58,13 @@ def payload_key(tensor: TensorProto) -> Hashable:
     return bytes(digest.digest())
 
 
-def _new_digest() -> Any:
+@cache
+def _hash_type() -> Callable[[], Any]:
     try:
         from xxhash import xxh3_128
     except ImportError:
-        return blake2b(digest_size=16)
-    return xxh3_128()
+        return partial(blake2b, digest_size=16)
+    return xxh3_128
 
 
 def _no_key(tensor: TensorProto) -> Hashable:
@@ -89,6 +91,8 @@ class _StructureComparison(Comparison):
         self._graphs = FlatGraph(old, intern, key), FlatGraph(new, intern, key)
         matching = Matching(*self._graphs, by_name=by_name)
         self._new_of, self._old_of = matching.new_of, matching.old_of
+        self._edges = matching.edges
+        self._rewired = matching.rewired()
         self._renamed: dict[str, dict[str, str]] = {"nodes": {}, "values": {}}
 
     def differences(self) -> Iterator[Difference]:
@@ -182,12 +186,8 @@ class _StructureComparison(Comparison):
         """Yield the inputs that read another value: one difference for each pair of old and new value."""
         old, new = self._graphs
         uses: dict[tuple[Place, Place], list[tuple[int, int]]] = {}
-        for vertex, other in enumerate(self._new_of):
-            if other == UNMATCHED:
-                continue
-            ours, theirs = old.edges[vertex], new.edges[other]
-            if ours == theirs == ():
-                continue
+        for vertex in self._rewired:
+            ours, theirs = self._edges[0][vertex], self._edges[1][self._new_of[vertex]]
             others = {slot: (source, output) for source, output, slot in theirs}
             for source, output, slot in ours:
                 there = others.pop(slot, (ABSENT, 0))
@@ -218,7 +218,7 @@ class _StructureComparison(Comparison):
             scopes = self._graphs[0].scopes[vertex], self._graphs[1].scopes[other]
             for name, other_name in zip(self._graphs[0].outputs[vertex], self._graphs[1].outputs[other], strict=False):
                 ours, theirs = types[0].get((scopes[0], name)), types[1].get((scopes[1], other_name))
-                if ours is not None and theirs is not None:
+                if ours is not None and theirs is not None and ours[1].type != theirs[1].type:
                     path = f"{self._graphs[0].scope_paths[scopes[0]]}.value_info[{ours[0]}]"
                     yield from self._fields(ours[1], theirs[1], path, ("value", name, ""), ["type"])
 

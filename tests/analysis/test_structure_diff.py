@@ -18,6 +18,7 @@ from test_bundled_files import FILES, HOME
 
 import onnxwire
 from onnxwire.analysis import structure_match
+from onnxwire.analysis.structure_diff import payload_key
 from onnxwire.cli import main
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -170,6 +171,20 @@ def test_the_command_prints_renames_in_one_line_and_maps_them_in_json(tmp_path, 
     headings, counts = capsys.readouterr().out.splitlines()
     assert headings.split() == ["added", "removed", "changed", "renamed"]
     assert counts.split() == ["names", "0", "0", "0", "1"]
+
+
+def test_the_digest_of_a_payload_does_not_depend_on_its_field_or_size():
+    values = np.arange(2000, dtype=np.float32)
+    for count in (0, 1, 3, 2000):
+        raw = numpy_helper.from_array(values[:count], "w")
+        typed = helper.make_tensor("w", onnx.TensorProto.FLOAT, [count], values[:count].tolist())
+        keys = [payload_key(onnxwire.TensorProto.FromString(t.SerializeToString())) for t in (raw, typed)]
+        assert isinstance(keys[0], bytes), count
+        assert keys[0] == keys[1], count
+    # Damaged tensors have the text of the error as a key.
+    for damage in ({"dims": [-1]}, {"dims": [2]}, {"data_type": 99}, {"float_data": [1.0]}):
+        tensor = onnxwire.TensorProto(**{"dims": [1], "data_type": 1, "raw_data": bytes(4), **damage})
+        assert isinstance(payload_key(tensor), str), damage
 
 
 def test_repairs_end_when_their_votes_are_counted(monkeypatch):
