@@ -360,7 +360,7 @@ def saved(change: Callable[[], ModelProto], **options: Any) -> Callable[[str], t
     def make(folder: str) -> tuple[ModelProto, str]:
         path = os.path.join(folder, "saved.onnx")
         with open(path, "wb") as opened:
-            opened.write(b"what was there before")
+            opened.write(b"the old content")
         return change(), path
 
     return make

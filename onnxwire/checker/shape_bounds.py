@@ -165,7 +165,7 @@ class ShapeBounds:
     # Values of names
 
     def tensor_of(self, tensor: TensorProto) -> Value:
-        """Return what is known about a tensor of an attribute."""
+        """Return the Value of a tensor of an attribute."""
         if tensor.data_location == EXTERNAL or tensor.ByteSize() > 1024:
             return Value(tuple(tensor.dims))
         try:
@@ -176,7 +176,7 @@ class ShapeBounds:
         return Value(tuple(tensor.dims), array.reshape(-1).tolist() if is_number else None)
 
     def stored(self, tensor: int) -> Value:
-        """Return what is known about a row of TensorProto."""
+        """Return the Value of a row of TensorProto."""
         value = Value(self.constants.dims(tensor), self.constants.numbers(tensor))
         length = self.constants.column("TensorProto", "length")[tensor]
         is_external = self.constants.column("TensorProto", "data_location")[tensor] == EXTERNAL
@@ -207,7 +207,7 @@ class ShapeBounds:
         return range(start, start + self.constants.column(type_name, field)[row])
 
     def _run_graph(self, graph: int, scope: Scope, arguments: list[Value]) -> list[Value]:
-        """Evaluate a graph, with arguments for its first inputs, and return what is known about its outputs."""
+        """Evaluate a graph, with arguments for its first inputs, and return the Values of its outputs."""
         names = self.constants.column("ValueInfoProto", "name")
         for i, info in enumerate(self._graph_rows("ValueInfoProto", "GraphProto.input", graph)):
             if i < len(arguments):

@@ -1,7 +1,7 @@
 """Lower bounds of the sizes of operators' outputs, and the elements of small constants, for `shape_bounds.py`.
 
-Each function returns what is known about the first output. An operator without a
-function has unknown outputs. Source: docs/Operators.md of onnx 1.23.2.
+Each function returns the Value of the first output. An operator without a function has unknown outputs. Source:
+docs/Operators.md of onnx 1.23.2.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _MAX_RANK = 64
 
 
 class Call(Protocol):
-    """A node, with what is known about its inputs."""
+    """A node, with the known Values of its inputs."""
 
     @property
     def inputs(self) -> list[Value]:

@@ -1,4 +1,4 @@
-"""What is known about a value before the model runs: a lower bound of its size, and its elements if they are few."""
+"""Properties of values known before the model runs: a lower bound of the size, and the elements if they are few."""
 
 from __future__ import annotations
 

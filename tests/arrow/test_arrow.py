@@ -444,7 +444,7 @@ def test_long_strings_stay_in_the_file(tmp_path):
     assert not any(stretch.address % 4096 == 0 and stretch.size < 5000 for stretch in stretches)
     at, size = (int.from_bytes(views.to_pybytes()[i : i + 4], "little") for i in (12, 0))
     which = int.from_bytes(views.to_pybytes()[8:12], "little")
-    with open(path, "r+b") as file:  # the mapping shows what is written to the file
+    with open(path, "r+b") as file:  # a write to the file is visible in the mapping
         file.seek(path.read_bytes().index(b"dddd"))
         file.write(b"written")
     assert stretches[which].to_pybytes()[at : at + size].startswith(b"written")

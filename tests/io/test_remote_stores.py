@@ -170,7 +170,7 @@ def test_a_model_is_saved_to_an_address(s3) -> None:
 
 def test_a_failed_upload_leaves_nothing(s3) -> None:
     store = from_url("s3://bucket", **s3)
-    store.put("old.onnx", b"what was there")
+    store.put("old.onnx", b"the old content")
     pieces = model([9 * MIB, 12 * MIB])
     with ObjectServer({"m.onnx": pieces}) as server, ow.load(f"{server.url}/m.onnx") as message:
         list(message.graph.initializer)
@@ -185,7 +185,7 @@ def test_a_failed_upload_leaves_nothing(s3) -> None:
 
         with pytest.raises(KeyboardInterrupt):
             ow.save(message, "s3://bucket/old.onnx", storage_options=s3, progress=interrupt)
-    assert bytes(store.get("old.onnx").bytes()) == b"what was there"
+    assert bytes(store.get("old.onnx").bytes()) == b"the old content"
     answer = urllib.request.urlopen(f"{s3['endpoint']}/bucket?uploads").read()
     assert b"<UploadId>" not in answer
     with pytest.raises(ow.SaveError, match="bytes were sent and discarded"):

@@ -148,7 +148,7 @@ def test_a_model_in_a_download_cache_replaces_its_link_and_the_cache_does_not_ch
 
 @linux
 @root
-@pytest.mark.parametrize(("owner", "is_followed"), [(0, True), (12345, False)], ids=["ours", "of somebody else"])
+@pytest.mark.parametrize(("owner", "is_followed"), [(0, True), (12345, False)], ids=["ours", "of another user"])
 @pytest.mark.parametrize("kind", ["file", "folder"])
 def test_in_a_sticky_folder_of_all_links_of_others_are_not_followed(public, owner, is_followed, kind):  # noqa: F811
     public.chmod(0o1777)

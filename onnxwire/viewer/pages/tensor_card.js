@@ -133,7 +133,7 @@ class HeatMap {
       ". Click or Enter zooms in, Esc zooms out."));
     if (focused) this.canvas.focus();
     this.paint();
-    this.tell();
+    this.showStatus();
   }
 
   drawBar() {
@@ -194,7 +194,7 @@ class HeatMap {
     const { height, width } = this.answer;
     const index = (share, count) => Math.min(Math.max(Math.floor(share * count), 0), count - 1);
     this.cell = [index(event.offsetY / this.canvas.clientHeight, height), index(event.offsetX / this.canvas.clientWidth, width)];
-    this.tell();
+    this.showStatus();
   }
 
   /** The part of the window that a cell represents: top, left, bottom, right. */
@@ -205,7 +205,7 @@ class HeatMap {
     return [edge(top, bottom, height, row), edge(left, right, width, column), edge(top, bottom, height, row + 1), edge(left, right, width, column + 1)];
   }
 
-  tell() {
+  showStatus() {
     const [top, left, bottom, right] = this.block();
     const span = (start, end) => (end - start > 1 ? `${countText(start)}–${countText(end - 1)}` : countText(start));
     const value = this.answer.values[this.cell[0] * this.answer.width + this.cell[1]];
@@ -238,7 +238,7 @@ class HeatMap {
     if (step) {
       const { height, width } = this.answer;
       this.cell = [Math.min(Math.max(this.cell[0] + step[0], 0), height - 1), Math.min(Math.max(this.cell[1] + step[1], 0), width - 1)];
-      this.tell();
+      this.showStatus();
     } else if (event.key === "Enter") this.zoom();
     else if (event.key === "Escape" && this.windows.length) {
       event.stopPropagation();
