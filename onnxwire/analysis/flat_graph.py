@@ -71,8 +71,15 @@ class FlatGraph:
         self.edges = array("i"), array("i"), array("i"), array("i")
         self.scope_paths: list[str] = []
         self.scope_messages: list[Any] = []
+        self._main: list[dict[str, Place]] = []  # the definitions of the main graph
         if model.HasField("graph"):
             self._add_scope(model.graph, "graph", (), [])
+        for index, training in enumerate(model.training_info):
+            path = f"training_info[{index}]"
+            if training.HasField("initialization"):
+                self._add_scope(training.initialization, f"{path}.initialization", ("initialization", index), [])
+            if training.HasField("algorithm"):
+                self._add_scope(training.algorithm, f"{path}.algorithm", ("algorithm", index), self._main)
         for index, function in enumerate(model.functions):
             key = ("function", function.domain, function.name, function.overload)
             self._add_scope(function, f"functions[{index}]", key, [])
@@ -96,9 +103,9 @@ class FlatGraph:
         return self.outputs[vertex][output] if vertex != ABSENT else ""
 
     def root_scopes(self) -> Iterator[tuple[str, tuple[str, Scope]]]:
-        """Yield the main graph and the functions: a key that does not depend on their order, path and message."""
+        """Yield main graph, training graphs, functions: a key that does not depend on their order, path and message."""
         for path, message in zip(self.scope_paths, self.scope_messages, strict=True):
-            if path == "graph":
+            if is_root(path):
                 yield path, (path, message)
             elif not isinstance(message, GraphProto):
                 overload = f":{message.overload}" if message.overload else ""
@@ -181,6 +188,8 @@ class FlatGraph:
                 if name and name not in defined and producers.get(name) == row:
                     defined[name] = vertex, output
         definers = [*outer, defined]
+        if not key:
+            self._main = definers
         for row, (node, names) in enumerate(zip(nodes, strings_of(nodes, "input"), strict=True)):
             for slot, name in enumerate(names):
                 self._add_edge(first + row, defined.get(name) or _resolve(name, definers), slot)
@@ -237,6 +246,11 @@ class FlatGraph:
         if isinstance(tensor, SparseTensorProto):
             return tuple(tensor.dims), self._tensor_key(tensor.values), self._tensor_key(tensor.indices)
         return tensor.data_type, tuple(tensor.dims), self._digest(tensor)
+
+
+def is_root(path: str) -> bool:
+    """Return whether a path of a graph is that of the main graph or of a training graph."""
+    return path == "graph" or (path.startswith("training_info[") and path.count(".") == 1)
 
 
 def _names(values: Iterable[Any]) -> list[str]:

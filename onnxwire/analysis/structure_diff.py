@@ -6,10 +6,10 @@ from functools import cache, partial
 from hashlib import blake2b
 
 from onnxwire.analysis.comparison import Comparison, Difference, node_name, text_of
-from onnxwire.analysis.flat_graph import ABSENT, INITIALIZER, NODE, OUTPUT, FlatGraph, Interner
+from onnxwire.analysis.flat_graph import ABSENT, INITIALIZER, NODE, OUTPUT, FlatGraph, Interner, is_root
 from onnxwire.analysis.structure_match import UNMATCHED, Matching
 from onnxwire.errors import Error, SourceError, count_text
-from onnxwire.messages import GraphProto, NodeProto, TensorProto, ValueInfoProto
+from onnxwire.messages import GraphProto, NodeProto, TensorProto, TrainingInfoProto, ValueInfoProto
 from onnxwire.tensor.payload_digest import add_payload
 
 TYPE_CHECKING = False
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 _KINDS = ("node", "input", "tensor", "output")
 _MATCHED_FIELDS = {"node", "input", "output", "initializer", "sparse_initializer", "value_info"}
 """The fields of graphs and functions that are compared by way of matching vertices and values."""
+_MATCHED_MODEL_FIELDS = {"graph", "functions", "training_info"}
+_BINDINGS = ("initialization_binding", "update_binding")
 _NAMED = (NodeProto, TensorProto, ValueInfoProto)
 _NOTES = ("doc_string", "metadata_props")
 _NODE_NOTES = (*_NOTES, "device_configurations")
@@ -101,8 +103,9 @@ class _StructureComparison(Comparison):
         yield from self._vertices()
         yield from self._connections()
         yield from self._value_infos()
-        model_fields = [name for name in type(old).DESCRIPTOR.fields_by_name if name not in ("graph", "functions")]
+        model_fields = [name for name in type(old).DESCRIPTOR.fields_by_name if name not in _MATCHED_MODEL_FIELDS]
         yield from self._fields(old, new, "", ("model", "", ""), model_fields)
+        yield from self._bindings(old, new)
         yield from self._scopes()
         counts = [count_text(len(names), kind[:-1]) for kind, names in self._renamed.items() if names]
         if counts:
@@ -115,7 +118,7 @@ class _StructureComparison(Comparison):
         for vertex, other in enumerate(self._new_of):
             kind = old.kinds[vertex]
             if other == UNMATCHED:
-                if kind != OUTPUT or old.scope_paths[old.scopes[vertex]] == "graph":
+                if kind != OUTPUT or is_root(old.scope_paths[old.scopes[vertex]]):
                     yield self._whole("removed", old, vertex)
                 continue
             if kind == NODE:
@@ -126,7 +129,7 @@ class _StructureComparison(Comparison):
         for vertex, other in enumerate(self._old_of):
             if other == UNMATCHED:
                 kind = new.kinds[vertex]
-                if kind != OUTPUT or new.scope_paths[new.scopes[vertex]] == "graph":
+                if kind != OUTPUT or is_root(new.scope_paths[new.scopes[vertex]]):
                     yield self._whole("added", new, vertex)
 
     def _note(self, kind: str, old: str, new: str) -> None:
@@ -182,6 +185,20 @@ class _StructureComparison(Comparison):
                 entry.value = names.get(entry.value, entry.value)
         return result
 
+    def _bindings(self, old: ModelProto, new: ModelProto) -> Iterator[Difference]:
+        """Yield the differences of the training bindings, which name values."""
+        names = self._renamed["values"]
+        for index in range(max(len(old.training_info), len(new.training_info))):
+            ours, theirs = TrainingInfoProto(), TrainingInfoProto()
+            for side, model in ((ours, old), (theirs, new)):
+                if index < len(model.training_info):
+                    for field in _BINDINGS:
+                        getattr(side, field).extend(getattr(model.training_info[index], field))
+            for entry in (*ours.initialization_binding, *ours.update_binding):
+                entry.key, entry.value = names.get(entry.key, entry.key), names.get(entry.value, entry.value)
+            path = f"training_info[{index}]"
+            yield from self._fields(ours, theirs, path, ("model", "", path), _BINDINGS)
+
     def _connections(self) -> Iterator[Difference]:
         """Yield the inputs that read another value: one difference for each pair of old and new value."""
         old, new = self._graphs
@@ -227,7 +244,7 @@ class _StructureComparison(Comparison):
         scopes = [dict(graph.root_scopes()) for graph in self._graphs]
         for key in [*scopes[0], *(key for key in scopes[1] if key not in scopes[0])]:
             ours, theirs = scopes[0].get(key), scopes[1].get(key)
-            kind = "graph" if key == "graph" else "function"
+            kind = "graph" if is_root(key) else "function"
             if ours is None or theirs is None:
                 path = (ours or theirs or ("",))[0]
                 yield Difference("added" if ours is None else "removed", kind, key, "", path)

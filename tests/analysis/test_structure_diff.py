@@ -116,6 +116,45 @@ def test_a_nan_is_not_a_difference():
     assert structural(old, new) == []
 
 
+def trained(prefix, operator="Sub"):
+    """A model whose training subtracts its weight from itself; all names begin with a prefix."""
+    model = chain(["Add"], [1])
+    rate = helper.make_node(operator, [f"{prefix}w", f"{prefix}rate"], [f"{prefix}new"], name=f"{prefix}update")
+    model.graph.initializer[0].name = model.graph.node[0].input[1] = f"{prefix}w"
+    model.graph.node[0].name = f"{prefix}node"
+    info = model.training_info.add()
+    start = helper.make_node("Constant", [], [f"{prefix}start"], name=f"{prefix}first", value_float=1.0)
+    output = helper.make_tensor_value_info(f"{prefix}start", 1, [])
+    info.initialization.CopyFrom(helper.make_graph([start], "initialization", [], [output]))
+    output = helper.make_tensor_value_info(f"{prefix}new", 1, [])
+    weights = [numpy_helper.from_array(np.float32(0.1), f"{prefix}rate")]
+    info.algorithm.CopyFrom(helper.make_graph([rate], "algorithm", [], [output], weights))
+    info.initialization_binding.add(key=f"{prefix}w", value=f"{prefix}start")
+    info.update_binding.add(key=f"{prefix}w", value=f"{prefix}new")
+    return model
+
+
+def test_training_graphs_are_compared_by_structure():
+    old = trained("a_")
+    assert changes(old, trained("b_")) == []
+    (renamed,) = structural(old, trained("b_"))
+    assert renamed.names["nodes"] == {"a_node": "b_node", "a_first": "b_first", "a_update": "b_update"}
+    paths = [difference.path for difference in changes(old, trained("b_", "Add"))]
+    assert "training_info[0].algorithm.node[0]" in paths
+    assert all(path.startswith("training_info[0].") for path in paths)
+    other = trained("b_")
+    other.training_info[0].update_binding[0].value = "b_rate"
+    (difference,) = changes(old, other)
+    assert difference.path == "training_info[0].update_binding[0]"
+    del other.training_info[:]
+    found = [(d.change, d.path) for d in changes(old, other)]
+    assert ("removed", "training_info[0].algorithm.node[0]") in found
+    assert ("removed", "training_info[0].update_binding[0]") in found
+    assert sorted((d.change == "added", d.path) for d in changes(other, old)) == [
+        (True, path) for _, path in sorted(found, key=lambda f: f[1])
+    ]
+
+
 def test_doc_strings_and_metadata_are_compared():
     old, new = chain(["Relu", "Abs"]), chain(["Relu", "Abs"])
     new.graph.node[1].doc_string = "New."
