@@ -36,6 +36,7 @@ _GROUP_MODEL_BYTES = 1 << 36
 _GROUP_TABLE_BYTES = 1 << 26  # of rows in memory
 _GROUP_ENTRY_BYTES = 1 << 24
 _PRUNED_MODELS = 10_000
+_MAX_ROUNDS = 3  # of reading models whose rows were lost in the same run
 _MAX_ENTRY_BYTES = 1 << 20  # of one model, such as one that names ten thousand external files
 
 
@@ -68,6 +69,7 @@ def build(
     hash: bool = False,
     check: bool = False,
     prune: bool = False,
+    repair: bool = False,
     storage_options: Mapping[str, Any] | None = None,
     progress: Callable[[int, int], object] | None = None,
 ) -> Summary:
@@ -77,12 +79,15 @@ def build(
     addresses if the store lists its files, as S3 does. engine: "local" for processes on this machine, "dask" or "ray"
     for a cluster at `address`, whose workers find the models at the same paths. workers: number of local processes, by
     default one per core. hash: hash the payloads of tensors (xxhash). check: run the rules of `check`. prune: remove
-    models whose files are missing. storage_options: as for `load`, for all addresses; passed to the workers. progress:
-    called with the bytes of the models read so far, and their total.
+    models whose files are missing. repair: read all files of the catalog first, to find damaged ones. storage_options:
+    as for `load`, for all addresses; passed to the workers. progress: called with the bytes of the models read so far,
+    and their total.
 
     The tables are models, operators, tensors, values, metadata, problems and failures. A model in the catalog is not
     read again while its file and its external files keep their size and time, or ETag. A model that can't be read
     becomes a row of failures, and is tried again in the next run. If a run is interrupted, the next one continues.
+    A damaged Parquet file that a run reads, or that `repair` finds, is renamed with a warning; the run reads its models
+    again, and those that it does not name become failures.
     Raises SourceError if the sources name no model, SaveError if the catalog can't be written or another run is writing
     to it, and MissingPackageError without pyarrow or the engine's package.
     """
@@ -99,6 +104,8 @@ def build(
         raise next(iter(faults.values()))
     summary = Summary()
     with Dataset(path) as data:
+        if repair:
+            data.repair()
         known = data.find([*found, *faults])
         gone: set[str] = set()
         if prune:
@@ -117,21 +124,31 @@ def build(
         wanted = {source: name for name, (source, _) in found.items() if name not in kept}
         total = sum(found[name][1][0] for name in wanted.values())
         done = 0
-        tasks = _tasks(wanted, found, Task((), hash, check, storage_options))
-        for task, result in run_tasks(tasks, engine, address, workers):
-            entries: dict[str, Entry] = {}
-            for source in task.models:
-                name, read = wanted[source], result.found[source]
-                size, mark = found[name][1]
-                entries[name] = read if isinstance(read, Failure) else State(size, mark, hash, check, read)
-                done += size
-            failures = {model_text(name): entry.reason for name, entry in entries.items() if isinstance(entry, Failure)}
-            summary.failures |= failures
-            summary.read += len(entries) - len(failures)
-            changes.put(entries, result, sum(found[name][1][0] for name in entries))
-            if progress is not None:
-                progress(done, total)
-        changes.flush()
+        for _ in range(_MAX_ROUNDS):
+            data.lost.clear()
+            tasks = _tasks(wanted, found, Task((), hash, check, storage_options))
+            for task, result in run_tasks(tasks, engine, address, workers):
+                entries: dict[str, Entry] = {}
+                for source in task.models:
+                    name, read = wanted[source], result.found[source]
+                    size, mark = found[name][1]
+                    entries[name] = read if isinstance(read, Failure) else State(size, mark, hash, check, read)
+                    done += size
+                failures = {
+                    model_text(name): entry.reason for name, entry in entries.items() if isinstance(entry, Failure)
+                }
+                summary.failures |= failures
+                summary.read += len(entries) - len(failures)
+                changes.put(entries, result, sum(found[name][1][0] for name in entries))
+                if progress is not None:
+                    progress(done, total)
+            changes.flush()
+            # Models whose rows were lost with a damaged file while others were written.
+            wanted = {found[name][0]: name for name in sorted(data.lost & found.keys())}
+            if not wanted:
+                break
+            summary.unchanged -= len(kept.intersection(wanted.values()))
+            total += sum(found[name][1][0] for name in wanted.values())
         summary.rows = data.rows()
     return summary
 

@@ -18,6 +18,7 @@ import math
 import os
 import sys
 import time
+import warnings
 from bisect import bisect_left
 from contextlib import suppress
 from itertools import chain
@@ -36,12 +37,14 @@ from onnxwire.io.file_lock import try_lock
 from onnxwire.io.folder import Folder, identity_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping
-    from typing import Self
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+    from typing import Self, TypeVar
 
     import pyarrow as pa
 
     from onnxwire.catalog.models import Entry
+
+    _Result = TypeVar("_Result")
 
 GRACE_SECONDS = 3600  # replaced files are deleted only after this time, because queries may still read them
 _FOLDERS = (*NAMES, STATES)
@@ -51,7 +54,14 @@ _FAN_IN = 16  # groups of similar size that are merged
 _LEVEL_BYTES = 1 << 20  # groups below this size are of the first level, and each next level is larger by the fan-in
 _BATCH_BYTES = 1 << 26  # of rows in memory while groups are merged
 _JOURNAL_BYTES = 1 << 20  # a shorter journal is not replaced
-_LOST = "a file of the catalog that held its rows was missing; run `onnxwire catalog` with this model again"
+_LOST = "a file of the catalog that held its rows was missing or damaged; run `onnxwire catalog` with this model again"
+_ASIDE = ".damaged"  # appended to the name of a damaged file
+
+
+class DamagedFile(SaveError):
+    """A Parquet file of a group can't be decoded, or contradicts the journal."""
+
+    table = group = ""
 
 
 class Dataset:
@@ -65,6 +75,7 @@ class Dataset:
         self._journal = -1
         self._known: dict[str, Known | None] = {}  # what `_locate` found, by the text of a model's name
         self._written = 0  # bytes of changes in this run
+        self.lost: set[str] = set()  # names of models whose rows were lost with a file in this run
         try:
             os.makedirs(folder, exist_ok=True)
             self._root = Folder.at(folder)
@@ -94,12 +105,12 @@ class Dataset:
 
     def names(self) -> set[str]:
         """Return the names of all models."""
-        return {model_name(text) for id in self._contents.groups for text in self._texts(id)}
+        return self._mended(lambda: {model_name(text) for id in self._contents.groups for text in self._texts(id)})
 
     def find(self, names: Iterable[str]) -> dict[str, Entry]:
         """Return those of some models that the catalog has, with their states when they were read, or failures."""
         texts = {model_text(name): name for name in names}
-        self._locate(texts)
+        self._mended(lambda: self._locate(texts))
         return {name: known.entry for text, name in texts.items() if (known := self._known[text]) is not None}
 
     def rows(self) -> dict[str, int]:
@@ -113,18 +124,47 @@ class Dataset:
         """
         try:
             self._change(models, tables, remove)
-            self._compact()
+            self._mended(self._compact)
         except BaseException as error:
             self.close()  # the last line may be incomplete, so nothing may be appended to it
             if isinstance(error, OSError):
                 raise as_file_error(SaveError, error, self.folder) from None
             raise
 
+    def repair(self) -> None:
+        """Read all files, and set damaged ones aside; their models become failures, and names in `lost`."""
+        for id in list(self._contents.groups):
+            self._mended(lambda id=id: self._verify(id))  # type: ignore[misc]
+
+    def _verify(self, id: str) -> None:
+        """Read all files of a group. Raises DamagedFile."""
+        if id in self._contents.groups:
+            self._texts(id)
+            for name, count in self._contents.groups[id].rows.items():
+                for _ in self._kept(id, name) if count else ():
+                    pass
+
+    def _mended(self, action: Callable[[], _Result]) -> _Result:
+        """Return the result of an action. Set damaged files aside that it meets, and begin it again."""
+        while True:
+            try:
+                return action()
+            except DamagedFile as damage:
+                self._set_aside(damage)
+                self._heal(damage.group)
+
+    def _set_aside(self, damage: DamagedFile) -> None:
+        """Rename a damaged file, with a warning: what it contains may matter to somebody."""
+        name = file_name(damage.group)
+        with self._root.inner(damage.table) as folder:
+            folder.replace(name, f"{name}{_ASIDE}")
+        warnings.warn(f"{damage.filename}: {damage.strerror}; it was renamed to {name}{_ASIDE}", stacklevel=2)
+
     def _change(self, models: Mapping[str, Entry], tables: Mapping[str, pa.Table], remove: Collection[str]) -> None:
         models = dict(sorted(models.items(), key=lambda item: model_text(item[0])))  # for `_may_have`
         texts = list(map(model_text, models))
         gone = [*texts, *map(model_text, remove)]
-        self._locate(gone)
+        self._mended(lambda: self._locate(gone))
         add, states = self._add(models, tables) if models else ({}, [])
         self._replace(add, {text: known for text in gone if (known := self._known[text]) is not None})
         self._known |= dict.fromkeys(gone)
@@ -181,7 +221,7 @@ class Dataset:
         wanted = [text for text in texts if text not in self._known]
         if not wanted:
             return
-        self._known |= dict.fromkeys(wanted)
+        located: dict[str, Known | None] = dict.fromkeys(wanted)
         ordered = sorted(wanted)
         ids = [id for id in self._contents.groups if self._may_have(id, ordered)]
         parts = {id: self._read_states(id, ["model"])["model"] for id in ids}
@@ -203,9 +243,11 @@ class Dataset:
                     known = decode_state(id, state)
                 except (ValueError, TypeError, RecursionError) as error:
                     raise self._damaged(STATES, id, error) from None
-                if self._known[text] is not None:
-                    raise self._damaged(STATES, id, f"another group has the model {text!r:.200} too")
-                self._known[text] = known
+                if located[text] is not None:
+                    reason = f"two groups have the model {text!r:.200}; build the catalog again in an empty folder"
+                    raise SaveError(errno.EINVAL, reason, self.folder)
+                located[text] = known
+        self._known |= located
 
     def _may_have(self, id: str, texts: list[str]) -> bool:
         """Return whether a group may have one of some sorted models, by the statistics in its file."""
@@ -251,11 +293,14 @@ class Dataset:
             except (pa.ArrowException, KeyError, OSError, ValueError) as error:
                 raise self._damaged(name, id, error) from None
 
-    def _damaged(self, name: str, id: str, error: object) -> SaveError:
-        reason = (
-            f"the file is damaged ({str(error).partition(chr(10))[0]:.200}); delete it, and the next run restores it"
-        )
-        return SaveError(errno.EINVAL, reason, os.path.join(self._root.path, name, file_name(id)))
+    def _damaged(self, name: str, id: str, error: object) -> Exception:
+        """Return the error for a file that can't be decoded; the error itself if the system can't read the file."""
+        if isinstance(error, OSError) and error.errno is not None:
+            return error  # pyarrow's own errors have no number
+        reason = f"the file is damaged ({str(error).partition(chr(10))[0]:.200})"
+        damage = DamagedFile(errno.EINVAL, reason, os.path.join(self._root.path, name, file_name(id)))
+        damage.table, damage.group = name, id
+        return damage
 
     # --- files
 
@@ -271,10 +316,7 @@ class Dataset:
             with self._root.inner(name) as folder:
                 flags = os.O_RDWR | os.O_CREAT | os.O_EXCL
                 with os.fdopen(folder.open(file_name(id), flags), "wb") as file:
-                    first = next(parts, None)
-                    if first is None:
-                        reason = f"the journal counts rows of {name} that no file has"
-                        raise SaveError(errno.EINVAL, reason, self.folder)
+                    first = next(parts)
                     writer = pq.ParquetWriter(file, first.schema, compression="zstd")
                     try:
                         for part in chain((first,), parts):
@@ -348,26 +390,38 @@ class Dataset:
     def _merged(self, groups: Mapping[str, Group], name: str) -> Iterator[pa.Table]:
         """Yield the rows of a table of some groups that count, in parts of some megabytes."""
         import pyarrow as pa
-        import pyarrow.compute as pc
 
-        schema = arrow_schema(name) if name != STATES else None
         parts: list[pa.Table] = []
         for id, group in groups.items():
-            if name != STATES and name not in group.rows:
+            if name != STATES and not group.rows.get(name):
                 continue
-            removed = pa.array(sorted(group.removed), pa.string())
-            for table in self._batches(id, name):
-                try:
-                    part = table if schema is None else _as_schema(table, schema)
-                    part = part.filter(pc.invert(pc.is_in(part["model"], value_set=removed))) if group.removed else part
-                except (pa.ArrowException, KeyError, ValueError) as error:
-                    raise self._damaged(name, id, error) from None
+            for part in self._kept(id, name):
                 parts.append(part)
                 if sum(part.nbytes for part in parts) >= _BATCH_BYTES:
                     yield pa.concat_tables(parts)
                     parts = []
         if parts:
             yield pa.concat_tables(parts)
+
+    def _kept(self, id: str, name: str) -> Iterator[pa.Table]:
+        """Yield the rows of a file of a group that count, some at a time. Raises DamagedFile."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        group = self._contents.groups[id]
+        schema = arrow_schema(name) if name != STATES else None
+        removed = pa.array(sorted(group.removed), pa.string())
+        count = 0
+        for table in self._batches(id, name):
+            try:
+                part = table if schema is None else _as_schema(table, schema)
+                part = part.filter(pc.invert(pc.is_in(part["model"], value_set=removed))) if group.removed else part
+            except (pa.ArrowException, KeyError, ValueError) as error:
+                raise self._damaged(name, id, error) from None
+            count += len(part)
+            yield part
+        if count != (group.models - len(group.removed) if name == STATES else group.rows[name]):
+            raise self._damaged(name, id, "it has another number of rows than the journal")
 
     # --- the journal
 
@@ -455,17 +509,28 @@ class Dataset:
             self._heal(id)
 
     def _heal(self, id: str) -> None:
-        """Replace a group that lost a file by failures of its models."""
+        """Replace a group that lost a file by failures of its models. The files of its other tables are retired."""
         removed = self._contents.groups[id].removed
         texts: dict[str, None] = {}
         for name in (STATES, "models", "failures"):
             if present(self._root, name, [id]):
-                for table in self._batches(id, name, ["model"]):
-                    texts |= dict.fromkeys(text for text in table["model"].to_pylist() if text not in removed)
+                try:
+                    for table in self._batches(id, name, ["model"]):
+                        if table["model"].type != "string" or table["model"].null_count:
+                            raise self._damaged(name, id, "its column model has other values than onnxwire writes")
+                        texts |= dict.fromkeys(text for text in table["model"].to_pylist() if text not in removed)
+                except DamagedFile as damage:
+                    self._set_aside(damage)
         models = dict.fromkeys(map(model_name, texts), Failure("SourceError", _LOST))
         add = self._add(models, {})[0] if models else {}  # no file may be left that names them
         line = {"add": {new: group.encode() for new, group in add.items()}, "remove": {}}
         self._note({**line, "retire": {id: int(time.time())}})
+        self.lost |= models.keys()
+        self._known = {
+            text: known
+            for text, known in self._known.items()
+            if text not in texts and (known is None or known.group != id)
+        }
 
 
 def _as_schema(table: pa.Table, schema: pa.Schema) -> pa.Table:

@@ -55,6 +55,7 @@ def add_parser(commands: Any) -> None:
     add("--hash", action="store_true", help="hash all weights (XXH3-128), to find duplicates")
     add("--check", action="store_true", help="run the rules of `onnxwire check`")
     add("--prune", action="store_true", help="drop models whose files no longer exist")
+    add("--repair", action="store_true", help="read all files of the catalog, and the models of damaged ones again")
     add("--json", action="store_true", help="print the summary as JSON")
     add_progress(parser)
     parser.set_defaults(run=run, parser=parser)
@@ -78,6 +79,7 @@ def run(options: argparse.Namespace) -> int:
             hash=options.hash,
             check=options.check,
             prune=options.prune,
+            repair=options.repair,
             progress=progress,
         )
     if options.json:

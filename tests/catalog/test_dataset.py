@@ -17,6 +17,7 @@ from onnxwire.catalog.models import Failure, State
 from onnxwire.catalog.read import arrow_schema
 
 pa = pytest.importorskip("pyarrow")
+pq = pytest.importorskip("pyarrow.parquet")
 pytest.importorskip("duckdb")
 
 ODD = [
@@ -155,7 +156,7 @@ def test_a_run_that_waited_for_a_journal_that_was_replaced_is_refused(tmp_path, 
      '[["a", "b"], [-1]]', '[["a"], []]', "[[1, NaN, true, true, {}], []]", "[" * 100_000, '[["a", "\\ud800"], []]',
      '[[1, 2, true, true, {"\\ud800": null}], []]', '[[1, 2, true, true, {"a": [1]}], []]', "null"],
 )  # fmt: skip
-def test_a_damaged_state_is_an_error_that_names_the_file(tmp_path, monkeypatch, state):
+def test_a_damaged_state_is_a_warning_that_names_the_file(tmp_path, monkeypatch, state):
     monkeypatch.setattr(dataset, "decode_state", lambda *_: states.Known("", Failure("", ""), {}))
     monkeypatch.setattr(states.json, "dumps", lambda *_, **__: state)
     add = Dataset._add
@@ -164,9 +165,88 @@ def test_a_damaged_state_is_an_error_that_names_the_file(tmp_path, monkeypatch, 
         groups, _ = add(data, {"a": State(1, 1, False, False, {})}, {})
         monkeypatch.undo()
         data._contents.groups |= groups
-        with pytest.raises(onnxwire.SaveError, match=r"_states.*the file is damaged") as caught:
-            data.find(["a"])
-    assert "\n" not in str(caught.value)
+        with pytest.warns(UserWarning, match=r"_states.*the file is damaged") as caught:
+            assert data.find(["a"]) == {}
+    assert "\n" not in str(caught[0].message)
+    assert len(list(tmp_path.glob("_states/*.damaged"))) == 1
+
+
+def test_a_model_of_two_groups_is_an_error(tmp_path):
+    with Dataset(str(tmp_path)) as data:
+        put(data, "ab")
+        data._known = dict.fromkeys("ab")  # as if they were new
+        data._replace(data._add(dict.fromkeys("b", Failure("", "")), {})[0], {})
+        data._known = {}
+        with pytest.raises(onnxwire.SaveError, match=r"two groups have the model 'b'"):
+            data.find("ab")
+
+
+CHANGES = {
+    "cut": lambda file: file.write_bytes(file.read_bytes()[:-20]),
+    "garbage": lambda file: file.write_bytes(b"PAR1" + bytes(1000) + b"PAR1"),
+    "empty": lambda file: file.write_bytes(b""),
+    "fewer rows": lambda file: pq.write_table(pq.read_table(file)[:1], file),
+    "other columns": lambda file: pq.write_table(pa.table({"model": ["a", "b", "c"], "x": [1, 2, 3]}), file),
+    "other types": lambda file: pq.write_table(pa.table({"model": [1, 2, 3]}), file),
+    "other names": lambda file: pq.write_table(pa.table({"model": ["x", "y", None]}), file),
+    "a damaged page": lambda file: file.write_bytes(
+        b"".join(bytes([byte ^ (8 <= i < 60)]) for i, byte in enumerate(file.read_bytes()))
+    ),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+@pytest.mark.parametrize("table", ["operators", "_states"])
+def test_repair_renames_damaged_files_and_loses_no_name(tmp_path, table, change):
+    with Dataset(str(tmp_path)) as data:
+        put(data, "abc")
+        put(data, "de", 1)
+    with Dataset(str(tmp_path)) as data:
+        data._merge(list(data._contents.groups))
+        put(data, ["e"], 2)
+    for old in tmp_path.glob("*/*.parquet"):  # only those of the two groups
+        if old.stem not in data._contents.groups:
+            old.unlink()
+    large = max(data._contents.groups, key=lambda id: data._contents.groups[id].models)
+    file = tmp_path / table / f"{large}.parquet"
+    change(file)
+    before = file.read_bytes()
+    with Dataset(str(tmp_path)) as data:
+        with pytest.warns(UserWarning, match=f"{table}/{large}"):
+            data.repair()
+        assert (tmp_path / table / f"{large}.parquet.damaged").read_bytes() == before
+        assert data.names() <= set("abcde") and "e" in data.names()
+        if table == "operators":
+            assert data.names() == set("abcde") and data.lost == set("abcd")
+            assert isinstance(data.find("a")["a"], Failure)
+        put(data, "abcd", 3)
+        data.repair()
+    assert versions(tmp_path) == dict.fromkeys("abcd", 3) | {"e": 2}
+
+
+@pytest.mark.parametrize("table", ["operators", "_states"])
+def test_a_merge_sets_a_damaged_file_aside(tmp_path, monkeypatch, table):
+    monkeypatch.setattr(dataset, "_FAN_IN", 3)
+    with Dataset(str(tmp_path)) as data:
+        put(data, "ab")
+        put(data, "cd", 1)
+    first = next(iter(data._contents.groups))
+    CHANGES["cut"](tmp_path / table / f"{first}.parquet")
+    with Dataset(str(tmp_path)) as data:
+        with pytest.warns(UserWarning, match="the file is damaged"):
+            put(data, "ef", 2)
+        put(data, sorted(data.lost | set("ab")), 3)
+        put(data, "g", 4)
+    assert versions(tmp_path) == {"a": 3, "b": 3, "c": 1, "d": 1, "e": 2, "f": 2, "g": 4}
+
+
+def test_a_file_that_the_system_can_not_read_is_not_set_aside(tmp_path, monkeypatch):
+    with Dataset(str(tmp_path)) as data:
+        put(data, "ab")
+        monkeypatch.setattr(pq, "ParquetFile", lambda file: (_ for _ in ()).throw(OSError(5, "Input/output error")))
+        with pytest.raises(OSError, match="Input/output error"):
+            data.repair()
+    assert not list(tmp_path.rglob("*.damaged"))
 
 
 def test_names_are_recovered_from_the_column_of_models():
