@@ -1,0 +1,5 @@
+"""Command line: see generate.py."""
+
+from .generate import main
+
+main()

@@ -1,0 +1,214 @@
+"""Indices out of range, and trees and vectors that contradict each other: reads and writes out of bounds."""
+# fmt: off
+
+from __future__ import annotations
+
+from .case import declare
+from .writer import FLOAT, INT32, INT64, carrier, ints, network, node, scalar, sparse, strings, value, values
+
+RUNTIMES = "onnxruntime, onnx.reference, OpenVINO, TVM"
+ML = (("", 21), ("ai.onnx.ml", 3))
+ML5 = (("", 21), ("ai.onnx.ml", 5))
+CONTRIB = (("", 21), ("com.microsoft", 1))
+FAR = 1 << 40
+TABLE = values("t", [float(i) for i in range(8)], FLOAT, [4, 2])
+
+attack = declare("index-range", "crashes", "A constant index is outside of the tensor that it selects from.",
+    "CWE-125", RUNTIMES)
+
+
+def index(name, what, nodes, initializers, **options):
+    attack(name, what, network(nodes, initializers), **options)
+
+
+index("gather", "Gather of row 2^40 of four rows.", [node("Gather", ["t", "i"], ["y"])], [TABLE, ints("i", FAR)])
+index("gather-negative", "Gather of row -1,000.", [node("Gather", ["t", "i"], ["y"])], [TABLE, ints("i", -1000)])
+index("gather-int32", "Gather with an int32 index of 2^31 - 1.", [node("Gather", ["t", "i"], ["y"])], [TABLE,
+    values("i", [(1 << 31) - 1], INT32)])
+index("gather-one-of-many", "One of 1,000 indices is outside by one.", [node("Gather", ["t", "i"], ["y"])], [TABLE,
+    ints("i", *[0] * 999, 4)])
+index("gather-computed", "The index is the product of two constants.", [node("Mul", ["a", "a"], ["i"]), node("Gather",
+    ["t", "i"], ["y"])], [TABLE, ints("a", 1 << 20)])
+index("gather-of-input", "Gather of row 100 of an input declared with four.", [node("Gather", ["x", "i"], ["y"])],
+    [ints("i", 100)])
+index("gather-elements", "GatherElements with index 2^40.", [node("GatherElements", ["t", "i"], ["y"])], [TABLE,
+    values("i", [FAR, 0], INT64, [1, 2])])
+index("gather-nd", "GatherND at 2^40, 0.", [node("GatherND", ["t", "i"], ["y"])], [TABLE, values("i", [FAR, 0], INT64,
+    [1, 2])])
+index("gather-nd-negative", "GatherND at -9, 0.", [node("GatherND", ["t", "i"], ["y"])], [TABLE, values("i", [-9, 0],
+    INT64, [1, 2])])
+index("scatter-nd", "ScatterND writes at 2^40.", [node("ScatterND", ["t", "i", "u"], ["y"])], [TABLE, values("i",
+    [FAR, 0], INT64, [1, 2]), values("u", [6.0])], cwe="CWE-787")
+index("scatter-elements", "ScatterElements writes at 1,000.", [node("ScatterElements", ["t", "i", "u"], ["y"])],
+    [TABLE, values("i", [1000, 0], INT64, [1, 2]), values("u", [6.0, 6.0], FLOAT, [1, 2])], cwe="CWE-787")
+index("scatter-elements-negative", "ScatterElements writes at -1,000.", [node("ScatterElements", ["t", "i", "u"],
+    ["y"])], [TABLE, values("i", [-1000, 0], INT64, [1, 2]), values("u", [6.0, 6.0], FLOAT, [1, 2])], cwe="CWE-787")
+index("max-unpool", "MaxUnpool writes at index 2^40 of four.", [node("MaxUnpool", ["p", "i"], ["y"], kernel_shape=[2,
+    2], strides=[2, 2])], [values("p", [6.0], FLOAT, [1, 1, 1, 1]), values("i", [FAR], INT64, [1, 1, 1, 1])],
+    cwe="CWE-787")
+index("max-unpool-negative", "MaxUnpool writes at index -100.", [node("MaxUnpool", ["p", "i"], ["y"], kernel_shape=[2,
+    2], strides=[2, 2])], [values("p", [6.0], FLOAT, [1, 1, 1, 1]), values("i", [-100], INT64, [1, 1, 1, 1])],
+    cwe="CWE-787")
+index("roi-align-batch", "RoiAlign of batch 1,000,000.", [node("RoiAlign", ["p", "r", "b"], ["y"], output_height=1,
+    output_width=1)], [values("p", [6.0], FLOAT, [1, 1, 1, 1]), values("r", [0.0, 0.0, 1.0, 1.0], FLOAT, [1, 4]),
+    ints("b", 1000000)])
+index("roi-align-batch-negative", "RoiAlign of batch -5.", [node("RoiAlign", ["p", "r", "b"], ["y"], output_height=1,
+    output_width=1)], [values("p", [6.0], FLOAT, [1, 1, 1, 1]), values("r", [0.0, 0.0, 1.0, 1.0], FLOAT, [1, 4]),
+    ints("b", -5)])
+index("max-roi-pool-batch", "MaxRoiPool of batch 1e6.", [node("MaxRoiPool", ["p", "r"], ["y"], pooled_shape=[1, 1])],
+    [values("p", [6.0], FLOAT, [1, 1, 1, 1]), values("r", [1e6, 0.0, 0.0, 1.0, 1.0], FLOAT, [1, 5])])
+index("reverse-sequence", "ReverseSequence with a length of 1,000 for four steps.", [node("ReverseSequence", ["t",
+    "l"], ["y"])], [TABLE, ints("l", 1000, 1000)])
+index("nll-target", "NegativeLogLikelihoodLoss with class 99 of two.", [node("NegativeLogLikelihoodLoss", ["t", "i"],
+    ["y"])], [TABLE, ints("i", 0, 1, 99, 0)])
+index("softmax-loss-target", "SoftmaxCrossEntropyLoss with class -7.", [node("SoftmaxCrossEntropyLoss", ["t", "i"],
+    ["y"])], [TABLE, ints("i", 0, 1, -7, 0)])
+index("lstm-sequence-lens", "LSTM with a sequence length of 1,000 for one step.", [node("LSTM", ["s", "w", "r", "",
+    "l"], ["y"], hidden_size=1)], [values("s", [1.0], FLOAT, [1, 1, 1]), values("w", [1.0] * 4, FLOAT, [1, 4, 1]),
+    values("r", [1.0] * 4, FLOAT, [1, 4, 1]), values("l", [1000], INT32)])
+index("sequence-at", "SequenceAt of element 2^40 of a sequence of one.", [node("SequenceConstruct", ["t"], ["q"]),
+    node("SequenceAt", ["q", "i"], ["y"])], [TABLE, scalar("i", FAR)])
+index("sequence-erase", "SequenceErase of element -50.", [node("SequenceConstruct", ["t"], ["q"]),
+    node("SequenceErase", ["q", "i"], ["q2"]), node("ConcatFromSequence", ["q2"], ["y"], axis=0)], [TABLE, scalar("i",
+    -50)])
+index("compress-axis", "Compress with a condition longer than the axis.", [node("Compress", ["t", "c"], ["y"],
+    axis=0)], [TABLE, values("c", [True] * 1000, 9)])
+attack("array-feature-extractor", "ArrayFeatureExtractor at -10 leaks heap memory in onnxruntime up to 1.23.",
+    network([node("ArrayFeatureExtractor", ["t", "i"], ["y"], domain="ai.onnx.ml")], [TABLE, ints("i", -10)],
+    opsets=ML), source="https://github.com/microsoft/onnxruntime/issues/27265")
+attack("tensor-scatter", "TensorScatter writes at 1,000 of four.", network([node("TensorScatter", ["k", "u", "i"],
+    ["y"], axis=1)], [values("k", [0.0] * 4, FLOAT, [1, 4, 1]), values("u", [6.0], FLOAT, [1, 1, 1]), ints("i",
+    1000)], opsets=(("", 24),), ir_version=12), cwe="CWE-787")
+attack("embed-layer-norm", "EmbedLayerNormalization with word id 2^30.", network([node("EmbedLayerNormalization",
+    ["ids", "", "we", "pe", "", "g", "g"], ["y", "m"], domain="com.microsoft", epsilon=1e-5)], [values("ids",
+    [1 << 30], INT32, [1, 1]), values("we", [1.0] * 4, FLOAT, [1, 4]), values("pe", [1.0] * 4, FLOAT, [1, 4]),
+    values("g", [1.0] * 4)], opsets=CONTRIB))
+attack("crop-and-resize", "CropAndResize of batch 1,000,000.", network([node("CropAndResize", ["p", "r", "b", "c"],
+    ["y"], domain="com.microsoft")], [values("p", [6.0], FLOAT, [1, 1, 1, 1]), values("r", [0.0, 0.0, 1.0, 1.0],
+    FLOAT, [1, 4]), values("b", [1000000], INT32), values("c", [1, 1], INT32)], opsets=CONTRIB),
+    source="https://github.com/microsoft/onnxruntime/pull/28766")
+attack("group-query-attention", "GroupQueryAttention with seqlens_k of 1,000,000 and a cache of 4.",
+    network([node("GroupQueryAttention", ["q", "k", "k", "pk", "pk", "sl", "ts"], ["y", "a", "b"],
+    domain="com.microsoft", num_heads=1, kv_num_heads=1)], [values("q", [1.0] * 8, FLOAT, [1, 1, 8]), values("k",
+    [1.0] * 8, FLOAT, [1, 1, 8]), values("pk", [1.0] * 32, FLOAT, [1, 1, 4, 8]), values("sl", [1000000], INT32),
+    values("ts", [4], INT32, [])], opsets=CONTRIB))
+attack("rotary-position-ids", "RotaryEmbedding with position 1,000,000 of a cache of 2.",
+    network([node("RotaryEmbedding", ["q", "p", "c", "c"], ["y"], domain="com.microsoft")], [values("q", [1.0] * 4,
+    FLOAT, [1, 1, 4]), ints("p", 1000000), values("c", [1.0] * 4, FLOAT, [2, 2])], opsets=CONTRIB))
+attack("sparse-index", "A sparse initializer with an index of 2^40 in 8 elements: onnxruntime would write there.",
+    carrier(sparse=[sparse("sp", [8], [6.0], [FAR])], nodes=[node("Neg", ["sp"], ["z"])]), cwe="CWE-787")
+attack("sparse-index-negative", "A sparse initializer with an index of -1.", carrier(sparse=[sparse("sp", [8], [6.0],
+    [-1])], nodes=[node("Neg", ["sp"], ["z"])]), cwe="CWE-787")
+attack("sparse-unsorted", "A sparse initializer whose indices are unsorted and repeated.",
+    carrier(sparse=[sparse("sp", [8], [1.0, 2.0, 3.0], [5, 5, 1])], nodes=[node("Neg", ["sp"], ["z"])]))
+attack("sparse-more-indices", "A sparse initializer with one value and four indices.", carrier(sparse=[sparse("sp",
+    [8], [1.0], [0, 1, 2, 3])], nodes=[node("Neg", ["sp"], ["z"])]))
+attack("tf-idf-indexes", "TfIdfVectorizer with an ngram index of 2^40.", network([node("TfIdfVectorizer", ["i"],
+    ["y"], max_gram_length=1, max_skip_count=0, min_gram_length=1, mode="TF", ngram_counts=[0], ngram_indexes=[FAR],
+    pool_int64s=[1])], [ints("i", 1, 1)]), cwe="CWE-787")
+attack("tf-idf-counts", "TfIdfVectorizer with ngram_counts beyond its pool.", network([node("TfIdfVectorizer", ["i"],
+    ["y"], max_gram_length=2, max_skip_count=0, min_gram_length=1, mode="TF", ngram_counts=[0, 1000],
+    ngram_indexes=[0, 1], pool_int64s=[1, 2])], [ints("i", 1, 1)]))
+
+# Trees
+
+attack = declare("tree-ensemble", "crashes",
+    "A tree refers to nodes, features or targets that do not exist, or to itself.", "CWE-125",
+    "onnxruntime, onnx.reference, mlprodict")
+LEAVES = {
+    "nodes_treeids": [0, 0, 0], "nodes_nodeids": [0, 1, 2], "nodes_featureids": [0, 0, 0],
+    "nodes_values": [0.5, 0.0, 0.0], "nodes_modes": ["BRANCH_LEQ", "LEAF", "LEAF"],
+    "nodes_truenodeids": [1, 0, 0], "nodes_falsenodeids": [2, 0, 0],
+    "target_treeids": [0, 0], "target_nodeids": [1, 2], "target_ids": [0, 0], "target_weights": [1.0, 2.0],
+    "n_targets": 1,
+}
+ROW = [value("x", FLOAT, [1, 4])]
+
+
+def tree(name, what, cwe="CWE-125", source=None, **changes):
+    attributes = LEAVES | changes
+    attack(name, what, network([node("TreeEnsembleRegressor", ["x"], ["y"], domain="ai.onnx.ml", **attributes)],
+        inputs=ROW, opsets=ML), cwe=cwe, source=source)
+
+
+tree("feature-outside", "A node compares feature 1,000,000 of 4.", nodes_featureids=[1000000, 0, 0],
+    source="https://github.com/microsoft/onnxruntime/pull/12859")
+tree("feature-negative", "A node compares feature -1.", nodes_featureids=[-1, 0, 0])
+tree("feature-truncated", "A node compares feature 2^32, which is 0 as int.", nodes_featureids=[1 << 32, 0, 0],
+    cwe="CWE-681", source="https://github.com/microsoft/onnxruntime/pull/27677")
+tree("child-outside", "The true branch leads to node 1,000.", nodes_truenodeids=[1000, 0, 0])
+tree("child-is-self", "Both branches of the root lead to the root: evaluation does not end.", "CWE-835",
+    nodes_truenodeids=[0, 0, 0], nodes_falsenodeids=[0, 0, 0])
+tree("child-cycle", "Two nodes lead to each other.", "CWE-835", nodes_modes=["BRANCH_LEQ", "BRANCH_LEQ", "LEAF"],
+    nodes_truenodeids=[1, 0, 0], nodes_falsenodeids=[1, 0, 0])
+tree("target-outside", "A leaf adds to target 1,000,000 of 1.", "CWE-787", target_ids=[1000000, 0],
+    source="https://github.com/microsoft/onnxruntime/pull/27951")
+tree("target-negative", "A leaf adds to target -5.", "CWE-787", target_ids=[-5, 0])
+tree("targets-zero", "n_targets is 0.", n_targets=0)
+tree("weights-short", "target_weights has one element for two leaves.", target_weights=[1.0],
+    source="https://github.com/microsoft/onnxruntime/pull/21595")
+tree("values-short", "nodes_values has one element for three nodes.", nodes_values=[0.5])
+tree("node-of-other-tree", "A leaf belongs to tree 7, which does not exist.", target_treeids=[7, 0])
+attack("classifier-class-outside", "A leaf votes for class 99 of two.", network([node("TreeEnsembleClassifier", ["x"],
+    ["l", "y"], domain="ai.onnx.ml", **{k: v for k, v in LEAVES.items() if not k.startswith(("target", "n_"))},
+    class_treeids=[0, 0], class_nodeids=[1, 2], class_ids=[99, 0], class_weights=[1.0, 1.0], classlabels_int64s=[0,
+    1])], inputs=ROW, opsets=ML), source="https://github.com/microsoft/onnxruntime/pull/27571")
+TREE5 = {
+    "aggregate_function": 1, "leaf_targetids": [0, 0], "leaf_weights": values(None, [1.0, 2.0]), "n_targets": 1,
+    "nodes_falseleafs": [1], "nodes_falsenodeids": [1], "nodes_featureids": [0], "nodes_modes": values(None, [0], 2),
+    "nodes_splits": values(None, [0.5]), "nodes_trueleafs": [1], "nodes_truenodeids": [0], "tree_roots": [0],
+    "post_transform": 0,
+}
+
+
+def tree5(name, what, cwe="CWE-125", source=None, **changes):
+    attack(name, what, network([node("TreeEnsemble", ["x"], ["y"], domain="ai.onnx.ml", **(TREE5 | changes))],
+        inputs=ROW, opsets=ML5), cwe=cwe, source=source)
+
+
+tree5("v5-leaf-target-outside", "TreeEnsemble: a leaf minimum for target 1,000.", "CWE-787",
+    "https://github.com/microsoft/onnxruntime/pull/29293", aggregate_function=2, leaf_targetids=[1000, 0])
+tree5("v5-leaf-weights-scalar", "TreeEnsemble: leaf_weights is a scalar; shape inference reads its first dimension.",
+    source="https://github.com/onnx/onnx/pull/8336", leaf_weights=values(None, [1.0], FLOAT, []))
+tree5("v5-root-outside", "TreeEnsemble: the root is node 500.", tree_roots=[500])
+tree5("v5-cycle", "TreeEnsemble: both branches lead to the root.", "CWE-674", nodes_falseleafs=[0],
+    nodes_trueleafs=[0], nodes_falsenodeids=[0], nodes_truenodeids=[0])
+tree5("v5-leaf-outside", "TreeEnsemble: a branch leads to leaf 10^6.", nodes_truenodeids=[1000000])
+
+# Classic models
+
+attack = declare("ml-inconsistent", "crashes",
+    "The vectors of a classical model have other lengths than its counts claim.", "CWE-125",
+    "onnxruntime, onnx.reference")
+
+
+def classic(name, what, op, inputs=("x",), outputs=("y",), source=None, initializers=(), **attributes):
+    attack(name, what, network([node(op, inputs, outputs, domain="ai.onnx.ml", **attributes)], initializers,
+        inputs=ROW, opsets=ML), source=source)
+
+
+classic("svm-vectors-lie", "SVMClassifier: vectors_per_class claims 1,000,000 support vectors.", "SVMClassifier",
+    outputs=("l", "y"), kernel_type="LINEAR", coefficients=[1.0], support_vectors=[1.0] * 4,
+    vectors_per_class=[1000000, 1], rho=[0.0], classlabels_ints=[0, 1],
+    source="https://github.com/microsoft/onnxruntime/pull/27699")
+classic("svm-negative-vectors", "SVMClassifier: vectors_per_class is -1.", "SVMClassifier", outputs=("l", "y"),
+    kernel_type="LINEAR", coefficients=[1.0], support_vectors=[1.0] * 4, vectors_per_class=[-1, 2], rho=[0.0],
+    classlabels_ints=[0, 1])
+classic("svm-regressor-supports", "SVMRegressor: n_supports is 1,000 for one vector.", "SVMRegressor",
+    kernel_type="RBF", kernel_params=[0.1, 0.0, 0.0], coefficients=[1.0], support_vectors=[1.0] * 4, n_supports=1000,
+    rho=[0.0], source="https://github.com/microsoft/onnxruntime/pull/27950")
+classic("svm-kernel-params", "SVMRegressor: kernel_params has one element.", "SVMRegressor", kernel_type="POLY",
+    kernel_params=[0.1], coefficients=[1.0], support_vectors=[1.0] * 4, n_supports=1, rho=[0.0])
+classic("linear-classifier-short", "LinearClassifier: 10 classes with 4 coefficients.", "LinearClassifier",
+    outputs=("l", "y"), coefficients=[1.0] * 4, intercepts=[0.0], classlabels_ints=list(range(10)))
+classic("linear-regressor-targets", "LinearRegressor: 1,000 targets with 4 coefficients.", "LinearRegressor",
+    coefficients=[1.0] * 4, intercepts=[0.0], targets=1000)
+classic("scaler-short", "Scaler: one offset and three scales for 4 features.", "Scaler", offset=[0.0], scale=[1.0] * 3)
+classic("imputer-long", "Imputer: 1,000 imputed values for 4 features.", "Imputer", imputed_value_floats=[0.0] * 1000,
+    replaced_value_float=0.0)
+classic("label-encoder", "LabelEncoder: three keys and one value.", "LabelEncoder", keys_floats=[0.0, 1.0, 2.0],
+    values_floats=[7.0])
+classic("category-mapper", "CategoryMapper: two strings and one integer.", "CategoryMapper", inputs=("s",),
+    initializers=[strings("s", ["b"])], cats_strings=["a", "b"], cats_int64s=[1])
+classic("feature-vectorizer", "FeatureVectorizer: inputdimensions claims 1,000,000.", "FeatureVectorizer",
+    inputdimensions=[1000000])

@@ -1,0 +1,164 @@
+"""Record what the onnx package and onnxruntime do with each file: `python -m onnx_attacks.observe FOLDER`.
+
+FOLDER is the output of the generator. Each reader runs in a process of its own, with limits of memory and time, and the
+results are written to observed.json beside this file, from where the generator takes them into the manifest. Needs
+Linux, onnx and onnxruntime. Run it in a container: these are attacks.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import re
+import resource
+import signal
+import sys
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+MAX_MEMORY_BYTES = 4 << 30  # address space of a reader beyond that of the idle process
+MAX_SECONDS = 5
+MAX_CHARS = 160
+PROCESSES = 2
+
+
+def load(path):
+    import onnx
+
+    onnx.load(path)
+    return "loads"
+
+
+def check(path):
+    import onnx
+
+    onnx.checker.check_model(path)
+    return "accepts"
+
+
+def check_full(path):
+    import onnx
+
+    onnx.checker.check_model(path, full_check=True)
+    return "accepts"
+
+
+def run(path):
+    """Load and run a model on onnxruntime, with ones as inputs and four for each unknown dimension."""
+    import numpy
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.log_severity_level = 4
+    session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+    feeds = {}
+    for one in session.get_inputs():
+        dims = [size if isinstance(size, int) else 4 for size in one.shape]
+        kinds = {"tensor(float)": "float32", "tensor(double)": "float64", "tensor(string)": "object"}
+        kind = kinds.get(one.type, one.type.removeprefix("tensor(").removesuffix(")"))
+        feeds[one.name] = numpy.full(dims, "a", object) if kind == "object" else numpy.ones(dims, kind)
+    try:
+        outputs = session.run(None, feeds)
+    except Exception as error:
+        return f"loads; run: {describe(error, path)}"
+    return f"runs, {len(outputs)} output{'s' if len(outputs) != 1 else ''}"
+
+
+READERS = {"onnx.load": load, "onnx.checker": check, "onnx.checker full": check_full, "onnxruntime": run}
+
+
+_BOILERPLATE = (
+    r"\[ONNXRuntimeError\] : \d+ : [A-Z_]+ : ", r"Load model from \S+ failed: ?", r"Exception during initialization: ",
+    r"Non-zero status code returned while ", r"Name:'[^']*' Status Message: ", r"\[ShapeInferenceError\] ",
+    r"/onnxruntime_src/\S+ ", r"\S+\.(cc|h):\d+ ",
+    r"(static |const )?[\w:<>, ]*::[\w:<>]+(\([^()]*\))? (\[with [^]]*\] )?",
+)  # fmt: skip
+
+_ALLOCATION = re.compile("bad_alloc|MemoryError|[Ff]ailed to allocate|bad allocation|Cannot allocate|array is too big")
+
+
+def describe(error, path):
+    """Return the kind of an error and the first line of its text, without paths of this machine."""
+    text = str(error).replace(str(Path(path).parent), ".").strip().partition("\n")[0][:400]
+    for pattern in _BOILERPLATE:
+        text = re.sub(pattern, "", text)
+    text = "".join(char if char.isprintable() and char.isascii() else "?" for char in text)
+    return f"{type(error).__name__}: {re.sub(r'0x[0-9a-f]{6,}', '0x...', text)}"
+
+
+def limited(reader, path):
+    """Run a reader in a child process, and return what it did."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if not child:
+        os.close(reading)
+        with contextlib.suppress(BaseException):
+            null = os.open(os.devnull, os.O_RDWR)
+            for stream in (0, 1, 2):
+                os.dup2(null, stream)
+            with open("/proc/self/statm") as file:
+                size = int(file.read().split()[0]) * resource.getpagesize()
+            resource.setrlimit(resource.RLIMIT_AS, (size + MAX_MEMORY_BYTES,) * 2)
+            resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+            resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
+            try:
+                result = READERS[reader](path)
+            except BaseException as error:
+                result = describe(error, path)
+            os.write(writing, result.encode())
+        os._exit(0)
+    os.close(writing)
+    end = time.monotonic() + MAX_SECONDS
+    while not (ended := os.waitpid(child, os.WNOHANG))[0]:
+        if time.monotonic() > end:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+            os.close(reading)
+            return f"does not end within {MAX_SECONDS} s"
+        time.sleep(0.005)
+    with open(reading, "rb") as file:
+        result = file.read().decode()
+    if os.WIFSIGNALED(ended[1]):
+        return f"crashes: {signal.Signals(os.WTERMSIG(ended[1])).name}"
+    if re.search(
+        r"bad_alloc|MemoryError|[Ff]ailed to allocate|bad allocation|Cannot allocate|array is too big", result
+    ):
+        result = f"needs more than {MAX_MEMORY_BYTES >> 30} GiB: {result}"
+    return result[:MAX_CHARS] or "ends the process"
+
+
+def observe(path):
+    return {reader: limited(reader, str(path)) for reader in READERS}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--only", help="a part of the paths to observe; other results stay")
+    words = parser.parse_args()
+    import onnx
+    import onnxruntime
+
+    folder = words.folder.resolve()
+    target = Path(__file__).with_name("observed.json")
+    files = [one["file"] for one in json.loads((folder / "manifest.json").read_text())["files"]]
+    if words.only:
+        files = [file for file in files if words.only in file]
+    old = json.loads(target.read_text(encoding="utf-8")) if words.only and target.is_file() else {}
+    with tempfile.TemporaryDirectory() as scratch:
+        os.chdir(scratch)
+        with ThreadPoolExecutor(PROCESSES) as pool:
+            new = dict(zip(files, pool.map(observe, (folder / file for file in files)), strict=True))
+    versions = {"onnx": onnx.__version__, "onnxruntime": onnxruntime.__version__}
+    results = {"versions": versions, **{key: (old | new)[key] for key in sorted((old | new).keys() - {"versions"})}}
+    target.write_text(json.dumps(results, indent=0) + "\n", encoding="ascii")
+    print(len(new), "files", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,269 @@
+"""Write protobuf records and ONNX messages as bytes, sound or malformed. Standard library only.
+
+Every function returns bytes. `extra` is appended to the message: fields may be in any order and more than once.
+"""
+
+from __future__ import annotations
+
+import struct
+
+VARINT, FIXED64, LEN, START_GROUP, END_GROUP, FIXED32 = range(6)
+
+FLOAT, UINT8, INT8, UINT16, INT16, INT32, INT64, STRING, BOOL, FLOAT16, DOUBLE = range(1, 12)
+INT4 = 22
+EXTERNAL = 1
+
+_PACKING = {
+    FLOAT: "f", UINT8: "B", INT8: "b", UINT16: "H", INT16: "h", INT32: "i", INT64: "q", BOOL: "?", FLOAT16: "e",
+    DOUBLE: "d",
+}  # fmt: skip
+
+
+# Protobuf records
+
+
+def varint(value, length=0):
+    """Encode 64 bits as a varint of at least `length` bytes."""
+    value &= (1 << 64) - 1
+    out = bytearray()
+    while value >= 0x80 or len(out) + 1 < length:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def tag(number, wire, length=0):
+    return varint(number << 3 | wire, length)
+
+
+def integer(number, value, length=0):
+    """Return a record of wire type VARINT, whose value has at least `length` bytes."""
+    return tag(number, VARINT) + varint(value, length)
+
+
+def record(number, data, length=0):
+    """Return a record of wire type LEN, whose length has at least `length` bytes."""
+    if isinstance(data, str):
+        data = data.encode()
+    return tag(number, LEN) + varint(len(data), length) + data
+
+
+def group(number, data=b""):
+    return tag(number, START_GROUP) + data + tag(number, END_GROUP)
+
+
+def fixed32(number, value):
+    return tag(number, FIXED32) + struct.pack("<I", value)
+
+
+def fixed64(number, value):
+    return tag(number, FIXED64) + struct.pack("<Q", value)
+
+
+def records(number, values):
+    return b"".join(record(number, value) for value in values)
+
+
+def integers(number, values):
+    return b"".join(integer(number, value) for value in values)
+
+
+# ONNX messages
+
+
+class Message(bytes):
+    """The bytes of a message; a subclass tells `node` which type of attribute it is."""
+
+
+class Tensor(Message):
+    pass
+
+
+class Graph(Message):
+    pass
+
+
+class SparseTensor(Message):
+    pass
+
+
+class Type(Message):
+    pass
+
+
+class Node(Message):
+    rank = None  # of the output, if it does not depend on the input
+
+
+class Value(Message):
+    rank = None
+
+
+def entry(key, value):
+    """Return a StringStringEntryProto."""
+    return record(1, key) + record(2, value)
+
+
+def tensor(name=None, dims=(), data_type=FLOAT, raw=None, extra=b""):
+    out = integers(1, dims) + integer(2, data_type)
+    if name is not None:
+        out += record(8, name)
+    if raw is not None:
+        out += record(9, raw)
+    return Tensor(out + extra)
+
+
+def values(name, numbers, data_type=FLOAT, dims=None, extra=b""):
+    """Return a tensor with `numbers` as raw_data."""
+    raw = struct.pack(f"<{len(numbers)}{_PACKING[data_type]}", *numbers)
+    return tensor(name, [len(numbers)] if dims is None else dims, data_type, raw, extra)
+
+
+def ints(name, *numbers):
+    """Return an int64 vector."""
+    return values(name, numbers, INT64)
+
+
+def scalar(name, number, data_type=INT64):
+    return values(name, [number], data_type, [])
+
+
+def strings(name, texts, dims=None):
+    return tensor(name, [len(texts)] if dims is None else dims, STRING, extra=records(6, texts))
+
+
+def external(name, dims=(4,), data_type=FLOAT, **keys):
+    """Return a tensor with external data: location, offset, length, checksum, in this order."""
+    return external_pairs(name, list(keys.items()), dims, data_type)
+
+
+def external_pairs(name, pairs, dims=(4,), data_type=FLOAT, extra=b""):
+    data = b"".join(record(13, entry(key, value if isinstance(value, bytes) else str(value))) for key, value in pairs)
+    return tensor(name, dims, data_type, extra=data + integer(14, EXTERNAL) + extra)
+
+
+def sparse(name, dims, numbers, positions, extra=b""):
+    tensors = record(1, values(name, numbers)) + record(2, values(None, positions, INT64))
+    return SparseTensor(tensors + integers(3, dims) + extra)
+
+
+def attribute(name, value, extra=b""):
+    """Return an AttributeProto whose type follows from the Python type of `value`."""
+    out = record(1, name)
+    if isinstance(value, Tensor):
+        out += record(5, value) + integer(20, 4)
+    elif isinstance(value, Graph):
+        out += record(6, value) + integer(20, 5)
+    elif isinstance(value, SparseTensor):
+        out += record(22, value) + integer(20, 11)
+    elif isinstance(value, Type):
+        out += record(14, value) + integer(20, 13)
+    elif isinstance(value, float):
+        out += tag(2, FIXED32) + struct.pack("<f", value) + integer(20, 1)
+    elif isinstance(value, int):
+        out += integer(3, value) + integer(20, 2)
+    elif isinstance(value, (str, bytes)):
+        out += record(4, value) + integer(20, 3)
+    elif all(isinstance(one, float) for one in value) and value:
+        out += b"".join(tag(7, FIXED32) + struct.pack("<f", one) for one in value) + integer(20, 6)
+    elif all(isinstance(one, int) for one in value):
+        out += integers(8, value) + integer(20, 7)
+    else:
+        out += records(9, value) + integer(20, 8)
+    return out + extra
+
+
+def node(op, inputs=(), outputs=(), domain=None, name=None, extra=b"", **attributes):
+    out = records(1, inputs) + records(2, outputs)
+    if name is not None:
+        out += record(3, name)
+    out += record(4, op)
+    out += b"".join(record(5, attribute(key, value)) for key, value in attributes.items())
+    if domain is not None:
+        out += record(7, domain)
+    result = Node(out + extra)
+    result.rank = 0 if str(op).startswith("Reduce") and attributes.get("keepdims") == 0 else None
+    return result
+
+
+def dimension(size):
+    return b"" if size is None else record(2, size) if isinstance(size, str) else integer(1, size)
+
+
+def shape(dims):
+    return b"".join(record(1, dimension(size)) for size in dims)
+
+
+def tensor_type(data_type=FLOAT, dims=None, extra=b""):
+    body = integer(1, data_type) + (record(2, shape(dims)) if dims is not None else b"")
+    return Type(record(1, body + extra))
+
+
+def value(name, data_type=FLOAT, dims=None, extra=b""):
+    """Return a ValueInfoProto of a tensor."""
+    result = Value(record(1, name) + record(2, tensor_type(data_type, dims)) + extra)
+    result.rank = None if dims is None else len(dims)
+    return result
+
+
+def typed(name, type_bytes):
+    return record(1, name) + record(2, type_bytes)
+
+
+def graph(nodes=(), inputs=(), outputs=(), initializers=(), sparse=(), value_infos=(), name="graph", extra=b""):
+    out = records(1, nodes) + (record(2, name) if name is not None else b"") + records(5, initializers)
+    return Graph(
+        out + records(11, inputs) + records(12, outputs) + records(13, value_infos) + records(15, sparse) + extra
+    )
+
+
+def opset(domain, version):
+    return record(1, domain) + integer(2, version)
+
+
+def function(name, nodes, inputs=(), outputs=(), domain="local", opsets=(("", 21),), attributes=(), extra=b""):
+    imports = b"".join(record(9, opset(*pair)) for pair in opsets)
+    body = records(4, inputs) + records(5, outputs) + records(6, attributes) + records(7, nodes)
+    return record(1, name) + body + imports + record(10, domain) + extra
+
+
+def model(graph_bytes, opsets=(("", 21),), functions=(), metadata=(), ir_version=10, extra=b""):
+    out = integer(1, ir_version) if ir_version is not None else b""
+    out += record(2, "onnx_attacks") + b"".join(record(8, opset(*pair)) for pair in opsets)
+    out += b"".join(record(14, entry(*pair)) for pair in metadata) + records(25, functions)
+    return out + (record(7, graph_bytes) if graph_bytes is not None else b"") + extra
+
+
+# Models that carry an attack. x is the input, y the output.
+
+X = value("x", FLOAT, [4])
+Y = value("y", FLOAT, [4])
+
+
+def carrier(initializers=(), nodes=(), graph_extra=b"", sparse=(), value_infos=(), **options):
+    """Return a harmless model, y = x + w, with further messages."""
+    weight = values("w", [1.0, 2.0, 3.0, 4.0])
+    nodes = [node("Add", ["x", "w"], ["y"]), *nodes]
+    body = graph(nodes, [X], [Y], [weight, *initializers], sparse, value_infos, extra=graph_extra)
+    return model(body, **options)
+
+
+def weighted(weight, nodes=(), initializers=(), **options):
+    """Return a model y = x + w with the tensor `weight`, which must be named w and have 4 elements."""
+    return model(graph([node("Add", ["x", "w"], ["y"]), *nodes], [X], [Y], [weight, *initializers]), **options)
+
+
+def network(nodes, initializers=(), inputs=(X,), outputs=None, rank=None, **options):
+    """Return a model of `nodes`.
+
+    Unless `outputs` are given, its output is a float tensor y of unknown dimensions; its rank is `rank`, or that of the
+    last node, or that of the first input.
+    """
+    if outputs is None:
+        if rank is None:
+            rank = nodes[-1].rank if isinstance(nodes[-1], Node) else None
+        if rank is None:
+            rank = getattr(inputs[0], "rank", None) if inputs else None
+        outputs = [value("y", FLOAT, [None] * (1 if rank is None else rank))]
+    return model(graph(nodes, inputs, outputs, initializers), **options)
