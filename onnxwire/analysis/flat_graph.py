@@ -80,6 +80,7 @@ class FlatGraph:
                 self._add_scope(training.initialization, f"{path}.initialization", ("initialization", index), [])
             if training.HasField("algorithm"):
                 self._add_scope(training.algorithm, f"{path}.algorithm", ("algorithm", index), self._main)
+        self._main = []
         for index, function in enumerate(model.functions):
             key = ("function", function.domain, function.name, function.overload)
             self._add_scope(function, f"functions[{index}]", key, [])
