@@ -39,7 +39,7 @@ RULES = {
             "change its overload",
         ),
         "function-shadows-operator": (
-            lambda function: _standard_operators(function.facts),
+            lambda function: standard_operators(function.facts),
             "{name!r} of domain {domain!r} is also an operator of ONNX, and runtimes differ in which of the two they "
             "run; "
             "rename it",
@@ -265,7 +265,7 @@ def _value_names(facts: Facts) -> tuple[Any, Any]:
     return np.concatenate([inputs.parent, outputs.parent]), np.concatenate([inputs.value, outputs.value])
 
 
-def _standard_operators(facts: Facts) -> Any:
+def standard_operators(facts: Facts) -> Any:
     """Return the functions with the domain and name of an operator that ONNX defines."""
     functions, known = facts.FunctionProto, operators().versions
     names = {name for _, name in known}

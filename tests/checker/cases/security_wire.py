@@ -8,7 +8,7 @@ import onnxwire
 SOUND = onnxwire.from_text(model()).SerializeToString()
 
 
-def _field(number: int, value: int | bytes) -> bytes:
+def field(number: int, value: int | bytes) -> bytes:
     if isinstance(value, int):
         return varint(number << 3) + varint(value)
     return varint(number << 3 | 2) + varint(len(value)) + value
@@ -16,11 +16,11 @@ def _field(number: int, value: int | bytes) -> bytes:
 
 def _graph(content: bytes) -> bytes:
     """A model whose graph is a name and some records."""
-    return _field(1, 8) + _field(8, _field(2, 17)) + _field(7, _field(2, b"g") + content)
+    return field(1, 8) + field(8, field(2, 17)) + field(7, field(2, b"g") + content)
 
 
 def _initializer(content: bytes) -> bytes:
-    return _graph(_field(5, content))
+    return _graph(field(5, content))
 
 
 _TENSOR = ("graph.initializer[0]",)
@@ -28,26 +28,26 @@ _TENSOR = ("graph.initializer[0]",)
 
 def _input(dimension: bytes) -> bytes:
     """A model with an input of type FLOAT and one dimension."""
-    shape = _field(2, _field(1, dimension))
-    return _graph(_field(11, _field(1, b"x") + _field(2, _field(1, _field(1, 1) + shape))))
+    shape = field(2, field(1, dimension))
+    return _graph(field(11, field(1, b"x") + field(2, field(1, field(1, 1) + shape))))
 
 
 CASES = {
     # Another graph name.
-    "security-wire-field-repeated": Case(_graph(_field(2, b"h")), _graph(b""), ("graph",)),
+    "security-wire-field-repeated": Case(_graph(field(2, b"h")), _graph(b""), ("graph",)),
     # A second graph with a node: protobuf merges the two.
-    "security-wire-message-merged": Case(SOUND + _field(7, _field(1, _field(4, b"Relu"))), SOUND),
+    "security-wire-message-merged": Case(SOUND + field(7, field(1, field(4, b"Relu"))), SOUND),
     # dim_value, then dim_param.
     "security-wire-oneof-repeated": Case(
-        _input(_field(1, 2) + _field(2, b"n")),
-        _input(_field(1, 2)),
+        _input(field(1, 2) + field(2, b"n")),
+        _input(field(1, 2)),
         ("graph.input[0].type.tensor_type.shape.dim[0]",),
     ),
     # ir_version as a string.
-    "security-wire-type": Case(SOUND + _field(1, b"8"), SOUND),
+    "security-wire-type": Case(SOUND + field(1, b"8"), SOUND),
     # data_type 2**32 + 1, which protobuf reads as FLOAT.
     "security-wire-number-range": Case(
-        _initializer(_field(2, 2**32 + 1) + _field(8, b"w")), _initializer(_field(2, 1) + _field(8, b"w")), _TENSOR
+        _initializer(field(2, 2**32 + 1) + field(8, b"w")), _initializer(field(2, 1) + field(8, b"w")), _TENSOR
     ),
     # The tag of producer_name in two bytes.
     "security-wire-tag-length": Case(SOUND + b"\x92\x00\x01p", SOUND + b"\x12\x01p"),
@@ -57,5 +57,5 @@ CASES = {
     # Field 99 as an empty group.
     "security-wire-group": Case(SOUND + varint(99 << 3 | 3) + varint(99 << 3 | 4), SOUND),
     # Field 99: a script, and padding.
-    "security-wire-unknown-content": Case(SOUND + _field(99, b"#!/bin/sh"), SOUND + _field(99, bytes(64))),
+    "security-wire-unknown-content": Case(SOUND + field(99, b"#!/bin/sh"), SOUND + field(99, bytes(64))),
 }

@@ -1,0 +1,127 @@
+"""Rules of security: operators that run code or load files, and operators whose meaning is not known."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from onnxwire.checker.facts import Facts, Finding, true_rows
+from onnxwire.checker.operators import operators
+from onnxwire.checker.registry import rule
+from onnxwire.checker.rules.function import standard_operators
+from onnxwire.checker.rules.node import Calls
+from onnxwire.checker.small_constants import SmallConstants
+
+# Domains of operators that run code named by the model, whatever the operator.
+_CODE_DOMAINS = ("org.pytorch.aten", "aten", "org.pytorch", "org.pytorch._caffe2", "trt.plugins", "ai.onnx.contrib.py")
+# Operators that run code, load programs or send data to servers, in any domain but ONNX's own.
+_CODE_OPERATORS = (
+    "PyOp", "PyCustomOp", "PythonOp", "PythonOpGrad", "PyFunc", "PyCall", "EagerPyFunc", "ATen", "ATenOp", "TritonOp",
+    "TorchScript", "ExternalGradient", "CustomEntryPoint", "CustomOp", "TVM", "Snpe", "SNPE", "TRT_PluginV2",
+    "PluginV2", "OpenAIAudioToText", "AzureTextToText", "AzureAudioToText", "AzureTritonInvoker", "HttpGet", "Exec",
+    "System", "Shell", "Eval", "LoadLibrary",
+)  # fmt: skip
+_FILE_OPERATORS = ("ReadFile", "ImageReader", "LoadImage", "WriteFile", "FileReader", "AudioReader", "LoadFile")
+_FILE_WORDS = ("file", "path", "filename", "library", "lib", "dll", "module", "url", "uri", "plugin", "script")
+_COMPILED = ("EPContext", "TRTEngine", "TRT_Engine", "TensorRTEngine", "NcnnModel", "RknnOp")
+# Domains whose operators ship with onnxruntime and its extensions.
+_KNOWN_DOMAINS = (
+    "com.microsoft", "com.microsoft.nchwc", "com.microsoft.extensions", "com.ms.internal.nhwc", "ai.onnx.contrib",
+    "pkg.onnxscript.torch_lib", "pkg.onnxscript.torch_lib.common", "com.microsoft.experimental", "com.microsoft.dml",
+    "com.microsoft.cuda",
+)  # fmt: skip
+_SETTINGS = ("ort_config", "ep_context_path", "onnxruntime.session")
+
+
+def _is_foreign(facts: Facts) -> Any:
+    """Return whether each node is of another domain than ONNX's, and calls no function of the model."""
+    nodes = facts.NodeProto
+    return ~facts.are_among(nodes.domain, ("", "ai.onnx", *operators().domain_names)) & (
+        facts.derive(Calls).function < 0
+    )
+
+
+@rule("security-code-operator", "NodeProto")
+def code_operator(facts: Facts) -> Iterator[Finding]:
+    """Yield nodes that run code."""
+    nodes = facts.NodeProto
+    is_code = facts.are_among(nodes.op_type, _CODE_OPERATORS) & (facts.derive(Calls).function < 0)
+    is_code |= facts.are_among(nodes.domain, _CODE_DOMAINS) & _is_foreign(facts)
+    yield nodes.at(
+        is_code,
+        "{op_type!r} of domain {domain!r} runs code that the model names, or sends data to a server; do not run the "
+        "model",
+    )
+
+
+@rule("security-code-file", "NodeProto")
+def code_file(facts: Facts) -> Iterator[Finding]:
+    """Yield nodes of other domains that load a file that the model names."""
+    nodes, constants = facts.NodeProto, facts.derive(SmallConstants)
+    is_foreign = _is_foreign(facts)
+    found: dict[int, str] = {}
+    for row in true_rows(is_foreign).tolist():
+        op_type = facts.text(nodes.op_type[row])
+        if op_type in _FILE_OPERATORS:
+            found[row] = f"{op_type!r} reads a file of the machine that runs it; do not run the model"
+            continue
+        attributes = constants.attributes(row)
+        context = attributes.get("ep_cache_context")
+        mode = attributes.get("embed_mode")
+        if context is not None and mode is not None and mode.i == 0:
+            path = context.s.decode("utf-8", "replace")[:200]
+            found[row] = f"{op_type!r} loads the program at {path!r}, which no check of the model covers"
+            continue
+        for name, attribute in attributes.items():
+            words = name.lower().replace(".", "_").split("_")
+            if attribute.s and not set(words).isdisjoint(_FILE_WORDS):
+                path = attribute.s.decode("utf-8", "replace")[:200]
+                found[row] = f"{op_type!r} has the path {path!r} in its attribute {name!r}; do not run the model"
+    yield nodes.each(found)
+
+
+@rule("security-code-compiled", "NodeProto")
+def compiled(facts: Facts) -> Iterator[Finding]:
+    """Yield nodes that contain a program for a device."""
+    nodes = facts.NodeProto
+    yield nodes.at(
+        facts.are_among(nodes.op_type, _COMPILED),
+        "{op_type!r} is a program for a device in place of a graph, which no check covers; compile it from the graph",
+    )
+
+
+@rule("security-code-domain", "NodeProto")
+def unknown_domain(facts: Facts) -> Iterator[Finding]:
+    """Yield the first node of each domain whose operators are not known."""
+    nodes = facts.NodeProto
+    known = facts.operators.domain_names if facts.operators is not operators() else ()
+    rows = true_rows(_is_foreign(facts) & ~facts.are_among(nodes.domain, (*_KNOWN_DOMAINS, *known)))
+    first = rows[np.sort(np.unique(nodes.domain[rows], return_index=True)[1])] if len(rows) else rows
+    counts = np.bincount(nodes.domain[rows], minlength=1)
+    yield nodes.at(
+        first,
+        "the operators of domain {domain!r}, {count:,} nodes, have no known signature: a library of your own runs "
+        "them; make sure that it expects hostile inputs, or give --operators",
+        count=lambda row: int(counts[nodes.domain[row]]),
+    )
+
+
+@rule("security-code-shadow", "FunctionProto")
+def shadow(facts: Facts) -> Iterator[Finding]:
+    """Yield functions in place of standard operators."""
+    yield facts.FunctionProto.at(
+        standard_operators(facts),
+        "function {name!r} replaces an operator of ONNX in some runtimes, and is ignored by others; rename it",
+    )
+
+
+@rule("security-code-setting", "StringStringEntryProto")
+def setting(facts: Facts) -> Iterator[Finding]:
+    """Yield metadata that runtimes read as settings."""
+    entries = facts.StringStringEntryProto
+    yield entries.at(
+        entries.under("ModelProto.metadata_props") & facts.are_among(entries.key, _SETTINGS),
+        "onnxruntime reads settings of the session from the metadata {key!r}; remove it",
+    )

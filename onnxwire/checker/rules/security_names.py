@@ -1,0 +1,153 @@
+"""Rules of security: names that a person reads as another name."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from onnxwire.checker.confusables import ascii_skeleton, has_mixed_scripts, skeleton
+from onnxwire.checker.facts import ASCII, IDENTIFIER, Facts, Finding, true_rows
+from onnxwire.checker.operators import operators
+from onnxwire.checker.registry import rule
+from onnxwire.checker.rules.node import Calls
+
+# The columns of names, each with the name of the column in messages.
+_COLUMNS = {
+    "ModelProto": ("domain", "producer_name", "producer_version"),
+    "GraphProto": ("name",),
+    "NodeProto": ("name", "op_type", "domain", "overload"),
+    "AttributeProto": ("name", "ref_attr_name"),
+    "TensorProto": ("name",),
+    "ValueInfoProto": ("name",),
+    "FunctionProto": ("name", "domain", "overload"),
+    "OperatorSetIdProto": ("domain",),
+    "TensorShapeProto.Dimension": ("dim_param", "denotation"),
+    "StringStringEntryProto": ("key",),
+}
+_LISTS = (
+    "NodeProto.output", "NodeProto.input", "FunctionProto.input", "FunctionProto.output", "FunctionProto.attribute",
+)  # fmt: skip
+_DOCUMENTED = (
+    "ModelProto", "GraphProto", "NodeProto", "TensorProto", "ValueInfoProto", "FunctionProto", "AttributeProto",
+)  # fmt: skip
+_TEXTS: dict[str, tuple[str, ...]] = dict.fromkeys(_DOCUMENTED, ("doc_string",)) | {
+    "StringStringEntryProto": ("value",)
+}
+_BIDI = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+_INVISIBLE = re.compile(
+    "[\u00ad\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200d\u2060-\u2065\u206a-\u206f\u3164\ufe00-\ufe0f\ufeff"
+    "\uffa0\ufff0-\ufffb\U000e0000-\U000e0fff]"
+)
+_TEXT_CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\x80-\x9f\u202a-\u202e\u2066-\u2069\U000e0000-\U000e0fff]")
+
+
+def _ids(facts: Facts, accepts: Callable[[str], bool], traits: int) -> Any:
+    """Return whether a predicate accepts each string of the document by id; strings with the traits are not asked."""
+    table = np.zeros(facts.columns.text_count(), bool)
+    for id in true_rows(facts.traits & traits == 0).tolist():
+        table[id] = accepts(facts.text(id))
+    return table
+
+
+def _at_names(facts: Facts, table: Any, template: str, columns: dict[str, tuple[str, ...]]) -> Iterator[Finding]:
+    """Yield the names of which the id is in a table."""
+    if not table.any():
+        return
+    for type_name, fields in columns.items():
+        if type_name in facts.present:
+            sheet = facts[type_name]
+            for field in fields:
+                ids = getattr(sheet, field)
+                yield sheet.at(table[ids], template, text=sheet.texts(ids))
+    if columns is _COLUMNS:
+        for name in _LISTS:
+            if name in facts.present:
+                elements = facts.lists(name)
+                is_found = table[elements.value]
+                if name == "NodeProto.input" and "NodeProto.output" in facts.present:
+                    # A value is reported where it is made, not at each use.
+                    made = np.zeros(len(table), bool)
+                    made[facts.lists("NodeProto.output").value] = True
+                    is_found &= ~made[elements.value]
+                yield elements.at(is_found, template, text=elements.texts(elements.value))
+
+
+@rule("security-name-control")
+def control(facts: Facts) -> Iterator[Finding]:
+    """Yield names with control characters."""
+    table = _ids(facts, lambda text: _CONTROL.search(text) is not None, IDENTIFIER)
+    template = "the name {text!r} has a control character, which terminals obey and C programs cut it at; rename it"
+    yield from _at_names(facts, table, template, _COLUMNS)
+
+
+@rule("security-name-direction")
+def direction(facts: Facts) -> Iterator[Finding]:
+    """Yield names with marks that change the direction of text."""
+    table = _ids(facts, lambda text: _BIDI.search(text) is not None, ASCII)
+    template = "the name {text!a} has a mark that changes the direction of text, so it is shown as another; rename it"
+    yield from _at_names(facts, table, template, _COLUMNS)
+
+
+@rule("security-name-invisible")
+def invisible(facts: Facts) -> Iterator[Finding]:
+    """Yield names with characters that are not shown."""
+    table = _ids(facts, lambda text: _INVISIBLE.search(text) is not None, ASCII)
+    template = "the name {text!a} has an invisible character, so that two names look alike; rename it"
+    yield from _at_names(facts, table, template, _COLUMNS)
+
+
+@rule("security-name-look-alike")
+def look_alike(facts: Facts) -> Iterator[Finding]:
+    """Yield names that look like an operator, a domain, or another name of the model."""
+    names = {name for _, name in operators().versions}
+    known = names | {"ai.onnx", "com.microsoft"} | set(operators().domain_names)
+
+    def is_alike(text: str) -> bool:
+        shown = skeleton(text)
+        return shown != text and (shown in known or facts.find(shown) > 0)
+
+    table = _ids(facts, is_alike, ASCII)
+    template = "the name {text!a} looks like {shown!r}, and is another; rename it"
+    for found in _at_names(facts, table, template, _COLUMNS):
+        texts = found.columns["text"]
+        found.columns["shown"] = lambda row, texts=texts: skeleton(texts[row])
+        yield found
+
+
+@rule("security-name-domain", "NodeProto")
+def domain_look_alike(facts: Facts) -> Iterator[Finding]:
+    """Yield the first node of each domain, and of each operator, that looks like a known one in ASCII."""
+    nodes = facts.NodeProto
+    domains = {ascii_skeleton(name): name for name in ("ai.onnx", "com.microsoft", *operators().domain_names) if name}
+    names = {ascii_skeleton(name): name for _, name in operators().versions}
+    found: dict[int, str] = {}
+    is_call = facts.derive(Calls).function >= 0
+    for column, known in ((nodes.domain, domains), (nodes.op_type, names)):
+        rows = true_rows(~is_call)
+        ids, first = np.unique(column[rows], return_index=True)
+        for id, row in zip(ids.tolist(), rows[first].tolist(), strict=True):
+            text = facts.text(id)
+            other = known.get(ascii_skeleton(text))
+            if text and other is not None and text not in known.values():
+                found[row] = f"{text!a} looks like {other!r}, and is another; use the known name"
+    yield nodes.each(found)
+
+
+@rule("security-name-script")
+def mixed_script(facts: Facts) -> Iterator[Finding]:
+    """Yield names that mix Latin letters with letters that look like them."""
+    table = _ids(facts, has_mixed_scripts, ASCII)
+    template = "the name {text!a} mixes scripts whose letters look alike; rename it"
+    yield from _at_names(facts, table, template, _COLUMNS)
+
+
+@rule("security-name-text")
+def text_control(facts: Facts) -> Iterator[Finding]:
+    """Yield texts with characters that terminals obey or that reorder what is shown."""
+    table = _ids(facts, lambda text: _TEXT_CONTROL.search(text) is not None, IDENTIFIER)
+    template = "the text has control characters or marks of direction, which change what is shown of it; remove them"
+    yield from _at_names(facts, table, template, _TEXTS)

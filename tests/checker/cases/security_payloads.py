@@ -1,0 +1,42 @@
+from cases.security_wire import SOUND, field
+from check_case import Case, model, node
+
+_TENSOR = ("graph.initializer[0]",)
+
+
+def _raw(content: str) -> str:
+    return model(f'initializer {{ name: "w" data_type: 2 dims: 16 raw_data: "{content}" }}')
+
+
+def _attribute(content: str) -> str:
+    return model(node("x", "y", f'attribute {{ name: "a" type: STRING s: "{content}" }}'))
+
+
+def _unused(name: str) -> str:
+    data = "\\000" * (1 << 20)
+    return model(f'initializer {{ name: "w" data_type: 2 dims: {1 << 20} raw_data: "{data}" }}' + node(name, "y"))
+
+
+_ELF = "\\177ELF\\002\\001\\001" + "\\000" * 9
+
+CASES = {
+    "security-payload-tensor": Case(_raw(_ELF), _raw("\\177ELG" + "\\000" * 12), _TENSOR),
+    "security-payload-attribute": Case(
+        _attribute("PK\\003\\004abcdefgh"), _attribute("NOTSET"), ("graph.node[0].attribute[0]",)
+    ),
+    "security-payload-text": Case(model(rest='doc_string: "#!/bin/sh"'), model(rest='doc_string: "# A model"')),
+    "security-payload-unknown": Case(SOUND + field(99, b"#!/bin/sh"), SOUND + field(99, b"hello")),
+    "security-payload-unused": Case(_unused("x"), _unused("w"), _TENSOR),
+    "security-behaviour-random": Case(
+        model(node("", "y", op="RandomNormal")), model(node("x", "y")), ("graph.node[0]",)
+    ),
+    "security-behaviour-trigger": Case(
+        model(
+            'initializer { name: "k" data_type: 1 float_data: 3 } '
+            + node("x k", "c", op="Equal")
+            + node("c x k", "y", op="Where")
+        ),
+        model(node("x z", "c", op="Equal") + node("c x z", "y", op="Where")),
+        ("graph.node[1]",),
+    ),
+}
