@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -33,9 +33,7 @@ _LISTS = (
 _DOCUMENTED = (
     "ModelProto", "GraphProto", "NodeProto", "TensorProto", "ValueInfoProto", "FunctionProto", "AttributeProto",
 )  # fmt: skip
-_TEXTS: dict[str, tuple[str, ...]] = dict.fromkeys(_DOCUMENTED, ("doc_string",)) | {
-    "StringStringEntryProto": ("value",)
-}
+_TEXTS = dict.fromkeys(_DOCUMENTED, ("doc_string",)) | {"StringStringEntryProto": ("value",)}
 _BIDI = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 _INVISIBLE = re.compile(
@@ -53,7 +51,7 @@ def _ids(facts: Facts, accepts: Callable[[str], bool], traits: int) -> Any:
     return table
 
 
-def _at_names(facts: Facts, table: Any, template: str, columns: dict[str, tuple[str, ...]]) -> Iterator[Finding]:
+def _at_names(facts: Facts, table: Any, template: str, columns: Mapping[str, tuple[str, ...]]) -> Iterator[Finding]:
     """Yield the names of which the id is in a table."""
     if not table.any():
         return
