@@ -115,3 +115,9 @@ def test_max_elements_sets_the_limit_of_values(tmp_path):
     assert main([*command, "--untrusted"]) == 1
     with pytest.raises(SystemExit):
         main(command)
+
+
+def test_texts_that_are_not_utf8_are_checked_too():
+    elf = b"\x7fELF\x02\x01\x01\x81\xff"
+    data = TWICE + b"\x32" + bytes([len(elf)]) + elf  # doc_string
+    assert "security-payload-text" in {problem.rule for problem in onnxwire.check(data, untrusted=True)}

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from onnxwire.checker.confusables import ascii_skeleton, has_mixed_scripts, skeleton
-from onnxwire.checker.facts import ASCII, IDENTIFIER, Facts, Finding, true_rows
+from onnxwire.checker.facts import ASCII, IDENTIFIER, UTF8, Facts, Finding, true_rows
 from onnxwire.checker.operators import operators
 from onnxwire.checker.registry import rule
 from onnxwire.checker.rules.node import Calls
@@ -40,13 +40,15 @@ _INVISIBLE = re.compile(
     "[\u00ad\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200d\u2060-\u2065\u206a-\u206f\u3164\ufe00-\ufe0f\ufeff"
     "\uffa0\ufff0-\ufffb\U000e0000-\U000e0fff]"
 )
+_PICTOGRAM = re.compile("[\u2190-\u2bff\U0001f000-\U0001faff][\u200d\ufe0e\ufe0f]+")
 _TEXT_CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\x80-\x9f\u202a-\u202e\u2066-\u2069\U000e0000-\U000e0fff]")
 
 
 def _ids(facts: Facts, accepts: Callable[[str], bool], traits: int) -> Any:
     """Return whether a predicate accepts each string of the document by id; strings with the traits are not asked."""
     table = np.zeros(facts.columns.text_count(), bool)
-    for id in true_rows(facts.traits & traits == 0).tolist():
+    # Texts that are not UTF-8 break the rule `model-strings-utf8`, and are not compared with others.
+    for id in true_rows((facts.traits & traits == 0) & (facts.traits & UTF8 != 0)).tolist():
         table[id] = accepts(facts.text(id))
     return table
 
@@ -93,7 +95,8 @@ def direction(facts: Facts) -> Iterator[Finding]:
 @rule("security-name-invisible")
 def invisible(facts: Facts) -> Iterator[Finding]:
     """Yield names with characters that are not shown."""
-    table = _ids(facts, lambda text: _INVISIBLE.search(text) is not None, ASCII)
+    # A joiner or a selector after a pictogram is a part of it.
+    table = _ids(facts, lambda text: _INVISIBLE.search(_PICTOGRAM.sub("", text)) is not None, ASCII)
     template = "the name {text!a} has an invisible character, so that two names look alike; rename it"
     yield from _at_names(facts, table, template, _COLUMNS)
 
