@@ -11,7 +11,7 @@ EDITABLE := $(PIP) install --no-compile --no-build-isolation -e
 # Without bytecode files, each process that a test starts would compile the modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test test-long lint bench profile asm fuzz fuzz-sanitized fuzz-c fuzz-lines hostile conformance kill dropin sanitize oom sanitize-threads free-threaded processors docs site dist release wheels aarch64 clean
+.PHONY: help demo test test-long lint bench profile asm fuzz fuzz-sanitized fuzz-c fuzz-lines hostile conformance kill dropin web sanitize oom sanitize-threads free-threaded processors docs site dist release wheels aarch64 clean
 
 help:  ## list the targets
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 20
@@ -141,6 +141,10 @@ processors:  ## test the C headers on this processor, and under qemu, if install
 
 docs: $(VENV)/compiled $(VENV)/tested  ## run the code blocks of the docs
 	$(BIN)/python -m pytest tests/test_docs.py
+
+web: $(VENV)/compiled $(VENV)/installed  ## build examples/web in build/web, with onnxwire.h as WebAssembly
+	$(PIP) install 'ziglang>=0.14'
+	$(BIN)/python tools/build_web.py build/web
 
 site: $(BIN)/python  ## build the documentation site in build/site, and check every link
 	$(PIP) install mkdocs-material 'mkdocstrings[python]' ruff

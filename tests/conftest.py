@@ -21,6 +21,7 @@ LONG_PACKAGES = (
     "distributed",
     "nbclient",
     "ipykernel",
+    "ziglang",
 )  # tests that need one of them are skipped without it
 
 

@@ -1,0 +1,423 @@
+/**
+ * Read ONNX models of any size in a browser, with onnxwire.h compiled to WebAssembly (`reader.c`).
+ *
+ * A source reads ranges of bytes asynchronously; the reader loads blocks of 64 KiB, keeps the last ones, and requests
+ * only blocks with structure: values such as weights are skipped by their length.
+ *
+ * @example
+ * const reader = await Reader.open(new FileSource(file), await loadModule());
+ * while (await reader.next()) {
+ *   if (reader.field.name === "producer_name") console.log(await reader.text());
+ * }
+ */
+
+/** Bytes per block. */
+export const BLOCK_BYTES = 1 << 16;
+/** Blocks that are kept: those loaded last. */
+const MAX_BLOCKS = 64;
+/** Blocks that are loaded at a time where a file is read without gaps. */
+const MAX_AHEAD = 16;
+/** Bytes of a text that are read. */
+export const MAX_TEXT_BYTES = 4096;
+
+const END = 0, VALUE = 1, NEEDED = 2; // what `step` of reader.c returns
+const FLOATS = new Set([1, 2]); // field types of double and float
+const SPANS = new Set([9, 11, 12]); // and of string, message and bytes
+
+const CODES = [
+  "no error", "a damaged tag", "field number 0", "a wire type that does not exist", "a damaged number",
+  "a damaged length", "a value that is longer than its message", "a group that is not closed",
+  "more than 100 messages inside each other", "a packed list that ends inside a number", "a failed read",
+  "a range outside of the file", "dims or external data that no program can use",
+];
+
+const UTF8 = new TextDecoder();
+
+/** The bytes at an offset cannot be read as a model. */
+export class DamagedError extends Error {
+  /** @param {number} code an ow_code of onnxwire.h @param {number} offset */
+  constructor(code, offset) {
+    super(`${CODES[code] ?? `error ${code}`} at byte ${offset.toLocaleString("en")}`);
+    this.name = "DamagedError";
+    this.code = code;
+    this.offset = offset;
+  }
+}
+
+/**
+ * @typedef {object} Source Bytes of a file or server.
+ * @property {number} size in bytes
+ * @property {(offset: number, size: number) => Promise<Uint8Array>} read Reads exactly `size` bytes, or rejects.
+ *
+ * @typedef {object} Field
+ * @property {string} name as in onnx.proto, such as "op_type"
+ * @property {number} number
+ * @property {number} type of FieldDescriptorProto.Type
+ * @property {boolean} isRepeated
+ * @property {boolean} isMessage
+ *
+ * @typedef {object} Span Offsets in the source.
+ * @property {number} start
+ * @property {number} end after the last byte
+ *
+ * @typedef {object} Tensor
+ * @property {Span} name
+ * @property {number} dataType of TensorProto.DataType
+ * @property {bigint[]} dims at most 64
+ * @property {number} rank
+ * @property {number} bytes of the elements, by type and dims
+ * @property {boolean} isExternal
+ * @property {Span} location of external data; empty otherwise
+ * @property {bigint} offset of external data
+ * @property {bigint | null} length of external data; null if it reaches to the end of its file
+ * @property {Span} raw the elements in `raw_data`; empty if they are elsewhere
+ */
+
+/** A file on this computer. */
+export class FileSource {
+  /** @param {Blob} file */
+  constructor(file) {
+    this.file = file;
+    this.size = file.size;
+  }
+
+  /** @param {number} offset @param {number} size @returns {Promise<Uint8Array>} */
+  async read(offset, size) {
+    return new Uint8Array(await this.file.slice(offset, offset + size).arrayBuffer());
+  }
+}
+
+/** A file on a server that answers ranges. Requests carry no cookies, credentials or referrer. */
+export class AddressSource {
+  /**
+   * Asks the server for the size of the file.
+   *
+   * Redirects are not followed, because a browser does not show their target before it has sent a request there. A
+   * redirect calls `confirmRedirect`; if that resolves to true, it is followed, and later requests go to its target.
+   * @param {string} address
+   * @param {{signal?: AbortSignal, confirmRedirect?: () => Promise<boolean>}} [options]
+   * @returns {Promise<AddressSource>}
+   */
+  static async open(address, {signal, confirmRedirect} = {}) {
+    const source = new AddressSource(address, signal);
+    let response = await source.request(0, 1);
+    if (response.type === "opaqueredirect") {
+      if (!confirmRedirect || !(await confirmRedirect())) throw new Error("the server redirects to another address");
+      response = await source.request(0, 1, "follow");
+      source.address = response.url;
+    }
+    source.check(response);
+    await response.body?.cancel();
+    source.version = source.versionOf(response);
+    source.size = Number(/\/(\d+)$/.exec(response.headers.get("Content-Range") ?? "")?.[1] ?? NaN);
+    if (Number.isNaN(source.size)) {
+      // Servers of other hosts may hide Content-Range from pages, but not Content-Length.
+      const head = await fetch(source.address, {...source.options("error"), method: "HEAD"});
+      source.size = Number(head.headers.get("Content-Length") ?? NaN);
+    }
+    if (!Number.isSafeInteger(source.size)) throw new Error("the server does not report the size of the file");
+    return source;
+  }
+
+  /** @param {string} address @param {AbortSignal} [signal] */
+  constructor(address, signal) {
+    this.address = address;
+    this.signal = signal;
+    this.size = NaN;
+    this.version = "";
+  }
+
+  /** @param {RequestRedirect} redirect @returns {RequestInit} */
+  options(redirect) {
+    return {redirect, cache: "no-store", credentials: "omit", referrerPolicy: "no-referrer", signal: this.signal};
+  }
+
+  /** @param {number} start @param {number} end @param {RequestRedirect} [redirect] */
+  async request(start, end, redirect = "manual") {
+    try {
+      return await fetch(this.address, {...this.options(redirect), headers: {Range: `bytes=${start}-${end - 1}`}});
+    } catch (error) {
+      if (!(error instanceof TypeError)) throw error;
+      throw new Error("the server cannot be reached, or does not allow other pages to read its files (CORS)");
+    }
+  }
+
+  /** @param {Response} response */
+  check(response) {
+    if (response.status === 206) return;
+    response.body?.cancel();
+    if (response.type === "opaqueredirect") throw new Error("the server redirects to another address");
+    if (response.ok) throw new Error("the server does not answer ranges, but only whole files");
+    throw new Error(`the server answered with status ${response.status}`);
+  }
+
+  /** @param {Response} response @returns {string} */
+  versionOf(response) {
+    return response.headers.get("ETag") ?? response.headers.get("Last-Modified") ?? "";
+  }
+
+  /** @param {number} offset @param {number} size @returns {Promise<Uint8Array>} */
+  async read(offset, size) {
+    const response = await this.request(offset, offset + size);
+    this.check(response);
+    if (this.versionOf(response) !== this.version) {
+      response.body?.cancel();
+      throw new Error("the file on the server was changed; open it again");
+    }
+    if (Number(/^bytes (\d+)-/.exec(response.headers.get("Content-Range") ?? "")?.[1] ?? offset) !== offset)
+      throw new Error("the server sent another range than was asked for");
+    const data = new Uint8Array(size);
+    let n = 0;
+    // The body is read in parts, because a server may send more than was asked for.
+    const body = response.body?.getReader();
+    for (let part = await body?.read(); part && !part.done; part = await body?.read()) {
+      if (n + part.value.length > size) {
+        body?.cancel();
+        throw new Error("the server sent more bytes than were asked for");
+      }
+      data.set(part.value, n);
+      n += part.value.length;
+    }
+    if (n !== size) throw new Error("the server sent fewer bytes than were asked for");
+    return data;
+  }
+}
+
+/**
+ * Compiles the module.
+ * @param {string | URL} [address]
+ * @returns {Promise<WebAssembly.Module>}
+ */
+export async function loadModule(address = new URL("onnxwire.wasm", import.meta.url)) {
+  const response = await fetch(address);
+  if (!response.ok) throw new Error(`onnxwire.wasm: status ${response.status}; \`make web\` builds it`);
+  return WebAssembly.compile(await response.arrayBuffer());
+}
+
+/**
+ * The values of a model, message by message, in order of the bytes.
+ *
+ * `next` moves to the next value of the current message; `enter` starts the values of a value that is a message, and
+ * `leave` continues after it. Values are delivered as they are stored: a singular field can occur several times, of which
+ * the last one counts, and a message in several pieces is to be read into one object.
+ *
+ * Where speed counts, use `while (reader.step() || (await reader.settle()))`, which waits only for bytes.
+ */
+export class Reader {
+  /** Bytes that were read. */
+  bytesRead = 0;
+  /** @type {Map<number, Uint8Array>} */
+  #blocks = new Map();
+  /** Blocks that the current step needs. @type {Set<number>} */
+  #needed = new Set();
+  /** @type {Map<number, Field>} */
+  #fields = new Map();
+  #next = 0; // the block after those that were loaded last
+  #ahead = 1;
+  #state = END;
+  #text = new Uint8Array(MAX_TEXT_BYTES);
+
+  /**
+   * @param {Source} source
+   * @param {WebAssembly.Module} module of `loadModule`
+   * @returns {Promise<Reader>}
+   */
+  static async open(source, module) {
+    const reader = new Reader(source);
+    const instance = await WebAssembly.instantiate(module, {source: {read_bytes: reader.#copy.bind(reader)}});
+    reader.wasm = /** @type {any} */ (instance.exports);
+    reader.wasm.open_source(source.size);
+    reader.memory = new Uint8Array(reader.wasm.memory.buffer);
+    reader.value64 = new Float64Array(reader.wasm.memory.buffer, reader.wasm.value_address(), 8);
+    reader.integers = new BigInt64Array(reader.wasm.memory.buffer, reader.wasm.value_address(), 8);
+    return reader;
+  }
+
+  /** @param {Source} source */
+  constructor(source) {
+    this.source = source;
+    /** @type {any} */ this.wasm = null;
+    /** @type {Uint8Array} */ this.memory = new Uint8Array();
+    /** @type {Float64Array} */ this.value64 = new Float64Array();
+    /** @type {BigInt64Array} */ this.integers = new BigInt64Array();
+  }
+
+  /**
+   * Moves to the next value of the current message. Returns false at its end, and where bytes are needed: `settle` tells.
+   * @returns {boolean}
+   */
+  step() {
+    this.#state = this.wasm.step();
+    return this.#state === VALUE;
+  }
+
+  /**
+   * Completes a `step` that returned false: loads the bytes that it needs. Resolves to false at the end of the message.
+   * Rejects with DamagedError, or the error of the source.
+   * @returns {Promise<boolean>}
+   */
+  async settle() {
+    while (this.#state === NEEDED) {
+      await this.#load();
+      this.#state = this.wasm.step();
+    }
+    this.#needed.clear();
+    if (this.#state > NEEDED) throw this.#damage();
+    return this.#state === VALUE;
+  }
+
+  /** Moves to the next value of the current message. @returns {Promise<boolean>} false at its end */
+  async next() {
+    return this.step() || this.settle();
+  }
+
+  /** Skips the rest of the list of numbers that the current value is in, without reading it. */
+  skipList() {
+    this.wasm.skip_list();
+  }
+
+  /** Starts the values of the current value, which is a message. */
+  enter() {
+    if (this.wasm.enter() !== VALUE) throw this.#damage();
+  }
+
+  /** Continues after the message that was entered last. */
+  leave() {
+    this.wasm.leave();
+  }
+
+  /** The field of the current value. @returns {Field} */
+  get field() {
+    const [table, row] = this.value64;
+    const key = table * 256 + row;
+    let field = this.#fields.get(key);
+    if (!field) {
+      const at = this.wasm.field_of(table, row);
+      const [name, number, type, isRepeated] = new Uint32Array(this.wasm.memory.buffer, at, 4);
+      const text = UTF8.decode(this.memory.subarray(name, this.memory.indexOf(0, name)));
+      field = {name: text, number, type, isRepeated: isRepeated === 1, isMessage: type === 11};
+      this.#fields.set(key, field);
+    }
+    return field;
+  }
+
+  /** The position of the current value, if it is a string, bytes or a message. @returns {Span} */
+  get span() {
+    return {start: this.value64[2], end: this.value64[3]};
+  }
+
+  /** The current value, if it is a number: a bigint for integers, bools and enums. @returns {number | bigint} */
+  get number() {
+    const {type} = this.field;
+    if (SPANS.has(type)) throw new TypeError(`${this.field.name} is no number`);
+    return FLOATS.has(type) ? this.value64[5] : this.integers[4];
+  }
+
+  /**
+   * Reads a text: the current value, or a span. Bytes after the first 4,096 are left out, and "…" is added.
+   * @param {Span} [span]
+   * @returns {Promise<string>}
+   */
+  async text(span = this.span) {
+    const size = Math.min(span.end - span.start, MAX_TEXT_BYTES);
+    const text = UTF8.decode(await this.bytes(span.start, size));
+    return span.end - span.start > size ? text + "…" : text;
+  }
+
+  /**
+   * The text that `text` would read, or null if that must load bytes or the text has more than 4,096 bytes.
+   * @param {Span} [span]
+   * @returns {string | null}
+   */
+  peek(span = this.span) {
+    const size = span.end - span.start;
+    const data = size <= MAX_TEXT_BYTES ? this.#text.subarray(0, size) : null;
+    const isAtHand = data !== null && this.#fill(data, span.start);
+    this.#needed.clear();
+    return isAtHand ? UTF8.decode(data) : null;
+  }
+
+  /**
+   * Reads a range of the source.
+   * @param {number} offset @param {number} size
+   * @returns {Promise<Uint8Array>}
+   */
+  async bytes(offset, size) {
+    const data = new Uint8Array(size);
+    if (!(offset >= 0 && offset + size <= this.source.size)) throw new RangeError("outside of the source");
+    for (let done = 0; done < size; ) {
+      while (!this.#fill(data.subarray(done, done + BLOCK_BYTES), offset + done)) await this.#load();
+      this.#needed.clear();
+      done += BLOCK_BYTES;
+    }
+    return data;
+  }
+
+  /** Reads the current value, which is a TensorProto. @returns {Promise<Tensor>} */
+  async tensor() {
+    let state = this.wasm.read_tensor();
+    for (; state === NEEDED; state = this.wasm.read_tensor()) await this.#load();
+    this.#needed.clear();
+    if (state !== VALUE) throw this.#damage();
+    const at = this.wasm.tensor_address();
+    const all = new Float64Array(this.wasm.memory.buffer, at, 13);
+    const [nameStart, nameEnd, dataType, rank, bytes, isExternal, hasLength, rawStart, rawEnd, start, end] = all;
+    const [offset, length, ...dims] = new BigInt64Array(this.wasm.memory.buffer, at + 88, 66);
+    return {
+      name: {start: nameStart, end: nameEnd}, dataType, rank, dims: dims.slice(0, rank), bytes, isExternal: isExternal === 1,
+      location: {start, end}, offset, length: hasLength ? length : null, raw: {start: rawStart, end: rawEnd},
+    };
+  }
+
+  #damage() {
+    return new DamagedError(this.value64[6], this.value64[7]);
+  }
+
+  /** Called by the module: copies a range, or notes the blocks that are to be loaded and returns 1. */
+  #copy(/** @type {number} */ offset, /** @type {number} */ target, /** @type {number} */ size) {
+    return this.#fill(this.memory.subarray(target, target + size), offset) ? 0 : 1;
+  }
+
+  /** Fills an array from the blocks at hand. Returns false, with `#needed`, if one is missing. */
+  #fill(/** @type {Uint8Array} */ target, /** @type {number} */ offset) {
+    const first = Math.floor(offset / BLOCK_BYTES), last = Math.floor((offset + target.length - 1) / BLOCK_BYTES);
+    let isComplete = true;
+    for (let index = first; index <= last; index++) {
+      const block = this.#blocks.get(index);
+      if (!block) {
+        this.#needed.add(index);
+        isComplete = false;
+        continue;
+      }
+      const start = index * BLOCK_BYTES - offset; // of the block, from the start of the target
+      const part = block.subarray(Math.max(0, -start), Math.min(block.length, target.length - start));
+      if (isComplete) target.set(part, Math.max(0, start));
+    }
+    return isComplete;
+  }
+
+  /** Loads the blocks that are needed and missing; more at a time where the file is read without gaps. */
+  async #load() {
+    const missing = [...this.#needed].filter((index) => !this.#blocks.has(index));
+    if (this.#needed.size > MAX_BLOCKS / 2) {
+      this.#needed.clear();
+      throw new RangeError("a value is too long to be read in a browser");
+    }
+    for (const index of missing) {
+      if (this.#blocks.has(index)) continue; // read ahead
+      this.#ahead = index === this.#next ? Math.min(2 * this.#ahead, MAX_AHEAD) : 1;
+      const start = index * BLOCK_BYTES;
+      const end = Math.min(start + this.#ahead * BLOCK_BYTES, this.source.size);
+      const data = await this.source.read(start, end - start);
+      if (data.length !== end - start) throw new Error("the file is shorter than before; open it again");
+      this.bytesRead += data.length;
+      for (let at = 0; at < data.length; at += BLOCK_BYTES)
+        this.#blocks.set(index + at / BLOCK_BYTES, data.subarray(at, at + BLOCK_BYTES));
+      this.#next = index + this.#ahead;
+    }
+    for (const index of this.#blocks.keys()) {
+      if (this.#blocks.size <= MAX_BLOCKS) break;
+      if (!this.#needed.has(index)) this.#blocks.delete(index); // the oldest
+    }
+  }
+}

@@ -1,0 +1,223 @@
+/** The page: opens a file or address, lists it, and shows the rows. Everything from a file is set as text. */
+import {AddressSource, FileSource, loadModule, Reader} from "./onnxwire.js";
+import {LimitError, listModel, newListing} from "./listing.js";
+
+/** @type {(id: string) => any} */
+const element = (id) => document.getElementById(id);
+const ROWS = 200, MORE_ROWS = 1000;
+const NUMBER = new Intl.NumberFormat("en");
+
+let listing = newListing();
+let tab = "nodes";
+let shown = ROWS;
+/** The model that is read; aborted when another one is opened. @type {AbortController} */
+let current = new AbortController();
+
+/** Characters that are invisible, or change the order of others, as their numbers. @param {string} text */
+const visible = (text) =>
+  text.replace(/[\u0000-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]/g, (c) =>
+    `\\u{${c.charCodeAt(0).toString(16)}}`);
+
+/** @param {string} name @param {string} [text] @param {string} [className] */
+function make(name, text = "", className = "") {
+  const made = document.createElement(name);
+  made.textContent = visible(text);
+  made.className = className;
+  return made;
+}
+
+/** @param {number} bytes */
+function sizeText(bytes) {
+  let unit = 0;
+  for (; bytes >= 1024 && unit < 5; unit++) bytes /= 1024;
+  return `${unit && bytes < 100 ? bytes.toFixed(1) : NUMBER.format(Math.round(bytes))} ${["B", "KiB", "MiB", "GiB", "TiB", "PiB"][unit]}`;
+}
+
+/** Names between commas; "…" for those that are not kept. @param {string[]} names @param {number} count */
+const joined = (names, count) => names.map((name) => name || "(none)").join(", ") + (count > names.length ? ", …" : "");
+
+const COLUMNS = {
+  nodes: ["", "Operator", "Name", "Inputs", "Outputs"],
+  tensors: ["Name", "Type", "Dims", "Size", "Stored", "Where"],
+};
+
+/** @param {import("./listing.js").NodeRow} row */
+function nodeCells(row) {
+  const operator = make("td", "", "name");
+  if (row.domain) operator.append(make("span", `${row.domain}::`, "domain"));
+  operator.append(make("span", row.operator, "operator"));
+  if (row.graph) operator.append(make("div", `in ${row.graph}`, "domain"));
+  return [
+    make("td", String(row.index), "number soft"), operator, make("td", row.name, "mono name"),
+    make("td", joined(row.inputs, row.nInputs), "mono"), make("td", joined(row.outputs, row.nOutputs), "mono name"),
+  ];
+}
+
+/** @param {import("./listing.js").TensorRow} row */
+function tensorCells(row) {
+  if (row.problem) {
+    const problem = make("td", row.problem, "bad");
+    problem.setAttribute("colspan", "4");
+    return [make("td", row.name, "mono name"), problem, make("td", row.where, "soft mono")];
+  }
+  return [
+    make("td", row.name, "mono name"), make("td", row.type), make("td", row.dims || "scalar", row.dims ? "mono" : "soft"),
+    make("td", sizeText(row.bytes), "number"), make("td", row.stored, row.stored === "inline" ? "soft" : "mono"),
+    make("td", row.where, "soft mono"),
+  ];
+}
+
+/** @param {any} row */
+const searchText = (row) =>
+  (tab === "nodes" ? [row.operator, row.domain, row.name, row.graph, ...row.inputs, ...row.outputs]
+    : [row.name, row.type, row.dims, row.stored, row.where]).join("\n").toLowerCase();
+
+function show() {
+  const words = element("filter").value.trim().toLowerCase();
+  /** @type {any[]} */ const all = tab === "nodes" ? listing.nodes : listing.tensors;
+  const rows = words ? all.filter((row) => searchText(row).includes(words)) : all;
+  const head = make("tr");
+  head.append(...(tab === "nodes" ? COLUMNS.nodes : COLUMNS.tensors).map((name) => make("th", name, name === "Size" ? "number" : "")));
+  element("list").querySelector("thead").replaceChildren(head);
+  element("list").querySelector("tbody").replaceChildren(...rows.slice(0, shown).map((row) => {
+    const line = make("tr");
+    line.append(...(tab === "nodes" ? nodeCells(row) : tensorCells(row)));
+    return line;
+  }));
+  const count = Math.min(shown, rows.length);
+  element("count").textContent = rows.length === 0 ? (words ? "No row contains this text." : "None.")
+    : count < rows.length ? `${NUMBER.format(count)} of ${NUMBER.format(rows.length)} rows.` : "";
+  element("more").hidden = count === rows.length;
+  element("nodes-tab").textContent = `${NUMBER.format(listing.nodes.length)} nodes`;
+  element("tensors-tab").textContent = `${NUMBER.format(listing.tensors.length)} tensors`;
+  for (const name of ["nodes", "tensors"]) element(`${name}-tab`).setAttribute("aria-selected", String(name === tab));
+}
+
+/** @param {number} size */
+function showFacts(size) {
+  const total = listing.tensors.reduce((sum, row) => sum + row.bytes, 0);
+  const facts = {
+    "Size": sizeText(size), "Tensors": sizeText(total), "Graph": listing.name, "Producer": listing.producer,
+    "IR version": listing.irVersion, "Operator sets": listing.opsets.join(", "),
+  };
+  element("facts").replaceChildren(...Object.entries(facts).filter(([, text]) => text).map(([name, text]) => {
+    const pair = make("div");
+    pair.append(make("dt", name), make("dd", text));
+    return pair;
+  }));
+}
+
+/** Asks a question in the dialog. @param {string} question @returns {Promise<boolean>} */
+function confirm(question) {
+  const dialog = element("confirm");
+  element("question").textContent = visible(question);
+  dialog.returnValue = "no";
+  dialog.showModal();
+  return new Promise((resolve) => dialog.addEventListener("close", () => resolve(dialog.returnValue === "yes"), {once: true}));
+}
+
+/** Opens and lists a model. @param {string} name @param {(signal: AbortSignal) => Promise<any>} openSource */
+async function open(name, openSource) {
+  current.abort();
+  const own = (current = new AbortController());
+  const isCurrent = () => own === current;
+  element("problem").hidden = true;
+  element("model").hidden = true;
+  element("status").textContent = "Opening …";
+  document.body.dataset.state = "reading";
+  const rows = newListing();
+  /** @type {Reader | null} */ let reader = null;
+  const report = () => {
+    if (!isCurrent() || !reader) return;
+    listing = rows;
+    element("model").hidden = false;
+    element("name").textContent = visible(name);
+    showFacts(reader.source.size);
+    show();
+    const all = sizeText(reader.source.size);
+    element("status").textContent = `Read ${sizeText(reader.bytesRead)} of ${all}${own.signal.aborted ? ", then stopped" : ""}.`;
+  };
+  let trouble = "";
+  try {
+    const source = await openSource(own.signal);
+    reader = await Reader.open(source, await loadModule());
+    shown = ROWS;
+    element("stop").hidden = false;
+    let reported = 0;
+    await listModel(reader, async () => {
+      if (performance.now() - reported > 400) {
+        report();
+        reported = performance.now();
+      }
+      await new Promise((resolve) => setTimeout(resolve)); // lets the page respond
+      own.signal.throwIfAborted();
+    }, rows);
+  } catch (error) {
+    if (error instanceof LimitError) trouble = `${error.message} Only the first part is shown.`;
+    else if (!own.signal.aborted) trouble = `${/** @type {Error} */ (error).message || error}`;
+  }
+  if (!isCurrent()) return;
+  element("status").textContent = "";
+  report();
+  element("stop").hidden = true;
+  element("problem").hidden = !trouble;
+  element("problem").textContent = visible(trouble && !trouble.endsWith(".") ? `${trouble}.` : trouble);
+  document.body.dataset.state = trouble ? "problem" : "done";
+}
+
+/** @param {File | undefined} file */
+const openFile = (file) => file && open(file.name, async () => new FileSource(file));
+
+async function openAddress() {
+  let address;
+  try {
+    address = new URL(element("address").value.trim(), location.href);
+  } catch {
+    address = null;
+  }
+  if (!address || !["http:", "https:"].includes(address.protocol) || address.username || address.password) {
+    element("problem").hidden = false;
+    element("problem").textContent = "Enter an address that begins with https:// or http://, without a user name.";
+    return;
+  }
+  const {host} = address;
+  if (host !== location.host && !(await confirm(
+    `This page asks ${host} for parts of the file. That computer then knows your IP address, and which file you read.`,
+  ))) return;
+  const confirmRedirect = () => confirm(
+    `${host} redirects to another address, which a browser does not show before it is followed. Follow it?`,
+  );
+  await open(address.pathname.split("/").pop() || host, (signal) =>
+    AddressSource.open(address.href, {signal, confirmRedirect}));
+}
+
+element("file").addEventListener("change", () => {
+  openFile(element("file").files[0]);
+  element("file").value = ""; // so that the same file can be chosen again
+});
+element("address-form").addEventListener("submit", (/** @type {Event} */ event) => {
+  event.preventDefault();
+  openAddress();
+});
+for (const name of ["dragover", "dragleave", "drop"])
+  document.addEventListener(name, (/** @type {any} */ event) => {
+    event.preventDefault();
+    element("drop").classList.toggle("over", name === "dragover");
+    if (name === "drop") openFile(event.dataTransfer.files[0]);
+  });
+element("stop").addEventListener("click", () => current.abort());
+element("filter").addEventListener("input", () => {
+  shown = ROWS;
+  show();
+});
+element("more").addEventListener("click", () => {
+  shown += MORE_ROWS;
+  show();
+});
+for (const name of ["nodes", "tensors"])
+  element(`${name}-tab`).addEventListener("click", () => {
+    tab = name;
+    shown = ROWS;
+    show();
+  });
+document.body.dataset.state = "ready";

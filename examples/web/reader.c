@@ -1,0 +1,153 @@
+/* onnxwire.h for WebAssembly: the values of a model, one at a time, from a source that JavaScript reads.
+
+   JavaScript reads asynchronously, and onnxwire.h synchronously. So a step that needs bytes that are not at hand stops:
+   `read_bytes` notes their range and fails, `step` returns OW_WEB_NEEDED, and after JavaScript has loaded the bytes, it
+   calls `step` again, which continues after the last complete record. The state between two steps is one ow_fields for
+   each level of messages; nothing is read twice but the record that was cut off.
+
+   Offsets are doubles, which are exact up to 2^53. */
+#define ONNXWIRE_IMPLEMENTATION
+#include "onnxwire.h"
+
+#ifdef __wasm__
+#define EXPORT(name) __attribute__((export_name(#name)))
+/* Copies a range of the source to `buffer`. Returns 0; or 1 if bytes are not at hand, which are to be loaded. */
+__attribute__((import_module("source"), import_name("read_bytes"))) int read_bytes(double offset, void *buffer, uint32_t size);
+#else /* for tests */
+#define EXPORT(name)
+int (*read_bytes)(double offset, void *buffer, uint32_t size);
+#endif
+
+enum { OW_WEB_END, OW_WEB_VALUE, OW_WEB_NEEDED, OW_WEB_DAMAGED };
+enum { BUFFER_BYTES = 4096, MAX_RANK = 64 };
+
+/* The current value. Each member has 8 bytes, for a Float64Array or BigInt64Array. */
+static struct {
+    double table, row;  /* of the field; see field_of */
+    double start, end;  /* of a string, bytes or a message */
+    int64_t integer;    /* of an integer, bool or enum */
+    double real;        /* of a float or double */
+    double code, error; /* after OW_WEB_DAMAGED: an ow_code, and its offset */
+} value;
+
+/* The tensor of the last call of read_tensor. */
+static struct {
+    double name_start, name_end, data_type, rank, n_bytes, is_external, has_length;
+    double raw_start, raw_end, location_start, location_end;
+    int64_t offset, length;
+    int64_t dims[MAX_RANK];
+} tensor;
+
+/* A field of a table: see ow_field. */
+static struct {
+    const char *name;
+    uint32_t number, type, is_repeated;
+    int32_t message; /* the number of its table, or -1 */
+} field;
+
+static ow_source source;
+static ow_fields levels[OW_MAX_DEPTH + 1];
+static uint32_t level;
+static unsigned char buffer[BUFFER_BYTES];
+
+static int read_source(void *context, uint64_t offset, void *to, size_t size) {
+    (void)context;
+    return read_bytes((double)offset, to, (uint32_t)size);
+}
+
+/* Returns the reason why a function of onnxwire.h stopped, and clears the error, so that the next call continues. */
+static int stopped(void) {
+    const ow_error error = source.error;
+    source.error.code = OW_OK;
+    source.error.offset = 0;
+    if (error.code == OW_OK) return OW_WEB_END;
+    if (error.code == OW_ERROR_READ) return OW_WEB_NEEDED;
+    value.code = (double)error.code;
+    value.error = (double)error.offset;
+    return OW_WEB_DAMAGED;
+}
+
+/* Opens a source, and starts the values of its ModelProto. */
+EXPORT(open_source) void open_source(double size) {
+    ow_open(&source, read_source, NULL, (uint64_t)size, buffer, sizeof buffer);
+    level = 0;
+    ow_root_fields(&levels[0], &source, OW_ModelProto);
+}
+
+/* Moves to the next value of the message. */
+EXPORT(step) int step(void) {
+    ow_fields *at = &levels[level];
+    const ow_field *row;
+    if (!ow_next_field(at)) return stopped();
+    row = &at->table->fields[at->row];
+    value.table = (double)(at->table - ow_tables);
+    value.row = (double)at->row;
+    value.start = (double)at->span.start;
+    value.end = (double)at->span.end;
+    value.integer = ow_int(row, at->bits);
+    value.real = row->type == OW_FLOAT ? (double)ow_float(at->bits) : ow_double(at->bits);
+    return OW_WEB_VALUE;
+}
+
+/* Skips the rest of the packed list that the current value is in. No-op for other values. */
+EXPORT(skip_list) void skip_list(void) {
+    if (levels[level].run.end != 0) levels[level].run.start = levels[level].run.end;
+}
+
+/* Starts the values of the current value, which is a message. */
+EXPORT(enter) int enter(void) {
+    if (ow_enter(&levels[level], &levels[level < OW_MAX_DEPTH ? level + 1 : level]) != OW_OK) return stopped();
+    level++;
+    return OW_WEB_VALUE;
+}
+
+/* Continues after the message that was entered last. */
+EXPORT(leave) void leave(void) {
+    if (level > 0) level--;
+}
+
+/* Reads the current value, which is a TensorProto. */
+EXPORT(read_tensor) int read_tensor(void) {
+    ow_message message;
+    ow_tensor found;
+    ow_code code;
+    if (ow_value_message(&levels[level], &message) != OW_OK) return stopped();
+    code = ow_read_tensor(&message, &found, tensor.dims, MAX_RANK);
+    if (code != OW_OK) {
+        const int state = stopped();
+        if (state != OW_WEB_END) return state;
+        value.code = (double)code; /* an error of this tensor, not of the source */
+        value.error = (double)message.span.start;
+        return OW_WEB_DAMAGED;
+    }
+    tensor.name_start = (double)found.name.start;
+    tensor.name_end = (double)found.name.end;
+    tensor.data_type = (double)found.data_type;
+    tensor.rank = (double)found.rank;
+    tensor.n_bytes = (double)found.n_bytes;
+    tensor.is_external = (double)found.is_external;
+    tensor.has_length = (double)found.has_length;
+    tensor.raw_start = (double)found.raw_data.start;
+    tensor.raw_end = (double)found.raw_data.end;
+    tensor.location_start = (double)found.location.start;
+    tensor.location_end = (double)found.location.end;
+    tensor.offset = (int64_t)found.offset;
+    tensor.length = (int64_t)found.length;
+    return OW_WEB_VALUE;
+}
+
+/* Returns the description of a field by table and row; NULL if there is none. */
+EXPORT(field_of) const void *field_of(uint32_t table, uint32_t row) {
+    const ow_field *found;
+    if (table >= sizeof ow_tables / sizeof *ow_tables || row >= ow_tables[table].n_fields) return NULL;
+    found = &ow_tables[table].fields[row];
+    field.name = found->name;
+    field.number = found->number;
+    field.type = found->type;
+    field.is_repeated = found->is_repeated;
+    field.message = found->type == OW_MESSAGE ? found->message : -1;
+    return &field;
+}
+
+EXPORT(value_address) const void *value_address(void) { return &value; }
+EXPORT(tensor_address) const void *tensor_address(void) { return &tensor; }

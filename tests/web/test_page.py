@@ -1,0 +1,315 @@
+"""The page of `examples/web` in Chromium: local files, addresses, and what they may do to the page."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import http.server
+import importlib.util
+import re
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from browser import needs_browser, start_driver
+from graphs import nested_model, write_sparse_model
+
+import onnxwire as ow
+
+ROOT = Path(__file__).parents[2]
+DIGITS = ROOT / "examples" / "digits_cnn.onnx"
+pytestmark = [needs_browser, pytest.mark.long]
+
+
+def load_build():
+    spec = importlib.util.spec_from_file_location("build_web", ROOT / "tools" / "build_web.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+class Handler(http.server.SimpleHTTPRequestHandler):
+    """Files of a folder, with ranges."""
+
+    def do_GET(self):
+        server = self.server
+        server.asked.append((self.path, dict(self.headers)))
+        redirect = server.redirects.get(self.path)
+        if redirect:
+            self.send_response(302)
+            self.send_header("Access-Control-Allow-Origin", "*")
+            self.send_header("Location", redirect)
+            self.end_headers()
+            return
+        found = re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers.get("Range", ""))
+        path = Path(self.translate_path(self.path))
+        if not found or not server.has_ranges or not path.is_file():
+            super().do_GET()
+            return
+        start, end = int(found[1]), int(found[2])
+        with path.open("rb") as file:
+            file.seek(start)
+            data = file.read(end + 1 - start)
+        self.send_response(206)
+        self.send_header("Content-Range", f"bytes {start}-{start + len(data) - 1}/{path.stat().st_size}")
+        self.send_header("Content-Length", str(len(data)))
+        self.send_header("ETag", server.etag)
+        self.end_headers()
+        with contextlib.suppress(ConnectionError):
+            self.wfile.write(data)
+
+    def end_headers(self):
+        if self.server.allows_pages:
+            self.send_header("Access-Control-Allow-Origin", "*")
+            self.send_header("Access-Control-Expose-Headers", "ETag")
+        super().end_headers()
+
+    def log_message(self, *_):
+        pass
+
+
+@contextlib.contextmanager
+def serve(folder):
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Handler, directory=str(folder)))
+    server.asked, server.redirects = [], {}
+    server.allows_pages = server.has_ranges = True
+    server.etag = '"one"'
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield server
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    build = load_build()
+    zig = build.find_zig()
+    assert zig, "zig is missing: pip install ziglang"
+    folder = tmp_path_factory.mktemp("web")
+    assert build.build(folder, zig) < 40_000
+    return folder
+
+
+@pytest.fixture(scope="module")
+def driver(tmp_path_factory):
+    driver = start_driver(f"--user-data-dir={tmp_path_factory.mktemp('profile')}")
+    yield driver
+    driver.quit()
+
+
+class Opened:
+    """The page, as it was just opened."""
+
+    def __init__(self, driver, server):
+        self.driver = driver
+        driver.get_log("browser")
+        driver.get(f"http://127.0.0.1:{server.server_port}/index.html")
+        self.until("ready")
+
+    def until(self, *states):
+        end = time.monotonic() + 60
+        while time.monotonic() < end:
+            state = self.driver.execute_script("return document.body.dataset.state")
+            if state in states:
+                return
+            time.sleep(0.05)
+        raise AssertionError(f"the page is {state}: {self.text('body')}")
+
+    def one(self, selector):
+        return self.driver.find_element("css selector", selector)
+
+    def text(self, selector):
+        return self.one(selector).text
+
+    def rows(self, tab):
+        self.one(f"#{tab}-tab").click()
+        lines = "return [...document.querySelectorAll('tbody tr')].map(r => [...r.cells].map(c => c.textContent))"
+        return self.driver.execute_script(lines)
+
+    def open_file(self, path, state="done"):
+        self.one("#file").send_keys(str(path))
+        self.until(state)
+
+    def open_address(self, address):
+        box = self.one("#address")
+        box.clear()
+        box.send_keys(address)
+        self.driver.execute_script("document.body.dataset.state = 'asked'")
+        self.one("#address-form button").click()
+
+    def answer(self, value):
+        end = time.monotonic() + 30
+        while not self.driver.execute_script("return document.getElementById('confirm').open"):
+            assert time.monotonic() < end
+            time.sleep(0.05)
+        question = self.text("#question")
+        self.one(f"#confirm button[value='{value}']").click()
+        return question
+
+
+@pytest.fixture
+def server(built):
+    with serve(built) as server:
+        yield server
+
+
+@pytest.fixture
+def page(driver, server):
+    page = Opened(driver, server)
+    yield page
+    driver.get("about:blank")
+
+
+def names(model):
+    return [tensor.name for tensor in model.graph.initializer]
+
+
+def test_a_local_model_is_listed(page):
+    page.open_file(DIGITS)
+    model = ow.load(DIGITS)
+    nodes = [
+        [str(i), n.op_type, n.name, ", ".join(n.input), ", ".join(n.output)] for i, n in enumerate(model.graph.node)
+    ]
+    assert page.rows("nodes") == nodes
+    tensors = page.rows("tensors")
+    assert [row[0] for row in tensors] == names(model)
+    assert [row[2].replace("scalar", "") for row in tensors] == [
+        "×".join(map(str, t.dims)) for t in model.graph.initializer
+    ]
+    assert page.driver.get_log("browser") == []
+
+
+def test_graphs_inside_and_a_filter(page, tmp_path):
+    path = tmp_path / "nested.onnx"
+    path.write_bytes(nested_model().SerializeToString())
+    page.open_file(path)
+    assert any("else_branch" in row[1] for row in page.rows("nodes"))
+    page.one("#filter").send_keys("RELU")
+    rows = page.rows("nodes")
+    assert rows
+    assert all("relu" in "".join(row).lower() for row in rows)
+
+
+def test_a_file_of_5_gib_is_read_in_part(page, tmp_path):
+    path = tmp_path / "big.onnx"
+    write_sparse_model(path, 5 << 30)
+    page.open_file(path)
+    assert page.rows("tensors") == [["w", "uint8", "5368709120", "5.0 GiB", "inline", "initializer"]]
+    assert page.text("#status") == "Read 128 KiB of 5.0 GiB."
+
+
+def test_an_address_of_the_same_host_is_read_by_ranges(page, server, built):
+    path = built / "served.onnx"
+    write_sparse_model(path, 5 << 30)
+    page.open_address("served.onnx")
+    page.until("done")
+    assert len(page.rows("tensors")) == 1
+    ranges = [headers["Range"] for name, headers in server.asked if name == "/served.onnx"]
+    assert ranges == ["bytes=0-0", "bytes=0-131071"]
+    path.unlink()
+
+
+@pytest.fixture
+def other(tmp_path):
+    (tmp_path / "m.onnx").write_bytes(DIGITS.read_bytes())
+    with serve(tmp_path) as other:
+        yield other
+
+
+def test_another_host_is_asked_after_a_question_only(page, other):
+    host = f"127.0.0.1:{other.server_port}"
+    page.open_address(f"http://{host}/m.onnx")
+    assert host in page.answer("no")
+    time.sleep(0.3)
+    assert other.asked == []
+    page.open_address(f"http://{host}/m.onnx")
+    page.answer("yes")
+    page.until("done")
+    assert [row[0] for row in page.rows("tensors")] == names(ow.load(DIGITS))
+    assert all("Referer" not in headers and "Cookie" not in headers for _, headers in other.asked)
+
+
+def test_a_redirect_is_followed_after_a_question_only(page, server, other):
+    server.redirects["/moved.onnx"] = f"http://127.0.0.1:{other.server_port}/m.onnx"
+    page.open_address("moved.onnx")
+    assert "redirects" in page.answer("no")
+    page.until("problem")
+    assert other.asked == []
+    page.open_address("moved.onnx")
+    page.answer("yes")
+    page.until("done")
+    assert len(page.rows("nodes")) == 17
+
+
+@pytest.mark.parametrize("fault", ["ranges", "cors", "missing", "changed", "scheme"])
+def test_servers_that_fail_are_reported(fault, page, server, other):
+    other.has_ranges = fault != "ranges"
+    other.allows_pages = fault != "cors"
+    scheme = "ftp" if fault == "scheme" else "http"
+    page.open_address(f"{scheme}://127.0.0.1:{other.server_port}/{'x' if fault == 'missing' else 'm'}.onnx")
+    if fault == "scheme":
+        assert "https://" in page.text("#problem")
+        return
+    if fault == "changed":
+        asked, other.asked = other.asked, Changing(other)
+        assert asked == []
+    page.answer("yes")
+    page.until("problem")
+    expected = {"ranges": "whole files", "cors": "CORS", "missing": "404", "changed": "changed"}[fault]
+    assert expected in page.text("#problem")
+
+
+class Changing(list):
+    """The requests of a server whose file changes after the first one."""
+
+    def __init__(self, server):
+        self.server = server
+
+    def append(self, request):
+        super().append(request)
+        self.server.etag = f'"{len(self)}"'
+
+
+def test_texts_of_a_file_are_text(page, tmp_path):
+    attack = "<img src=x onerror=\"document.body.dataset.state='hacked'\"><script>alert(1)</script>"
+    name = f"{attack}\u202e\u0007"
+    model = ow.ModelProto(producer_name=attack, graph={"name": attack})
+    model.graph.node.add(op_type=attack, name=name, input=[attack], output=[attack], domain=attack)
+    model.graph.initializer.append(ow.TensorProto(name=name, data_type=1, dims=[3], raw_data=bytes(12)))
+    tensor = ow.TensorProto(name="e", data_type=1, dims=[3], data_location=1)
+    tensor.external_data.add(key="location", value=attack)
+    model.graph.initializer.append(tensor)
+    path = tmp_path / "<b>x.onnx"
+    ow.save(model, path)
+    page.open_file(path)
+    assert page.rows("nodes")[0][2] == f"{attack}\\u{{202e}}\\u{{7}}"
+    assert page.rows("tensors")[1][4] == attack
+    assert page.driver.find_elements("css selector", "img, main script, main b") == []
+    assert page.text("#name") == "<b>x.onnx"
+    assert page.driver.get_log("browser") == []
+
+
+def test_damage_is_reported_after_the_rows_before_it(page, tmp_path):
+    path = tmp_path / "cut.onnx"
+    path.write_bytes(DIGITS.read_bytes()[:100_000])
+    page.open_file(path, "problem")
+    assert "longer than its message at byte" in page.text("#problem")
+    path.write_bytes(b"")
+    page.open_file(path)
+    assert page.rows("nodes") == []
+
+
+def test_a_tensor_that_no_program_can_read_does_not_end_the_list(page, tmp_path):
+    path = tmp_path / "m.onnx"
+    model = ow.load(DIGITS)
+    model.graph.initializer.insert(0, ow.TensorProto(name="bad", data_type=1, dims=[-5]))
+    ow.save(model, path)
+    page.open_file(path)
+    rows = page.rows("tensors")
+    assert "dims" in rows[0][1]
+    assert len(rows) == 17

@@ -1,0 +1,153 @@
+"""`examples/web/reader.c` continues where bytes were missing; compiled for this processor, so that no zig is needed."""
+
+from __future__ import annotations
+
+import ctypes
+import random
+import shutil
+import subprocess
+from pathlib import Path
+
+import events
+import pytest
+from budget import IS_LONG
+from graphs import nested_model
+
+import onnxwire as ow
+
+PAGE = Path(__file__).parents[2] / "examples" / "web"
+DIGITS = PAGE.parent / "digits_cnn.onnx"
+END, VALUE, NEEDED, DAMAGED = range(4)
+READ = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_double, ctypes.c_void_p, ctypes.c_uint32)
+pytestmark = pytest.mark.skipif(shutil.which(events.compiler()[0]) is None, reason="there is no C compiler")
+
+
+class Walk:
+    """A walk over all values of some bytes, of which blocks are loaded when they are needed, as onnxwire.js does."""
+
+    def __init__(self, library, data, block):
+        self.library, self.data, self.block = library, data, block
+        self.loaded = set() if block else None
+        self.missing = set()
+        self.loads = 0
+        callback = READ(self.read)
+        ctypes.c_void_p.in_dll(library, "read_bytes").value = ctypes.cast(callback, ctypes.c_void_p).value
+        library.open_source(float(len(data)))
+        self.found = []
+        self.fault = None
+        self.message()
+        del callback
+
+    def read(self, offset, target, size):
+        start = int(offset)
+        assert 0 <= start < start + size <= len(self.data)
+        if self.block:
+            blocks = set(range(start // self.block, (start + size - 1) // self.block + 1))
+            if not blocks <= self.loaded:
+                self.missing = blocks
+                return 1
+        ctypes.memmove(target, self.data[start : start + size], size)
+        return 0
+
+    def call(self, function):
+        state = function()
+        while state == NEEDED:
+            self.loads += 1
+            # Only these blocks are kept: a step must not need those of steps before it.
+            self.loaded = set(self.missing)
+            state = function()
+        return state
+
+    def message(self):
+        value = (ctypes.c_double * 8).from_address(self.library.value_address())
+        integers = (ctypes.c_int64 * 8).from_address(self.library.value_address())
+        while (state := self.call(self.library.step)) == VALUE:
+            table, row, start, end = (int(number) for number in value[:4])
+            field = (ctypes.c_int32 * 6).from_address(self.library.field_of(table, row))
+            is_span = field[3] in (9, 11, 12)
+            self.found.append((table, row, start if is_span else integers[4], end))
+            if field[5] >= 0 and self.fault is None:
+                if self.call(self.library.enter) == VALUE:
+                    self.message()
+                    self.library.leave()
+                else:
+                    state = DAMAGED
+                    break
+        if state == DAMAGED and self.fault is None:
+            self.fault = (value[6], value[7])
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory):
+    path = tmp_path_factory.mktemp("reader") / "reader.so"
+    flags = ["-std=c99", "-O1", "-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Werror", "-shared", "-fPIC"]
+    command = [*events.compiler(), *flags, f"-I{ow.get_include()}", str(PAGE / "reader.c"), "-o", str(path)]
+    subprocess.run(command, check=True)
+    library = ctypes.CDLL(str(path))
+    library.open_source.argtypes = [ctypes.c_double]
+    library.value_address.restype = library.field_of.restype = library.tensor_address.restype = ctypes.c_void_p
+    return library
+
+
+def models():
+    return [DIGITS.read_bytes()[:60_000], nested_model().SerializeToString(), b"", b"\x08"]
+
+
+@pytest.mark.parametrize("block", [4200, 16_384])
+@pytest.mark.parametrize("index", range(4))
+def test_a_walk_that_stops_for_bytes_finds_the_same_values(index, block, library):
+    data = models()[index]
+    whole, parts = Walk(library, data, 0), Walk(library, data, block)
+    assert (parts.found, parts.fault) == (whole.found, whole.fault)
+    assert whole.loads == 0
+    assert parts.loads <= 3 * len(data) // block + 3
+
+
+def test_damaged_bytes_are_found_damaged_alike(library):
+    rng = random.Random(3)
+    source = nested_model().SerializeToString() * 20
+    for _ in range(2000 if IS_LONG else 60):
+        data = bytearray(source)
+        for _ in range(rng.randrange(1, 4)):
+            data[rng.randrange(len(data))] = rng.randrange(256)
+        whole, parts = Walk(library, bytes(data), 0), Walk(library, bytes(data), 4096)
+        assert (parts.found, parts.fault) == (whole.found, whole.fault)
+
+
+def test_unknown_fields_of_any_length_are_skipped_with_progress(library):
+    record = b"\xfa\x7f\x03abc"
+    data = record * 100_000 + ow.ModelProto(ir_version=7).SerializeToString()
+    walk = Walk(library, data, 4096)
+    assert [number for _, _, number, _ in walk.found] == [7]
+    assert walk.loads < 400
+
+
+def test_a_model_deeper_than_the_limit_is_damaged(library):
+    graph = ow.GraphProto()
+    for _ in range(60):
+        graph = ow.GraphProto(node=[{"attribute": [{"name": "g", "g": graph}]}])
+    fault = Walk(library, ow.ModelProto(graph=graph).SerializeToString(), 0).fault
+    assert fault is not None
+    assert fault[0] == 8
+
+
+def test_calls_in_any_order_are_safe(library):
+    """With ends, depths and positions of other calls, as a faulty page might call them."""
+    rng = random.Random(4)
+    data = DIGITS.read_bytes()[:30_000]
+
+    def read(offset, target, size):
+        assert 0 <= offset <= offset + size <= len(data)
+        if rng.random() < 0.2:
+            return 1
+        ctypes.memmove(target, data[int(offset) : int(offset) + size], size)
+        return 0
+
+    callback = READ(read)
+    ctypes.c_void_p.in_dll(library, "read_bytes").value = ctypes.cast(callback, ctypes.c_void_p).value
+    library.open_source(float(len(data)))
+    calls = [library.step, library.step, library.enter, library.leave, library.read_tensor, library.skip_list]
+    for _ in range(20_000):
+        rng.choice(calls)()
+    assert library.field_of(10_000, 0) is None
+    assert library.field_of(0, 10_000) is None
