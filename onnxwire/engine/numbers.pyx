@@ -477,6 +477,21 @@ cdef class RepeatedScalar(Repeated):
         update_count(self, n)
 
     @critical_section
+    def reverse(self):
+        """Reverse the numbers in place."""
+        cdef Numbers numbers = self.start_edit(0)
+        cdef size_t size = self.field.size
+        cdef uint8_t* first = numbers.items
+        cdef uint8_t* last = first + numbers.n * size
+        cdef uint64_t number = 0
+        while last - first >= <Py_ssize_t>(2 * size):
+            last -= size
+            memcpy(&number, first, size)
+            memcpy(first, last, size)
+            memcpy(last, &number, size)
+            first += size
+
+    @critical_section
     def append(self, value):
         """Add a number at the end; raises TypeError or ValueError for a value that the field can't store."""
         cdef Numbers numbers

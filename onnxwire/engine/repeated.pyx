@@ -220,11 +220,6 @@ cdef class Repeated:
         return element
 
     @critical_section
-    def reverse(self):
-        """Reverse the elements in place."""
-        self._arrange(range(len(self) - 1, -1, -1), len(self))
-
-    @critical_section
     def sort(self, *, key=None, reverse=False):
         """Sort in place, stably; key: a function of an element, required for messages, which have no order."""
         elements = list(self)
@@ -574,6 +569,18 @@ cdef class RepeatedSpan(Repeated):
         elements.n, arranged.n = arranged.n, elements.n
         elements.capacity, arranged.capacity = arranged.capacity, elements.capacity
         update_count(self, elements.n)
+
+    @critical_section
+    def reverse(self):
+        """Reverse the elements in place."""
+        cdef Elements elements = self.start_edit(0)
+        cdef Element element
+        cdef Py_ssize_t i
+        for i in range(elements.n // 2):
+            element = elements.items[i]
+            elements.items[i] = elements.items[elements.n - 1 - i]
+            elements.items[elements.n - 1 - i] = element
+        elements.frozen = 0
 
     @critical_section
     def extend(self, values):
