@@ -29,6 +29,7 @@ _MAX_BODY_RUNS = 64
 _MAX_CALL_DEPTH = 48
 _BUDGET_FACTOR, _LEAST_BUDGET = 8, 20_000
 _NO_VALUE = Value()
+_INSPECTED = ("Div", "Mod", "Gather", "GatherElements", "ScatterElements", "Scatter")
 _GROWING = frozenset(
     ("ConstantOfShape", "Expand", "Tile", "Range", "OneHot", "RandomNormal", "RandomUniform", "Pad", "Resize")
 )
@@ -112,7 +113,9 @@ class ShapeBounds:
 
     elements: for nodes of which an output is too large, the lower bound of its elements; overflows: the same where it
     is 2**63 or more. endless: nodes of loops that do not end; iterations: the number of iterations of loops that take
-    too many. total: the first node with which all constants together are too large, and the sum; or None.
+    too many. indices: for nodes with a constant index out of range, the index.
+    zero_divisors: nodes that divide integers by a constant zero.
+    total: the first node with which all constants together are too large, and the sum; or None.
     """
 
     def __init__(self, facts: Facts) -> None:
@@ -123,6 +126,8 @@ class ShapeBounds:
         self.overflows: dict[int, int] = {}
         self.endless: dict[int, str] = {}
         self.iterations: dict[int, int] = {}
+        self.indices: dict[int, int] = {}
+        self.zero_divisors: set[int] = set()
         self.total: tuple[int, int] | None = None
         self._total = 0
         nodes = facts.NodeProto
@@ -262,6 +267,8 @@ class ShapeBounds:
                 self.facts.text(self._op_types[node]),
                 [values.get(name) or self._find(scope, name) if name != EMPTY else _NO_VALUE for name in names],
             )
+            if call.op_type in _INSPECTED:
+                self._inspect(call)
             try:
                 made = self._run(operator, function, call)
             except (ArithmeticError, ValueError, TypeError, IndexError):
@@ -276,6 +283,23 @@ class ShapeBounds:
                     continue
                 value.stored = max(value.stored, stored)
                 values[name] = value if self._accept(node, call.op_type, value) else Value()
+
+    def _inspect(self, call: _Call) -> None:
+        """Record constant indices out of range, and integer divisions by a constant zero."""
+        if len(call.inputs) < 2:
+            return
+        value, other = call.inputs[:2]
+        if other.data is None or not all(type(number) is int for number in other.data):
+            return
+        if call.op_type in ("Div", "Mod"):
+            if 0 in other.data:
+                self.zero_divisors.add(call.node)
+        elif value.shape:
+            axis = call.int("axis", 0)
+            size = value.shape[axis] if -len(value.shape) <= axis < len(value.shape) else None
+            wrong = [index for index in other.data if size is not None and not -size <= index < size]
+            if wrong:
+                self.indices.setdefault(call.node, wrong[0])
 
     def _run(self, operator: Any, function: int, call: _Call) -> Any:
         if function >= 0:

@@ -461,6 +461,7 @@ OPERATORS: dict[str, Operator] = {
     "Squeeze": _squeeze,
     "Transpose": _transpose,
     "Gather": _gather,
+    "GatherElements": lambda call: Value(call.inputs[1].shape, None, _is_given(call)),
     "Slice": _slice,
     "MatMul": _matmul,
     "MatMulInteger": _matmul,

@@ -31,6 +31,7 @@ _SELECTIONS = ("If", "Where")
 _SCRIPT = re.compile(
     rb"<script\b|<\?php|javascript:|\bpowershell\b.{0,80}-e|/bin/(?:ba|z|k|da)?sh\b|__import__\s*\(|\bos\.(?:system|popen|exec)"
     rb"|\bsubprocess\.|\beval\s*\(|\bexec\s*\(|\b(?:curl|wget)\s+(?:-\S+\s+)*https?://|\bpickle\.loads|\bcmd(?:\.exe)?\s+/c"
+    rb"|<(?:img|svg|iframe|object|embed|body|a|input|video)\b[^>]{0,200}?\bon\w+\s*=|<iframe\b|<object\b|<embed\b"
     rb"|\bbase64\s+-d\b|\bnc\s+-e\b|/dev/tcp/",
     re.I | re.S,
 )
@@ -53,8 +54,14 @@ def signature_of(prefix: bytes) -> str:
         return "a Mach-O program or a Java class"
     if prefix[:4] in (b"PK\3\4", b"PK\5\6", b"PK\7\x08"):
         return "a ZIP archive"
-    if prefix[:6] in (b"7z\xbc\xaf\x27\x1c", b"Rar!\x1a\x07", b"\xfd7zXZ\0") or prefix[257:262] == b"ustar":
+    if (
+        prefix[:6] in (b"7z\xbc\xaf\x27\x1c", b"Rar!\x1a\x07", b"\xfd7zXZ\0")
+        or prefix[:4] == b"MSCF"
+        or prefix[257:262] == b"ustar"
+    ):
         return "an archive"
+    if prefix[:3] == b"BZh" and prefix[4:10] == b"1AY&SY":
+        return "a bzip2 archive"
     if prefix[:3] == b"\x1f\x8b\x08" and prefix[3:4] < b"\x20":
         return "a gzip archive"
     if prefix[:4] == b"\0asm" or prefix[:4] == b"dex\n" or prefix[:4] == b"BC\xc0\xde":

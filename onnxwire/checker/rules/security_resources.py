@@ -70,6 +70,24 @@ def iterations(facts: Facts) -> Iterator[Finding]:
     yield facts.NodeProto.at(found, "the body of {op_type!r} runs {count:,} times; do not run the model", count=found)
 
 
+@rule("security-resource-index", "NodeProto")
+def index(facts: Facts) -> Iterator[Finding]:
+    """Yield nodes with a constant index out of range."""
+    found = facts.derive(ShapeBounds).indices
+    yield facts.NodeProto.at(
+        found, "the constant index {number:,} of {op_type!r} is out of range; do not run the model", number=found
+    )
+
+
+@rule("security-resource-division", "NodeProto")
+def division(facts: Facts) -> Iterator[Finding]:
+    """Yield nodes that divide integers by a constant zero."""
+    yield facts.NodeProto.at(
+        facts.derive(ShapeBounds).zero_divisors,
+        "{op_type!r} divides integers by a constant zero, which ends the process; do not run the model",
+    )
+
+
 class InlinedSizes:
     """The nodes and the depth of each function after all calls in it are inlined; math.inf for one that recurses.
 

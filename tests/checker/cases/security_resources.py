@@ -75,6 +75,14 @@ CASES = {
         model(_one("m", 100) + _YES + _loop("m", _loop("m", outputs="p"))),
         ("graph.node[0].attribute[0].g.node[0]",),
     ),
+    "security-resource-index": Case(
+        model(_ints("w", 1, 2) + _ints("i", 2) + node("w i", "o", op="Gather")),
+        model(_ints("w", 1, 2) + _ints("i", -2) + node("w i", "o", op="Gather")),
+        _NODE,
+    ),
+    "security-resource-division": Case(
+        model(_ints("z", 0) + node("x z", "o", op="Div")), model(_ints("z", 1) + node("x z", "o", op="Div")), _NODE
+    ),
     "security-resource-function-size": Case(_chain(19, 2), _chain(15, 2), ("functions[0]",)),
     "security-resource-function-depth": Case(_chain(64, 1), _chain(63, 1), ("functions[0]",)),
     "security-resource-nesting": Case(_nested(11), _nested(10), ("graph" + ".node[0].attribute[0].g" * 11,)),
