@@ -59,7 +59,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = [item for item in items if not item.get_closest_marker("long")]
 
 
-def pytest_collection_finish() -> None:
-    """Exclude the imported modules and the list of tests from garbage collections: tests start hundreds of them."""
+@pytest.fixture(autouse=True, scope="module")
+def freeze_objects_of_other_modules() -> None:
+    """Exclude the objects of earlier test files from garbage collections: tests start thousands of them."""
     gc.collect()
     gc.freeze()

@@ -16,7 +16,7 @@ from onnxwire.transforms.assign import remove
 if TYPE_CHECKING:
     from instructions import Counter
 
-SIZES = (30, 300, 3_000)
+SIZES = (20, 200, 2_000)
 LARGE_SIZES = (400, 4_000, 40_000)  # with --long
 
 

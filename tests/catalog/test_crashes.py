@@ -116,7 +116,7 @@ def scenario(request, tmp_path, monkeypatch):
     scenario = Scenario(tmp_path)
     scenario.old, scenario.foreign, scenario.is_damaged = {}, [], request.param == "update of a damaged one"
     # Every stride-th step is tried: more of an update, because only a few of its steps replace rows.
-    scenario.stride = 1 if IS_LONG else 3 if request.param == "update" else 8
+    scenario.stride = 1 if IS_LONG else 7 if request.param == "update" else 17
     scenario.copy()
     if request.param != "first":
         old = {f"m{i}": "Abs" if i < 6 else None for i in range(8)}
