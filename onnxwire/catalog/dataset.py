@@ -58,7 +58,7 @@ _LOST = "a file of the catalog that held its rows was missing or damaged; run `o
 _ASIDE = ".damaged"  # appended to the name of a damaged file
 
 
-class DamagedFile(SaveError):
+class DamagedFileError(SaveError):
     """A Parquet file of a group can't be decoded, or contradicts the journal."""
 
     table = group = ""
@@ -137,7 +137,7 @@ class Dataset:
             self._mended(lambda id=id: self._verify(id))  # type: ignore[misc]
 
     def _verify(self, id: str) -> None:
-        """Read all files of a group. Raises DamagedFile."""
+        """Read all files of a group. Raises DamagedFileError."""
         if id in self._contents.groups:
             self._texts(id)
             for name, count in self._contents.groups[id].rows.items():
@@ -149,11 +149,11 @@ class Dataset:
         while True:
             try:
                 return action()
-            except DamagedFile as damage:
+            except DamagedFileError as damage:
                 self._set_aside(damage)
                 self._heal(damage.group)
 
-    def _set_aside(self, damage: DamagedFile) -> None:
+    def _set_aside(self, damage: DamagedFileError) -> None:
         """Rename a damaged file, with a warning: what it contains may matter to somebody."""
         name = file_name(damage.group)
         with self._root.inner(damage.table) as folder:
@@ -298,7 +298,7 @@ class Dataset:
         if isinstance(error, OSError) and error.errno is not None:
             return error  # pyarrow's own errors have no number
         reason = f"the file is damaged ({str(error).partition(chr(10))[0]:.200})"
-        damage = DamagedFile(errno.EINVAL, reason, os.path.join(self._root.path, name, file_name(id)))
+        damage = DamagedFileError(errno.EINVAL, reason, os.path.join(self._root.path, name, file_name(id)))
         damage.table, damage.group = name, id
         return damage
 
@@ -404,7 +404,7 @@ class Dataset:
             yield pa.concat_tables(parts)
 
     def _kept(self, id: str, name: str) -> Iterator[pa.Table]:
-        """Yield the rows of a file of a group that count, some at a time. Raises DamagedFile."""
+        """Yield the rows of a file of a group that count, some at a time. Raises DamagedFileError."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
@@ -519,7 +519,7 @@ class Dataset:
                         if table["model"].type != "string" or table["model"].null_count:
                             raise self._damaged(name, id, "its column model has other values than onnxwire writes")
                         texts |= dict.fromkeys(text for text in table["model"].to_pylist() if text not in removed)
-                except DamagedFile as damage:
+                except DamagedFileError as damage:
                     self._set_aside(damage)
         models = dict.fromkeys(map(model_name, texts), Failure("SourceError", _LOST))
         add = self._add(models, {})[0] if models else {}  # no file may be left that names them

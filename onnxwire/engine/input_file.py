@@ -70,18 +70,22 @@ def read_input(descriptor: int, name: str, max_bytes: int | None = None) -> byte
 
 
 def _first_bytes(descriptor: int, name: str) -> bytes:
-    """Return the first bytes of a non-blocking pipe, or b"" if it has a writer that has not written yet.
+    """Wait for the first bytes of a non-blocking pipe, and return them.
 
-    Raises SourceError if no writer opens the pipe within WRITER_SECONDS.
+    Raises SourceError if the pipe has no writer after WRITER_SECONDS. A writer that ends without data is as none.
     """
+    import select
     import time
 
     end = time.monotonic() + WRITER_SECONDS
     while True:
         try:
             head = os.read(descriptor, _CHUNK_BYTES)
-        except BlockingIOError:
-            return b""
+        except BlockingIOError:  # a writer has opened the pipe: wait until it writes, or ends
+            poll = select.poll()
+            poll.register(descriptor, select.POLLIN)
+            poll.poll()
+            continue
         if head:
             return head
         if time.monotonic() >= end:

@@ -67,6 +67,7 @@ class Request:
     range: tuple[int, int] | None
     headers: dict[str, str]  # by their names in lower case
     sent: int = 0
+    started: float = field(default_factory=time.monotonic)
 
 
 @dataclass

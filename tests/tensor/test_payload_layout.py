@@ -144,7 +144,7 @@ def test_the_list_of_tensors_has_the_right_sizes_and_offsets(made, model):
 def test_the_arrow_table_agrees_with_the_list_of_tensors(made, model):
     rows = onnxwire.to_arrow(model, "tensors").to_pydict()
     infos = onnxwire.tensors(model)
-    assert rows["size"] == [info.nbytes for info in infos]
+    assert rows["bytes"] == [info.nbytes for info in infos]
     assert rows["location"] == [info.location for info in infos]
     assert rows["offset"] == [info.offset for info in infos]
     assert rows["storage"] == ["external" if tensor.is_external else "inline" for tensor in made]
@@ -162,7 +162,7 @@ def test_an_edited_model_has_the_same_sizes(made, model):
     for tensor in edited.graph.initializer:
         tensor.doc_string = "edited"
     assert [info.nbytes for info in onnxwire.tensors(edited)] == sizes
-    assert onnxwire.to_arrow(edited, "tensors").to_pydict()["size"] == sizes
+    assert onnxwire.to_arrow(edited, "tensors").to_pydict()["bytes"] == sizes
 
 
 def test_the_page_agrees_with_the_list_of_tensors(made, model):
@@ -260,18 +260,18 @@ def test_a_dim_of_zero_makes_an_empty_tensor_regardless_of_other_dims(order):
     dims = [0, 1 << 62, 1 << 62]
     tensor = onnxwire.TensorProto(data_type=1, dims=[dims[i] for i in order])
     assert [info.nbytes for info in onnxwire.tensors(tensor)] == [0]
-    assert onnxwire.to_arrow(tensor, "tensors").to_pydict()["size"] == [0]
+    assert onnxwire.to_arrow(tensor, "tensors").to_pydict()["bytes"] == [0]
 
 
 def test_an_empty_raw_data_beside_a_typed_field_is_not_the_payload():
     tensor = onnxwire.TensorProto(data_type=1, dims=[3], float_data=[1, 2, 3], raw_data=b"")
     assert tensor.numpy().tolist() == [1, 2, 3]
     assert [info.nbytes for info in onnxwire.tensors(tensor)] == [tensor.nbytes] == [12]
-    assert onnxwire.to_arrow(tensor, "tensors").to_pydict()["size"] == [12]
+    assert onnxwire.to_arrow(tensor, "tensors").to_pydict()["bytes"] == [12]
 
 
 def test_raw_data_of_an_external_tensor_is_not_the_payload():
     data = span(9, b"") + external("w.bin", 8, 12) + number(1, 3) + number(2, 1)
     tensor = onnxwire.TensorProto.FromString(data)
     assert [(info.nbytes, info.offset, info.location) for info in onnxwire.tensors(tensor)] == [(12, 8, "w.bin")]
-    assert onnxwire.to_arrow(tensor, "tensors").to_pydict()["size"] == [12]
+    assert onnxwire.to_arrow(tensor, "tensors").to_pydict()["bytes"] == [12]

@@ -324,7 +324,7 @@ def test_files_are_opened_in_a_browser(driver, folder, tmp_path):
         driver.back()
         # By choosing a file, which uploads it; a tensor file with its message.
         (tmp_path / "t.pb").write_bytes(numpy_helper.from_array(np.arange(9.0), "up").SerializeToString())
-        driver.find_element("xpath", "//option[.='TensorProto']").click()
+        page.wait(lambda: driver.find_elements("xpath", "//option[.='TensorProto']"))[0].click()
         driver.find_element("id", "file").send_keys(str(tmp_path / "t.pb"))
         page.title("up")
         page.one("#histogram", "All 9 elements.")
