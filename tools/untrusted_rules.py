@@ -12,6 +12,7 @@ TITLES = {
     "wire": "Readers disagree",
     "file": "Files",
     "resource": "Resources",
+    "attribute": "Attributes",
     "code": "Code",
     "name": "Names",
     "payload": "Payloads",

@@ -70,6 +70,7 @@ SECURITY_MODULES: dict[str, tuple[str, ...]] = {
     "security_wire": (),
     "security_files": ("TensorProto",),
     "security_resources": ("NodeProto", "TensorProto", "SparseTensorProto", "GraphProto"),
+    "security_attributes": ("NodeProto", "AttributeProto"),
     "security_code": ("NodeProto", "FunctionProto", "StringStringEntryProto"),
     "security_names": (),
     "security_payloads": (),

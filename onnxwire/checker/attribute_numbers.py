@@ -1,0 +1,62 @@
+"""Reads the numbers of attributes as arrays, also of long ones, such as the nodes of a tree ensemble."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from onnxwire.checker.facts import MERGED, Facts
+from onnxwire.engine.record_reader import bytes_at
+from onnxwire.messages import AttributeProto
+from onnxwire.tensor.dtypes import EXTERNAL
+
+MAX_BYTES = 1 << 26  # of an attribute that is read
+
+
+class AttributeNumbers:
+    """Attributes of a document, decoded on request, by `facts.derive(AttributeNumbers)`."""
+
+    def __init__(self, facts: Facts) -> None:
+        self._document = facts.document
+        self._text, self._find = facts.text, facts.find
+        nodes, attributes = facts.NodeProto, facts.AttributeProto
+        self._first, self._count = nodes.first("attribute"), nodes.attribute
+        self._names, self._starts, self._lengths = attributes.name, attributes.start, attributes.length
+        self._flags = attributes.flags
+
+    def of(self, node: int, names: set[str]) -> dict[str, Any]:
+        """Return arrays of the attributes of a node that have these names, where they have numbers or strings.
+
+        A number is an array of one element. Strings are 0 for `LEAF`, the mode of a leaf in a tree, and 1 for others.
+        """
+        found = {}
+        start = int(self._first[node])
+        for row in range(start, start + int(self._count[node])):
+            name = self._text(int(self._names[row]))
+            if name in names and self._lengths[row] <= MAX_BYTES and not self._flags[row] & MERGED:
+                begin = int(self._starts[row])
+                numbers = _numbers(
+                    AttributeProto.FromString(bytes_at(self._document, begin, begin + int(self._lengths[row])))
+                )
+                if numbers is not None and len(numbers):
+                    found[name] = numbers
+        return found
+
+
+def _numbers(attribute: AttributeProto) -> Any:
+    if attribute.HasField("i"):
+        return np.array([attribute.i], np.int64)
+    if len(attribute.ints):
+        return np.asarray(attribute.ints)
+    if len(attribute.floats):
+        return np.asarray(attribute.floats)
+    if len(attribute.strings):
+        return np.array([text != b"LEAF" for text in attribute.strings], np.int64)
+    if attribute.HasField("t") and attribute.t.data_location != EXTERNAL:
+        try:
+            array = attribute.t.numpy().reshape(-1)
+        except Exception:  # of a damaged tensor, which other rules report
+            return None
+        return array if array.dtype.kind in "iuf" else np.ones(array.size, np.int64)
+    return None

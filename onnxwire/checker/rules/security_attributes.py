@@ -1,0 +1,176 @@
+"""Rules of security: attributes with which kernels divide by zero, or read and write out of bounds.
+
+`attribute_limits.tsv` has the limits, one row for each: domain, operators, kind of limit, attributes, and a bound or
+the attributes that define it. An attribute that is absent or empty has its default and breaks no limit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from onnxwire.checker.attribute_numbers import AttributeNumbers
+from onnxwire.checker.cycles import cyclic_components
+from onnxwire.checker.facts import Facts, Finding
+from onnxwire.checker.registry import read_table, rule
+from onnxwire.checker.rules.opset_import import plain_domains
+
+_MAX_FEATURE = (1 << 31) - 1
+_REMEDY = "; do not run the model"
+
+
+class AttributeLimits:
+    """The nodes that break limits of attributes, by `facts.derive(AttributeLimits)`.
+
+    ranges, lengths, indices, endless_trees: the fault by the row of the node.
+    """
+
+    def __init__(self, facts: Facts) -> None:
+        self.ranges: dict[int, str] = {}
+        self.lengths: dict[int, str] = {}
+        self.indices: dict[int, str] = {}
+        self.endless_trees: dict[int, str] = {}
+        nodes = facts.NodeProto
+        limits: dict[tuple[int, int], list[list[str]]] = {}
+        for domain, operators, *limit in read_table("attribute_limits.tsv"):
+            for operator in operators.split():
+                limits.setdefault((facts.find(domain), facts.find(operator)), []).append(limit)
+        operators_ = np.array([operator for _, operator in limits if operator >= 0], np.int64)
+        rows = np.flatnonzero((nodes.attribute > 0) & np.isin(nodes.op_type, operators_))
+        domains = plain_domains(facts, nodes.domain)[rows].tolist()
+        op_types, inputs = nodes.op_type[rows].tolist(), nodes.input[rows].tolist()
+        attributes = facts.derive(AttributeNumbers)
+        for node, domain, operator, n_inputs in zip(rows.tolist(), domains, op_types, inputs, strict=True):
+            found = limits.get((domain, operator))
+            if found is None:
+                continue
+            numbers = attributes.of(node, {name for _, names, bound in found for name in f"{names} {bound}".split()})
+            for limit in found if numbers else ():
+                self._test(node, limit, numbers, n_inputs)
+            if numbers and facts.text(operator).startswith("TreeEnsemble"):
+                self._test_tree(node, numbers)
+
+    def _test(self, node: int, limit: list[str], numbers: dict[str, Any], n_inputs: int) -> None:
+        kind, names, bound = limit
+        present = {name: numbers[name] for name in names.split() if name in numbers}
+        others = [numbers[name] for name in bound.split() if name in numbers]
+        other = others[0] if others else None
+        size = -1 if other is None else int(other[0]) if bound in ("n_targets", "targets", "n_supports") else len(other)
+        if kind in ("equal", "equal-or-one"):
+            least = 1 if kind == "equal" else 2
+            lengths = {name: len(values) for name, values in present.items() if len(values) >= least}
+            if len(set(lengths.values())) > 1:
+                text = ", ".join(f"{name} {length:,}" for name, length in lengths.items())
+                self.lengths.setdefault(node, f"attributes that describe the same objects differ in length: {text}")
+            return
+        for name, values in present.items():
+            n = len(values)
+            if kind == "range":
+                least, most = map(int, bound.split())
+                wrong = values[(values < least) | (values > most)]
+                if len(wrong):
+                    self.ranges.setdefault(node, f"attribute {name!r} is {wrong[0]:,}, outside of {least:,}..{most:,}")
+            elif kind == "distinct" and len(np.unique(values)) != n:
+                self.ranges.setdefault(node, f"attribute {name!r} repeats a value")
+            elif kind == "inputs" and not 0 <= values[0] <= n_inputs:
+                self.ranges.setdefault(node, f"attribute {name!r} is {values[0]:,}, and the node has {n_inputs} inputs")
+            elif kind == "index" and size >= 0 and len(wrong := values[(values < 0) | (values >= size)]):
+                self.indices.setdefault(node, f"attribute {name!r} refers to {wrong[0]:,} of {size:,} objects")
+            elif (
+                (kind == "sum" and other is not None and sum(values.tolist()) > size)
+                or (kind == "multiple" and size > 0 and n % size)
+                or (kind == "classes" and n < size - 1)
+                or (kind == "count" and n != int(bound))
+            ):
+                about = f", which does not fit {bound.split()[0]}" if other is not None else f", not {bound}"
+                self.lengths.setdefault(node, f"attribute {name!r} has {n:,} elements{about}")
+
+    def _test_tree(self, node: int, numbers: dict[str, Any]) -> None:
+        """Test that the branches of the trees lead to nodes and leaves that exist, and never back."""
+        if node in self.lengths:
+            return
+        names = ("nodes_truenodeids", "nodes_falsenodeids")
+        if not all(name in numbers for name in names):
+            return
+        if "nodes_trueleafs" in numbers and "nodes_falseleafs" in numbers:
+            n, n_leaves = len(numbers[names[0]]), len(numbers.get("leaf_targetids", ()))
+            starts, ends = [], []
+            for name, leaves in zip(names, ("nodes_trueleafs", "nodes_falseleafs"), strict=True):
+                children, is_leaf = numbers[name], numbers[leaves] != 0
+                wrong = children[(children < 0) | (children >= np.where(is_leaf, n_leaves, n))]
+                if len(wrong):
+                    self.indices.setdefault(node, f"attribute {name!r} refers to {wrong[0]:,}, which does not exist")
+                    return
+                starts.append(np.flatnonzero(~is_leaf))
+                ends.append(children[~is_leaf])
+        elif all(name in numbers for name in ("nodes_treeids", "nodes_nodeids", "nodes_modes")):
+            lists = [numbers["nodes_treeids"], numbers["nodes_nodeids"]]
+            is_branch = numbers["nodes_modes"] != 0
+            features = numbers.get("nodes_featureids", np.zeros(0, np.int64))
+            wrong = features[is_branch[: len(features)] & ((features < 0) | (features > _MAX_FEATURE))]
+            if len(wrong):
+                self.indices.setdefault(node, f"attribute 'nodes_featureids' refers to feature {wrong[0]:,}")
+            trees = lists[0][is_branch]
+            starts, ends = [], []
+            for name in names:
+                children = _positions(lists[0], lists[1], trees, numbers[name][is_branch])
+                if (children < 0).any():
+                    wrong = numbers[name][is_branch][children < 0]
+                    self.indices.setdefault(node, f"attribute {name!r} refers to {wrong[0]:,}, which does not exist")
+                    return
+                starts.append(np.flatnonzero(is_branch))
+                ends.append(children)
+            for prefix in ("target", "class"):
+                treeids, nodeids = numbers.get(f"{prefix}_treeids"), numbers.get(f"{prefix}_nodeids")
+                if treeids is None or nodeids is None:
+                    continue
+                if (_positions(lists[0], lists[1], treeids, nodeids) < 0).any():
+                    self.indices.setdefault(node, f"{prefix}_nodeids refers to a node that does not exist")
+        else:
+            return
+        parents, children = np.concatenate(starts), np.concatenate(ends)
+        if (children <= parents).any() and cyclic_components(parents, children):
+            self.endless_trees.setdefault(node, "a branch of a tree leads back to a node above it")
+
+
+def _positions(trees: Any, ids: Any, wanted_trees: Any, wanted_ids: Any) -> Any:
+    """Return the position of each wanted pair of a tree and a node among the pairs; -1 where there is none."""
+    _, tree_numbers = np.unique(np.concatenate([trees, wanted_trees]), return_inverse=True)
+    _, id_numbers = np.unique(np.concatenate([ids, wanted_ids]), return_inverse=True)
+    keys = tree_numbers * (int(id_numbers.max(initial=0)) + 1) + id_numbers
+    known, wanted = keys[: len(trees)], keys[len(trees) :]
+    if not len(known):
+        return np.full(len(wanted), -1)
+    order = np.argsort(known, kind="stable")
+    places = order[np.minimum(np.searchsorted(known[order], wanted), len(known) - 1)]
+    return np.where(known[places] == wanted, places, -1)
+
+
+@rule("security-attribute-range", "NodeProto", "AttributeProto")
+def out_of_range(facts: Facts) -> Iterator[Finding]:
+    """Yield nodes with a number that their kernel cannot compute with."""
+    yield _each(facts, facts.derive(AttributeLimits).ranges)
+
+
+@rule("security-attribute-length", "NodeProto", "AttributeProto")
+def length(facts: Facts) -> Iterator[Finding]:
+    """Yield nodes whose lists differ in length."""
+    yield _each(facts, facts.derive(AttributeLimits).lengths)
+
+
+@rule("security-attribute-index", "NodeProto", "AttributeProto")
+def attribute_index(facts: Facts) -> Iterator[Finding]:
+    """Yield nodes with references to objects that do not exist."""
+    yield _each(facts, facts.derive(AttributeLimits).indices)
+
+
+@rule("security-attribute-cycle", "NodeProto", "AttributeProto")
+def cycle(facts: Facts) -> Iterator[Finding]:
+    """Yield tree ensembles whose evaluation does not end."""
+    yield _each(facts, facts.derive(AttributeLimits).endless_trees)
+
+
+def _each(facts: Facts, faults: dict[int, str]) -> Finding:
+    return facts.NodeProto.each({row: fault + _REMEDY for row, fault in faults.items()})

@@ -1,0 +1,40 @@
+from check_case import Case, model, node
+
+_NODE = ("graph.node[0]",)
+_ML = 'domain: "ai.onnx.ml"'
+_TREE = {
+    "nodes_treeids": (0, 0, 0),
+    "nodes_nodeids": (0, 1, 2),
+    "nodes_featureids": (0, 0, 0),
+    "nodes_truenodeids": (1, 0, 0),
+    "nodes_falsenodeids": (2, 0, 0),
+    "target_ids": (0, 0),
+    "target_nodeids": (1, 2),
+    "target_treeids": (0, 0),
+}
+
+
+def _ints(name: str, *numbers: int) -> str:
+    return f'attribute {{ name: "{name}" type: INTS {" ".join(f"ints: {number}" for number in numbers)} }}'
+
+
+def _conv(stride: int) -> str:
+    return model(node("x w", "o", _ints("strides", stride, 1), op="Conv"))
+
+
+def _tree(**changes: tuple[int, ...]) -> str:
+    """A model with a tree of one branch and two leaves."""
+    attributes = " ".join(_ints(name, *numbers) for name, numbers in (_TREE | changes).items())
+    modes = 'strings: "BRANCH_LEQ" strings: "BRANCH_LEQ" strings: "LEAF"' if "nodes_modes" in changes else ""
+    modes = modes or 'strings: "BRANCH_LEQ" strings: "LEAF" strings: "LEAF"'
+    attributes += f' attribute {{ name: "nodes_modes" type: STRINGS {modes} }} '
+    attributes += 'attribute { name: "n_targets" type: INT i: 1 }'
+    return model(node("x", "o", f"{_ML} {attributes}", op="TreeEnsembleRegressor"))
+
+
+CASES = {
+    "security-attribute-range": Case(_conv(0), _conv(1), _NODE),
+    "security-attribute-length": Case(_tree(nodes_featureids=(0,)), _tree(), _NODE),
+    "security-attribute-index": Case(_tree(target_ids=(5, 0)), _tree(), _NODE),
+    "security-attribute-cycle": Case(_tree(nodes_falsenodeids=(0, 0, 0)), _tree(), _NODE),
+}
