@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from onnxwire.checker.constant_inputs import INSPECTORS
 from onnxwire.checker.declared_types import DeclaredTypes
 from onnxwire.checker.facts import EMPTY, true_rows
 from onnxwire.checker.rules.node import Calls
@@ -29,7 +30,6 @@ _MAX_BODY_RUNS = 64
 _MAX_CALL_DEPTH = 48
 _BUDGET_FACTOR, _LEAST_BUDGET = 8, 20_000
 _NO_VALUE = Value()
-_INSPECTED = ("Div", "Mod", "Gather", "GatherElements", "ScatterElements", "Scatter")
 _GROWING = frozenset(
     ("ConstantOfShape", "Expand", "Tile", "Range", "OneHot", "RandomNormal", "RandomUniform", "Pad", "Resize")
 )
@@ -113,8 +113,7 @@ class ShapeBounds:
 
     elements: for nodes of which an output is too large, the lower bound of its elements; overflows: the same where it
     is 2**63 or more. endless: nodes of loops that do not end; iterations: the number of iterations of loops that take
-    too many. indices: for nodes with a constant index out of range, the index.
-    zero_divisors: nodes that divide integers by a constant zero.
+    too many. faults: by kind of constant_inputs.py, the text of the fault by the row of the node.
     total: the first node with which all constants together are too large, and the sum; or None.
     """
 
@@ -126,8 +125,7 @@ class ShapeBounds:
         self.overflows: dict[int, int] = {}
         self.endless: dict[int, str] = {}
         self.iterations: dict[int, int] = {}
-        self.indices: dict[int, int] = {}
-        self.zero_divisors: set[int] = set()
+        self.faults: dict[str, dict[int, str]] = {}
         self.total: tuple[int, int] | None = None
         self._total = 0
         nodes = facts.NodeProto
@@ -144,6 +142,7 @@ class ShapeBounds:
         for name, operator in OPERATORS.items():
             if (id := facts.find(name)) >= 0:
                 self._operators[id] = operator
+        self._inspectors = {id: inspect for name, inspect in INSPECTORS.items() if (id := facts.find(name)) >= 0}
         for name, method in (("If", self._run_if), ("Loop", self._run_loop), ("Scan", self._run_scan)):
             if (id := facts.find(name)) >= 0:
                 self._operators[id] = method
@@ -252,11 +251,13 @@ class ShapeBounds:
 
     def _run_nodes(self, nodes: range, scope: Scope) -> None:
         operators, inputs, outputs, values = self._operators, self._inputs, self._outputs, scope.values
+        inspectors = self._inspectors
         self.budget -= len(nodes)
         for node in nodes:
             operator = operators.get(self._op_types[node])
             function = self._calls[node] if self._calls is not None else -1
-            if operator is None and function < 0 and node not in self._bodies:
+            inspector = inspectors.get(self._op_types[node])
+            if operator is None and inspector is None and function < 0 and node not in self._bodies:
                 continue
             start = self._first_inputs[node]
             names = inputs[start : start + self._n_inputs[node]]
@@ -267,9 +268,9 @@ class ShapeBounds:
                 self.facts.text(self._op_types[node]),
                 [values.get(name) or self._find(scope, name) if name != EMPTY else _NO_VALUE for name in names],
             )
-            if call.op_type in _INSPECTED:
-                self._inspect(call)
             try:
+                for kind, fault in inspector(call) if inspector is not None and function < 0 else ():
+                    self.faults.setdefault(kind, {}).setdefault(node, fault)
                 made = self._run(operator, function, call)
             except (ArithmeticError, ValueError, TypeError, IndexError):
                 continue  # arguments that the operator does not accept; other rules report them
@@ -284,29 +285,12 @@ class ShapeBounds:
                 value.stored = max(value.stored, stored)
                 values[name] = value if self._accept(node, call.op_type, value) else Value()
 
-    def _inspect(self, call: _Call) -> None:
-        """Record constant indices out of range, and integer divisions by a constant zero."""
-        if len(call.inputs) < 2:
-            return
-        value, other = call.inputs[:2]
-        if other.data is None or not all(type(number) is int for number in other.data):
-            return
-        if call.op_type in ("Div", "Mod"):
-            if 0 in other.data:
-                self.zero_divisors.add(call.node)
-        elif value.shape:
-            axis = call.int("axis", 0)
-            size = value.shape[axis] if -len(value.shape) <= axis < len(value.shape) else None
-            wrong = [index for index in other.data if size is not None and not -size <= index < size]
-            if wrong:
-                self.indices.setdefault(call.node, wrong[0])
-
     def _run(self, operator: Any, function: int, call: _Call) -> Any:
         if function >= 0:
             return self._run_call(function, call)
         if operator is not None:
             return operator(call)
-        for graph in self._bodies[call.node].values():
+        for graph in self._bodies.get(call.node, {}).values():
             self._run_graph(graph, Scope(call.scope), [Value()] * 64)
         return None
 

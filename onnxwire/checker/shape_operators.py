@@ -30,6 +30,9 @@ class Call(Protocol):
     def value(self, index: int) -> Value | None:
         """Return an input, or None if the node has fewer."""
 
+    def attribute(self, name: str) -> Any:
+        """Return the AttributeProto of a name, or None."""
+
     def ints(self, name: str, input: int | None = None) -> list[int] | None:
         """Return the integers of an input, or of an attribute."""
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from onnxwire.checker.constant_inputs import ARGUMENT, DIVISION, INDEX, MAX_RANK, RANK
 from onnxwire.checker.cycles import cyclic_components
 from onnxwire.checker.facts import Facts, Finding, true_rows
 from onnxwire.checker.registry import rule
@@ -73,9 +74,9 @@ def iterations(facts: Facts) -> Iterator[Finding]:
 @rule("security-resource-index", "NodeProto")
 def index(facts: Facts) -> Iterator[Finding]:
     """Yield nodes with a constant index out of range."""
-    found = facts.derive(ShapeBounds).indices
+    found = facts.derive(ShapeBounds).faults.get(INDEX, {})
     yield facts.NodeProto.at(
-        found, "the constant index {number:,} of {op_type!r} is out of range; do not run the model", number=found
+        found, "the constant index {number} of {op_type!r} is out of range; do not run the model", number=found
     )
 
 
@@ -83,9 +84,30 @@ def index(facts: Facts) -> Iterator[Finding]:
 def division(facts: Facts) -> Iterator[Finding]:
     """Yield nodes that divide integers by a constant zero."""
     yield facts.NodeProto.at(
-        facts.derive(ShapeBounds).zero_divisors,
+        facts.derive(ShapeBounds).faults.get(DIVISION, {}),
         "{op_type!r} divides integers by a constant zero, which ends the process; do not run the model",
     )
+
+
+@rule("security-resource-argument", "NodeProto")
+def argument(facts: Facts) -> Iterator[Finding]:
+    """Yield nodes with a constant that their kernel cannot compute with."""
+    found = facts.derive(ShapeBounds).faults.get(ARGUMENT, {})
+    yield facts.NodeProto.at(found, "{op_type!r} has {fault}; do not run the model", fault=found)
+
+
+@rule("security-resource-rank")
+def rank(facts: Facts) -> Iterator[Finding]:
+    """Yield tensors, types and nodes with more dimensions than programs represent."""
+    template = "it has {rank} dimensions, and programs represent at most 64; do not load the model"
+    for name, field in (("TensorProto", "dims"), ("TensorShapeProto", "dim")):
+        if name in facts.present:
+            sheet = facts[name]
+            ranks = getattr(sheet, field)
+            yield sheet.at(ranks > MAX_RANK, template, rank=ranks)
+    if "NodeProto" in facts.present:
+        found = facts.derive(ShapeBounds).faults.get(RANK, {})
+        yield facts.NodeProto.at(found, "{op_type!r} makes {rank} dimensions; do not run the model", rank=found)
 
 
 class InlinedSizes:

@@ -83,6 +83,16 @@ CASES = {
     "security-resource-division": Case(
         model(_ints("z", 0) + node("x z", "o", op="Div")), model(_ints("z", 1) + node("x z", "o", op="Div")), _NODE
     ),
+    "security-resource-argument": Case(
+        model(_ints("n", 200) + node("x n", "o", op="BitShift")),
+        model(_ints("n", 7) + node("x n", "o", op="BitShift")),
+        _NODE,
+    ),
+    "security-resource-rank": Case(
+        model(f'initializer {{ name: "w" data_type: 1 {"dims: 1 " * 65} float_data: 1 }}'),
+        model(f'initializer {{ name: "w" data_type: 1 {"dims: 1 " * 64} float_data: 1 }}'),
+        ("graph.initializer[0]",),
+    ),
     "security-resource-function-size": Case(_chain(19, 2), _chain(15, 2), ("functions[0]",)),
     "security-resource-function-depth": Case(_chain(64, 1), _chain(63, 1), ("functions[0]",)),
     "security-resource-nesting": Case(_nested(11), _nested(10), ("graph" + ".node[0].attribute[0].g" * 11,)),

@@ -1,0 +1,254 @@
+"""Tests constant inputs of nodes: indices out of range, and numbers that kernels cannot compute with.
+
+An inspector is a function of a call (see `Call` of shape_operators.py) that yields the kind and the text of each fault.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from onnxwire.checker.shape_operators import Call
+    from onnxwire.checker.shape_values import Value
+
+    Faults = Iterator[tuple[str, str]]
+
+INDEX, DIVISION, ARGUMENT, RANK = "index", "division", "argument", "rank"
+MAX_RANK = 64  # of numpy
+_INTEGER_BITS = {2: (0, 8), 3: (-7, 7), 4: (0, 16), 5: (-15, 15), 6: (-31, 31), 7: (-63, 63), 12: (0, 32), 13: (0, 64)}
+
+# Operators that select by an index: the input with the indices, the input that they refer to, its axis or the name of
+# the attribute with it (and the default), and which numbers are allowed besides 0..size-1: `-` from the end, `=` size.
+_SELECTORS: dict[str, tuple[int, int, int | tuple[str, int], str]] = {
+    "Gather": (1, 0, ("axis", 0), "-"),
+    "GatherElements": (1, 0, ("axis", 0), "-"),
+    "ScatterElements": (1, 0, ("axis", 0), "-"),
+    "Scatter": (1, 0, ("axis", 0), "-"),
+    "TensorScatter": (2, 0, ("axis", -2), ""),
+    "ArrayFeatureExtractor": (1, 0, -1, ""),
+    "RoiAlign": (2, 0, 0, ""),
+    "CropAndResize": (2, 0, 0, ""),
+    "EmbedLayerNormalization": (0, 2, 0, ""),
+    "NegativeLogLikelihoodLoss": (1, 0, 1, ""),
+    "SoftmaxCrossEntropyLoss": (1, 0, 1, ""),
+    "ReverseSequence": (1, 0, ("time_axis", 0), "="),
+    "RNN": (4, 0, 0, "="),
+    "GRU": (4, 0, 0, "="),
+    "LSTM": (4, 0, 0, "="),
+}
+
+
+def _value(call: Call, index: int) -> Value | None:
+    return call.inputs[index] if index < len(call.inputs) else None
+
+
+def _integers(call: Call, index: int) -> list[int]:
+    """Return a known input of integers; [] for any other."""
+    value = _value(call, index)
+    if value is None or value.data is None or not all(type(number) is int for number in value.data):
+        return []
+    return value.data
+
+
+def _size(value: Value | None, axis: int) -> int | None:
+    if value is None or not value.shape or not -len(value.shape) <= axis < len(value.shape):
+        return None
+    return value.shape[axis]
+
+
+def _selected(call: Call) -> Faults:
+    indices, of, where, allowed = _SELECTORS[call.op_type]
+    axis = where if isinstance(where, int) else call.int(*where)
+    if call.op_type in ("RNN", "GRU", "LSTM"):
+        axis = call.int("layout", 0)
+    size = _size(_value(call, of), axis)
+    if size is None or call.text("mode") == "circular":
+        return
+    ignored = call.int("ignore_index", 0) if call.attribute("ignore_index") is not None else None
+    least, most = -size if "-" in allowed else 0, size if "=" in allowed else size - 1
+    for number in _integers(call, indices):
+        if not least <= number <= most and number != ignored:
+            yield INDEX, f"{number:,}"
+            return
+
+
+def _tuples(call: Call) -> Faults:
+    """Test the indices of GatherND and ScatterND, of which each row selects in the first axes."""
+    value, indices = _value(call, 0), _value(call, 1)
+    if value is None or not value.shape or indices is None or not indices.shape:
+        return
+    length, first = indices.shape[-1], call.int("batch_dims", 0)
+    for i, number in enumerate(_integers(call, 1) if length else ()):
+        axis = first + i % (length or 1)
+        size = value.shape[axis] if 0 <= axis < len(value.shape) else None
+        if size is not None and not -size <= number < size:
+            yield INDEX, f"{number:,}"
+            return
+
+
+def _unpooled(call: Call) -> Faults:
+    value, kernel = _value(call, 0), call.ints("kernel_shape")
+    if value is None or not value.shape or kernel is None or None in value.shape or _value(call, 2) is not None:
+        return
+    strides = call.ints("strides") or [1] * len(kernel)
+    sizes = [max((dim or 0) - 1, 0) * step for dim, step in zip(value.shape[2:], strides, strict=False)]
+    size = math.prod(dim or 0 for dim in value.shape[:2])
+    size *= math.prod(length + width for length, width in zip(sizes, kernel, strict=False))
+    for number in _integers(call, 1):
+        if not 0 <= number < size:
+            yield INDEX, f"{number:,}"
+            return
+
+
+def _pooled_regions(call: Call) -> Faults:
+    size, regions = _size(_value(call, 0), 0), _value(call, 1)
+    for number in (regions.data or ())[::5] if regions is not None and size is not None else ():
+        if not 0 <= number < (size or 0):
+            yield INDEX, f"{number:,.0f}"
+            return
+
+
+def _compressed(call: Call) -> Faults:
+    condition, value = _size(_value(call, 1), 0), _value(call, 0)
+    if call.attribute("axis") is not None and condition is not None:
+        size = _size(value, call.int("axis", 0))
+        if size is not None and condition > size:
+            yield INDEX, f"{condition - 1:,}"
+
+
+def _divided(call: Call) -> Faults:
+    divisors = _integers(call, 1)
+    if 0 in divisors:
+        yield DIVISION, "0"
+    elif -1 in divisors and any(number in (-(1 << 31), -(1 << 63)) for number in _integers(call, 0)):
+        yield ARGUMENT, "the least integer is divided by -1"
+
+
+def _shifted(call: Call) -> Faults:
+    wrong = [number for number in _integers(call, 1) if not 0 <= number < 64]
+    if wrong:
+        yield ARGUMENT, f"a shift by {wrong[0]:,} bits"
+
+
+def _resized(call: Call) -> Faults:
+    for index in (1, 2):
+        scales = _value(call, index)
+        wrong = [] if scales is None else [x for x in scales.data or () if not 0 < x < math.inf]
+        if wrong and not (call.op_type == "Resize" and index == 1 and len(call.inputs) > 2):
+            yield ARGUMENT, f"a scale of {wrong[0]}"
+            return
+
+
+def _cast(call: Call) -> Faults:
+    value, bits = _value(call, 0), _INTEGER_BITS.get(call.int("to", 0))
+    if bits is None or value is None or call.attribute("to") is None:
+        return
+    least = -(1 << -bits[0]) if bits[0] else 0
+    for number in value.data or ():
+        # Negative numbers to unsigned types wrap in all runtimes and occur in masks.
+        is_finite = isinstance(number, float) and not math.isinf(number)
+        if is_finite and not min(least, -(1 << bits[1])) <= number < 1 << bits[1]:
+            yield ARGUMENT, f"a cast of {number} to an integer type"
+            return
+
+
+def _range(call: Call) -> Faults:
+    step = _value(call, 2)
+    if step is not None and step.data == [0]:
+        yield ARGUMENT, "a step of 0"
+
+
+def _sliced(call: Call) -> Faults:
+    if 0 in _integers(call, 4):
+        yield ARGUMENT, "a step of 0"
+
+
+def _split(call: Call) -> Faults:
+    if any(number < 0 for number in _integers(call, 1)):
+        yield ARGUMENT, "a part of negative size"
+
+
+def _top_k(call: Call) -> Faults:
+    wrong = [k for k in _integers(call, 1) if not 0 <= k < 1 << 31]
+    if wrong:
+        yield ARGUMENT, f"k of {wrong[0]:,}"
+
+
+def _filled(call: Call) -> Faults:
+    if any(number < 0 for number in _integers(call, 0)):
+        yield ARGUMENT, "a negative size"
+
+
+def _over_axes(call: Call) -> Faults:
+    wrong = [axis for axis in _integers(call, 1) if not -MAX_RANK <= axis < MAX_RANK]
+    if wrong:
+        yield ARGUMENT, f"axis {wrong[0]:,}"
+    yield from _shaped(call)
+
+
+def _shaped(call: Call) -> Faults:
+    rank = _size(_value(call, 1), 0)
+    if rank is not None and rank > MAX_RANK:
+        yield RANK, f"{rank:,}"
+
+
+def _convolved(call: Call) -> Faults:
+    ranks = {len(value.shape) for value in call.inputs[:2] if value.shape is not None}
+    if len(ranks) > 1:
+        yield ARGUMENT, "a kernel of another rank than its input"
+
+
+def _einsum(call: Call) -> Faults:
+    terms = call.text("equation").partition("->")[0].count(",") + 1
+    if call.inputs and terms != len(call.inputs):
+        yield ARGUMENT, f"an equation of {terms:,} terms for {len(call.inputs):,} inputs"
+
+
+def _featured(call: Call) -> Faults:
+    """Test the attributes of ai.onnx.ml operators that count the features of the input."""
+    size = _size(_value(call, 0), -1)
+    if size is None:
+        return
+    if call.op_type.startswith("TreeEnsemble"):
+        attribute = call.attribute("nodes_featureids")
+        greatest = max(attribute.ints, default=0) if attribute is not None else 0
+        if greatest >= size:
+            yield INDEX, f"{greatest:,}"
+        return
+    for name in ("offset", "scale", "imputed_value_floats", "imputed_value_int64s"):
+        attribute = call.attribute(name)
+        length = 1 if attribute is None else len(attribute.floats) or len(attribute.ints) or 1
+        if length not in (1, size):
+            yield ARGUMENT, f"{length:,} numbers in {name!r} for {size:,} features"
+            return
+
+
+_AXES = (
+    "ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum "
+    "ReduceSumSquare Squeeze Unsqueeze CumSum"
+)
+INSPECTORS: dict[str, Callable[[Any], Faults]] = {
+    **dict.fromkeys(_SELECTORS, _selected),
+    **dict.fromkeys(_AXES.split(), _over_axes),
+    **dict.fromkeys(("GatherND", "ScatterND"), _tuples),
+    **dict.fromkeys(("Div", "Mod"), _divided),
+    **dict.fromkeys(("Resize", "Upsample"), _resized),
+    **dict.fromkeys(("Reshape", "Expand", "Tile"), _shaped),
+    **dict.fromkeys(
+        ("TreeEnsembleRegressor", "TreeEnsembleClassifier", "TreeEnsemble", "Scaler", "Imputer"), _featured
+    ),
+    "MaxUnpool": _unpooled,
+    "MaxRoiPool": _pooled_regions,
+    "Compress": _compressed,
+    "BitShift": _shifted,
+    "Cast": _cast,
+    "Range": _range,
+    "Slice": _sliced,
+    "Split": _split,
+    "TopK": _top_k,
+    "ConstantOfShape": _filled,
+    "Conv": _convolved,
+    "Einsum": _einsum,
+}
