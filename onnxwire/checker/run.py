@@ -49,7 +49,8 @@ def check(
     compare their digests.
     limit: the maximum number of problems of one rule, None for all; further ones are counted in `Problems.omitted`.
     operators: the path of a table of further operators, in the notation of checker/operators.tsv.
-    untrusted: whether to apply the rules of security, too, which name known attacks on programs that read models.
+    untrusted: whether to apply the rules of security, too, which name known attacks on programs that read models, and
+    to open source with untrusted=True, as `load` does; a message stays as it was opened.
     max_elements: the number of elements from which these rules report a value.
     Returns a sequence of problems: errors, then warnings, then notes, each sorted by rule and path. They are stored as
     columns, a few bytes for each problem until it is read. No weight above 256 KiB is read. Raises DecodeError for
@@ -67,7 +68,7 @@ def check(
         facts = _facts_of(source, ir_version, checksums, known)
         facts.max_elements = max_elements
         return _run(facts, select, ignore, limit, untrusted)
-    with load(source, type) as message:
+    with load(source, type, untrusted=untrusted) as message:
         facts = Facts(
             message._document, message.__class__, ir_version, checksums, operators=known, max_elements=max_elements
         )

@@ -52,7 +52,9 @@ exit status: 0 no problem as severe as --fail-on, 1 such a problem, 2 a file cou
 
 def add_parser(commands: Any) -> None:
     """Add the command to the parser's `commands`."""
-    parser = add_command(commands, "check", _DESCRIPTION, _EXAMPLES)
+    parser = add_command(
+        commands, "check", _DESCRIPTION, _EXAMPLES, "apply the rules of security, too, and refuse redirects"
+    )
     add = parser.add_argument
     add("files", metavar="FILE", nargs="*", help="a path, a pattern such as 'models/*.onnx', or - for stdin")
     form = parser.add_mutually_exclusive_group()
@@ -65,7 +67,6 @@ def add_parser(commands: Any) -> None:
     add("--ir-version", metavar="N", type=int, help="apply the rules of this IR version, not of the file's own")
     add_type(parser, "the message in the files, such as SequenceProto; default: ModelProto")
     add("--checksums", action="store_true", help="read files of external data to compare their checksums")
-    add("--untrusted", action="store_true", help="apply the rules of security, too; see docs/security.md")
     add(
         "--max-elements",
         metavar="N",

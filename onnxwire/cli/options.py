@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 from onnxwire.cli.commands import SUMMARIES
 from onnxwire.errors import SaveError
-from onnxwire.io.remote.settings import HEADERS_VARIABLE, parse_header
+from onnxwire.io.remote.settings import HEADERS_VARIABLE, UNTRUSTED_VARIABLE, parse_header
 from onnxwire.messages import SCHEMA
 
 TYPE_CHECKING = False
@@ -35,8 +35,10 @@ class Formatter(argparse.RawDescriptionHelpFormatter):
         super().__init__(prog, **({"width": columns - 2} | options))
 
 
-def add_command(commands: Any, name: str, description: str, examples: str) -> argparse.ArgumentParser:
-    """Add a command to the parser's `commands`. examples: the end of its help."""
+def add_command(
+    commands: Any, name: str, description: str, examples: str, untrusted: str = "refuse redirects of servers"
+) -> argparse.ArgumentParser:
+    """Add a command to the parser's `commands`. examples: the end of its help. untrusted: the help of --untrusted."""
     parser: argparse.ArgumentParser = commands.add_parser(
         name,
         help=SUMMARIES[name],
@@ -57,14 +59,17 @@ def add_command(commands: Any, name: str, description: str, examples: str) -> ar
             type=_header,
             help="send this header to HTTP servers; prefer ONNXWIRE_HTTP_HEADERS for secrets",
         )
+        group.add_argument("--untrusted", action="store_true", help=f"{untrusted}; see docs/untrusted.md")
     return parser
 
 
 @contextmanager
 def server_settings(options: argparse.Namespace) -> Iterator[None]:
-    """Apply --allow-host, --cache and --header during a command, including its child processes."""
+    """Apply --allow-host, --cache, --header and --untrusted during a command, including its child processes."""
     hosts, cache, headers = (getattr(options, name, None) for name in ("allow_host", "cache", "header"))
     values = {"ONNXWIRE_ALLOW_HOSTS": hosts and ",".join(hosts), "ONNXWIRE_CACHE": cache}
+    if getattr(options, "untrusted", False):
+        values[UNTRUSTED_VARIABLE] = "1"
     if headers:
         values[HEADERS_VARIABLE] = "\n".join([*os.environ.get(HEADERS_VARIABLE, "").split("\n"), *headers])
     if "OPENBLAS_NUM_THREADS" not in os.environ:

@@ -35,6 +35,7 @@ def load(
     storage_options: Mapping[str, Any] | None = None,
     cache: str | os.PathLike[str] | None = None,
     allow_hosts: Iterable[str] | None = None,
+    untrusted: bool = False,
 ) -> MessageT:
     """Open a document and return a view of its root message.
 
@@ -56,12 +57,15 @@ def load(
     anywhere, and requests for external data to the servers that the model was redirected to. Redirects from a public
     server to a private address, or from https to http, are always refused. Addresses other than HTTP need the extra
     `remote`.
+    untrusted: refuse every redirect of an HTTP server, also for external data that is opened later, except those to
+    servers that allow_hosts names. The address itself is the caller's choice. The environment variable
+    ONNXWIRE_UNTRUSTED=1 sets this for all models. Files that a model names are restricted to its folder in any case.
     The view is a context manager that closes the document and its external data files. Only the records of the root
     message are scanned at this point.
     Raises SourceError for a file that can't be opened, and DecodeError for bytes that are empty, damaged, or not a
     message of the type; the error names the format that the bytes look like.
     """
-    document = open_document(source, mmap, store, storage_options, cache, allow_hosts)
+    document = open_document(source, mmap, store, storage_options, cache, allow_hosts, untrusted)
     try:
         refuse_empty(document)
         document.files = files_beside(source, document, root=external_root, data=external_data, mmap=mmap)

@@ -27,10 +27,11 @@ def open_document(
     storage_options: Mapping[str, Any] | None = None,
     cache: str | os.PathLike[str] | None = None,
     allow_hosts: Iterable[str] | None = None,
+    untrusted: bool = False,
 ) -> Document:
     """Open a source as a document. Map regular files instead of reading them, unless `mmap` is False.
 
-    store, storage_options, cache, allow_hosts: for a file on a server, as for `load`.
+    store, storage_options, cache, allow_hosts, untrusted: for a file on a server, as for `load`.
 
     Raises SourceError for a file that can't be opened, DecodeError for an empty file, TypeError if the source
     has an unsupported type.
@@ -44,7 +45,7 @@ def open_document(
             def map_file(descriptor: int, name: str) -> Document:
                 return _map_cached(descriptor, name, mmap)
 
-            return open_remote(source, store, storage_options, cache, allow_hosts, map_file=map_file)
+            return open_remote(source, store, storage_options, cache, allow_hosts, untrusted, map_file=map_file)
     if storage_options is not None or allow_hosts is not None:
         name = "storage_options=" if storage_options is not None else "allow_hosts="
         raise TypeError(f"{name} applies to addresses only, such as s3://bucket/model.onnx")

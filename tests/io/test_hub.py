@@ -77,6 +77,18 @@ def test_a_hostile_address_is_refused_without_a_request(address, fake) -> None:
     assert not fake.hub.requests
 
 
+def test_an_untrusted_model_is_read_without_redirects(fake) -> None:
+    address = f"hf://{REPOSITORY}/m.onnx"
+    with pytest.raises(ow.SourceError, match="not followed for untrusted models"):
+        ow.load(address, untrusted=True)
+    cdn = fake.hub.cdn.removeprefix("http://")
+    read_all(address, untrusted=True, allow_hosts=[cdn])
+    ow.load(f"hf://{REPOSITORY}/onnx/small.onnx", untrusted=True).close()  # the Hub does not redirect small files
+    message = ow.load(f"hf://{REPOSITORY}/onnx/x.onnx", untrusted=True)
+    with pytest.raises(ow.SourceError, match="not followed for untrusted models"):
+        message.graph.initializer[0].numpy()
+
+
 def test_a_model_is_read_with_one_redirect(fake) -> None:
     fake.hub.lifetime = 1000
     requests = read_all(f"hf://{REPOSITORY}/m.onnx")

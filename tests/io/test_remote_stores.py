@@ -252,6 +252,19 @@ def test_a_command_accepts_an_address(words, tmp_path) -> None:
         json.loads(ours.stdout)
 
 
+@pytest.mark.parametrize("words", COMMANDS.values(), ids=COMMANDS)
+def test_a_command_with_untrusted_follows_no_redirect(words, tmp_path) -> None:
+    pieces = model([300_000])
+    with ObjectServer({"m.onnx": pieces}) as own, ObjectServer({"m.onnx": pieces}) as other:
+        own.state.redirects["/m.onnx"] = 302, f"{other.url}/m.onnx"
+        line = [{"URL": f"{own.url}/m.onnx", "OUT": "out.onnx"}.get(word, word) for word in words]
+        run = forked_commands.run(*line, "--untrusted", text=True, cwd=tmp_path)
+        assert run.returncode in (1, 2), run.stdout
+        assert own.state.requests and not other.state.requests
+    assert "not followed for untrusted models" in run.stdout + run.stderr
+    assert not (tmp_path / "out.onnx").is_file() or words[0] == "catalog"
+
+
 def test_one_store_is_made_for_each_server_options_and_environment(monkeypatch) -> None:
     from onnxwire.io.remote import stores
 

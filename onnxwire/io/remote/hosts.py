@@ -53,11 +53,13 @@ class Hosts:
     """The hosts to which requests for one model and its external data may be sent.
 
     own: the model's server. allowed: more hosts, as `host` (default ports) or `host:port`, that redirects may lead to;
-    if any are given, requests for the model itself may not be redirected elsewhere either. Raises ValueError for an
-    invalid host.
+    if any are given, requests for the model itself may not be redirected elsewhere either. may_redirect: whether other
+    redirects than those to allowed hosts are followed; False for untrusted models, whose redirects on the model's own
+    server are refused, too. Raises ValueError for an invalid host.
     """
 
-    def __init__(self, own: Site, allowed: Iterable[str] = ()) -> None:
+    def __init__(self, own: Site, allowed: Iterable[str] = (), *, may_redirect: bool = True) -> None:
+        self._may_redirect = may_redirect
         self._own = own
         self._allowed = {_host_and_port(text) for text in allowed}
         self._of_model: set[tuple[str, int]] = set()
@@ -67,6 +69,13 @@ class Hosts:
         """Raise RefusedError if a redirect may not lead to the target."""
         if before.scheme == "https" and target.scheme == "http":
             raise RefusedError(f"the server redirects from https to http://{target.netloc}, which is not followed")
+        if not self._may_redirect:
+            if target.host_and_port in self._allowed:
+                return
+            raise RefusedError(
+                f"the server redirects to {target.netloc}, which is not followed for untrusted models; add that host "
+                "to allow_hosts= if it is trusted"
+            )
         known = {self._own.host_and_port, *self._allowed}
         if target.host_and_port in known or (not is_model and target.host_and_port in self._of_model):
             return

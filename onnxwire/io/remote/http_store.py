@@ -11,7 +11,7 @@ from onnxwire.io.remote.failures import RangeError, RequestError
 from onnxwire.io.remote.hosts import Hosts
 from onnxwire.io.remote.http_client import HttpClient, Request
 from onnxwire.io.remote.loop import run
-from onnxwire.io.remote.settings import headers_of_environment
+from onnxwire.io.remote.settings import headers_of_environment, is_untrusted
 from onnxwire.io.remote.version import Version, time_of
 
 TYPE_CHECKING = False
@@ -139,7 +139,7 @@ class HttpReader:
 
 def _hosts_of(address: Address) -> Hosts:
     assert address.site is not None
-    return Hosts(address.site)
+    return Hosts(address.site, may_redirect=not is_untrusted())
 
 
 def _has_unknown_size(answer: Answer) -> bool:

@@ -13,6 +13,7 @@ from onnxwire.io.external_files import ExternalFiles
 from onnxwire.io.remote.address import address_in_store, is_address, parse_address, shown_address
 from onnxwire.io.remote.failures import RequestError
 from onnxwire.io.remote.file import RemoteFile, open_files
+from onnxwire.io.remote.settings import is_untrusted
 from onnxwire.io.remote.stores import identity_in_store, open_store, reader_of, source_error
 from onnxwire.tensor.external_data import fault_of
 from onnxwire.tensor.external_file import ExternalFile
@@ -34,7 +35,7 @@ class Origin:
     """The store and address of a model, from which its external data is also opened.
 
     store: an existing store, or None to create one with `options` (storage_options). cache: a folder for fetched
-    ranges. allow_hosts: servers that redirects may lead to, as for `load`.
+    ranges. allow_hosts, untrusted: servers that redirects may lead to, as for `load`.
 
     Raises SourceError for an invalid address, and one that needs a library that is not installed.
     """
@@ -46,6 +47,7 @@ class Origin:
         options: Mapping[str, Any] | None = None,
         cache: str | os.PathLike[str] | None = None,
         allow_hosts: Iterable[str] | None = None,
+        untrusted: bool = False,
     ) -> None:
         self.cache: str | None = None
         self._is_own_store = store is None
@@ -54,7 +56,7 @@ class Origin:
             self.address = parse_address(source)
             self.cache = os.fspath(cache) if cache is not None else os.environ.get("ONNXWIRE_CACHE") or None
             self._options = options
-            self._hosts = hosts_of(self.address, allow_hosts)
+            self._hosts = hosts_of(self.address, allow_hosts, untrusted)
             store = open_store(self.address, options)
         elif cache is not None or allow_hosts is not None:
             raise TypeError("cache= and allow_hosts= apply to addresses, and can't be combined with store=")
@@ -124,6 +126,7 @@ def open_remote(
     options: Mapping[str, Any] | None = None,
     cache: str | os.PathLike[str] | None = None,
     allow_hosts: Iterable[str] | None = None,
+    untrusted: bool = False,
     *,
     map_file: Callable[[int, str], Document],
 ) -> Document:
@@ -133,7 +136,7 @@ def open_remote(
     """
     if not isinstance(source, str | os.PathLike):
         raise TypeError(f"with store=, the source is the name of a file in the store, not {type(source).__name__}")
-    origin = Origin(os.fspath(source), store, options, cache, allow_hosts)
+    origin = Origin(os.fspath(source), store, options, cache, allow_hosts, untrusted)
     descriptor = origin.open_cached()
     if descriptor is None:
         return remote_document(origin.open())
@@ -142,11 +145,11 @@ def open_remote(
     return document
 
 
-def hosts_of(address: Address, allow_hosts: Iterable[str] | None = None) -> Hosts | None:
+def hosts_of(address: Address, allow_hosts: Iterable[str] | None = None, untrusted: bool = False) -> Hosts | None:
     """Return the servers that requests for a model may go to; None if a library reads the address.
 
     allow_hosts: as for `load`; default: the environment variable ONNXWIRE_ALLOW_HOSTS, separated by commas.
-    Raises SourceError for an invalid host.
+    untrusted: as for `load`; ONNXWIRE_UNTRUSTED sets it, too. Raises SourceError for an invalid host.
     """
     if isinstance(allow_hosts, str):
         raise TypeError("allow_hosts= is a list of hosts, not one str")
@@ -157,7 +160,7 @@ def hosts_of(address: Address, allow_hosts: Iterable[str] | None = None) -> Host
     from onnxwire.io.remote.hosts import Hosts
 
     try:
-        return Hosts(address.site, allow_hosts)
+        return Hosts(address.site, allow_hosts, may_redirect=not (untrusted or is_untrusted()))
     except ValueError:
         reason = "allow_hosts= is a list of hosts such as cdn.example.com or cdn.example.com:8443"
         raise SourceError(errno.EINVAL, reason, address.shown) from None

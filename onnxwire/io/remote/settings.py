@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from onnxwire.io.remote.address import Site
 
 HEADERS_VARIABLE = "ONNXWIRE_HTTP_HEADERS"
+UNTRUSTED_VARIABLE = "ONNXWIRE_UNTRUSTED"
 _TIMEOUT_VARIABLE = "ONNXWIRE_RETRY_TIMEOUT"
 _RETRY_SECONDS = 60.0
 _MAX_RETRIES = 6
@@ -43,6 +44,11 @@ def headers_of_environment() -> dict[str, str]:
                 raise SourceError(errno.EINVAL, f"line {number}: {error}", HEADERS_VARIABLE) from None
             headers[name] = value
     return headers
+
+
+def is_untrusted() -> bool:
+    """Return whether ONNXWIRE_UNTRUSTED is set, to anything but 0: all models are then opened with untrusted=True."""
+    return os.environ.get(UNTRUSTED_VARIABLE, "") not in ("", "0")
 
 
 def retry_limits() -> tuple[int, float]:

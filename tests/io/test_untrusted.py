@@ -1,0 +1,199 @@
+"""load(untrusted=True): nothing that a model or a server names leads to another server or out of the model's folder."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from object_server import ObjectServer, Pieces
+
+import onnxwire as ow
+
+VALUES = np.arange(40_000, dtype=np.uint8)
+STATUSES = (301, 302, 303, 307, 308)
+
+
+def model_bytes(location: str = "w.data") -> bytes:
+    """Return a model whose only weight is external data."""
+    message = ow.ModelProto(ir_version=9)
+    tensor = message.graph.initializer.add(name="w", data_type=2, dims=[len(VALUES)], data_location=1)
+    tensor.external_data.add(key="location", value=location)
+    return message.SerializeToString()
+
+
+@pytest.fixture
+def servers():
+    """Start a server of a model and its external data, and a second one with the same files."""
+    files = {"d/m.onnx": model_bytes(), "d/w.data": VALUES.tobytes()}
+    with ObjectServer(files) as own, ObjectServer(files) as other:
+        yield own, other
+
+
+def weight_of(source, **options) -> np.ndarray:
+    with ow.load(source, untrusted=True, **options) as message:
+        return message.graph.initializer[0].numpy().copy()
+
+
+def test_a_model_without_redirects_is_read(servers) -> None:
+    own, _ = servers
+    np.testing.assert_array_equal(weight_of(f"{own.url}/d/m.onnx"), VALUES)
+
+
+@pytest.mark.parametrize("status", STATUSES)
+@pytest.mark.parametrize("path", ["/d/m.onnx", "/d/w.data"])
+def test_redirects_to_other_servers_are_refused(servers, path: str, status: int) -> None:
+    own, other = servers
+    own.state.redirects[path] = status, f"{other.url}{path}"
+    with pytest.raises(ow.SourceError, match="not followed for untrusted models") as caught:
+        weight_of(f"{own.url}/d/m.onnx")
+    assert other.host in str(caught.value) and "\n" not in str(caught.value)
+    assert not other.state.requests
+
+
+@pytest.mark.parametrize("path", ["/d/m.onnx", "/d/w.data"])
+def test_redirects_on_the_models_own_server_are_refused(servers, path: str) -> None:
+    own, _ = servers
+    own.state.files["/private"] = own.state.files[path]
+    own.state.redirects[path] = 302, "/private"
+    with pytest.raises(ow.SourceError, match="not followed for untrusted models"):
+        weight_of(f"{own.url}/d/m.onnx")
+    assert all(request.path != "/private" for request in own.state.requests)
+
+
+def test_servers_that_the_caller_names_are_followed(servers, monkeypatch) -> None:
+    own, other = servers
+    own.state.redirects["/d/w.data"] = 302, f"{other.url}/d/w.data"
+    np.testing.assert_array_equal(weight_of(f"{own.url}/d/m.onnx", allow_hosts=[other.host]), VALUES)
+    with pytest.raises(ow.SourceError, match="not followed"):
+        weight_of(f"{own.url}/d/m.onnx", allow_hosts=["127.0.0.1"])  # of another port
+    monkeypatch.setenv("ONNXWIRE_ALLOW_HOSTS", other.host)
+    np.testing.assert_array_equal(weight_of(f"{own.url}/d/m.onnx"), VALUES)
+
+
+def test_a_redirect_back_from_a_named_server_is_refused(servers) -> None:
+    own, other = servers
+    own.state.redirects["/d/w.data"] = 302, f"{other.url}/d/w.data"
+    other.state.redirects["/d/w.data"] = 302, f"{own.url}/d/m.onnx"
+    with pytest.raises(ow.SourceError, match="not followed"):
+        weight_of(f"{own.url}/d/m.onnx", allow_hosts=[other.host])
+
+
+def test_external_data_that_is_opened_later_is_opened_in_the_same_mode(servers, tmp_path: Path) -> None:
+    own, other = servers
+    with ow.load(f"{own.url}/d/m.onnx", untrusted=True) as message:
+        own.state.redirects["/d/w.data"] = 302, f"{other.url}/d/w.data"
+        copy = ow.ModelProto()
+        copy.CopyFrom(message)
+        calls = {
+            "numpy": message.graph.initializer[0].numpy,
+            "numpy of a copy": copy.graph.initializer[0].numpy,
+            "save": lambda: ow.save(message, tmp_path / "m.onnx", external=None),
+            "save of a copy": lambda: ow.save(copy, tmp_path / "m.onnx", external="all.data"),
+            "check": lambda: list(ow.check(message, checksums=True, untrusted=True)),
+            "diff": lambda: str(ow.diff(message, copy)),
+        }
+        for name, call in calls.items():
+            try:
+                call()
+            except ow.Error as error:
+                assert "not followed" in str(error), name
+            else:
+                assert name in ("check", "diff"), name
+    assert not other.state.requests
+    assert os.listdir(tmp_path) == []
+
+
+def test_the_environment_sets_the_mode_and_nothing_resets_it(servers, monkeypatch) -> None:
+    own, other = servers
+    own.state.redirects["/d/m.onnx"] = 302, f"{other.url}/d/m.onnx"
+    for value in ("0", ""):
+        monkeypatch.setenv("ONNXWIRE_UNTRUSTED", value)
+        ow.load(f"{own.url}/d/m.onnx").close()
+    other.state.requests.clear()
+    for value in ("1", "true", "no"):  # anything but 0: a misspelt value must not turn the mode off
+        monkeypatch.setenv("ONNXWIRE_UNTRUSTED", value)
+        with pytest.raises(ow.SourceError, match="not followed for untrusted models"):
+            ow.load(f"{own.url}/d/m.onnx", untrusted=False)
+    assert not other.state.requests
+
+
+def test_check_opens_its_source_in_the_same_mode(servers) -> None:
+    own, other = servers
+    own.state.redirects["/d/m.onnx"] = 302, f"{other.url}/d/m.onnx"
+    with pytest.raises(ow.SourceError, match="not followed for untrusted models"):
+        ow.check(f"{own.url}/d/m.onnx", untrusted=True)
+    assert not other.state.requests
+    ow.check(f"{own.url}/d/m.onnx")
+
+
+LOCATIONS = [
+    "http://HOST/d/w.data",
+    "//HOST/d/w.data",
+    "../d/w.data",
+    "/d/w.data",
+    "w.data?url=http://HOST/",
+    "a/../w.data",
+]
+
+
+@pytest.mark.parametrize("location", LOCATIONS)
+def test_locations_of_a_remote_model_name_no_server(servers, location: str) -> None:
+    own, other = servers
+    own.state.files["/d/m.onnx"] = Pieces(model_bytes(location.replace("HOST", other.host)))
+    with pytest.raises((ow.ExternalDataError, ow.SourceError)):
+        weight_of(f"{own.url}/d/m.onnx")
+    assert not other.state.requests
+    # Nothing but the model is requested, or a file below its folder whose name looks like an address.
+    paths = {request.path for request in own.state.requests} - {"/d/m.onnx"}
+    assert all(path.startswith(("/d/http:", "/d/http%3A")) for path in paths), paths
+
+
+@pytest.mark.parametrize("location", LOCATIONS)
+def test_locations_of_a_local_model_name_no_server(servers, location: str, tmp_path: Path) -> None:
+    _, other = servers
+    (tmp_path / "m.onnx").write_bytes(model_bytes(location.replace("HOST", other.host)))
+    with pytest.raises((ow.ExternalDataError, ow.SourceError)):
+        weight_of(tmp_path / "m.onnx")
+    assert not other.state.requests
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="makes links and pipes")
+@pytest.mark.parametrize("kind", ["link", "hard link", "folder link", "pipe", "device", "link to a device", "self"])
+def test_files_outside_of_the_folder_and_special_files_are_refused(kind: str, tmp_path: Path) -> None:
+    folder, outside = tmp_path / "model", tmp_path / "outside"
+    folder.mkdir()
+    outside.mkdir()
+    secret = outside / "w.data"
+    secret.write_bytes(VALUES.tobytes())
+    location, data = "w.data", folder / "w.data"
+    if kind == "link":
+        data.symlink_to(secret)
+    elif kind == "hard link":
+        data.hardlink_to(secret)
+    elif kind == "folder link":
+        (folder / "sub").symlink_to(outside)
+        location = "sub/w.data"
+    elif kind == "pipe":
+        os.mkfifo(data)
+    elif kind == "device":
+        location = "/dev/zero"
+    elif kind == "link to a device":
+        data.symlink_to("/dev/zero")
+    else:
+        data.symlink_to("w.data")
+    (folder / "m.onnx").write_bytes(model_bytes(location))
+    with pytest.raises((ow.ExternalDataError, ow.SourceError)):
+        weight_of(folder / "m.onnx")
+
+
+def test_other_sources_are_read_as_always(tmp_path: Path) -> None:
+    path = tmp_path / "m.onnx"
+    path.write_bytes(model_bytes())
+    (tmp_path / "w.data").write_bytes(VALUES.tobytes())
+    np.testing.assert_array_equal(weight_of(path), VALUES)
+    np.testing.assert_array_equal(weight_of(path.read_bytes(), external_data={"w.data": VALUES}), VALUES)
+    with open(path, "rb") as file, ow.load(file, untrusted=True) as message:
+        assert message.ir_version == 9
