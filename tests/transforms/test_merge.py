@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -275,6 +276,19 @@ def test_an_equal_output_that_both_sides_added_in_different_positions_is_a_confl
     for model, position in ((ours, 0), (theirs, 1)):
         model.graph.output.insert(position, helper.make_tensor_value_info("v1", 1, [2]))
     assert merge(base, ours, theirs)[1] == ["order of outputs in graph: changed by both sides, in different ways"]
+
+
+def test_an_output_that_both_sides_add_at_one_position_is_no_conflict():
+    value = partial(helper.make_tensor_value_info, elem_type=onnx.TensorProto.FLOAT, shape=[2])
+    nodes = [helper.make_node("Relu", ["x"], [name]) for name in "abc"]
+    base = helper.make_model(helper.make_graph(nodes, "g", [value("x")], [value("a")]))
+    ours, theirs = copy(base), copy(base)
+    ours.graph.output.insert(0, value("b"))
+    theirs.graph.output.insert(0, value("b"))
+    theirs.graph.output.append(value("c"))
+    for sides in ((ours, theirs), (theirs, ours)):
+        merged, conflicts = merge(base, *sides)
+        assert ([output.name for output in merged.graph.output], conflicts) == (["b", "a", "c"], [])
     assert merge(base, ours, ours) == (ours, [])
 
 

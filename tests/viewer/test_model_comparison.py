@@ -5,12 +5,16 @@ from __future__ import annotations
 import contextlib
 import http.client
 import json
+import random
 import threading
 from functools import partial
+from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 from browser import Page, needs_browser
+from renamed_models import rename_everything
 from view_process import end, serving
 
 import onnxwire
@@ -19,6 +23,7 @@ from onnxwire.viewer.model_comparison import ModelComparison
 from onnxwire.viewer.queries import Queries
 from onnxwire.viewer.server import KEY_HEADER, Server
 
+DIGITS = Path(__file__).parents[2] / "examples" / "digits_cnn.onnx"
 EVIL = "<img src=x onerror=alert(1)>\u202e\x1b[2J\"'&"
 
 
@@ -71,6 +76,15 @@ def test_renamed_nodes_are_paired_by_structure():
     answer = ModelComparison(old, new, "structure").comparison()
     (row,) = [row for row in answer["rows"] if row["change"] != "renamed"]
     assert (row["left"], row["right"]) == ("graph.node[2]", "graph.node[2]")
+
+
+def test_a_copy_with_other_names_has_no_difference_but_the_names():
+    old = onnx.load(DIGITS)
+    new = onnx.ModelProto.FromString(old.SerializeToString())
+    rename_everything(new, random.Random(1))
+    comparison = ModelComparison(*(onnxwire.ModelProto.FromString(one.SerializeToString()) for one in (old, new)))
+    answer = comparison.comparison()
+    assert (answer["counts"], comparison.marks(0), comparison.marks(1)) == ({"renamed": 1}, {}, {})
 
 
 def test_equal_models_have_no_difference():
