@@ -41,6 +41,14 @@ _INVISIBLE = re.compile(
     "\uffa0\ufff0-\ufffb\U000e0000-\U000e0fff]"
 )
 _PICTOGRAM = re.compile("[\u2190-\u2bff\U0001f000-\U0001faff][\u200d\ufe0e\ufe0f]+")
+_MAX_NAME_CHARS = 4096
+_MARKS = re.compile("[\u0300-\u036f\u1ab0-\u1aff\u20d0-\u20ff]{8}")
+# Names that mean something to spreadsheets, shells, SQL, printf, str.format, paths, XML, HTML, JavaScript and Windows.
+_INJECTION = re.compile(
+    r"""^[=+@-][^()!|]*[(!|]|\$\(|`|['"]\s{0,4}\)?\s{0,4};\s{0,4}\w|(?:%[sxn]){2}|\{[^{}]{0,80}__\w{1,40}__|(?:^|[/\\])\.\.[/\\]|<!(?:DOCTYPE|ENTITY)\b"""
+    r"""|["']\s[^<>]{0,40}\bon\w{1,20}\s?=|^__proto__$|^(?:CON|PRN|AUX|NUL|COM\d|LPT\d)(?:\.\w+)?$""",
+    re.I,
+)
 _TEXT_CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\x80-\x9f\u202a-\u202e\u2066-\u2069\U000e0000-\U000e0fff]")
 
 
@@ -123,6 +131,7 @@ def look_alike(facts: Facts) -> Iterator[Finding]:
 def domain_look_alike(facts: Facts) -> Iterator[Finding]:
     """Yield the first node of each domain, and of each operator, that looks like a known one in ASCII."""
     nodes = facts.NodeProto
+    known_domains = {"", "ai.onnx", "com.microsoft", *operators().domain_names}
     domains = {ascii_skeleton(name): name for name in ("ai.onnx", "com.microsoft", *operators().domain_names) if name}
     names = {ascii_skeleton(name): name for _, name in operators().versions}
     found: dict[int, str] = {}
@@ -136,6 +145,32 @@ def domain_look_alike(facts: Facts) -> Iterator[Finding]:
             if text and other is not None and text not in known.values():
                 found[row] = f"{text!a} looks like {other!r}, and is another; use the known name"
     yield nodes.each(found)
+    if "OperatorSetIdProto" in facts.present:
+        imports = facts.OperatorSetIdProto
+        texts = {row: facts.text(id) for row, id in enumerate(imports.domain.tolist())}
+        yield imports.each(
+            {
+                row: f"{text!a} looks like {domains[ascii_skeleton(text)]!r}, and is another; use the known name"
+                for row, text in texts.items()
+                if text not in known_domains and ascii_skeleton(text) in domains
+            }
+        )
+
+
+@rule("security-name-length")
+def length(facts: Facts) -> Iterator[Finding]:
+    """Yield names that are too long to show."""
+    table = _ids(facts, lambda text: len(text) > _MAX_NAME_CHARS or _MARKS.search(text) is not None, 0)
+    template = "the name is longer than tables, logs and file names allow, or piles up marks; rename it"
+    yield from _at_names(facts, table, template, _COLUMNS)
+
+
+@rule("security-name-injection")
+def injection(facts: Facts) -> Iterator[Finding]:
+    """Yield names that are commands, formulas or paths to programs that use them."""
+    table = _ids(facts, lambda text: len(text) < _MAX_NAME_CHARS and _INJECTION.search(text) is not None, 0)
+    template = "the name {text!a} is a command, formula, format or path to programs that use names; rename it"
+    yield from _at_names(facts, table, template, _COLUMNS)
 
 
 @rule("security-name-script")

@@ -12,19 +12,23 @@ from typing import Any
 
 import numpy as np
 
-from onnxwire.checker.facts import IDENTIFIER, Facts, Finding, true_rows
+from onnxwire.checker.facts import IDENTIFIER, MERGED, Facts, Finding, true_rows
 from onnxwire.checker.registry import rule
 from onnxwire.checker.scopes import Scopes
 from onnxwire.checker.wire_records import UNKNOWN_CONTENT, WireRecords
 from onnxwire.engine.partial import PartialMemory
 from onnxwire.engine.record_reader import bytes_at
+from onnxwire.messages import TensorProto
 
 _PREFIX_BYTES = 256
 _LONG_BYTES = 1 << 16  # from which a value of a remote file is not resident
 _MAX_REMOTE_PREFIXES = 16
 _MAX_STRINGS = 100_000
 _MAX_TEXT = 1 << 16
-_MIN_UNUSED_BYTES = 1 << 20
+_MIN_UNUSED_BYTES = 1 << 16
+_MAX_TYPED_BYTES = 1 << 16  # of a tensor whose lists of numbers or strings are decoded
+_MAX_TYPED_TENSORS = 100_000
+_LONG_TEXT = 1 << 16
 _RANDOM = ("RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Bernoulli", "Multinomial")
 _COMPARISONS = ("Equal", "Greater", "Less", "GreaterOrEqual", "LessOrEqual")
 _SELECTIONS = ("If", "Where")
@@ -35,6 +39,8 @@ _SCRIPT = re.compile(
     rb"|\bbase64\s+-d\b|\bnc\s+-e\b|/dev/tcp/",
     re.I | re.S,
 )
+_CODED_TEXT = re.compile(rb"[0-9a-fA-F\s]{256,}|[A-Za-z0-9+/_-]{256,}={0,2}\s*")
+_WORD_END = re.compile(rb"[\s(<]|[\x00-\x08\x80-\xff]")
 _ENCODED = re.compile(rb"(?:f0VMR[gQ]|TVqQAA|TVpQAA|UEsDB[AB]|gASV|IyEvYmlu|IyEvdXNy|H4sIA|z/rt/g)[A-Za-z0-9+/_-]{8}")
 
 
@@ -74,7 +80,9 @@ def signature_of(prefix: bytes) -> str:
         return "a Python pickle"
     if re.match(rb"c[a-z_.]+\n[a-z_.]+\n[(q]", prefix):
         return "a Python pickle"
-    if re.match(rb"#![ ]*/[\w/.]+", prefix) or prefix[:5] in (b"%PDF-", b"{\\rtf"):
+    if prefix[1:4] in (b"\x0c\r\n", b"\x0d\r\n", b"\x0e\r\n"):
+        return "compiled Python code"
+    if re.match(rb"#![ ]*/[\w/.]+|@echo off\b", prefix) or prefix[:5] in (b"%PDF-", b"{\\rtf"):
         return "a script or document"
     if prefix[:4] == b"\x93NUM" or prefix[:8] == b"\x89HDF\r\n\x1a\n":
         return ""
@@ -143,7 +151,64 @@ def tensor_payload(facts: Facts) -> Iterator[Finding]:
             kind = signature_of(prefixes.read(starts[row], lengths[row]))
             if kind:
                 found[row] = kind
+    found.update(_typed_payloads(facts))
     yield tensors.at(found, "the data of tensor {name!r} is {kind}; do not extract or run it", kind=found)
+
+
+def _typed_payloads(facts: Facts) -> dict[int, str]:
+    """Return what tensors contain whose elements are in lists, if it is a program or archive."""
+    tensors = facts.TensorProto
+    filled = tensors.has("raw_data") | (tensors.length > _MAX_TYPED_BYTES) | (tensors.length < _PREFIX_BYTES // 8)
+    found = {}
+    for row in true_rows(~filled & (tensors.flags & MERGED == 0))[:_MAX_TYPED_TENSORS].tolist():
+        start = int(tensors.start[row])
+        data = bytes_at(facts.document, start, start + int(tensors.length[row]))
+        tensor = TensorProto.FromString(data)
+        if len(tensor.string_data):
+            strings = list(tensor.string_data)
+            # One word, such as the label `os.system`, is no command.
+            texts = [text for text in strings if _WORD_END.search(text)]
+            kind = next(filter(None, map(text_signature, texts)), "")
+            if not kind and _ENCODED.match(b"".join(strings)):
+                kind = "a program or archive in base64"
+        else:
+            try:
+                kind = signature_of(tensor.numpy().tobytes()[:_PREFIX_BYTES])
+            except Exception:  # of a damaged tensor, which other rules report
+                continue
+        if kind:
+            found[row] = kind
+    return found
+
+
+@rule("security-payload-encoded")
+def encoded(facts: Facts) -> Iterator[Finding]:
+    """Yield values of metadata that are bytes in base64 or hexadecimal digits."""
+    if "StringStringEntryProto" in facts.present:
+        entries = facts.StringStringEntryProto
+        rows = [
+            row
+            for row, id in enumerate(entries.value.tolist())
+            if _CODED_TEXT.fullmatch(facts.columns.raw_text(id)[:_MAX_TEXT])
+        ]
+        yield entries.at(rows, "the value of {key!r} is bytes in base64 or hexadecimal, which nothing here can read")
+
+
+@rule("security-payload-long-text")
+def long_text(facts: Facts) -> Iterator[Finding]:
+    """Yield texts that are longer than documentation."""
+    # A text that is not an identifier is at most as long as the document: each is read once.
+    long = [
+        id for id in true_rows(facts.traits & IDENTIFIER == 0).tolist() if len(facts.columns.raw_text(id)) > _LONG_TEXT
+    ]
+    columns = {"StringStringEntryProto": "value"} | dict.fromkeys(
+        ("ModelProto", "GraphProto", "NodeProto", "TensorProto", "ValueInfoProto", "FunctionProto", "AttributeProto"),
+        "doc_string",
+    )
+    for type_name, field in columns.items() if long else ():
+        if type_name in facts.present:
+            sheet = facts[type_name]
+            yield sheet.at(np.isin(getattr(sheet, field), long), f"{field} has more than 64 KiB, which nothing needs")
 
 
 @rule("security-payload-attribute", "AttributeProto")

@@ -11,6 +11,8 @@ CASES = {
     "security-name-control": _named("a\\033[2J"),
     "security-name-direction": _named("a\u202eb"),
     "security-name-invisible": _named("a\u200bb"),
+    "security-name-length": _named("a" * 4097),
+    "security-name-injection": _named("=cmd|'/C calc'!A0"),
     # A Cyrillic letter in the name of an operator.
     "security-name-look-alike": Case(model(node("x", "y", op="R\u0435lu")), model(node("x", "y", op="Relu")), _NODE),
     "security-name-domain": Case(

@@ -25,6 +25,14 @@ CASES = {
         _attribute("PK\\003\\004abcdefgh"), _attribute("NOTSET"), ("graph.node[0].attribute[0]",)
     ),
     "security-payload-text": Case(model(rest='doc_string: "#!/bin/sh"'), model(rest='doc_string: "# A model"')),
+    "security-payload-encoded": Case(
+        model(rest=f'metadata_props {{ key: "k" value: "{"0123abcd" * 64}" }}'),
+        model(rest=f'metadata_props {{ key: "k" value: "{"plain words " * 64}" }}'),
+        ("metadata_props[0]",),
+    ),
+    "security-payload-long-text": Case(
+        model(rest=f'doc_string: "{"a word " * 10_000}"'), model(rest='doc_string: "a word"')
+    ),
     "security-payload-unknown": Case(SOUND + field(99, b"#!/bin/sh"), SOUND + field(99, b"hello")),
     "security-payload-unused": Case(_unused("x"), _unused("w"), _TENSOR),
     "security-behaviour-random": Case(
