@@ -2,10 +2,32 @@
 
 from __future__ import annotations
 
-from object_server import Pieces
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+from object_server import ObjectServer, Pieces
 from wire import varint
 
 import onnxwire as ow
+
+VALUES = np.arange(40_000, dtype=np.uint8)
+
+
+def model_bytes(location: str = "w.data") -> bytes:
+    """Return a model whose only weight, of VALUES, is external data."""
+    message = ow.ModelProto(ir_version=9)
+    tensor = message.graph.initializer.add(name="w", data_type=2, dims=[len(VALUES)], data_location=1)
+    tensor.external_data.add(key="location", value=location)
+    return message.SerializeToString()
+
+
+@contextmanager
+def two_servers() -> Iterator[tuple[ObjectServer, ObjectServer]]:
+    """Start a server of a model and its external data, and a second one with the same files."""
+    files = {"d/m.onnx": model_bytes(), "d/w.data": VALUES.tobytes()}
+    with ObjectServer(files) as own, ObjectServer(files) as other:
+        yield own, other
 
 
 def head(number: int, size: int) -> bytes:

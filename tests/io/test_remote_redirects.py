@@ -9,7 +9,7 @@ import sys
 import numpy as np
 import pytest
 from object_server import ObjectServer, Pieces
-from served_models import model
+from served_models import VALUES, model, model_bytes, two_servers
 
 import onnxwire as ow
 from onnxwire.io.remote import hosts
@@ -17,24 +17,13 @@ from onnxwire.io.remote.address import Site
 from onnxwire.io.remote.failures import RefusedError
 from onnxwire.io.remote.hosts import GLOBAL, PRIVATE, THIS_HOST, Hosts, reach_of, redirect_target
 
-VALUES = np.arange(40_000, dtype=np.uint8)
 ONCE = {"retry_config": {"max_retries": 0}}
-
-
-def model_bytes() -> bytes:
-    """Return a model whose only weight is external data in w.data."""
-    message = ow.ModelProto(ir_version=9)
-    tensor = message.graph.initializer.add(name="w", data_type=2, dims=[len(VALUES)], data_location=1)
-    tensor.external_data.add(key="location", value="w.data")
-    return message.SerializeToString()
 
 
 @pytest.fixture
 def servers():
-    """Start a server of a model and its external data, and a second one with the same files."""
-    files = {"d/m.onnx": model_bytes(), "d/w.data": VALUES.tobytes()}
-    with ObjectServer(files) as own, ObjectServer(files) as other:
-        yield own, other
+    with two_servers() as both:
+        yield both
 
 
 def weight_of(address: str, **options) -> np.ndarray:

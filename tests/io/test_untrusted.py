@@ -8,28 +8,18 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from object_server import ObjectServer, Pieces
+from object_server import Pieces
+from served_models import VALUES, model_bytes, two_servers
 
 import onnxwire as ow
 
-VALUES = np.arange(40_000, dtype=np.uint8)
 STATUSES = (301, 302, 303, 307, 308)
-
-
-def model_bytes(location: str = "w.data") -> bytes:
-    """Return a model whose only weight is external data."""
-    message = ow.ModelProto(ir_version=9)
-    tensor = message.graph.initializer.add(name="w", data_type=2, dims=[len(VALUES)], data_location=1)
-    tensor.external_data.add(key="location", value=location)
-    return message.SerializeToString()
 
 
 @pytest.fixture
 def servers():
-    """Start a server of a model and its external data, and a second one with the same files."""
-    files = {"d/m.onnx": model_bytes(), "d/w.data": VALUES.tobytes()}
-    with ObjectServer(files) as own, ObjectServer(files) as other:
-        yield own, other
+    with two_servers() as both:
+        yield both
 
 
 def weight_of(source, **options) -> np.ndarray:

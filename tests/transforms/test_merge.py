@@ -207,13 +207,19 @@ def test_a_new_operator_set_beside_changed_nodes_of_its_domain_is_a_conflict():
     assert merge(base, ours, theirs)[1] == [expected]
 
 
-def test_a_side_that_reordered_nodes_keeps_its_order():
+def reordered_by_them():
+    """Return a model, a copy, and a copy whose last node is the first one."""
     base = chain("ab")
     base.graph.node.append(helper.make_node("Abs", ["v0"], ["z"], name="c"))
     ours, theirs = copy(base), copy(base)
     nodes = [copy_node(node) for node in base.graph.node]
     del theirs.graph.node[:]
     theirs.graph.node.extend([nodes[2], nodes[0], nodes[1]])
+    return base, ours, theirs
+
+
+def test_a_side_that_reordered_nodes_keeps_its_order():
+    base, ours, theirs = reordered_by_them()
     ours.graph.node.insert(1, helper.make_node("Neg", ["v1"], ["y"], name="d"))
     merged, conflicts = merge(base, ours, theirs)
     assert conflicts == []
@@ -221,12 +227,7 @@ def test_a_side_that_reordered_nodes_keeps_its_order():
 
 
 def test_nodes_of_a_reordered_and_an_edited_list_are_sorted():
-    base = chain("ab")
-    base.graph.node.append(helper.make_node("Abs", ["v0"], ["z"], name="c"))
-    ours, theirs = copy(base), copy(base)
-    nodes = [copy_node(node) for node in base.graph.node]
-    del theirs.graph.node[:]
-    theirs.graph.node.extend([nodes[2], nodes[0], nodes[1]])
+    base, ours, theirs = reordered_by_them()
     ours.graph.node[2].input[0] = "v1"
     for sides in ((ours, theirs), (theirs, ours)):
         merged, conflicts = merge(base, *sides)
