@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from object_server import Pieces
-from served_models import VALUES, model_bytes, two_servers
+from object_server import ObjectServer, Pieces
+from served_models import VALUES, model, model_bytes, two_servers
 
 import onnxwire as ow
 
@@ -187,3 +187,16 @@ def test_other_sources_are_read_as_always(tmp_path: Path) -> None:
     np.testing.assert_array_equal(weight_of(path.read_bytes(), external_data={"w.data": VALUES}), VALUES)
     with open(path, "rb") as file, ow.load(file, untrusted=True) as message:
         assert message.ir_version == 9
+
+
+def test_the_rules_for_untrusted_models_fetch_less_than_a_megabyte() -> None:
+    graph = ow.GraphProto(name="g")
+    for i in range(20):
+        graph.initializer.add(name=f"w{i}", data_type=1, dims=[1 << 18], float_data=[1.5] * (1 << 18))
+    typed = ow.ModelProto(ir_version=8, opset_import=[{"version": 17}], graph=graph)
+    files = {"raw.onnx": model([8 << 20] * 50, nodes=2000), "typed.onnx": typed.SerializeToString()}
+    for name in files:
+        with ObjectServer(files) as server:
+            with ow.load(f"{server.url}/{name}", untrusted=True) as message:
+                list(ow.check(message, untrusted=True))
+            assert 0 < server.state.sent < 1_000_000, name
