@@ -1,22 +1,26 @@
-"""The text in the box of a node on the map: its name without the name of its group, and its weights with shapes."""
+"""The text in the box of a node on the map: its name without the name of its group, its weights with shapes, and its
+attributes."""
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from onnxwire.analysis.describe import describe_number
+from onnxwire.analysis.describe import describe_number, printable_text
 from onnxwire.checker.operators import Signature, operators
 from onnxwire.engine.floats import shortest_floats
 from onnxwire.errors import Error
 from onnxwire.io.tensor_list import is_external
-from onnxwire.messages import ModelProto, NodeProto, TensorProto
+from onnxwire.messages import AttributeProto, ModelProto, NodeProto, TensorProto
 from onnxwire.tensor.dtypes import name_of
 from onnxwire.viewer.map_columns import split_name
 
 if TYPE_CHECKING:
     from onnxwire.viewer.map_columns import MapColumns
 
-MAX_LINES = 4  # of weights in one box
+MAX_LINES = 4  # of weights and attributes in one box
+_MAX_ATTRIBUTES = 16  # attributes of a node that are looked at
+_MAX_TEXT_CHARS = 24  # of a name or string
 MAX_NAME_CHARS = 200
 _MAX_SPLIT_CHARS = 1_000
 _MAX_SHOWN_ELEMENTS = 4
@@ -63,9 +67,10 @@ class NodeBoxes:
             self._opsets.setdefault("" if opset.domain == "ai.onnx" else opset.domain, opset.version)
 
     def lines(self, row: int, node: NodeProto) -> list[str]:
-        """Return the weights that a node takes, with the names of its operator's inputs, or the value of a constant.
+        """Return the weights that a node takes and its short attributes, or the value of a constant.
 
-        row: of the node in the columns. Weights are initializers of its own graph: W 64×3×7×7.
+        row: of the node in the columns. Weights are initializers of its own graph, with the operator's names of its
+        inputs: W 64×3×7×7. An attribute is written as strides [2, 2].
         """
         c = self._columns
         found = [
@@ -73,13 +78,11 @@ class NodeBoxes:
             for i in range(int(c.takes_start[row]), int(c.takes_start[row + 1]))
             if c.is_weight[c.takes_value[i]] and c.takes_slot[i] >= 0
         ]
-        if not found:
-            return [text] if node.op_type == "Constant" and (text := _constant(node)) else []
-        signature = self._signature(node)
+        signature = self._signature(node) if found else None
         rows = [f"{_slot_name(signature, slot)} {shape}".strip() for slot, shape in found[:MAX_LINES]]
         if len(found) > MAX_LINES:
             rows[-1] = f"and {len(found) - MAX_LINES + 1:,} more weights"
-        return rows
+        return rows + _attribute_lines(node)[: MAX_LINES - len(rows)]
 
     def _signature(self, node: NodeProto) -> Signature | None:
         """Return the signature of a node's operator, at the version that the model imports; None if it is unknown."""
@@ -99,23 +102,34 @@ def _slot_name(signature: Signature | None, slot: int) -> str:
     return last.name if last.option == "*" else ""
 
 
-def _constant(node: NodeProto) -> str:
-    """Return the value of a Constant node, or its type and shape if it is long or stored in another file."""
+def _attribute_lines(node: NodeProto) -> list[str]:
+    """Return the attributes that are numbers or short strings, with their names; of a Constant node the value alone."""
+    lines = []
     try:
-        if not node.attribute:
-            return ""
-        attribute = node.attribute[0]
-        if attribute.HasField("t"):
-            return _tensor(attribute.t)
-        fields = attribute.DESCRIPTOR.fields_by_name
-        for name in ("f", "i"):
-            if attribute.HasField(name):
-                return describe_number(fields[name], getattr(attribute, name))
-        for name in ("floats", "ints"):
-            if values := getattr(attribute, name):
-                return _numbers(values, [describe_number(fields[name], one) for one in values[:_MAX_SHOWN_ELEMENTS]])
+        for attribute in islice(node.attribute, _MAX_ATTRIBUTES):
+            if node.op_type == "Constant":
+                return [text] if (text := _value(attribute)) else []
+            if not attribute.HasField("t") and len(attribute.name) <= _MAX_TEXT_CHARS and (text := _value(attribute)):
+                lines.append(f"{attribute.name} {text}")
     except (Error, OSError):
-        return ""
+        pass
+    return lines
+
+
+def _value(attribute: AttributeProto) -> str:
+    """Return a tensor, numbers or a short string in one line; "" for other values."""
+    if attribute.HasField("t"):
+        return _tensor(attribute.t)
+    fields = attribute.DESCRIPTOR.fields_by_name
+    for name in ("f", "i"):
+        if attribute.HasField(name):
+            return describe_number(fields[name], getattr(attribute, name))
+    if attribute.HasField("s") and len(attribute.s) <= _MAX_TEXT_CHARS:
+        text = printable_text(attribute.s, is_cut=False) or ""
+        return text if text.isprintable() else ""
+    for name in ("floats", "ints"):
+        if values := getattr(attribute, name):
+            return _numbers(values, [describe_number(fields[name], one) for one in values[:_MAX_SHOWN_ELEMENTS]])
     return ""
 
 

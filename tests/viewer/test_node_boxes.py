@@ -67,8 +67,21 @@ def test_weights_have_the_names_of_the_operators_inputs():
     opsets = [helper.make_opsetid("", 20), helper.make_opsetid("local", 1)]
     boxes = boxes_of(nodes, [tensor("w", 8, 3, 3, 3), tensor("b", 8)], opset_imports=opsets)
     assert [box["lines"] for box in boxes] == [
-        ["W 8×3×3×3", "B 8"], ["inputs 8×3×3×3", "inputs 8"], ["8×3×3×3"], ["v_initial 8"]
+        ["W 8×3×3×3", "B 8"], ["inputs 8×3×3×3", "inputs 8", "axis 0"], ["8×3×3×3"], ["v_initial 8"]
     ]  # fmt: skip
+
+
+def test_a_box_shows_short_attributes_below_the_weights():
+    more = {"body": helper.make_graph([], "g", [], []), "value": tensor("t", 2)}
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["y"], group=1, strides=[2, 2], auto_pad="SAME_UPPER", **more),
+        helper.make_node("Own", [], [], text="<b>", lines="a\nb", long="n" * 25, far="\u202e", ratio=0.1, n=[1] * 9),
+    ]
+    boxes = boxes_of(nodes, [tensor("w", 8, 3)])
+    assert [box["lines"] for box in boxes] == [
+        ["W 8×3", "auto_pad SAME_UPPER", "group 1", "strides [2, 2]"],
+        ["n [1, 1, 1, 1, …]", "ratio 0.1", "text <b>"],
+    ]
 
 
 def test_a_box_has_at_most_four_lines_of_weights():
