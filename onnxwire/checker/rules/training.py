@@ -151,7 +151,7 @@ def outermost(facts: Facts) -> Any:
     return kinds[scopes.node_graph]
 
 
-def _unknown_names(facts: Facts, kind: int, is_known: Any) -> Any:
+def _undefined_inputs(facts: Facts, kind: int, is_known: Any) -> Any:
     """Return the node inputs that are undefined where they are used, in graphs of a kind, and are defined elsewhere."""
     inputs = facts.lists("NodeProto.input")
     rows = true_rows((facts.derive(Scopes).uses == NOWHERE) & is_known[inputs.value])
@@ -166,7 +166,7 @@ def reads_algorithm(facts: Facts) -> Any:
     if not facts.TrainingInfoProto.n:
         return np.zeros(facts.lists("NodeProto.input").n, bool)
     names = facts.derive(Names)
-    return _unknown_names(facts, MAIN, names.of_algorithms(names.inputs, names.initializers, names.made))
+    return _undefined_inputs(facts, MAIN, names.of_algorithms(names.inputs, names.initializers, names.made))
 
 
 def reads_main(facts: Facts) -> Any:
@@ -174,7 +174,7 @@ def reads_main(facts: Facts) -> Any:
     if not facts.TrainingInfoProto.n:
         return np.zeros(facts.lists("NodeProto.input").n, bool)
     names = facts.derive(Names)
-    return _unknown_names(facts, INITIALIZATION, names.of_main(names.inputs, names.initializers, names.made))
+    return _undefined_inputs(facts, INITIALIZATION, names.of_main(names.inputs, names.initializers, names.made))
 
 
 def is_reported_by_training(facts: Facts) -> Any:
