@@ -243,7 +243,8 @@ export class Reader {
   }
 
   /**
-   * Moves to the next value of the current message. Returns false at its end, and where bytes are needed: `settle` tells.
+   * Moves to the next value of the current message. Returns false at its end, and if bytes must be loaded first;
+   * `settle` distinguishes the two.
    * @returns {boolean}
    */
   step() {

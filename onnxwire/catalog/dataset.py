@@ -154,7 +154,7 @@ class Dataset:
                 self._heal(damage.group)
 
     def _set_aside(self, damage: DamagedFileError) -> None:
-        """Rename a damaged file, with a warning: what it contains may matter to somebody."""
+        """Rename a damaged file, with a warning. It is not deleted, since parts of it may be recovered."""
         name = file_name(damage.group)
         with self._root.inner(damage.table) as folder:
             folder.replace(name, f"{name}{_ASIDE}")

@@ -39,7 +39,7 @@ extern "C" {
 #define ONNXWIRE_PYTHON_CAPSULE "onnxwire._c_api"
 
 /* A flag of export_message: values of 64 KiB and more in files on servers are not fetched. The `data` of such a piece is
-   NULL; `read` fetches what it copies. */
+   NULL; `read` fetches the bytes that it copies. */
 #define OW_PYTHON_LAZY 1u
 
 typedef struct ow_python_piece {

@@ -42,6 +42,7 @@ _INVISIBLE = re.compile(
 )
 _PICTOGRAM = re.compile("[\u2190-\u2bff\U0001f000-\U0001faff][\u200d\ufe0e\ufe0f]+")
 _MAX_NAME_CHARS = 4096
+_LOOK_ALIKE = "{!a} looks like {!r}, and is another; use the known name"
 _MARKS = re.compile("[\u0300-\u036f\u1ab0-\u1aff\u20d0-\u20ff]{8}")
 # Names that mean something to spreadsheets, shells, SQL, printf, str.format, paths, XML, HTML, JavaScript and Windows.
 _INJECTION = re.compile(
@@ -88,7 +89,9 @@ def _at_names(facts: Facts, table: Any, template: str, columns: Mapping[str, tup
 def control(facts: Facts) -> Iterator[Finding]:
     """Yield names with control characters."""
     table = _ids(facts, lambda text: _CONTROL.search(text) is not None, IDENTIFIER)
-    template = "the name {text!r} has a control character, which terminals obey and C programs cut it at; rename it"
+    template = (
+        "the name {text!r} has a control character, which controls terminals or ends strings in C programs; rename it"
+    )
     yield from _at_names(facts, table, template, _COLUMNS)
 
 
@@ -143,14 +146,14 @@ def domain_look_alike(facts: Facts) -> Iterator[Finding]:
             text = facts.text(id)
             other = known.get(ascii_skeleton(text))
             if text and other is not None and text not in known.values():
-                found[row] = f"{text!a} looks like {other!r}, and is another; use the known name"
+                found[row] = _LOOK_ALIKE.format(text, other)
     yield nodes.each(found)
     if "OperatorSetIdProto" in facts.present:
         imports = facts.OperatorSetIdProto
         texts = {row: facts.text(id) for row, id in enumerate(imports.domain.tolist())}
         yield imports.each(
             {
-                row: f"{text!a} looks like {domains[ascii_skeleton(text)]!r}, and is another; use the known name"
+                row: _LOOK_ALIKE.format(text, domains[ascii_skeleton(text)])
                 for row, text in texts.items()
                 if text not in known_domains and ascii_skeleton(text) in domains
             }
@@ -183,7 +186,9 @@ def mixed_script(facts: Facts) -> Iterator[Finding]:
 
 @rule("security-name-text")
 def text_control(facts: Facts) -> Iterator[Finding]:
-    """Yield texts with characters that terminals obey or that reorder what is shown."""
+    """Yield texts with control characters, or with characters that change their order on the screen."""
     table = _ids(facts, lambda text: _TEXT_CONTROL.search(text) is not None, IDENTIFIER)
-    template = "the text has control characters or marks of direction, which change what is shown of it; remove them"
+    template = (
+        "the text has control characters or marks of direction, which change how it appears on the screen; remove them"
+    )
     yield from _at_names(facts, table, template, _TEXTS)

@@ -287,7 +287,7 @@ def random(facts: Facts) -> Iterator[Finding]:
     nodes = facts.NodeProto
     yield nodes.at(
         facts.are_among(nodes.op_type, _RANDOM),
-        "the output of {op_type!r} differs in each run, so a test of the model does not show what it does later",
+        "the output of {op_type!r} differs in each run, so a test does not show the results of later runs",
     )
 
 

@@ -236,7 +236,7 @@ class RemoteFiles(ExternalFiles):
             )
 
     def _open_cached(self, location: str) -> ExternalFile | None:
-        """Return a file of a local cache of whole files, such as that of the Hub; None if it is not there."""
+        """Return a file of a local cache of whole files, such as that of the Hub; None if it is absent."""
         descriptor = self.origin.open_cached(location)
         if descriptor is None:
             return None

@@ -147,7 +147,7 @@ attack("engine", "TRTEngineOp with a serialized engine.", network([node("TRTEngi
     serialized_engine=ELF, engine_path="/tmp/e.plan")], opsets=custom("trt")))
 
 attack = declare("unknown-domain", "code",
-    "Operators of a domain that nobody documents: what they do depends on a library at run time.", "CWE-829",
+    "Operators of an undocumented domain: their effect depends on a library at run time.", "CWE-829",
     "runtimes with custom operator libraries")
 for case_name, domain, what in (
     ("plain", "com.example.private", "A domain without a known signature."),

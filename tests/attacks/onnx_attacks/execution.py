@@ -35,7 +35,7 @@ from .writer import (
 
 RUNTIMES = "onnxruntime, onnx.reference, OpenVINO, constant folders"
 MAX = (1 << 63) - 1
-FEW = "onnxruntime, onnx, inliners"
+INLINING_READERS = "onnxruntime, onnx, inliners"
 LOCAL = (("", 21), ("local", 1))
 
 
@@ -102,7 +102,7 @@ attack("scan-of-loops", "Scan whose body is a Loop of 2^32 iterations.", network
 # Functions
 
 attack = declare("function-bomb", "resources",
-    "Functions call each other so often, or so deeply, that inlining does not end.", "CWE-674", FEW)
+    "Functions call each other so often, or so deeply, that inlining does not end.", "CWE-674", INLINING_READERS)
 
 
 def calls(name, callee, times):

@@ -35,7 +35,7 @@ def cases():
 
 
 def observations():
-    """Return {path of a model: {reader: what it did}}, as measured by observe.py."""
+    """Return {path of a model: {reader: its result}}, as measured by observe.py."""
     return json.loads(Path(__file__).with_name("observed.json").read_text(encoding="ascii"))
 
 
