@@ -201,19 +201,24 @@ static void write_events(ow_source *source, int table, int is_one_pass, output *
     delete_object(tree);
 }
 
+/* Opens bytes directly, or through read_memory with a buffer of `window` bytes if that is not 0. */
+static void open_memory(ow_source *source, memory *from, const void *bytes, size_t size, void *buffer, size_t window) {
+    from->bytes = (const unsigned char *)bytes;
+    from->size = size;
+    from->n_read = 0;
+    if (window)
+        ow_open(source, read_memory, from, size, buffer, window);
+    else
+        ow_open_bytes(source, bytes, size);
+}
+
 /* Returns the error's code. window: the size of the buffer through which the bytes are read; 0 for bytes in memory. */
 int events(const void *bytes, size_t size, int table, size_t window, int is_one_pass, char **text, size_t *text_size) {
     ow_source source;
     memory from;
     output out = {NULL, 0, 0};
     void *buffer = window ? malloc(window) : NULL;
-    from.bytes = (const unsigned char *)bytes;
-    from.size = size;
-    from.n_read = 0;
-    if (window)
-        ow_open(&source, read_memory, &from, size, buffer, window);
-    else
-        ow_open_bytes(&source, bytes, size);
+    open_memory(&source, &from, bytes, size, buffer, window);
     write_events(&source, table, is_one_pass, &out);
     free(buffer);
     *text = out.bytes;

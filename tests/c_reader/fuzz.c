@@ -62,13 +62,7 @@ static outcome read_all(const uint8_t *data, size_t size, int table, size_t wind
     ow_source source;
     unsigned char buffer[4096];
     memory from;
-    from.bytes = data;
-    from.size = size;
-    from.n_read = 0;
-    if (window)
-        ow_open(&source, read_memory, &from, size, buffer, window);
-    else
-        ow_open_bytes(&source, data, size);
+    open_memory(&source, &from, data, size, buffer, window);
     write_events(&source, table, is_one_pass, &result.text);
     result.error = source.error;
     return result;
