@@ -21,7 +21,7 @@ cdef extern from "engine/thresholds.h":
 
 cdef int LEVEL = ow_best_level()
 
-NESTING_LIMIT = MAX_DEPTH  # for Python code
+NESTING_LIMIT = MAX_DEPTH  # the limit, readable from Python
 
 
 cdef Damage explain(const uint8_t* p, const uint8_t* end, int depth) noexcept nogil:

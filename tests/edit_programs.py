@@ -16,7 +16,7 @@ from worlds import World, classes
 
 from onnxwire.engine.descriptor import FieldDescriptor as F
 
-MAX_COPY_BYTES = 4000  # of a message that is copied or merged
+MAX_COPY_BYTES = 4000  # maximum size of a message that is copied or merged
 MAX_COPY_DEPTH = 12  # levels of a message that is copied or merged
 ONNX = "ModelProto GraphProto NodeProto AttributeProto TensorProto ValueInfoProto TypeProto FunctionProto"
 ONNX += " SparseTensorProto TrainingInfoProto StringStringEntryProto TensorShapeProto SequenceProto OptionalProto"

@@ -27,7 +27,7 @@ sys.path[:0] = [str(TESTS), str(TESTS / "engine")]
 
 CORPUS = TESTS / "corpus"
 WORK = Path("build") / "fuzz"
-MAX_CORPUS_BYTES = 1024  # of one input
+MAX_CORPUS_BYTES = 1024  # maximum size of one input
 OPTIONS = ["-timeout=60", "-rss_limit_mb=4096", "-max_len=4096", "-print_final_stats=1", "-use_value_profile=1"]
 
 

@@ -42,9 +42,9 @@ import onnxwire
 from onnxwire.engine.view import count_views, keep_identity
 
 MODES = ["lockstep", "identity", "alone", "threads"]
-MAX_LINES = 70  # of a program
+MAX_LINES = 70  # maximum number of lines of a program
 BATCH_SIZE = 50  # programs per process
-MAX_SECONDS = 20  # per program
+MAX_SECONDS = 20  # maximum time of one program
 MAX_ADDRESS_SPACE = 6 << 30  # bytes
 EDITOR_ROUNDS = 20  # repetitions of the editor's lines beside a reader
 OWN = (onnxwire.Error, Planned, StopIteration, Skipped)

@@ -29,7 +29,7 @@ from onnxwire._varint import decode_packed, packed_levels
 # Without message types that have no fields: there the official runtime accepts the field number 0.
 TYPES = [name for name, (ours, _) in sorted(classes().items()) if ours.DESCRIPTOR.fields]
 TABLES = ["nodes", "attributes", "values", "uses", "tensors", "opsets", "metadata", "functions", "model"]
-MAX_LINES = 40  # of a program of edits
+MAX_LINES = 40  # maximum number of lines of a program of edits
 MAX_INPUT_BYTES = 4096
 
 

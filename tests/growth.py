@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from instructions import Counter
 
 SIZES = (20, 200, 2_000)
-LARGE_SIZES = (400, 4_000, 40_000)  # with --long
+LARGE_SIZES = (400, 4_000, 40_000)  # the sizes with --long
 
 
 @cache

@@ -44,7 +44,7 @@ from onnxwire.io.tensor_list import find_tensors
 from onnxwire.viewer.queries import Queries
 
 MEGABYTE = 1 << 20
-ROUNDS = 100  # of an empty loop, for each byte
+ROUNDS = 100  # iterations of an empty loop, for each byte
 SLACK = 20_000_000  # rounds allowed for any call
 _KILL_FACTOR = 10  # a call is killed after this multiple of its time limit
 _COUNTED_ROUNDS = 10_000

@@ -51,7 +51,7 @@ void zero(void) { CALLGRIND_ZERO_STATS; }
 void dump(void) { CALLGRIND_DUMP_STATS; }
 """
 SUMMARY = re.compile(rb"^summary: (\d+)$", re.M)  # the instructions between `zero` and `dump`
-MAX_SECONDS = 1800  # of processor time, after which a child that hangs is killed
+MAX_SECONDS = 1800  # processor time after which a child that hangs is killed
 
 
 def run(module: str, function: str, *arguments: Any) -> Any:
@@ -112,6 +112,6 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    if sys.flags.safe_path:  # as in the tests of a wheel
+    if sys.flags.safe_path:  # the tests of a wheel run like this
         sys.path.insert(0, str(Path(__file__).parent))
     main()

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
     from onnxwire.engine.descriptor import FieldDescriptor
 
-_MAX_ELEMENTS = 24  # of a list in a text
-_MAX_CHARS = 200  # of a text
+_MAX_ELEMENTS = 24  # maximum number of a list's elements in a text
+_MAX_CHARS = 200  # maximum length of a text
 _SMALL_BYTES = 1 << 12  # tensors up to this size are compared as messages first
 _STORAGE = {"raw_data", *FIELDS, "external_data", "data_location"}
 """The fields that store the elements of a tensor."""
@@ -44,12 +44,12 @@ class Difference:
     """One difference of two models.
 
     change: the change from the first model to the second; "rewired": an input reads another value; "renamed": all new
-    names in one difference, if nodes are matched by structure. kind, name: of the element that differs: "node",
-    "tensor", "input", "output", "value", "opset", "metadata", "function", "graph", "model", ... part: the part of the
-    element that differs, such as "op_type" or "attribute axis"; "" for the whole element. path: in the second model for
-    an added element, else in the first. old, new: texts for people, or None. distance: the distance of the values of
-    weights; None if they were not compared. names: for "renamed", dicts from old to new names under "nodes" and
-    "values".
+    names in one difference, if nodes are matched by structure. kind, name: the kind and name of the element that
+    differs: "node", "tensor", "input", "output", "value", "opset", "metadata", "function", "graph", "model", ... part:
+    the part of the element that differs, such as "op_type" or "attribute axis"; "" for the whole element. path: the
+    path of an added element in the second model, of any other in the first. old, new: texts for people, or None.
+    distance: the distance of the values of weights; None if they were not compared. names: for "renamed", dicts from
+    old to new names under "nodes" and "values".
     """
 
     __module__ = "onnxwire"
@@ -92,7 +92,7 @@ _ELEMENTS = {
 """The fields of a model or graph whose elements are reported by their own kind and name."""
 _HOLDERS = ("ModelProto", "GraphProto")
 
-# Tuples: making a union of types for each element would take longer than the comparison.
+# Tuples rather than unions of types: making a union takes longer than comparing an element.
 _TENSORS = (TensorProto, SparseTensorProto)
 _LARGE = (ModelProto, GraphProto)
 
@@ -113,7 +113,7 @@ class Comparison:
         self._progress = progress
         self._done = 0
         self._total = 0
-        # Paths of all messages that contain tensors with external data: equal messages can name different files.
+        # The paths of all messages that contain tensors with external data: equal messages can name different files.
         self._external: set[str] = set()
         if weights:
             open_external(old)

@@ -49,10 +49,10 @@ class FlatGraph:
 
     kinds: NODE, INPUT, INITIALIZER or OUTPUT, per vertex. labels: a number per vertex, equal for equal operators,
     attributes, types and payloads; operators: the same, ignoring attributes and payloads. scopes, rows: an index of
-    `scope_paths` and `scope_messages`, and the row in the field of its kind, per vertex. names: of nodes and values,
-    per vertex; outputs: the names of the values that a vertex produces. has_notes: whether its message has fields that
-    do not affect matching, such as doc_string. edges: four columns, of the consumers, the sources, the indexes of the
-    sources' outputs, and the slots; in order for each consumer.
+    `scope_paths` and `scope_messages`, and the row in the field of its kind, per vertex. names: the name of the node or
+    value, per vertex; outputs: the names of the values that a vertex produces. has_notes: whether its message has
+    fields that do not affect matching, such as doc_string. edges: four columns, of the consumers, the sources, the
+    indexes of the sources' outputs, and the slots; in order for each consumer.
     A slot is the index of an input, or the negative number of a label for an output of a nested graph.
     """
 

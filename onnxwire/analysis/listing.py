@@ -28,8 +28,8 @@ Row = dict[str, Any]
 _FILTER = re.compile(r"\s*([a-z_]+)\s*(!=|>=|<=|=|>|<|!~|~)\s*(.*?)\s*", re.DOTALL)
 _SEPARATOR = re.compile(r"[./]|::")
 _BATCH_ROWS = 2_000  # rows that are made from columns at a time
-_MAX_DEPTH = 60  # parts of a name
-_MAX_BRANCHES = 100_000  # of a tree; names beyond them are added to existing branches
+_MAX_DEPTH = 60  # maximum number of parts that a name is split into
+_MAX_BRANCHES = 100_000  # maximum number of branches of a tree; further names are added to existing branches
 _COMPARE: dict[str, Callable[[Any, Any], bool]] = {
     "=": operator.eq, "!=": operator.ne, ">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le,
 }  # fmt: skip
@@ -208,8 +208,8 @@ def _natural(text: str) -> list[tuple[int, int, str]]:
 class Branch:
     """The tensors whose names have the same prefix.
 
-    name: the last part of the prefix. bytes, count: of the payloads, and of the tensors, in this branch and below.
-    children: by the next part of the name.
+    name: the last part of the prefix. bytes: the size of all payloads in this branch and below; count: the number of
+    tensors there. children: the branches below, by the next part of the name.
     """
 
     name: str
@@ -226,13 +226,13 @@ class Branch:
 def name_tree(rows: Iterable[Row]) -> Branch:
     """Sum the sizes of tensors by prefix of their names, as `du` does for files by folder.
 
-    rows: of `tensor_rows`. Names are split at dots, slashes and double colons; a tensor without a name has its path as
-    name. A prefix with a single continuation is merged with it. The tree has at most 100,000 branches; further names
-    are added to existing branches.
+    rows: as `tensor_rows` yields them. Names are split at dots, slashes and double colons; a tensor without a name has
+    its path as name. A prefix with a single continuation is merged with it. The tree has at most 100,000 branches;
+    further names are added to existing branches.
     """
     root = Branch("")
     made: list[tuple[Branch, Branch]] = []  # each with its parent, parents first
-    prefix, outer, depth = "", root, 0  # of the last name, without its last part
+    prefix, outer, depth = "", root, 0  # the prefix is that of the last name
     for row in rows:
         name = row["name"] or row["path"]
         # Most names have the prefix of the previous one, which is not split again.

@@ -26,7 +26,7 @@ class Record(NamedTuple):
     """A tag and the value after it.
 
     field: its field: a current field of its wire type, or else a retired field; None for an unknown field.
-    offset: of the tag; value, after: the start and end offsets of the value. raw: the bits of a number.
+    offset: the offset of the tag; value, after: the start and end offsets of the value. raw: the bits of a number.
     after is None if the record is damaged; the other parts are then as `read_record` returns them.
     """
 

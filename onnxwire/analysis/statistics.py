@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     Array = np.ndarray[Any, Any]
 
 _FETCHED_BLOCK = 1 << 22  # elements of a tensor on a server that are fetched at once
-_MAX_KEPT_BYTES = 1 << 28  # of tensors on servers that are fetched in the first pass and kept for the second
+_MAX_KEPT_BYTES = 1 << 28  # remote tensors of up to this size in total are cached between the two passes
 BLOCK = 1 << 16
 """The number of elements that are measured at a time; a block of this size fits the processor's cache."""
 MAX_TENSORS = 100_000
@@ -44,9 +44,9 @@ _TASK_ELEMENTS = 64 * BLOCK  # elements that a thread claims at a time
 class Histogram:
     """The numbers of elements in equally wide ranges.
 
-    low, high: the start of the first range and the end of the last one, which contains `high`. counts: of the ranges,
-    from low to high. Integers with fewer different values than requested ranges have one range per value, which starts
-    at the value.
+    low, high: the start of the first range and the end of the last one, which contains `high`. counts: the number of
+    elements in each range, from low to high. Integers with fewer different values than requested ranges have one range
+    per value, which starts at the value.
     """
 
     __module__ = "onnxwire"
@@ -71,10 +71,11 @@ class Statistics:
 
     count: the number of elements; zeros, nan, inf: the numbers of elements that are 0 or -0, NaN, and infinite of
         either sign.
-    min, max, mean, std: of the finite elements; None without finite elements. Complex numbers are measured by their
-    magnitudes, booleans as 0 and 1. min and max of integers are ints, and the mean is computed from their exact sum.
-    std: of the population, as in numpy.
-    histogram: of the finite elements; None if not requested, or without finite elements.
+    min, max, mean, std: computed from the finite elements; None if there are none. Complex numbers are measured by
+    their magnitudes, booleans as 0 and 1. min and max of integers are ints, and the mean is computed from their exact
+    sum.
+    std is the population's standard deviation, as in numpy.
+    histogram: counts the finite elements; None if not requested, or without finite elements.
     """
 
     __module__ = "onnxwire"
@@ -110,8 +111,9 @@ def measure(
 ) -> Statistics:
     """Measure the elements of a tensor, or those that an index selects.
 
-    tensor: of any data type but STRING. index: as for `TensorProto.read`. bins: ranges of the histogram, 0 for none;
-    with a histogram the tensor is read twice, the first time for its range. threads, progress: as for `measure_all`.
+    tensor: a tensor of any data type but STRING. index: see `TensorProto.read`. bins: the number of ranges of the
+    histogram, 0 for none; with a histogram the tensor is read twice, the first time for its range. threads, progress:
+    as for `measure_all`.
     Memory: a few blocks per thread.
     Raises TensorError for strings and damaged tensors, as `TensorProto.numpy`, and IndexError, as `read`.
     """
@@ -340,7 +342,8 @@ def _sum_moments(parts: Iterable[_Moments]) -> _Moments:
 class _Counter:
     """Counts the elements of a histogram.
 
-    low, high, bins: of the histogram. total: the number of elements; is_trivial: all are equal, so none is counted.
+    low, high, bins: the range and the number of bins of the histogram. total: the number of elements; is_trivial: all
+    are equal, so none is counted.
     """
 
     def __init__(self, low: float, high: float, bins: int, total: int, is_trivial: bool) -> None:

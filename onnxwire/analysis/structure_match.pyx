@@ -17,7 +17,7 @@ UNMATCHED = -1
 
 cdef enum:
     NONE = -1                # no vertex: UNMATCHED, ABSENT
-    MAX_REPAIRS = 10         # passes
+    MAX_REPAIRS = 10         # maximum number of repair passes
     MAX_VOTES = 64           # maximum number of edges of a vertex, and of consumers of a value, that a repair examines
 
 if _ABSENT != NONE or UNMATCHED != NONE:
@@ -45,7 +45,7 @@ cdef class Edges:
 
     cdef int32_t n
     cdef int32_t n_edges
-    cdef int32_t[::1] starts, sources, outputs, slots  # of vertex v: from starts[v] to starts[v + 1]
+    cdef int32_t[::1] starts, sources, outputs, slots  # edges of vertex v: starts[v] to starts[v + 1]
     cdef int32_t[::1] use_starts, users, user_slots, user_outputs    # edges of a source
 
     def __init__(
@@ -153,7 +153,7 @@ cdef class Matching:
 
     cdef readonly object new_of, old_of      # array("i")
     cdef int32_t[::1] news, olds             # the same
-    cdef readonly tuple edges                # of both graphs
+    cdef readonly tuple edges                # the edges of both graphs
     cdef Edges old, new
     cdef tuple names
     cdef list queue
@@ -232,7 +232,8 @@ cdef class Matching:
     ) except -1:
         """Allocate the unmatched vertices of both models with their hashes, sorted. Returns their number.
 
-        kind: of the vertices, -1 for all. The caller frees the entries; there are none if one model has none left.
+        kind: the kind of the vertices, -1 for all. The caller frees the entries; there are none if one model has none
+        left.
         """
         cdef Py_ssize_t count = 0
         cdef int32_t v

@@ -189,7 +189,7 @@ def _any_type(ours: Array, theirs: Array) -> Distance:
     comparable = ~(same | nan | other_nan)
     with np.errstate(invalid="ignore", over="ignore"):
         gaps = np.abs(ours[comparable] - theirs[comparable])
-    gaps[np.isnan(gaps)] = np.inf  # of infinite complex numbers
+    gaps[np.isnan(gaps)] = np.inf  # differences of infinite complex numbers
     return Distance(
         ours.size,
         int(ours.size - np.count_nonzero(same)),

@@ -8,7 +8,7 @@ from onnxwire.engine.document cimport Document
 cdef enum:
     INLINE_BYTES = 12        # bytes of a string that fits in its view
 
-cdef enum Type:              # of a column, or of the items of a list
+cdef enum Type:              # the type of a column, or of the items of a list
     STRING                   # View; after `copy_strings` offsets and text
     INT64
     INT32
@@ -34,8 +34,8 @@ cdef struct Values:
 cdef struct Column:
     Type type
     bint is_list
-    Values rows              # of a list: the offsets of its items, n + 1 int32 from 0 on
-    Values items             # of a list
+    Values rows              # lists only: the offsets of the items, n + 1 int32 from 0 on
+    Values items             # lists only: the values of the items
 
 cdef struct Stretch:
     # Bytes that views point into: a part of the document, or an arena.
@@ -53,8 +53,8 @@ cdef struct Block:
     Stretch* stretches
     int32_t n_stretches
     int32_t stretches_capacity
-    int64_t* sizes           # of the stretches
-    char* metadata           # of the schema, in Arrow's form
+    int64_t* sizes           # the sizes of the stretches
+    char* metadata           # the metadata of the schema, in Arrow's form
     size_t metadata_size
 
 

@@ -6,12 +6,12 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from onnxwire.engine.table cimport Field, Table, TableOwner
 
 cdef enum:
-    MAX_FIELDS = 64          # of a message type
+    MAX_FIELDS = 64          # maximum number of fields of a message type
     LEADS = 1                # flags of a field: its messages may contain rows
     ROW = 2                  # its messages are rows
     USE = 4                  # its messages are uses of values: outputs of graphs
 
-cdef enum Source:            # of a column; `tables` describes them
+cdef enum Source:            # the source of a column's values; `tables` describes them
     SHARED                   # filled by another column's source
     FIELD
     TYPE_NAME
@@ -47,8 +47,8 @@ cdef struct Plan:
     # The fields of a message type that a walk follows.
     uint32_t n
     uint8_t[MAX_FIELDS] slots
-    uint8_t[MAX_FIELDS] flags    # by slot
-    uint64_t numbers             # of the fields, as bits; all bits if a number is beyond 63
+    uint8_t[MAX_FIELDS] flags    # the flags of each slot
+    uint64_t numbers             # the numbers of the fields, as bits; all bits if a number exceeds 63
 
 cdef struct Fields:
     # In the order of `_FIELDS`.
@@ -64,10 +64,10 @@ cdef struct Fields:
 
 @final
 cdef class Program:
-    cdef TableOwner owner            # of the C tables
+    cdef TableOwner owner            # the owner of the C tables
     cdef Fields fields
-    cdef Plan* plans                 # by table
-    cdef Table* wanted               # of the rows
+    cdef Plan* plans                 # the plan of each table
+    cdef Table* wanted               # the table of the rows
     cdef Table* graph_table
     cdef Table* function_table
     cdef Table* node_table

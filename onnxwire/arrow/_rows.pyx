@@ -28,7 +28,7 @@ from onnxwire.arrow._program import program_of
 from onnxwire.tensor.dtypes import name_of
 
 cdef enum:
-    MIN_EXPECTED_ROWS = 256  # from this number on memory for rows is reserved ahead
+    MIN_EXPECTED_ROWS = 256  # memory is reserved ahead for this number of rows or more
 
 
 @final

@@ -17,8 +17,8 @@ cdef struct CachedType:
 
 cdef struct Types:
     # A cache of types: most values of a model share a few types, and reading a type means reading each of its dims.
-    CachedType[CACHED_TYPES] cache   # by a hash of the bytes
-    Texts names                      # of tensor types, by data type
+    CachedType[CACHED_TYPES] cache   # indexed by a hash of the bytes
+    Texts names                      # names of tensor types, indexed by data type
 
 
 cdef int add_type(Walk walk, Types* types, Column* column, const Field* field, const Message* message) except -1

@@ -12,7 +12,7 @@ cdef struct Scope:
     View path
     int64_t node             # the index of the current node
     Scope* outer             # the graph whose node has this graph in an attribute, or NULL
-    int32_t level            # of its definitions in TextNames; -1 until they are read
+    int32_t level            # the level of its definitions in TextNames; -1 until they are read
 
 
 cdef int enter_scope(Walk walk, Scope* scope, Scope* outer, const View* path, const Message* message) except -1

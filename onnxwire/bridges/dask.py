@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def read(paths: Iterable[str | os.PathLike[str]], table: str) -> dask.dataframe.DataFrame:
     """Make a Dask DataFrame of a table of many models: one partition per model, with a column `model`.
 
-    paths: of models, valid on the workers. table: a name as for `to_arrow`. Columns have pandas' Arrow types.
+    paths: paths of models, valid on the workers. table: a name as for `to_arrow`. Columns have pandas' Arrow types.
     Models are read when the frame is computed, which raises the errors of `to_arrow`.
     Raises FieldValueError for an unknown table, MissingPackageError without Dask, pandas and pyarrow.
     """

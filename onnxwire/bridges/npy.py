@@ -31,10 +31,10 @@ _BLOCK = 1 << 20  # bytes, or elements of less than a byte, that are in memory a
 _NATIVE_KINDS = "biufc"
 # Limits in bytes: a name in a zip, the name of one folder in it, the prefix of a name that is truncated.
 _MAX_NAME_BYTES, _MAX_FOLDER_BYTES, _PREFIX_BYTES = 1000, 250, 150
-_MAX_COMMENT_BYTES = 65535  # of an entry of a zip
+_MAX_COMMENT_BYTES = 65535  # the limit of the zip format for the comment of an entry
 _TRUNCATED = "%~"  # cannot occur in an escaped name that is not truncated
 _DRIVE = re.compile(r"^([A-Za-z]):")
-_MAX_STRING_BYTES = 1 << 30  # of a string tensor, in which all strings have the width of the longest
+_MAX_STRING_BYTES = 1 << 30  # maximum size of a string array, in which each string has the width of the longest
 
 
 def to_npy(
@@ -63,7 +63,7 @@ def read_npy(path: str) -> np.ndarray[Any, Any]:
 
     try:
         os.close(open_regular(path))  # numpy would block on a pipe
-        with np.errstate(over="ignore"):  # for impossible shapes
+        with np.errstate(over="ignore"):  # the sizes of impossible shapes overflow
             array = np.load(path, mmap_mode="r", allow_pickle=False)
     except OSError as error:
         raise SourceError.from_os_error(error, path) from None
@@ -87,9 +87,9 @@ def to_npz(
 ) -> int:
     """Write tensors to an uncompressed .npz file atomically; returns the number of bytes in its entries.
 
-    tensors: by the name of each in the file, which `npz_name` escapes. progress: called with the bytes of the entries
-    written so far, and their total. As `to_npy`, but payloads are read into memory block by block, because a zip has
-    checksums.
+    tensors: a mapping from names in the file, which `npz_name` escapes, to tensors. progress: called with the bytes of
+    the entries written so far, and their total. As `to_npy`, but payloads are read into memory block by block, because
+    a zip has checksums.
     """
     import zipfile
 
@@ -197,7 +197,7 @@ def _dtype_of(data_type: DataType) -> np.dtype[Any]:
 
 
 class _Entry:
-    """A tensor in .npy format: a header and its elements. size: in bytes."""
+    """A tensor in .npy format: a header and its elements. size: its size in bytes."""
 
     def __init__(self, tensor: TensorProto) -> None:
         import numpy as np

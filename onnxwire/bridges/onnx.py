@@ -50,8 +50,8 @@ def to_onnx(message: Message) -> Any:
 def from_onnx(message: Any) -> Any:
     """Convert a message of the official `onnx` package to the class of onnxwire.
 
-    message: of any class of the package. Its bytes are copied. The result has no folder for external data: to read
-    it, load the file, or `load(message.SerializeToString(), external_root=folder)`.
+    message: a message of any class of the package. Its bytes are copied. The result has no folder for external data: to
+    read it, load the file, or `load(message.SerializeToString(), external_root=folder)`.
     Raises FieldTypeError for an object that is not a message of onnx.
     """
     name = getattr(getattr(message, "DESCRIPTOR", None), "full_name", "")
@@ -65,8 +65,8 @@ def apply(
 ) -> ModelProto:
     """Call a function with a copy of a model without large payloads, and put the payloads into the function's result.
 
-    model: of any size; it is not changed, and none of its payloads is read. function: takes a model and returns a new
-    one, or None if it changed its argument. threshold: payloads of at least this number of bytes are left out. form:
+    model: a model of any size, which is not changed; no payload is read. function: takes a model and returns a new one,
+    or None if it changed its argument. threshold: payloads of at least this number of bytes are left out. form:
     the type of the argument and the result: "onnx" for `onnx.ModelProto`, "onnxwire" for `onnxwire.ModelProto`, "bytes"
     for an encoded model.
     A tensor whose payload is left out has external data with a unique location. By this location the payload is found
@@ -188,7 +188,7 @@ class StrippedModel:
                 "None if it changed its argument"
             )
         model = ModelProto()
-        model.CopyFrom(self.before)  # for access to its external files
+        model.CopyFrom(self.before)  # the copy can read the external files of `before`
         model.ParseFromString(made)
         return model
 

@@ -67,7 +67,7 @@ def inference_session(
 class _SessionModel:
     """A copy of a model without large payloads, for onnxruntime; it shares the model's bytes.
 
-    root: the folder that its locations are relative to, or "". arrays: by name, the initializers that are not in a
+    root: the folder that its locations are relative to, or "". arrays: the initializers, by name, that are not in a
     file: their bits as unsigned integers, and their data type.
     """
 

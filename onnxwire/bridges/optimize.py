@@ -32,9 +32,9 @@ def optimize(
 ) -> ModelProto:
     """Optimize a model of any size with onnxslim or onnxoptimizer.
 
-    model: is not changed. tool: by default onnxslim if it is installed, else onnxoptimizer. threshold: payloads of at
-    least this number of bytes are left out, as for `apply`; 1,024 or more. options: of `onnxslim.slim`, such as
-    skip_fusion_patterns, or of `onnxoptimizer.optimize`, such as passes.
+    model: the model, which is not changed. tool: by default onnxslim if it is installed, else onnxoptimizer. threshold:
+    payloads of at least this number of bytes are left out, as for `apply`; 1,024 or more. options: arguments of
+    `onnxslim.slim`, such as skip_fusion_patterns, or of `onnxoptimizer.optimize`, such as passes.
     onnxslim reads the weights that it computes with, such as those of a convolution before a batch normalization, one
     at a time; it does not fold constants of `threshold` bytes or more. Passes of onnxoptimizer that compare weights or
     compute with them are not run, since they would treat all weights that were left out as equal.

@@ -60,8 +60,8 @@ def to_safetensors(
 ) -> int:
     """Write the initializers of the main graph to a .safetensors file atomically; returns its size in bytes.
 
-    names: of the initializers to write; by default all. metadata: of the file. progress: called with the bytes written
-    so far and their total. The model is not changed.
+    names: the names of the initializers to write, by default all. metadata: the metadata of the file. progress: called
+    with the bytes written so far and their total. The model is not changed.
     Payloads are copied from file to file; only those of typed fields, such as float_data, are read into memory, one at
     a time. Tensors are sorted by decreasing element size, so that each begins at a multiple of its element size.
     Raises TensorError for tensors that the format can't store: strings, COMPLEX128, INT4, UINT4, INT2, UINT2, elements
@@ -103,8 +103,8 @@ def from_safetensors(
 ) -> int:
     """Assign the tensors of a .safetensors file to initializers of the main graph; returns the number assigned.
 
-    names: of the initializers, or a mapping from them to names in the file; by default all names that both have. Other
-    tensors of the file are ignored, and no initializer is added. Types and shapes become those of the file.
+    names: the names of the initializers, or a mapping from them to names in the file; by default all names that both
+    have. Other tensors of the file are ignored, and no initializer is added. Types and shapes become those of the file.
     Only the header is read. If the file is in the model's folder or below it, it becomes external data of the model,
     also when the model is saved. A payload of any other file, or with refer_to_file=False, becomes raw_data, which
     stays in the mapped file until `save` copies it from file to file.

@@ -33,11 +33,11 @@ _TASK_MODELS = 64
 _GROUP_SECONDS = 60
 _GROUP_MODELS = 100_000
 _GROUP_MODEL_BYTES = 1 << 36
-_GROUP_TABLE_BYTES = 1 << 26  # of rows in memory
+_GROUP_TABLE_BYTES = 1 << 26  # maximum size of the rows in memory
 _GROUP_ENTRY_BYTES = 1 << 24
 _PRUNED_MODELS = 10_000
-_MAX_ROUNDS = 3  # of reading models whose rows were lost in the same run
-_MAX_ENTRY_BYTES = 1 << 20  # of one model, such as one that names ten thousand external files
+_MAX_ROUNDS = 3  # maximum number of times that models are read whose rows were lost in the same run
+_MAX_ENTRY_BYTES = 1 << 20  # maximum size of one model's entry: a model can name ten thousand external files
 
 
 @dataclass

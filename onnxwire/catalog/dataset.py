@@ -48,11 +48,11 @@ if TYPE_CHECKING:
 
 GRACE_SECONDS = 3600  # replaced files are deleted only after this time, because queries may still read them
 _FOLDERS = (*NAMES, STATES)
-_GROUP_BYTES = 1 << 27  # of the files of a merged group
-_GROUP_MODELS = 100_000  # of a merged group: their names may become a list of removed ones
+_GROUP_BYTES = 1 << 27  # maximum size of the files of a merged group
+_GROUP_MODELS = 100_000  # maximum number of models in a merged group: their names may become a list of removed ones
 _FAN_IN = 16  # groups of similar size that are merged
 _LEVEL_BYTES = 1 << 20  # groups below this size are of the first level, and each next level is larger by the fan-in
-_BATCH_BYTES = 1 << 26  # of rows in memory while groups are merged
+_BATCH_BYTES = 1 << 26  # size of the rows in memory while groups are merged
 _JOURNAL_BYTES = 1 << 20  # a shorter journal is not replaced
 _LOST = "a file of the catalog that held its rows was missing or damaged; run `onnxwire catalog` with this model again"
 _ASIDE = ".damaged"  # appended to the name of a damaged file
@@ -161,7 +161,7 @@ class Dataset:
         warnings.warn(f"{damage.filename}: {damage.strerror}; it was renamed to {name}{_ASIDE}", stacklevel=2)
 
     def _change(self, models: Mapping[str, Entry], tables: Mapping[str, pa.Table], remove: Collection[str]) -> None:
-        models = dict(sorted(models.items(), key=lambda item: model_text(item[0])))  # for `_may_have`
+        models = dict(sorted(models.items(), key=lambda item: model_text(item[0])))  # `_may_have` needs this order
         texts = list(map(model_text, models))
         gone = [*texts, *map(model_text, remove)]
         self._mended(lambda: self._locate(gone))

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
 _ATTEMPTS = 3
-_TASKS_PER_WORKER = 2  # in flight, running or queued
+_TASKS_PER_WORKER = 2  # maximum number of running and queued tasks per worker
 
 
 class _Executor(NamedTuple):
@@ -42,7 +42,8 @@ def run_tasks(
 ) -> Iterator[tuple[Task, Result]]:
     """Run tasks with an engine: "local", "dask" or "ray"; yields each task with its result, in their order.
 
-    address: of dask's scheduler or of a Ray cluster. workers: processes of the local engine, by default one per core.
+    address: the address of dask's scheduler or of a Ray cluster. workers: the number of processes of the local engine,
+    by default one per core.
     Raises MissingPackageError without the engine's package.
     """
     if engine not in _ENGINES:

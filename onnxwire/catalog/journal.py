@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 HEADER = b'{"onnxwire catalog": 1}\n'
 MAX_LINE_BYTES = 1 << 27
-_LINE_NAMES = 10_000  # in a line of `Contents.encode`
+_LINE_NAMES = 10_000  # maximum number of names in a line of `Contents.encode`
 _ID = re.compile(r"[0-9a-f]{32}")
 _REMEDY = "restore it from a copy, or build the catalog again in an empty folder"
 
@@ -64,8 +64,8 @@ class Group:
 class Contents:
     """The contents of a catalog, built by applying the lines of its journal.
 
-    groups: by their ids, which name their files. retired: the ids of files that are no longer valid, with the time when
-    they were replaced; 0 for announced files that are not valid yet.
+    groups: the groups by their ids, which name their files. retired: the ids of files that are no longer valid, with
+    the time when they were replaced; 0 for announced files that are not valid yet.
     """
 
     def __init__(self) -> None:

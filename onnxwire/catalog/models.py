@@ -32,7 +32,7 @@ MAX_REASON_CHARS = 10_000
 class State(namedtuple("State", ("size", "mark", "hashed", "checked", "files"))):
     """The state of a model when it was read; the journal stores it as a list.
 
-    size, mark: of its file, see FileState. hashed, checked: whether payloads were hashed and the rules run.
+    size, mark: the state of its file, see FileState. hashed, checked: whether payloads were hashed and the rules run.
     files: the states of its external files by location; None for a missing file.
     """
 

@@ -56,7 +56,7 @@ def arrow_schema(name: str) -> pa.Schema:
     return pa.schema([(column, type_of(kind)) for column, kind in columns_of_table(name)])
 
 
-_BATCH_ROWS = 4096  # of a table that are Python objects at a time
+_BATCH_ROWS = 4096  # rows that are converted to Python objects at a time
 _REMOTE_THREADS = 8  # models on servers are read concurrently, since reading is mostly waiting
 
 

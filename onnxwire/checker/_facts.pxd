@@ -44,13 +44,13 @@ cdef struct Part:
     const uint8_t* p
     uint64_t n
     int32_t next
-    int32_t last         # in the first part: the index of the last part
+    int32_t last         # set in the first part: the index of the last part
 
 cdef struct Sheet:
     const Table* table
     int32_t n
     int32_t capacity
-    int32_t done         # rows that were scanned
+    int32_t done         # the number of scanned rows
     const uint8_t** p
     uint64_t* length
     int32_t* parent      # row in the sheet of the parent's type; -1 for the root
@@ -60,17 +60,17 @@ cdef struct Sheet:
     uint8_t* flags
     uint32_t* present    # bit i is set if the field of slot i is present
     int32_t* part        # index in `parts` of the first further piece, -1 for none; NULL while no row has any
-    int32_t ready        # rows whose columns are initialized
-    Column* kinds        # by slot
+    int32_t ready        # the number of rows whose columns are initialized
+    Column* kinds        # indexed by slot
     void** columns
-    List* lists          # by slot
-    Sheet** subs         # of message fields
-    int16_t* edges       # of message fields
+    List* lists          # indexed by slot
+    Sheet** subs         # the sheets of message fields
+    int16_t* edges       # the edges of message fields
 
 cdef struct Unknown:
     # A record that belongs to no known field.
     int64_t start        # offset of its tag
-    int64_t value        # of a varint
+    int64_t value        # the value of a varint
     int32_t row
     int32_t number
     int16_t sheet
@@ -98,12 +98,12 @@ cdef class Facts:
     cdef Py_ssize_t n_sheets
     cdef object tables                  # keeps the C tables alive
     cdef dict sheet_numbers             # full name without the package -> sheet
-    cdef list names                     # of sheets
+    cdef list names                     # the names of the sheets
     cdef list edge_names                # "GraphProto.node"
     cdef list edge_owners               # (sheet, slot) of an edge
-    cdef readonly dict edge_numbers     # by name; not to be changed
-    cdef list field_names               # of each sheet by slot: "GraphProto.node"
-    cdef list short_names               # of each sheet by slot: "node"
+    cdef readonly dict edge_numbers     # edge numbers by name; must not be changed
+    cdef list field_names               # field names of each sheet by slot: "GraphProto.node"
+    cdef list short_names               # the same without the message type: "node"
     cdef Part* parts
     cdef int32_t n_parts
     cdef int32_t parts_capacity

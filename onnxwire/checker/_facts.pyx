@@ -589,7 +589,7 @@ cdef class Facts:
     cdef void* column(self, str sheet, str field) except NULL:
         cdef Sheet* found = self.sheet(sheet)
         cdef void* data = found.columns[self.slot(found, field)]
-        return data if data != NULL else <void*>self.sheets  # for a sheet without rows; never read
+        return data if data != NULL else <void*>self.sheets  # a sheet without rows: never read
 
     cdef List* list_of(self, str sheet, str field) except NULL:
         cdef Sheet* found = self.sheet(sheet)

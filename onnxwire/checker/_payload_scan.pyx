@@ -30,7 +30,7 @@ cdef struct Walk:
 
 
 cdef struct Value:
-    const uint8_t* p     # of a varint, or of a length-delimited value
+    const uint8_t* p     # the start of a varint, or of a length-delimited value
     const uint8_t* end
 
 

@@ -49,7 +49,8 @@ cdef struct NamedField:
 cdef class Scopes:
     """The meanings of names.
 
-    uses: the meaning of each element of NodeProto.input; outputs: of each row of ValueInfoProto that is a graph output.
+    uses: the meaning of each element of NodeProto.input; outputs: the meaning of each row of ValueInfoProto that is a
+    graph output.
     defined: earlier meanings of each element of NodeProto.output; inputs, initializers, sparse: the same for rows of
     ValueInfoProto, TensorProto, SparseTensorProto. For each use: makers: the node that produces the value, or -1;
     definitions: the position of its definition, which is an element of NodeProto.output, or in the same numbering a row

@@ -34,7 +34,7 @@ cdef enum:
 cdef struct Signature:
     int32_t inputs, n_inputs, outputs, n_outputs, attributes, n_attributes
     int32_t min_inputs, max_inputs, min_outputs, max_outputs  # a maximum of -1: no limit
-    int32_t refused, n_inputs_refused, n_outputs_refused            # rows of `refused`
+    int32_t refused, n_inputs_refused, n_outputs_refused            # indexes of `refused`
     int32_t variables
     int32_t is_open          # undeclared attributes are allowed
 

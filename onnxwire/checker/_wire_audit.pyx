@@ -18,7 +18,7 @@ from onnxwire.engine.partial cimport N_MEMORIES, PartialMemory, memory_of
 from onnxwire.engine.table cimport BOOL, ENUM, INT32, MESSAGE, UINT32, Field, find_field
 
 cdef enum:
-    MAX_UNKNOWN_PREFIX_BYTES = 4096  # of an unknown field that are compared with zeros, which are padding
+    MAX_UNKNOWN_PREFIX_BYTES = 4096  # bytes of an unknown field that are compared with zeros, which are padding
 
 cdef enum Kind:              # numbers of `KINDS` in wire_records.py
     LONG_TAG = 1
@@ -36,7 +36,7 @@ cdef struct Anomaly:
     int64_t start            # offset of the tag
     int64_t value            # the raw number, or the length
     int32_t row
-    int32_t number           # of the field
+    int32_t number           # the field number
     int16_t sheet
     int16_t kind
 

@@ -11,7 +11,7 @@ from onnxwire.engine.record_reader import bytes_at
 from onnxwire.messages import AttributeProto
 from onnxwire.tensor.dtypes import EXTERNAL
 
-MAX_BYTES = 1 << 26  # of an attribute that is read
+MAX_BYTES = 1 << 26  # maximum size of an attribute that is read
 
 
 class AttributeNumbers:
@@ -56,7 +56,7 @@ def _numbers(attribute: AttributeProto) -> Any:
     if attribute.HasField("t") and attribute.t.data_location != EXTERNAL:
         try:
             array = attribute.t.numpy().reshape(-1)
-        except Exception:  # of a damaged tensor, which other rules report
+        except Exception:  # a damaged tensor, which other rules report
             return None
         return array if array.dtype.kind in "iuf" else np.ones(array.size, np.int64)
     return None

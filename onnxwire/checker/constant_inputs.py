@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     Faults = Iterator[tuple[str, str]]
 
 INDEX, DIVISION, ARGUMENT, RANK = "index", "division", "argument", "rank"
-MAX_RANK = 64  # of numpy
+MAX_RANK = 64  # numpy's limit
 _INTEGER_BITS = {2: (0, 8), 3: (-7, 7), 4: (0, 16), 5: (-15, 15), 6: (-31, 31), 7: (-63, 63), 12: (0, 32), 13: (0, 64)}
 
 # Operators that select by an index: the input with the indices, the input that they refer to, its axis or the name of

@@ -21,8 +21,8 @@ class DeclaredTypes:
     """Columns for ValueInfoProto, by `facts.derive(DeclaredTypes)`.
 
     graph: the row of the graph that an entry is in, -1 in a function. kind: the index of the type's kind among the
-    fields of TypeProto, or -1. elem_type: of a tensor or sparse tensor, 0 if unknown. shape: its row of
-    TensorShapeProto, or -1. is_input, is_output, is_info: whether the entry is in that field of the graph.
+    fields of TypeProto, or -1. elem_type: the element type of a tensor or sparse tensor, 0 if unknown. shape: its row
+    of TensorShapeProto, or -1. is_input, is_output, is_info: whether the entry is in that field of the graph.
     """
 
     def __init__(self, facts: Facts) -> None:

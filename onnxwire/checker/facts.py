@@ -44,7 +44,7 @@ IDENTIFIER, ASCII, UTF8, ANGLE, DOTTED = 1, 2, 4, 8, 16
 _OWN = ("length", "parent", "index", "edge", "depth", "flags", "present")
 # dtypes of columns, in the byte order of the machine
 _NUMPY = {"TEXT": "i4", "NUMBER": "i8", "CHILD": "i4"}
-_MAX_KEPT_ROWS = 4096  # of columns that are quick to compute again
+_MAX_KEPT_ROWS = 4096  # longer columns that are quick to compute are not kept
 _UNKNOWN = np.dtype(
     [("start", "i8"), ("value", "i8"), ("row", "i4"), ("number", "i4"), ("sheet", "i2"), ("wire", "i2")],
     align=True,
@@ -57,7 +57,8 @@ class Finding:
     table: the sheet or list; rows: row numbers. template: the message, such as "{name!r} has rank {rank}": a name is a
     key of `columns` or a column of the table; {facts.ir_version} is the IR version that the document is checked
     against.
-    columns: by name, an array, dict or `Texts` indexed by row number, or a function of the row number.
+    columns: a mapping from names to columns: an array, dict or `Texts` indexed by row number, or a function of the row
+    number.
     """
 
     __slots__ = ("columns", "rows", "table", "template")
@@ -111,7 +112,7 @@ class FieldRows(NamedTuple):
     """Rows that are elements of one field.
 
     type_name, owner: type and row of the parent message. field: the field's name; "" for the root message, which is in
-    no field. rows, indices: of the elements.
+    no field. rows, indices: the row and index of each element.
     """
 
     type_name: str
@@ -442,7 +443,7 @@ class Facts:
         self.count = self.columns.count
         self.edges = self.columns.edge_numbers
         self.present = self.columns.present_tables()
-        self._steps: dict[int, tuple[str, bool]] = {}  # of paths, by edge: name, is repeated
+        self._steps: dict[int, tuple[str, bool]] = {}  # steps of paths, by edge: name, whether the field is repeated
         self._parent = ("", -1, "")  # type, row and path of the most recent `path` call
         self._sheets: dict[str, Sheet] = {}
         self._lists: dict[str, List] = {}

@@ -237,7 +237,7 @@ class Fixes(Collection[Fix]):
         self._is_applied = False
         self._edits: list[_Rows] = []
         self._removals: list[_Rows] = []
-        gone: dict[int, NDArray[np.bool_]] = {}  # by table, the rows that are already removed
+        gone: dict[int, NDArray[np.bool_]] = {}  # the removed rows of each table
         for rule, table, rows in problems.rows(fixable()):
             if rule in _editors:
                 self._edits.append(_Rows(rule, table, self._editable(rule, table, rows)))

@@ -101,7 +101,8 @@ class _Row(NamedTuple):
 class Operators:
     """The operators of one or several tables.
 
-    versions: by (domain, operator), the versions of its signatures, ascending. domains: of all operators.
+    versions: the ascending versions of an operator's signatures, by (domain, operator). domains: the domains of all
+    operators.
     """
 
     def __init__(self) -> None:

@@ -39,7 +39,7 @@ class _Group(NamedTuple):
 class Problems(Sequence[Problem]):
     """The findings of `check`: a sequence of Problem, each made when it is read. It equals a list of the same problems.
 
-    omitted: by rule, the number of violations beyond the limit of `check`; only nonzero numbers. checked: the numbers
+    omitted: the number of violations beyond the limit of `check`, by rule; only nonzero numbers. checked: the numbers
     of applied "rules" and of checked "nodes" and "tensors".
     """
 

@@ -81,8 +81,8 @@ class Rule(NamedTuple):
     """A row of `rules.tsv` or `security.tsv`.
 
     since_ir, until_ir: the first and last IR version that the rule applies to, or None. reason: why the severity is
-    lower than the wording of the specification implies (must: error, should: warning), or "". weaknesses: of a security
-    rule, the entries of CWE and CVE; explanation: a paragraph about the attack.
+    lower than the wording of the specification implies (must: error, should: warning), or "". weaknesses: those of a
+    security rule, the entries of CWE and CVE; explanation: a paragraph about the attack.
     """
 
     id: str

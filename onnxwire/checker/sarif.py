@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from onnxwire.checker.problems import Problems
     from onnxwire.checker.registry import Rule
 
-_SECURITY_SEVERITIES = {"error": "8.0", "warning": "5.0", "note": "2.0"}  # on the scale of CVSS
+_SECURITY_SEVERITIES = {"error": "8.0", "warning": "5.0", "note": "2.0"}  # scores on the scale of CVSS
 _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from onnxwire.checker.facts import Facts
     from onnxwire.messages import AttributeProto, TensorProto
 
-MAX_ITERATIONS = 10_000_000  # of all loops around a node together
+MAX_ITERATIONS = 10_000_000  # maximum product of the iterations of all loops around a node
 MAX_TOTAL_FACTOR = 16  # all constants together, times max_elements
 MAX_GIVEN_FACTOR = 64  # a value whose size depends on the declared shape of an input, times max_elements
 MAX_STORED_FACTOR = 16  # a value derived from a stored weight, times its elements
@@ -113,7 +113,7 @@ class ShapeBounds:
 
     elements: for nodes of which an output is too large, the lower bound of its elements; overflows: the same where it
     is 2**63 or more. endless: nodes of loops that do not end; iterations: the number of iterations of loops that take
-    too many. faults: by kind of constant_inputs.py, the text of the fault by the row of the node.
+    too many. faults: per kind in constant_inputs.py, the text of the fault by the row of the node.
     total: the first node with which all constants together are too large, and the sum; or None.
     """
 
@@ -174,7 +174,7 @@ class ShapeBounds:
             return Value(tuple(tensor.dims))
         try:
             array = tensor.numpy()
-        except Exception:  # of a damaged tensor, which other rules report
+        except Exception:  # a damaged tensor, which other rules report
             return Value(tuple(tensor.dims))
         is_number = array.dtype.kind in "iufb" and array.size <= 64
         return Value(tuple(tensor.dims), array.reshape(-1).tolist() if is_number else None)

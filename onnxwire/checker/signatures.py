@@ -69,7 +69,7 @@ class Versions:
         imported[domain_of[plain_domains(facts, imports.domain[models])]] = imports.version[models]
         if not len(models) and facts.root == "ModelProto" and facts.ir_version is not None and facts.ir_version < 3:
             imported[domain_of[EMPTY]] = 1
-        imported[-1] = 0  # for unknown domains
+        imported[-1] = 0  # unknown domains
         self.versions = np.where(self.domains >= 0, imported[self.domains], 0).astype(np.int32)
         if "FunctionProto" in facts.present:
             own, functions = facts.derive(Imports), facts.derive(Scopes).node_function

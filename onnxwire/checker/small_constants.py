@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     Numbers = list[int] | list[float]
 
-MAX_ELEMENTS = 64  # of a constant that is read
+MAX_ELEMENTS = 64  # maximum number of elements of a constant that is read
 MAX_TENSOR_BYTES = 1024
 MAX_ATTRIBUTE_BYTES = 1 << 16
 _FORMATS = {1: "f", 2: "B", 3: "b", 4: "H", 5: "h", 6: "i", 7: "q", 9: "?", 10: "e", 11: "d", 12: "I", 13: "Q"}
@@ -27,7 +27,7 @@ class SmallConstants:
     def __init__(self, facts: Facts) -> None:
         self.facts = facts
         self._columns: dict[str, list[Any]] = {}
-        self.groups: dict[str, dict[int, list[int]]] = {}  # rows by parent, of fields that a caller groups
+        self.groups: dict[str, dict[int, list[int]]] = {}  # per grouped field, its rows by parent
 
     def column(self, type_name: str, name: str) -> list[Any]:
         """Return a column of a sheet as a list; `first.NAME`: the first rows of a repeated field."""

@@ -26,7 +26,7 @@ class WireRecords(Table):
     """A row per anomaly, by `facts.derive(WireRecords)`.
 
     start: offset of the record's tag; value: its raw number, or its length in bytes; row, sheet: the message that
-    contains it; number: of the field; kind: LONG_TAG, …
+    contains it; number: the field number; kind: LONG_TAG, …
     """
 
     type_name = "wire records"

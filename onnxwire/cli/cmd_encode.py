@@ -75,7 +75,7 @@ def _open(path: str) -> IO[bytes]:
         return file
     with file:
         whole = BytesIO(read_input(file.fileno(), path))
-    whole.name = path  # for errors
+    whole.name = path  # error messages contain the name
     return whole
 
 

@@ -137,7 +137,7 @@ def _write_tensors(options: argparse.Namespace) -> int:
 
 def _chosen(model: ModelProto, patterns: list[str]) -> dict[str, TensorProto]:
     """Return the tensors that match names, paths and patterns, by their names in the output."""
-    initializers: dict[str, dict[str, TensorProto]] = {}  # by name and path
+    initializers: dict[str, dict[str, TensorProto]] = {}  # by name, then by path
     for index, tensor in enumerate(model.graph.initializer):
         initializers.setdefault(tensor.name, {})[f"graph.initializer[{index}]"] = tensor
     chosen: dict[str, dict[str, TensorProto]] = {}

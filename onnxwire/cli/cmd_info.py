@@ -32,9 +32,9 @@ examples:
 """
 
 
-_MAX_TEXT_CHARS = 200  # of a value of metadata or a doc string
-_MAX_ENTRIES = 50  # of the metadata
-_MIN_VALUE_CHARS = 20  # of a value of metadata beside a long key
+_MAX_TEXT_CHARS = 200  # maximum length of a metadata value or doc string
+_MAX_ENTRIES = 50  # maximum number of metadata entries
+_MIN_VALUE_CHARS = 20  # minimum width of a metadata value beside a long key
 
 
 def add_parser(commands: Any) -> None:

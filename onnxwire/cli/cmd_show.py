@@ -401,7 +401,8 @@ def statistics_rows(found: Statistics) -> list[tuple[str, str]]:
 def histogram_lines(histogram: Histogram, paint: Paint, width: int = 40, is_discrete: bool = False) -> list[str]:
     """Format a histogram as bars: one line per bin, with its lower edge and its number of elements.
 
-    width: of the longest bar, in characters. is_discrete: each bin is one integer, so that the last has no upper edge.
+    width: the length of the longest bar, in characters. is_discrete: each bin is one integer, so that the last has no
+    upper edge.
     """
     most = max(histogram.counts) or 1
     edges = histogram.edges

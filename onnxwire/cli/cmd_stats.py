@@ -55,7 +55,7 @@ min, max, mean and std are computed from the finite elements; for complex number
 _PICTURES = (".html", ".png", ".svg")
 _PLOT_BINS = 64
 _FIRST_COUNT = 7  # the column of the first count: zeros, NaN, Inf
-_WIDE_COLUMNS = 110  # of a terminal that has room for names beside numbers of six digits
+_WIDE_COLUMNS = 110  # minimum width of a terminal for names beside numbers of six digits
 
 
 def add_parser(commands: Any) -> None:

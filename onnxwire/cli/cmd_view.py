@@ -246,7 +246,7 @@ def _redirect_page(address: str) -> Iterator[str]:
 
     So the browser's command line, which every user of the machine can read, contains no token.
     """
-    descriptor, path = tempfile.mkstemp(prefix="onnxwire-", suffix=".html")  # of mode 0600
+    descriptor, path = tempfile.mkstemp(prefix="onnxwire-", suffix=".html")  # with mode 0600
     try:
         with open(descriptor, "w", encoding="ascii") as file:
             file.write(_REDIRECT.format(address=html.escape(address)))

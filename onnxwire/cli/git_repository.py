@@ -14,7 +14,7 @@ from onnxwire.io.atomic_file import AtomicFile
 from onnxwire.io.load import load
 from onnxwire.messages import ModelProto
 
-_MAX_LOCK_SECONDS = 3  # to wait while another process changes the same settings
+_MAX_LOCK_SECONDS = 3  # time to wait while another process changes the same settings
 _MAX_POINTER_BYTES = 1024  # Git LFS treats larger files as content
 _POINTER = re.compile(
     rb"version https://git-lfs\.github\.com/spec/v1\n(?:ext-[^\n]*\n)*oid sha256:([0-9a-f]{64})\nsize (\d{1,18})\n"

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _MAX_NAMES = 5
 _MAX_NAME_CHARS = 100
-_MIN_WIDTH = 8  # of a narrowed column, in characters
+_MIN_WIDTH = 8  # minimum width of a narrowed column, in characters
 
 Paint = Callable[[str, str], str]
 """A function from a text and a style, such as "bold" or "bold red", to the styled text."""
@@ -205,10 +205,10 @@ def table_lines(
 ) -> list[str]:
     """Format rows as lines with aligned columns.
 
-    headings: of the columns, underlined in color. right: indices of the columns to align to the right. styles: of the
-    columns, "" for none. widest: the maximum width of a column; a longer text exceeds its column. widths: the widths of
-    the previous batch, updated in place. fit: the width of the terminal, to which the widest columns of texts are cut,
-    in their middle; None for no limit.
+    headings: the headings of the columns, underlined in color. right: indices of the columns to align to the right.
+    styles: the styles of the columns, "" for none. widest: the maximum width of a column; a longer text exceeds its
+    column. widths: the widths of the previous batch, updated in place. fit: the width of the terminal, to which the
+    widest columns of texts are cut, in their middle; None for no limit.
     """
     paint = paint or (lambda text, style: text)
     every = [*([headings] if headings else []), *rows]

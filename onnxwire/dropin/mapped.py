@@ -156,7 +156,8 @@ def _before_opening(path: object, flags: int, may_be_elsewhere: bool) -> None:
 
     The mapping keeps the old file; reading a truncated mapping would kill the process. If the file can't be replaced,
     its mapped bytes are read into memory instead.
-    path: the argument of `open`. flags: of open(2). may_be_elsewhere: a relative path may belong to an unknown folder.
+    path: the argument of `open`. flags: the flags of open(2). may_be_elsewhere: a relative path may belong to an
+    unknown folder.
     Raises SaveError, which is an OSError, if both fail.
     """
     # Replacing a file opens others, whose names relative to their folder may equal those of mapped files in this one.

@@ -16,7 +16,7 @@ def register_files(names: list[str]) -> None:
 
     Then a module whose .proto imports onnx/onnx-ml.proto can be built, and `Any`, text_format and symbol_database know
     the names of onnx's messages. Protobuf makes separate classes for them.
-    names: of the modules. No-op if `onnx` or its modules are not found, or are too new for this protobuf.
+    names: the names of the modules. No-op if `onnx` or its modules are not found, or are too new for this protobuf.
     """
     package = PathFinder.find_spec("onnx")
     if package is None:

@@ -55,7 +55,7 @@ cdef struct Edit:
 cdef struct Target:
     # The fields to align in the messages of a table.
     bint reaches             # messages of the table have a target field, or may contain messages that have one
-    uint32_t number          # of the target field, or 0
+    uint32_t number          # the number of the target field, or 0
     uint32_t padding         # number of the padding field
 
 

@@ -84,8 +84,8 @@ cdef class Export:
     cdef Py_ssize_t n
     cdef File* files
     cdef uint32_t n_files
-    cdef list owners             # of each piece: bytes, a memoryview, or if it is not resident a Payload
-    cdef object error            # of the first `read` that failed
+    cdef list owners             # the owner of each piece: bytes, a memoryview, or a Payload that is not resident
+    cdef object error            # the error of the first `read` that failed
 
     @critical_section
     def __dealloc__(self):

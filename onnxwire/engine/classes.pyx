@@ -183,7 +183,7 @@ def make_classes(list descriptors, str module, dict bases):
     """Create one class per message.
 
     descriptors: every message of a schema, each with `name`, `full_name`, `doc` and `fields` sorted by number; module:
-    `__module__` of the classes; bases: by full name, further base classes, each with `__slots__ = ()`.
+    `__module__` of the classes; bases: further base classes by full name, each with `__slots__ = ()`.
     Returns the classes by full name.
     """
     cdef TableOwner owner = TableOwner(descriptors)

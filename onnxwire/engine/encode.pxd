@@ -68,7 +68,7 @@ cdef class Encoder:
     cdef Py_ssize_t n
     cdef Py_ssize_t capacity
     cdef Py_ssize_t next
-    cdef Scratch* scratch        # of the message at each depth: states of its fields, and Edits of a CompactOverlay
+    cdef Scratch* scratch        # per depth, for the message there: states of its fields, and Edits of a CompactOverlay
     cdef int n_scratch
     # The output buffer; p: the next byte. If there are `pieces`, a full buffer is flushed to them or to `target`.
     cdef uint8_t* start

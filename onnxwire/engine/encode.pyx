@@ -446,7 +446,7 @@ cdef int emit_at_once(Encoder self, Content* content, uint32_t number) except -1
 
 
 cdef uint8_t* scratch_of(Encoder self, size_t size) except NULL:
-    """Return zeroed memory for the message at the current depth; size: at least 1."""
+    """Return zeroed memory for the message at the current depth; size: a number of bytes, at least 1."""
     cdef Scratch* scratch
     cdef uint8_t* p
     if self.depth >= self.n_scratch:
@@ -624,7 +624,7 @@ cdef int emit_records(Encoder self, Content* content, const Edits* edits, uint32
     cdef int found
     if edits != NULL:
         if content.compact != NULL:
-            states = <uint8_t*>edits.touched + table.n_fields  # in the same memory
+            states = <uint8_t*>edits.touched + table.n_fields  # both arrays are in one allocation
         else:
             states = scratch_of(self, table.n_fields + 1)
         known = find_known(content, states)

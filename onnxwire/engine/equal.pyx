@@ -56,7 +56,7 @@ cdef struct Side:
     Content content
     bint is_plain                # a span without edits
     Slot* slots
-    PyObject** held              # as in Overlay; NULL if no field has an object
+    PyObject** held              # see Overlay; NULL if no field has an object
     uint32_t flags
 
 
@@ -147,7 +147,7 @@ cdef bint compare_messages(
     Comparison* c, Table* table, PyObject* our_document, const Element* our_value, Spans our_parts,
     PyObject* their_document, const Element* their_value, Spans their_parts, int depth
 ) except -1:
-    """Compare two values of a message field; document: of the bytes of the message that has the field."""
+    """Compare two values of a message field; document: the document of the message that has the field."""
     cdef Side ours
     cdef Side theirs
     # Owners of overlays that are expanded for this comparison only.
@@ -217,7 +217,7 @@ cdef Overlay locate(
 
 
 cdef int load(Comparison* c, Side* side, int index) except -1:
-    """Set the slots and the flags of a message that `locate` found; index: of the buffer for them."""
+    """Set the slots and the flags of a message that `locate` found; index: the index of the buffer for them."""
     cdef Content* content = &side.content
     cdef const Table* table = content.table
     cdef size_t size = table.n_fields * (sizeof(Slot) + sizeof(PyObject*) + 1) + 1

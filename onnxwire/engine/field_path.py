@@ -16,8 +16,8 @@ _MAX_STEPS = 40
 class _Level:
     """A message that contains the byte, and the record in it that contains the byte.
 
-    end: of the message. start: of the record; counts: numbers of the records before it, by field number; step: its step
-    in the path. inside: type, start and end of the message that is the record's value, or None.
+    end: the end of the message. start: the start of the record; counts: numbers of the records before it, by field
+    number; step: its step in the path. inside: type, start and end of the message that is the record's value, or None.
     """
 
     __slots__ = ("counts", "end", "inside", "start", "step")

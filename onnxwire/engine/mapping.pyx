@@ -20,7 +20,8 @@ IS_NATIVE = sys.platform != "win32"
 cdef class FileMapping:
     """The first `size` bytes of an open file, mapped for reading, as a read-only buffer. Keeps no descriptor open.
 
-    descriptor: of a regular file; size: at least 1. Raises OSError, and ValueError if the file is shorter.
+    descriptor: the descriptor of a regular file; size: the number of bytes, at least 1. Raises OSError, and ValueError
+    if the file is shorter.
     """
     cdef uint8_t* start
     cdef Py_ssize_t size

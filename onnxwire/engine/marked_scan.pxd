@@ -4,7 +4,7 @@ from libc.stdint cimport uint8_t
 
 from onnxwire.engine.table cimport Table
 
-cdef enum Mark:              # of a table; a bit set
+cdef enum Mark:              # marks of a table; a bit set
     IS_TARGET = 1            # its messages are searched for
     CONTAINS_TARGET = 2      # its messages can contain messages that are searched for
 

@@ -33,8 +33,8 @@ cdef class RepeatedScalar(Repeated):
 
 cdef class ScalarIterator:
     cdef RepeatedScalar sequence
-    cdef PyObject* document      # of the message at the last step; borrowed, for comparisons only
-    cdef uint32_t epoch          # of the message at the last step
+    cdef PyObject* document      # the message's document at the last step; borrowed, only compared
+    cdef uint32_t epoch          # the message's epoch at the last step
     cdef Py_ssize_t i
 
     cdef object next_number(self)

@@ -50,20 +50,20 @@ cdef class Overlay:
     # Overlays are not tracked by the garbage collector, so the members are C pointers; objects are owned.
     cdef Table* table
     cdef PyObject* base          # Document of the bytes, if that is not the document of the views
-    cdef PyObject* parts         # as in View
+    cdef PyObject* parts         # see View
     cdef PyObject* unknown       # bytes: unknown fields that were merged in
-    cdef PyObject* parent        # of an absent message: the View of its parent; else NULL
+    cdef PyObject* parent        # absent messages only: the View of the parent; else NULL
     cdef Field* field            # the field of `parent`
     cdef uint64_t expected       # the state_of `parent`; in other states this message is not its field's value
-    cdef AbsentKey key           # of an absent message: its key in the hash table; `next` is its chain's
+    cdef AbsentKey key           # absent messages only: the key in the hash table; `next` is the chain's
     cdef PyObject* next
     cdef uint32_t generation     # number of times that the content was exchanged
-    cdef uint32_t* clears        # per field, number of times that it was cleared; NULL if none was
+    cdef uint32_t* clears        # per field, the number of times that it was cleared; NULL if none was
     cdef const uint8_t* address    # the key in document.overlays; NULL for a new message
     cdef const uint8_t* address_end    # end of the registered bytes, or of the first of several pieces
     cdef const uint8_t* start    # the bytes, NULL if there are none
     cdef const uint8_t* end
-    cdef uint32_t flags          # as in View
+    cdef uint32_t flags          # see View
     cdef uint32_t depth
     cdef Slot* slots
     cdef PyObject** held
@@ -99,7 +99,7 @@ cdef class Numbers:
     cdef Py_ssize_t capacity
     cdef int field_type
     cdef uint8_t size            # bytes per number
-    cdef const uint8_t* origin   # as in Elements
+    cdef const uint8_t* origin   # see Elements
 
     cdef int reserve(self, Py_ssize_t n) except -1
 

@@ -18,7 +18,7 @@ cdef struct Walked:
 @final
 cdef class PartialMemory:
     cdef uint8_t* start              # NULL after the memory was released
-    cdef uint64_t size               # of the file
+    cdef uint64_t size               # the size of the file
     cdef uint64_t reserved           # bytes of reserved address space: size, rounded up to pages
     cdef uint64_t* pages             # one bit per page: 1 if it is resident
     cdef Walked* walked

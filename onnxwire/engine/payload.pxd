@@ -6,12 +6,12 @@ from onnxwire.engine.document cimport Document
 
 cdef class Payload:
     """A value's bytes, or a field's numbers, as a buffer."""
-    cdef object owner            # of the memory; None if that is the document
+    cdef object owner            # the owner of the memory; None if that is the document
     cdef readonly Document document
     cdef const uint8_t* p
     cdef Py_ssize_t n            # number of items
     cdef Py_ssize_t size         # bytes per item
-    cdef char* format            # of an item, as in the buffer protocol
+    cdef char* format            # the format of an item, defined by the buffer protocol
 
 
 cdef Payload new_payload(Document document, const uint8_t* p, Py_ssize_t n, int size, char* format, owner)

@@ -14,14 +14,14 @@ from onnxwire.engine.view cimport Cursor, View
 cdef class Repeated:
     cdef View message            # the message has no reference back
     cdef Field* field
-    cdef Document document       # of the bytes
+    cdef Document document       # the document of the bytes
     cdef const uint8_t* first    # the first record, or NULL
-    cdef const uint8_t* end      # of the records, if the message has one span
+    cdef const uint8_t* end      # the end of the records, if the message has one span
     cdef object parts            # Spans of a message in several parts, else None
     cdef uint64_t n_records
     cdef object store            # index or decoded numbers of the records: Spans or Numbers; None before
     cdef object bound            # the elements after a change: Elements or Numbers; None while they are records
-    cdef uint64_t state          # of the field when the sequence was created; see state_of
+    cdef uint64_t state          # the state of the field when the sequence was created; see state_of
     cdef bint is_detached        # `bound` no longer belongs to the message
 
     cdef void start(self, Cursor* cursor) noexcept
@@ -50,10 +50,10 @@ cdef class SpanIterator:
     cdef Cursor cursor
     cdef object parts            # Spans that the cursor points into, or None
     cdef const uint8_t* first    # the first record; NULL before the cursor is set
-    cdef PyObject* document      # of the message at the last step; borrowed, for comparisons only
-    cdef uint32_t epoch          # of the message at the last step
+    cdef PyObject* document      # the message's document at the last step; borrowed, only compared
+    cdef uint32_t epoch          # the message's epoch at the last step
     cdef Py_ssize_t i
-    cdef uint8_t tag             # of the records, if it is one byte; else 0, which is not a tag
+    cdef uint8_t tag             # the tag of the records, if it is one byte; else 0, which is not a tag
 
     cdef object next_element(self)
     cdef object next_bound(self)

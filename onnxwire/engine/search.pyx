@@ -50,11 +50,11 @@ cdef class Level:
     """A message that is being searched: one level of the search's stack."""
     cdef View view
     cdef uint32_t field          # index of the current field
-    cdef Py_ssize_t index        # of the current element of a repeated field
+    cdef Py_ssize_t index        # the index of the current element of a repeated field
     cdef object elements         # iterator over a repeated field, or None
-    cdef str name                # of the current field
+    cdef str name                # the name of the current field
     cdef str stem                # path of the current field; None until it is requested
-    cdef Py_ssize_t number       # of this message's path in `Paths`, or -1
+    cdef Py_ssize_t number       # the number of this message's path in `Paths`, or -1
 
     cdef str path(self):
         """Return the path of the current message in the current field."""

@@ -27,9 +27,9 @@ cdef extern from "thresholds.h":
         LONG_BYTES "OW_LONG_BYTES"
 
 cdef enum:
-    MAX_FIELDS = 64         # of a table: a bit each
+    MAX_FIELDS = 64         # maximum number of fields of a table: a bit each
     MAX_RECORDS = 64
-    MAX_HEAD_BYTES = 20     # of a tag and a length or number
+    MAX_HEAD_BYTES = 20     # maximum size of a tag and a length or number
 
 cdef struct Found:
     # A record of a known field.
@@ -41,9 +41,9 @@ cdef struct Found:
 cdef struct Edited:
     # The changed fields of an Overlay or CompactOverlay.
     uint64_t touched             # a bit per field
-    const Slot* slots            # of an Overlay
+    const Slot* slots            # the slots of an Overlay
     PyObject** held
-    const Entry* entries         # of a CompactOverlay, else NULL
+    const Entry* entries         # the entries of a CompactOverlay, else NULL
 
 
 cdef bint chunk_message(
@@ -51,7 +51,8 @@ cdef bint chunk_message(
 ) noexcept:
     """Append the encoding of a message without its length; return whether it is complete.
 
-    document: of the bytes from p to end, if the edits have no other; edits: Overlay, CompactOverlay or NULL; p, end:
+    document: the document of the bytes from p to end, if the edits have no other; edits: Overlay, CompactOverlay or
+    NULL; p, end:
     the bytes of the message, if the edits are NULL or compact. If it is not complete, `self` is not usable.
     """
     cdef Edited edited

@@ -46,9 +46,9 @@ cdef struct Field:
     uint32_t n_peers
     uint32_t* peers          # slots of the other members of the field's oneof
     uint32_t n_values
-    int32_t* values          # of a closed enum, ascending
-    Table* table             # of the message that has the field
-    Table* sub               # of the value of a message field
+    int32_t* values          # the values of a closed enum, ascending
+    Table* table             # the table of the message that has the field
+    Table* sub               # the table of a message field's value
     void* get                # object (*)(object view, void* field)
     void* set                # int (*)(object view, PyObject* value, void* field)
     bint packed              # encoded as packed runs
@@ -57,10 +57,10 @@ cdef struct Field:
 
 cdef struct Table:
     uint32_t n_fields
-    Field* fields            # by ascending number
+    Field* fields            # the fields in ascending order of their numbers
     uint16_t[DENSE] dense    # number -> index in `fields` + 1, 0 = unknown
     uint8_t[128] quick       # tag of one byte -> the same; 0 also for fields whose records need a check of their value
-    PyObject** field_names   # of `fields`, for lookups by identity; borrowed from the owner
+    PyObject** field_names   # the names of `fields`, for lookups by identity; borrowed from the owner
     PyTypeObject* cls
     PyObject* descriptor     # borrowed from the owner
     PyObject* names          # dict: name of a field -> its index in `fields`, of a oneof -> -1; borrowed from the owner

@@ -24,10 +24,10 @@ cdef enum FaultKind:
 cdef struct Result:
     FaultKind kind
     const uint8_t* start
-    const uint8_t* end   # of the message or packed run that contains `start`
+    const uint8_t* end   # the end of the message or packed run that contains `start`
     int size             # bytes per number of the run, 0 for varints
     int depth            # levels that were still allowed to open
-    uint64_t min_bytes   # of the values to list
+    uint64_t min_bytes   # the minimum size of a listed value
     Span* values         # the list of long values that are not messages
     Py_ssize_t n_values
     Py_ssize_t max_values  # capacity of `values`

@@ -10,9 +10,9 @@ cdef enum Kind:
 
 cdef enum:
     IS_INPUT = 2             # flags of a name in a scope: defined as an input of the scope
-    IS_INITIALIZER = 4       # as an initializer
-    IS_NODE = 8              # as an output of a node
-    SHADOWS = 16             # in an enclosing scope, whose definition it hides
+    IS_INITIALIZER = 4       # defined by an initializer
+    IS_NODE = 8              # defined by an output of a node
+    SHADOWS = 16             # also defined in an enclosing scope: this definition hides that one
 
 cdef struct Definition:
     int32_t name
@@ -33,7 +33,7 @@ cdef struct Level:
 cdef class Names:
     cdef Definition* definitions
     cdef int32_t n_definitions, definitions_capacity
-    cdef int32_t* current    # by name: the definition that it refers to, -1 for none
+    cdef int32_t* current    # the definition that each name refers to, -1 for none
     cdef int32_t n_names
     cdef Level* levels
     cdef int32_t n_levels, levels_capacity
@@ -55,8 +55,8 @@ cdef class Names:
 
 @final
 cdef class TextNames(Names):
-    cdef dict ids            # by name, for names that are defined in open scopes
-    cdef list texts          # by id; a level's owner is the first id that it added
+    cdef dict ids            # the id of each name that is defined in open scopes
+    cdef list texts          # the name of each id; a level's owner is the first id that it added
 
     cdef int open(self) except -1
     cdef int add(self, name, Kind kind, int32_t node, int32_t source) except -1

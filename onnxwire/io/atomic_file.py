@@ -81,7 +81,7 @@ class AtomicFile:
         self._owns_folder = folder is None
         self.folder = folder
         self.size = size
-        self.identity: Identity | None = None  # of the new file, once it is prepared
+        self.identity: Identity | None = None  # the identity of the new file, once it is prepared
         self._stream = -1  # the open descriptor that the path names, as /dev/stdout does
         self.progress = progress
         self._in_place = in_place and sys.platform != "win32"
@@ -90,7 +90,7 @@ class AtomicFile:
         self._old: os.stat_result | None = None
         self._direct = False
         self.path = os.fsdecode(path)
-        self.name = os.path.basename(self.path)  # in the folder
+        self.name = os.path.basename(self.path)  # the name in the folder
         if folder is None and "://" in self.path:
             from onnxwire.io.remote.address import is_address, shown_address
 

@@ -53,7 +53,7 @@ class _DataFile:
         self.location = location
         self.number = number  # among all files of the save, from 1
         self.size = 0
-        self.payloads: list[tuple[int, Origin]] = []  # with their offsets, in ascending order
+        self.payloads: list[tuple[int, Origin]] = []  # payloads with their offsets, ascending
         self.atomic: AtomicFile | None = None  # the writer of this file
         self.old = ""  # the temporary name of the file that this one replaces
         self.found: tuple[int, ...] = ()  # the `_state` of the file that this one may replace

@@ -28,7 +28,7 @@ LIST = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0)
 # Traversing a folder does not require permission to list it.
 PASS = LIST | getattr(os, "O_PATH", getattr(os, "O_SEARCH", 0))
 FLAGS = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
-_MAX_LINKS = 40  # as in Linux
+_MAX_LINKS = 40  # the limit of Linux
 
 
 def identity_of(status: os.stat_result) -> Identity:

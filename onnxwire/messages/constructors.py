@@ -63,7 +63,8 @@ def from_coo(
     """Create a SparseTensorProto from values and their coordinates. Memory is shared as in `from_array`.
 
     values: shape (nnz,), of a dtype that from_array accepts. indices: integers, coordinates of shape (nnz, rank) or
-    linear indices of shape (nnz,); sorted if necessary. shape: of the dense tensor. name: the name of `values`.
+    linear indices of shape (nnz,); sorted if necessary. shape: the shape of the dense tensor. name: the name of
+    `values`.
     Raises TensorError for shapes that do not fit together, indices outside `shape`, and duplicate indices.
     Source: onnx.proto, SparseTensorProto.
     """

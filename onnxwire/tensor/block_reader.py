@@ -20,8 +20,10 @@ _MAX_WINDOWS = 4
 class BlockReader:
     """Reads the elements of a tensor in blocks, in the format of raw_data. Thread-safe.
 
-    storage: of a tensor of any data type except STRING. Files are read, not mapped; typed fields are decoded once.
-    data_type, count: of the elements; source: the open file and the offset of the elements there, None if in memory.
+    storage: the storage of a tensor of any data type except STRING. Files are read, not mapped; typed fields are
+    decoded once.
+    data_type, count: the type and number of the elements; source: the open file and the offset of the elements in it,
+    None for elements in memory.
     """
 
     def __init__(self, storage: Storage) -> None:

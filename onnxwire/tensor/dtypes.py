@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 class DataType:
     """One data type.
 
-    number, name: as in TensorProto.DataType. bits: of an element in raw_data, 0 for strings. dtype_name: the name of
-    the dtype of its arrays, in numpy, or else in ml_dtypes. field: the repeated field for elements that are not in
-    raw_data.
+    number, name: those of TensorProto.DataType. bits: the size of an element in raw_data, 0 for strings. dtype_name:
+    the name of the dtype of its arrays, in numpy, or else in ml_dtypes. field: the repeated field for elements that are
+    not in raw_data.
     """
 
     def __init__(self, number: int, name: str, bits: int, dtype_name: str, field: str) -> None:

@@ -29,12 +29,12 @@ cdef struct Layout:
     int64_t text_size        # the total length of string_data; only used for STRING
     Elements elements
     bint has_segment
-    int64_t begin, end       # of the segment
+    int64_t begin, end       # the start and end of the segment
     int keys                 # bit set of the keys found in external_data, by `Key`
     bint is_ambiguous        # one of these keys is present more than once
     const uint8_t* location  # UTF-8; NULL if absent
     uint64_t location_size
-    int64_t offset, length   # in the file; negative if ABSENT or UNCLEAR
+    int64_t offset, length   # the range in the file; negative if ABSENT or UNCLEAR
 
 
 cdef inline void start_layout(Layout* layout) noexcept nogil:

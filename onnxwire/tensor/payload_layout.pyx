@@ -43,7 +43,7 @@ cdef extern from "Python.h":
 cdef enum:
     N_TYPES = 64             # size of the table; above the largest data type
 
-cdef int32_t[N_TYPES] BITS   # of an element, by data type; 8 for unknown types
+cdef int32_t[N_TYPES] BITS   # size of an element, by data type; 8 for unknown types
 cdef int32_t STRING = _STRING.number
 cdef int64_t EXTERNAL = _EXTERNAL
 
@@ -144,8 +144,8 @@ cdef class PayloadLayout:
     """The layout of one TensorProto, determined without reading the payload or opening its file.
 
     data_type, shape: those of the TensorProto. raw: the `Message._payload` of raw_data if that is the payload, else
-    None. location: str; None for inline tensors, and if external_data names no file. offset, length: in the file; None
-    if invalid; a length of None also means that there is no entry.
+    None. location: str; None for inline tensors, and if external_data names no file. offset, length: the range in the
+    file; None if invalid; a length of None also means that there is no entry.
     """
     cdef Layout layout
     cdef readonly tuple shape

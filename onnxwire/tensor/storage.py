@@ -385,7 +385,7 @@ def expand_index(index: Index, shape: tuple[int, ...]) -> tuple[list[range], lis
 def _runs(ranges: list[range], shape: tuple[int, ...], max_step: int) -> Iterator[tuple[int, int, int]]:
     """Iterate over the runs of elements that are read together: (start, step, count) in flat indices.
 
-    max_step: with a larger step, elements are read one by one.
+    max_step: the largest step of an index for which elements are not read one by one.
     """
     strides = [1] * len(shape)
     for axis in range(len(shape) - 1, 0, -1):

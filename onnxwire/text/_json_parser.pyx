@@ -227,7 +227,10 @@ cdef class JsonParser(Tokenizer):
         return 0
 
     cdef int skip_key(self, Py_ssize_t end, Entry entry=None) except -1:
-        """Skip the string at the position, and the colon after it. end: of the string, or -1 if it is unknown."""
+        """Skip the string at the position, and the colon after it.
+
+        end: the end of the string, or -1 if it is unknown.
+        """
         if end < 0:
             self.skip_string()
         else:
@@ -331,7 +334,7 @@ cdef class JsonParser(Tokenizer):
 def parse_json(message, text, *, ignore_unknown=False):
     """Read JSON into an empty message, which may be partly filled after an error.
 
-    message: of onnxwire, or any object with protobuf's Python API.
+    message: a message of onnxwire, or any object with protobuf's Python API.
     """
     cdef JsonParser parser = JsonParser(text, converter_of, ignore_unknown, True)
     parser.path.append(message)

@@ -258,7 +258,7 @@ cdef class TextParser(Tokenizer):
 def parse_text(message, text, *, ignore_unknown=False):
     """Read the text format into an empty message, which may be partly filled after an error.
 
-    message: of onnxwire, or any object with protobuf's Python API.
+    message: a message of onnxwire, or any object with protobuf's Python API.
     """
     cdef TextParser parser = TextParser(text, converter_of, ignore_unknown, False)
     parser.retired = set()

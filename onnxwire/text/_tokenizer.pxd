@@ -13,7 +13,7 @@ cdef class Entry:
     cdef str oneof       # None without a oneof
     cdef object field
     cdef object convert  # a function that converts a token or JSON value to a value, or raises ValueError
-    cdef dict table      # of the message that is the value; None until one occurs
+    cdef dict table      # the table of the message that is the value; None until one occurs
     cdef int type
     cdef bint is_repeated
     cdef int64_t least, greatest  # range of the value of an integer field; empty for other types
@@ -33,7 +33,7 @@ cdef class Tokenizer:
     cdef object converter_of  # returns the function that converts values of a field
     cdef str source      # name of the text
     cdef Py_ssize_t line, column  # position of the first character of `buf`
-    cdef dict tables     # of entries by name, by message
+    cdef dict tables     # per message, its entries by name
     cdef list path       # the root message, then the Entry and the message for each level down to the current message
 
     cdef int more(self) except -1

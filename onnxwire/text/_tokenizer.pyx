@@ -26,7 +26,7 @@ cdef enum:
     LETTER = 1           # [a-zA-Z_]
     OTHER = 2            # [0-9+-]
     DOT = 4
-    MAX_DIGITS = 18      # of a number that fits int64_t
+    MAX_DIGITS = 18      # digits of any number that fits int64_t
     MAX_REAL_CHARS = 40
 
 # What the last character of a number is, for `parse_real`.

@@ -111,7 +111,7 @@ class _JsonPrinter:
         self.comma = ", " if indent is None else ","
         self.keys: dict[FieldDescriptor, str] = {}
         self.enum_formats: dict[EnumDescriptor, Format] = {}
-        self.path: list[tuple[FieldDescriptor, int]] = []  # of the message that is being printed
+        self.path: list[tuple[FieldDescriptor, int]] = []  # the path of the message that is being printed
 
     def print_message(self, message: Message, depth: int, line_break: str | None = None) -> None:
         """Print a message. line_break: printed before the closing brace."""

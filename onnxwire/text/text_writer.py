@@ -38,7 +38,7 @@ from onnxwire.text.printed_fields import (
 )
 
 _MIN_NORMAL_FLOAT = 2.0**-126
-_UNKNOWN_DEPTH = 10  # to which protoc prints unknown bytes as messages
+_UNKNOWN_DEPTH = 10  # maximum depth to which protoc prints unknown bytes as messages
 
 
 Summary = Callable[[Message], tuple[Container[str], str] | None]

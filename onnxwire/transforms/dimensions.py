@@ -28,9 +28,9 @@ _POSITION = re.compile(r"(?:input:)?(.*)\[(-?\d{1,9})\]", re.DOTALL)
 _WORD = re.compile(r"[^\W\d]\w*")
 _NUMBER = re.compile(r"-?\d+")
 _MAX_DIM = (1 << 63) - 1
-_MAX_SHAPE_ELEMENTS = 64  # of a constant that is a shape
+_MAX_SHAPE_ELEMENTS = 64  # maximum number of elements of a constant that is a shape
 _SHAPE_READERS = {"Reshape": 1, "Expand": 1, "ConstantOfShape": 0}  # the input that is a shape
-_GENERATED_PREFIX = "unk__"  # of dimension variables that shape inference of the onnx package creates
+_GENERATED_PREFIX = "unk__"  # the names that shape inference of the onnx package creates start with this
 _MAX_NESTED_GRAPHS = 33
 
 

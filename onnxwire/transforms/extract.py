@@ -125,7 +125,7 @@ def keep_at(elements: RepeatedSpan[Any], indexes: list[int]) -> None:
 def _rename_redefined(graph: GraphProto, given: set[str]) -> None:
     """Rename outputs of kept nodes that have the name of an input: a name may have one definition only."""
     taken: set[str] = set()
-    tried: dict[str, int] = {}  # by name: the number of the last suffix that was tried
+    tried: dict[str, int] = {}  # for each name, the number of the last suffix that was tried
     for node in graph.node:
         for index, name in enumerate(node.output):
             if name in given:

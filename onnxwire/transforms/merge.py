@@ -41,10 +41,10 @@ _INDEX = re.compile(r"\[\d+\]")
 class Conflict:
     """An element that both sides changed, each in another way.
 
-    kind, name: of the element: "node", "tensor", "input", "opset", "metadata", ...; "field" for a single field; the
-    severity and id of a rule for a fault that only the merged model has. path: of the graph or function that contains
-    the element, "" for the model. ours, theirs: what each side did, such as "changed" or "removed"; the text and "" for
-    a fault.
+    kind, name: the kind and name of the element: "node", "tensor", "input", "opset", "metadata", ...; "field" for a
+    single field; the severity and id of a rule for a fault that only the merged model has. path: the path of the graph
+    or function that contains the element, "" for the model. ours, theirs: what each side did, such as "changed" or
+    "removed"; the text and "" for a fault.
     """
 
     __module__ = "onnxwire"

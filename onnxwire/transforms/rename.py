@@ -172,8 +172,8 @@ def _check_values(scopes: _Scopes, names: dict[str, str], main: set[str], scope:
     missing = dict.fromkeys(names)
     wanted = set(names.values())
     levels: list[_Level] = []
-    around: dict[str, list[_Level]] = {}  # by new name: the levels that define it already
-    given: dict[str, list[str]] = {}  # by new name: the old name, once for each level that receives the new name
+    around: dict[str, list[_Level]] = {}  # for each new name, the levels that define it already
+    given: dict[str, list[str]] = {}  # for each new name, the old name, once for each level that receives the new name
     for path, holder in scopes:
         while levels and not _sees(path, levels[-1].path):
             _leave(levels.pop(), around, given)

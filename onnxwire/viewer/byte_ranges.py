@@ -20,7 +20,8 @@ _WIRES = {WIRE_VARINT: "varint", WIRE_FIXED64: "64 bits", WIRE_LEN: "bytes", WIR
 def span_of(root: Message, path: str) -> tuple[int, int]:
     """Return the span of a field's value: the offset of its first byte, and the offset after its last byte.
 
-    path: of a message, a field or an element of a field; "" for the whole file. For a packed field: the whole run.
+    path: the path of a message, a field or an element of a field; "" for the whole file. For a packed field: the whole
+    run.
     Raises PathError if the path leads nowhere, or to a value that the file does not contain.
     """
     found = resolve(root, path)
@@ -82,7 +83,7 @@ def read_bytes(root: Message, path: str, start: int, count: int, *, payload: boo
 def list_records(root: Message, path: str, start: int, count: int) -> dict[str, Any]:
     """List the records of a message in the order of the file.
 
-    path: of the message. start: the index of the first record; count: the number of records.
+    path: the path of the message. start: the index of the first record; count: the number of records.
     Returns total (the number of records in the message) and rows: number, name (None for an unknown field), path (None
     for an unknown or retired field), wire, offset (of the tag), value (the offset of the value), length (of the value,
     in bytes), text (the value, truncated if it is long, "" for a message) and is_message.

@@ -107,7 +107,7 @@ def rename_node(path: str, name: str) -> Change:
 
 
 def rename_value(path: str, name: str, new: str) -> Change:
-    """Rename a value wherever it is used. path: of a graph or function that uses it."""
+    """Rename a value wherever it is used. path: the path of a graph or function that uses it."""
 
     def run(root: Message) -> str:
         model, scope = _model(root), path
@@ -155,7 +155,7 @@ def add_attribute(path: str, name: str, type: str, value: str) -> Change:
 
 
 def add_metadata(path: str, key: str, value: str) -> Change:
-    """Add an entry to a message's metadata. path: of the message, "" for the model."""
+    """Add an entry to a message's metadata. path: the path of the message, "" for the model."""
     if not key:
         raise EditError("the entry has no key; type one, such as author")
     holder = f"{path}.metadata_props" if path else "metadata_props"
@@ -236,7 +236,10 @@ def set_shape(path: str, shape: str, elem_type: str) -> Change:
 
 
 def replace_tensor(path: str, upload: Upload, name: str) -> Change:
-    """Replace a tensor's elements, type and shape by those of an uploaded file. name: of a tensor in .safetensors."""
+    """Replace a tensor's elements, type and shape by those of an uploaded file.
+
+    name: the tensor in a .safetensors file.
+    """
     if upload.form == "safetensors":
         name = name or upload.only_name
         if name not in upload.tensors:
@@ -286,7 +289,10 @@ def _node(root: Message, path: str) -> Resolved:
 
 
 def change_of(kind: str, arguments: dict[str, Any], uploads: Uploads) -> Change:
-    """Return the change of a kind in KINDS. arguments: by name. Raises EditError for wrong kinds and arguments."""
+    """Return the change of a kind in KINDS.
+
+    arguments: a mapping from names. Raises EditError for wrong kinds and arguments.
+    """
     if kind not in KINDS:
         raise EditError("there is no such kind of change")
     make, parameters = KINDS[kind]

@@ -42,7 +42,7 @@ def _cycles(count: int, tail: Array, head: Array) -> list[list[int]]:
     """
     first = np.searchsorted(tail, np.arange(count + 1)).tolist()
     heads = head.tolist()
-    number = [0] * count  # in the order of visits, from 1; 0 for unvisited
+    number = [0] * count  # the order of visits, from 1; 0 for unvisited
     low = [0] * count
     is_open = [False] * count
     stack: list[int] = []

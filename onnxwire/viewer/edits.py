@@ -68,7 +68,7 @@ class Edits:
         self._changes: list[Change] = []
         self._done = 0  # the number of changes in effect; the rest were undone
         self._saved = 0  # the value of _done at the last save; -1 if that state is no longer in the history
-        self._states: dict[int, Message] = {0: original}  # by the number of changes in effect
+        self._states: dict[int, Message] = {0: original}  # keys: the number of changes in effect
         self._known: _Tally | None = None
         self._checked: _Checked | None = None
 
@@ -112,7 +112,7 @@ class Edits:
     def make(self, revision: int, change: Change) -> dict[str, Any]:
         """Make a change; returns the state.
 
-        revision: of the state that the change applies to. Raises StaleError if that is not the present one, EditError
+        revision: the revision that the change applies to. Raises StaleError if that is not the current one, EditError
         for too many changes, and the exceptions of the change; nothing is changed then.
         """
         with self._lock:
@@ -158,7 +158,7 @@ class Edits:
 
     def _go(self, done: int, message: Message) -> None:
         self._states.pop(done, None)
-        self._states[done] = message  # at the end: the least recently used state comes first
+        self._states[done] = message  # moved to the end: the least recently used state comes first
         while len(self._states) > MAX_STATES + 1:
             del self._states[next(kept for kept in self._states if kept)]
         self.message = message
@@ -325,7 +325,7 @@ def _with_warnings(call: Callable[[], Any]) -> tuple[Any, list[str]]:
 
 
 class _Tally:
-    """The problems of the original file, counted by key; omitted: by rule, the number beyond the limit."""
+    """The problems of the original file, counted by key; omitted: the number beyond the limit, by rule."""
 
     def __init__(self, problems: Problems) -> None:
         self.keys = Counter(map(_key, problems))

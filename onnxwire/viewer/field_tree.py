@@ -17,7 +17,7 @@ from onnxwire.viewer.value_texts import read_value, value_text
 
 MAX_ROWS = 1000
 _MAX_BYTES = 1 << 16  # maximum rows of one answer
-_MAX_RECORDS = 1 << 16  # of a message that is scanned for the offsets of its numbers
+_MAX_RECORDS = 1 << 16  # maximum number of records of a message that is scanned for the offsets of its numbers
 _MAX_NAME_FIELDS = 2  # fields in the summary of a message
 _MAX_NAME_CHARS = 60
 _TYPE_NAMES = {number: name for name, number in TYPES.items()}
@@ -46,8 +46,8 @@ class FieldQueries:
     def fields(self, path: str = "", start: int = 0, count: int = 100) -> dict[str, Any]:
         """List the fields of a message, or the elements of a repeated field, in pages.
 
-        path: of the message or field, "" for the root. start: the index of the first row; count: the number of rows,
-        up to 1,000. A message has a row for each present field, and one for each unknown field.
+        path: the path of the message or field, "" for the root. start: the index of the first row; count: the number of
+        rows, up to 1,000. A message has a row for each present field, and one for each unknown field.
         Returns path, type (of the message, or of each element), total, rows and absent. A row: name, number, type,
         label ("repeated", the name of its oneof, or ""), path, kind ("message", "list", "value" or "unknown"), text,
         count (of elements), offset (of the value) and length; offset and length are None if the value is not in the

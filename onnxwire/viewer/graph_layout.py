@@ -18,8 +18,8 @@ from itertools import accumulate, pairwise
 _BEND_WIDTH = 14  # width in pixels of an edge that passes a row
 _GAP_X = 22
 ROW_GAP = 44
-_MAX_BENDS = 6_000  # of all edges together
-_MAX_SWEEPS = 16  # passes over all rows that reduce crossings
+_MAX_BENDS = 6_000  # maximum number of bends of all edges together
+_MAX_SWEEPS = 16  # maximum number of passes over all rows that reduce crossings
 _MAX_COUNTED_EDGES = 4_000  # with more edges and bends, crossings are not counted
 
 
@@ -44,8 +44,8 @@ class Layout:
 def lay_out(sizes: list[tuple[float, float]], edges: list[tuple[int, int]], gap: float = ROW_GAP) -> Layout:
     """Lay out boxes and edges.
 
-    sizes: width and height of each box, at least one. edges: indices of two boxes each, from and to. gap: between rows,
-    in pixels. All edges lead down, except edges that close a cycle.
+    sizes: width and height of each box, at least one. edges: pairs of the indices of two boxes, from and to. gap: the
+    distance between rows, in pixels. All edges lead down, except edges that close a cycle.
     """
     rank = _ranks(len(sizes), edges)
     downward = [(start, end) if rank[start] < rank[end] else (end, start) for start, end in edges]

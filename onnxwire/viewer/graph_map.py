@@ -18,7 +18,7 @@ from onnxwire.viewer.node_boxes import NodeBoxes, short_name
 if TYPE_CHECKING:
     Array = np.ndarray[Any, Any]
 
-_MAX_EDGES = 1_500  # of one group
+_MAX_EDGES = 1_500  # maximum number of edges of one group
 _MAX_OUTER_EDGES = 8  # edges of a group from outside, or to outside
 _MAX_VALUE_BOXES = 12  # boxes of inputs, and of outputs; the last box represents all remaining ones
 _MAX_OPERATORS = 4  # listed in a box
@@ -47,7 +47,7 @@ class ModelMap:
         # Every drawn group requests the same route.
         self._last_route: tuple[tuple[str, str], Array] | None = None
         self._nodes: dict[str, Sequence[NodeProto]] = {}
-        self._marks: Array | None = None  # by row: an index of MARKS, or -1
+        self._marks: Array | None = None  # per row: an index of MARKS, or -1
 
     def mark(self, paths: dict[str, str]) -> None:
         """Mark nodes, by path, in all boxes that contain them; further calls have no effect."""
@@ -61,8 +61,9 @@ class ModelMap:
     def contents(self, name: str, route: Array | None = None, *, to_right: bool = False) -> dict[str, Any]:
         """Return the contents of a group as boxes and edges.
 
-        name: of the group, in the notation of `Groups`. route: rows of the nodes of a path to highlight. to_right: let
-        edges lead to the right, not down; rows are then columns, and x and y of bends and spans change roles.
+        name: the name of the group, in the notation of `Groups`. route: rows of the nodes of a path to highlight.
+        to_right: let edges lead to the right, not down; rows are then columns, and x and y of bends and spans change
+        roles.
         Returns name, kind, label, boxes, edges, left_off (the number of omitted edges) and spans (top and bottom of
         each row of boxes, in pixels). A box has number (None for an input or output), kind, label, op_type, nodes,
         operators ([name, count], the most frequent first), parameters, bytes, times (the members of a repeat), path (of
@@ -97,7 +98,7 @@ class ModelMap:
     def locate(self, path: str) -> dict[str, Any]:
         """Locate a node: return the names of the enclosing groups, the outermost first, and the name of its box.
 
-        path: of a node. Raises PathError if there is none.
+        path: the path of a node. Raises PathError if there is none.
         """
         steps = []
         row = self.columns.row_of(path)
@@ -182,7 +183,7 @@ class ModelMap:
         return np.array(rows, np.int64)
 
     def _boxes(self, found: list[Group], scope: int) -> list[dict[str, Any]]:
-        """Return the boxes of groups in a group. scope: of that group, which its title shows."""
+        """Return the boxes of groups in a group. scope: the scope of that group, which its title shows."""
         c = self.columns
         if not found:
             return []

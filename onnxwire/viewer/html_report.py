@@ -19,7 +19,7 @@ from onnxwire.viewer.treemap import Rectangle, lay_out
 
 _MAX_TENSORS = 150  # maximum number in the treemap
 _MAX_LISTED = 20
-_WIDTH, _HEIGHT = 960, 460  # of the treemap, in pixels
+_WIDTH, _HEIGHT = 960, 460  # size of the treemap, in pixels
 _HEADING_HEIGHT = 20  # pixels of a group's title
 _COLOR_COUNT = 6  # colors of groups, used in turn
 _CHAR_WIDTH = 7.0  # pixels of a character in common fonts

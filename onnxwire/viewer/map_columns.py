@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     Array = np.ndarray[Any, Any]
 
 _BATCH_ROWS = 5_000  # rows whose text is in memory at once
-_MAX_DEPTH = 40  # of nested scopes
+_MAX_DEPTH = 40  # maximum depth of nested scopes
 _MAX_SCOPES = 100_000  # nodes of further scopes are added to existing scopes
 _MAX_TYPES = 100_000  # further types are unknown
-_MAX_NAME_CHARS = 1_000  # of a name that is split into scopes
+_MAX_NAME_CHARS = 1_000  # longer names are not split into scopes
 _MAX_LABEL_CHARS = 200
 _NAMESPACES = {"pkg.torch.onnx.name_scopes", "namespace"}
 _NO_MODULE = "_empty_nn_module_stack"  # PyTorch's name for "outside all modules"
@@ -61,8 +61,8 @@ class Graph:
 class Scopes:
     """The tree of scopes that names of nodes describe; scope 0 is the root.
 
-    parent, depth, label: of each scope. end: the first scope after each scope that is not inside it; scopes inside a
-    scope directly follow it after `finish`.
+    parent, depth, label: one element per scope. end: the first scope after each scope that is not inside it; scopes
+    inside a scope directly follow it after `finish`.
     """
 
     def __init__(self) -> None:
@@ -194,15 +194,15 @@ def _joined(parts: Iterable[str]) -> list[str]:
 class MapColumns:
     """The nodes of all graphs of a model, one row each; the nodes of a graph are contiguous and in order.
 
-    graphs: by path. operators: (domain, op_type). op, scope: of each row, an index into `operators` and `scopes`.
+    graphs: the graphs by path. operators: (domain, op_type). op, scope: each row's index into `operators` and `scopes`.
     takes_row, takes_value, takes_slot: one entry per input of a node, sorted by row; values that the graphs in
     its attributes capture come last, with slot -1. makes_row, makes_value, makes_slot: the same for outputs.
     takes_start: the first entry of each row. first_take: the first entry of each value, or -1.
-    producer: the row that produces a value, or -1; made_slot: the index of that output. type: of each value, an index
-    into `types`, 0 if unknown. is_weight: whether a value is an initializer; parameters, bytes: of that initializer,
-    else 0. own_parameters, own_bytes: of the tensors in a row's attributes, including their graphs; inner: the number
-    of nodes in these graphs. is_input, is_output: whether a value is an input or output of its graph. graphs_in: by
-    row, the paths of the graphs in its attributes. functions: paths by domain and name.
+    producer: the row that produces a value, or -1; made_slot: the index of that output. type: each value's index into
+    `types`, 0 if unknown. is_weight: whether a value is an initializer; parameters, bytes: the size of that
+    initializer, else 0. own_parameters, own_bytes: the size of the tensors in a row's attributes, including their
+    graphs; inner: the number of nodes in these graphs. is_input, is_output: whether a value is an input or output of
+    its graph. graphs_in: by row, the paths of the graphs in its attributes. functions: paths by domain and name.
     """
 
     def __init__(self, model: ModelProto) -> None:

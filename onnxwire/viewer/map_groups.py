@@ -17,23 +17,24 @@ from onnxwire.viewer.map_columns import MapColumns
 if TYPE_CHECKING:
     Array = np.ndarray[Any, Any]
 
-MAX_BOXES = 240  # of one group; a group with more is divided into runs
-_RUN_BOXES = 100  # of one run
+MAX_BOXES = 240  # maximum number of boxes of one group; a larger group is divided into runs
+_RUN_BOXES = 100  # number of boxes of one run
 _MIN_GROUPS = 3  # equal groups that become one box
 _MIN_NODES = 8  # equal nodes that become one box
 _MAX_PERIODS = 12  # distances at which repetitions are searched
 _MAX_STRETCHES = 1_000  # repetitions of one period that are considered, the longest first
 _MAX_DISSOLUTIONS = 20  # rounds in which scopes of cycles are dissolved
-_MAX_DEPTH = 200  # of nested groups
-_MAX_CACHED_NODES = 4_000_000  # in all cached groups together
+_MAX_DEPTH = 200  # maximum depth of nested groups
+_MAX_CACHED_NODES = 4_000_000  # maximum number of nodes in all cached groups together
 
 
 class Group:
     """Nodes of a graph that are drawn as one box.
 
     kind: graph, function, scope, block (one of several equal sequences without a scope), run (a part of a sequence
-    that is too long for one group), repeat (consecutive equal groups or nodes) or node. rows: of its nodes, ascending.
-    scope: the innermost known scope that contains all of them. members: of a repeat. path: of a graph, function or
+    that is too long for one group), repeat (consecutive equal groups or nodes) or node. rows: the rows of its nodes,
+    ascending. scope: the innermost known scope that contains all nodes. members: the number of members of a repeat.
+    path: the path of a graph, function or
         node.
     """
 
@@ -59,8 +60,8 @@ class Group:
 class Members(Sequence[Group]):
     """The members of a repeat, created on access, since there may be a million.
 
-    rows: of all members, one after another; bounds: the start of each member in `rows`, and the end. make: a function
-    from the index of a member and its rows to its group.
+    rows: the rows of all members, one after another; bounds: the start of each member in `rows`, and the end. make: a
+    function from the index of a member and its rows to its group.
     """
 
     def __init__(self, rows: Array, bounds: Array, make: Callable[[int, Array], Group]) -> None:
@@ -373,7 +374,7 @@ def _sums(numbers: Array, lengths: Array) -> Array:
 def _repetitions(signatures: Array, bounds: Array, crossing: Array) -> list[tuple[int, int, int]]:
     """Find repetitions in a sequence of items: the start, the period in items, and the number of periods of each.
 
-    Of repetitions that overlap, the one that saves the most boxes is chosen. bounds: of the items, in rows.
+    Of repetitions that overlap, the one that saves the most boxes is chosen. bounds: the bounds of the items, in rows.
     """
     count = len(signatures)
     order = np.argsort(signatures, kind="stable").astype(np.int32)

@@ -90,8 +90,8 @@ def _nodes(
 ) -> list[str]:
     """Return the paths of the nodes of a model that a difference is about; fields as those of `Difference`.
 
-    path: in the second model of an added element, else in the first; "" if it is unknown. renamed: the names in this
-    model by those in the other one.
+    path: the path of an added element in the second model, of any other in the first; "" if it is unknown. renamed: the
+    names in this model by those in the other one.
     """
     if side == (change == "added"):
         found = _NODE.fullmatch(path)

@@ -12,13 +12,13 @@ from onnxwire.viewer.graph_layout import lay_out
 
 Scope = GraphProto | FunctionProto
 
-_WIDTH, _HEIGHT = 172, 42  # of a box for a node, in pixels
+_WIDTH, _HEIGHT = 172, 42  # size of a box for a node, in pixels
 _VALUE_HEIGHT = 28  # the height of a box for a value
 _CHAR_WIDTH, _PADDING = 7, 26  # the widths of a character, and of the margins of a name
 _MAX_NODES = 36
 _MAX_WEIGHTS = 8  # boxes of weights of one node
 _MAX_VALUE_BOXES = 24  # boxes of values of one node
-_MAX_PARALLEL_EDGES = 8  # from one box to another
+_MAX_PARALLEL_EDGES = 8  # maximum number of edges from one box to another
 _MAX_NAME_CHARS = 200
 
 
@@ -26,8 +26,8 @@ class Connections:
     """The producers and consumers of the values of a graph.
 
     producer, initializers, sparse, inputs: the index of the node, initializer, sparse initializer or input that a name
-    refers to, by name. outputs: of the graph. consumers: the indices of the nodes that use a value, in order,
-    including nodes that use it only inside their subgraphs.
+    refers to, by name. outputs: the outputs of the graph. consumers: the indices of the nodes that use a value, in
+    order, including nodes that use it only inside their subgraphs.
     """
 
     def __init__(self, scope: Scope) -> None:
@@ -66,8 +66,8 @@ class Connections:
 class Box:
     """A box of the drawing.
 
-    kind: node, input, output, weight or outer. x, y: of its center, in pixels. hidden: the number of connections that
-    are not drawn.
+    kind: node, input, output, weight or outer. x, y: its center, in pixels. hidden: the number of connections that are
+    not drawn.
     """
 
     kind: str
@@ -120,9 +120,9 @@ class Drawing:
 def around(scope: Scope, path: str, connections: Connections, index: int, hops: int) -> Drawing:
     """Draw a node with its predecessors and successors up to `hops` steps away.
 
-    scope, path: the graph or function, and its path. index: of the node in it. hops: 0 or more. Draws the nearest 36
-    nodes, each with up to 24 boxes of values, and up to 8 edges between two boxes; each box counts the connections
-    that are omitted.
+    scope, path: the graph or function, and its path. index: the index of the node there. hops: 0 or more. Draws the
+    nearest 36 nodes, each with up to 24 boxes of values, and up to 8 edges between two boxes; each box counts the
+    connections that are omitted.
     """
     nodes = scope.node
     chosen = _nearest(nodes, connections, index, hops)

@@ -18,9 +18,9 @@ from onnxwire.viewer.map_columns import split_name
 if TYPE_CHECKING:
     from onnxwire.viewer.map_columns import MapColumns
 
-MAX_LINES = 4  # of weights and attributes in one box
+MAX_LINES = 4  # maximum number of lines of weights and attributes in one box
 _MAX_ATTRIBUTES = 16  # attributes of a node that are looked at
-_MAX_TEXT_CHARS = 24  # of a name or string
+_MAX_TEXT_CHARS = 24  # maximum length of a name or string
 MAX_NAME_CHARS = 200
 _MAX_SPLIT_CHARS = 1_000
 _MAX_SHOWN_ELEMENTS = 4
@@ -69,7 +69,7 @@ class NodeBoxes:
     def lines(self, row: int, node: NodeProto) -> list[str]:
         """Return the weights that a node takes and its short attributes, or the value of a constant.
 
-        row: of the node in the columns. Weights are initializers of its own graph, with the operator's names of its
+        row: the node's row in the columns. Weights are initializers of its own graph, with the operator's names of its
         inputs: W 64×3×7×7. An attribute is written as strides [2, 2].
         """
         c = self._columns

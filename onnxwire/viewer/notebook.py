@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from onnxwire.engine.message import Message
     from onnxwire.io.source import Source
 
-_MAX_ROWS = 12  # of a table
-_MAX_CHARS = 120  # of a text
-_MAX_COUNTED_NODES = 200_000  # of a model whose operators are counted
-_MAX_READ_BYTES = 1 << 12  # of a tensor whose elements are shown
+_MAX_ROWS = 12  # maximum number of rows of a table
+_MAX_CHARS = 120  # maximum length of a text
+_MAX_COUNTED_NODES = 200_000  # in larger models, operators are not counted
+_MAX_READ_BYTES = 1 << 12  # maximum size of a tensor whose elements are shown
 _MAX_ELEMENTS = 8
 _STYLE = "text-align:left;vertical-align:top;font-weight:"
 _HIDDEN = {*range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x200E, 0x200F, 0x061C}  # marks of the direction of text
@@ -51,7 +51,7 @@ class View:
 def view(model: Source | ModelProto, *, height: int = 600) -> View:
     """Show a model in a notebook: summary, largest tensors and operators, as `onnxwire view -o report.html` does.
 
-    model: a model, or a source for `load`. height: of the frame, in pixels.
+    model: a model, or a source for `load`. height: the height of the frame, in pixels.
     The report is part of the notebook: it needs no server and no network, and remains when the notebook is saved. It
     contains no weights. Raises the errors of `load`, and FieldTypeError for other messages and heights.
     """
@@ -198,7 +198,10 @@ def _cell(text: str) -> str:
 
 
 def _table(title: str, rows: Iterable[list[str]], count: int = 0) -> str:
-    """Return a table of up to 12 rows, and the number of the others. count: of all rows, if `rows` are the first."""
+    """Return a table of up to 12 rows, and the number of the others.
+
+    count: the number of all rows, if `rows` are the first.
+    """
     rows = list(rows)
     if not rows:
         return ""

@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from onnxwire.viewer.graph_map import ModelMap
 
 _MAX_CACHED = 16  # searches, and connections of graphs
-_MAX_GRAPHS = 5000  # in an outline
-_MAX_ELEMENTS = 16  # of an attribute, or of a list of consumers
+_MAX_GRAPHS = 5000  # maximum number of graphs in an outline
+_MAX_ELEMENTS = 16  # maximum number of elements of an attribute, or of a list of consumers
 _MAX_TEXT_CHARS = 400
 _MAX_DOC_CHARS = 8000
 _MAX_HOPS = 6
@@ -178,7 +178,7 @@ class Queries(TensorQueries):
     def node(self, path: str) -> dict[str, Any]:
         """Describe a node: its attributes, its inputs with producers and types, its outputs with consumers and types.
 
-        path: of the node. Raises PathError if there is no node.
+        path: the path of the node. Raises PathError if there is no node.
         """
         node, scope_path, index = self._node(path)
         scope = self._scope(scope_path)
@@ -218,8 +218,8 @@ class Queries(TensorQueries):
     def documentation(self, path: str) -> dict[str, Any]:
         """Return the documentation of a node's operator by the onnx package, at the version that the model imports.
 
-        path: of the node. Returns text, up to 8,000 characters, and version; "" and 0 for an operator that onnx does
-        not know, or without onnx. Raises PathError if there is no node.
+        path: the path of the node. Returns text, up to 8,000 characters, and version; "" and 0 for an operator that
+        onnx does not know, or without onnx. Raises PathError if there is no node.
         """
         from onnxwire.bridges.onnx import official
 
@@ -230,7 +230,7 @@ class Queries(TensorQueries):
         version = next((opset.version for opset in imports if opset.domain in (domain, node.domain)), 0)
         try:
             schema = official("defs").get_schema(node.op_type, min(max(version, 0), (1 << 31) - 1), domain)
-        except Exception:  # of the package's own kinds, which have no common base class
+        except Exception:  # the package's exceptions have no common base class
             return {"text": "", "version": 0}
         lines = (line.strip() for line in (schema.doc or "").strip().splitlines())
         return {"text": "\n".join(lines)[:_MAX_DOC_CHARS], "version": schema.since_version}
@@ -255,7 +255,7 @@ class Queries(TensorQueries):
     def around(self, path: str, hops: int = 2) -> dict[str, Any]:
         """Draw the graph around a node.
 
-        path: of the node; hops: the number of steps in both directions, up to 6.
+        path: the path of the node; hops: the number of steps in both directions, up to 6.
         Returns width and height in pixels, boxes (kind, label, path, op_type, x, y of the center, width, height,
         hidden: the number of omitted connections), edges (from and to, indices of boxes, value, points) and focus, the
         index of the node's box. Raises PathError if there is no node.

@@ -10,7 +10,7 @@ from onnxwire.errors import Error
 from onnxwire.io.atomic_file import AtomicFile
 
 MAX_RECENT = 20
-_MAX_BYTES = 1 << 18  # of the stored list
+_MAX_BYTES = 1 << 18  # maximum size of the stored list
 _MAX_PATH_CHARS = 4096
 
 
@@ -23,7 +23,7 @@ def state_path() -> str:
 class RecentFiles:
     """The list of recent files, the latest first. Failures to read or write it are ignored.
 
-    path: of the JSON file with the list; default: `state_path()`.
+    path: the path of the JSON file with the list; default: `state_path()`.
     """
 
     def __init__(self, path: str | None = None) -> None:

@@ -57,7 +57,7 @@ _JSON, _UPLOADED = "application/json", "application/octet-stream"
 _MAX_BODY_BYTES = 1 << 22  # limit in bytes of a change
 _NO_KEY = "start `onnxwire view` again, and open the address that it prints"
 IDLE_SECONDS = 60  # between the requests of a connection that sent the key
-HEAD_SECONDS = 10  # for a request of any other connection
+HEAD_SECONDS = 10  # timeout of a request of any other connection
 MAX_CONNECTIONS = 64
 
 

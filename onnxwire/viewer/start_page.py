@@ -86,7 +86,7 @@ class StartPage:
     def receive(self, name: str, type: str, length: int, read: Callable[[int], bytes]) -> dict[str, Any]:
         """Open uploaded bytes; returns `file`, the id of their page. The bytes are in a file without a name.
 
-        name: the user's file name; length: in bytes; read: a function like the `read` method of a file. Raises
+        name: the user's file name; length: the size in bytes; read: a function like the `read` method of a file. Raises
         EditError for a file that is too large, a full disk and an incomplete upload, and the errors of `load`.
         """
         cls = self._type(type)

@@ -73,10 +73,10 @@ def heat_map(
 ) -> dict[str, Any]:
     """Draw two axes of a tensor as a picture of cells, each the mean of a block of elements.
 
-    axes: of the rows and of the columns, by default the last two; a vector is one row. at: for each axis the index of
-    the slice, by default 0. window: top, left, bottom and right of the drawn part, by default all. size: the maximum
-    number of rows and columns of cells. extreme: use the value farthest from 0 instead of the mean. If the window
-    occupies more than 8 MiB, each block is represented by some of its lines.
+    axes: the axes of the rows and of the columns, by default the last two; a vector is one row. at: for each axis the
+    index of the slice, by default 0. window: top, left, bottom and right of the drawn part, by default all. size: the
+    maximum number of rows and columns of cells. extreme: use the value farthest from 0 instead of the mean. If the
+    window occupies more than 8 MiB, each block is represented by some of its lines.
     Returns values (row by row, None for a cell without finite elements), height and width in cells, shape of the
     slice, window, axes, at, low and high (the least and the greatest cell, None if there is none), nonfinite (the
     number of NaN and infinite elements), read (the number of elements read) and elements (of the window).
@@ -228,9 +228,9 @@ class _Values:
     ) -> Array:
         """Read some elements of some lines; float64, shape (lines, picked).
 
-        shape: of the tensor with the `added` leading axes. indices: of the slice on the other axes. outer: the
-        axis across lines; inner: the axis along a line, after `outer`. start, end: the part of each line that
-        `picked` indexes.
+        shape: the shape of the tensor with the `added` leading axes. indices: the indices of the slice on the other
+        axes. outer: the axis across lines; inner: the axis along a line, after `outer`. start, end: the part of each
+        line that `picked` indexes.
         """
         import numpy as np
 

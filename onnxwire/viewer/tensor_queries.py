@@ -23,9 +23,9 @@ class TensorQueries(FieldQueries):
     def tensor(self, path: str) -> dict[str, Any]:
         """Describe a tensor and the location of its bytes, without reading them.
 
-        path: of the tensor, "" for a TensorProto that is the whole file. Returns path, name, data_type, shape, bytes,
-        file, offset, location, doc_string, consumers (none) and count (of consumers). Raises PathError if there is no
-        tensor.
+        path: the path of the tensor, "" for a TensorProto that is the whole file. Returns path, name, data_type, shape,
+        bytes, file, offset, location, doc_string, consumers (none) and count (of consumers). Raises PathError if there
+        is no tensor.
         """
         tensor = self._tensor(path)
         info = describe(tensor, path)

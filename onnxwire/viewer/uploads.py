@@ -26,7 +26,7 @@ _FORMATS = ("npy", "safetensors")
 
 @dataclass(frozen=True, slots=True)
 class Upload:
-    """An uploaded file. name: the user's file name; path: of the stored copy; form: "npy" or "safetensors".
+    """An uploaded file. name: the user's file name; path: the path of the stored copy; form: "npy" or "safetensors".
 
     tensors: the types of the tensors in a .safetensors file by name, such as float[3, 4].
     """
@@ -71,8 +71,10 @@ class Uploads:
         self._lock = threading.Lock()
 
     def add(self, name: str, length: int, read: Callable[[int], bytes]) -> Upload:
-        """Store a file. name: with its extension; length: in bytes; read: a function like the `read` method of a file.
+        """Store a file.
 
+        name: the file name with its extension; length: the size in bytes; read: a function like the `read` method of a
+        file.
         Raises EditError for other formats, too many or too large files, and a full disk.
         """
         name = os.path.basename(name.replace("\\", "/"))
@@ -85,7 +87,7 @@ class Uploads:
             raise EditError(f"{name} has {length:,} bytes; the limit is {MAX_UPLOAD_BYTES:,}")
         with self._lock:
             if self._folder is None:
-                self._folder = tempfile.TemporaryDirectory(prefix="onnxwire-")  # of mode 0700
+                self._folder = tempfile.TemporaryDirectory(prefix="onnxwire-")  # with mode 0700
         free = shutil.disk_usage(self._folder.name).free
         if length > free:
             raise EditError(

@@ -24,8 +24,8 @@ from onnxwire.transforms.assign import VALUES
 
 MAX_EDITABLE = 1 << 16
 """Characters of a text, or elements of a list, that can be edited in the page."""
-_MAX_CHARS = 200  # of a value in a row
-_MAX_BYTES = 24  # of a field of bytes in a row
+_MAX_CHARS = 200  # maximum length of a value in a row
+_MAX_BYTES = 24  # maximum number of bytes of a field in a row
 
 
 def value_text(message: Message, field: FieldDescriptor, value: Any = None, *, longest: int = _MAX_CHARS) -> str:

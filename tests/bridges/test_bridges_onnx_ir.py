@@ -143,7 +143,7 @@ def test_elements_are_written_to_a_file_without_a_copy(tmp_path):
 def test_tensors_of_other_classes_are_written_by_the_package():
     message = model_of(numpy_helper.from_array(np.arange(500.0), "w"))
     model = to_ir(message)
-    other = ir.Tensor(np.arange(16, dtype=np.uint8), name="o")  # as long as the placeholder of elements
+    other = ir.Tensor(np.arange(16, dtype=np.uint8), name="o")  # has the same length as the placeholder of elements
     model.graph.initializers.add(ir.Value(name="o", const_value=other))
     made = from_ir(model)
     assert {tensor.name: tensor.numpy().tolist()[-1] for tensor in made.graph.initializer} == {"w": 499, "o": 15}

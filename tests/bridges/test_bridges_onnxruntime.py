@@ -271,7 +271,7 @@ def test_the_working_folder_does_not_matter(tmp_path, monkeypatch):
 
 @needs_proc
 def test_a_model_that_protobuf_can_not_read_runs_in_little_memory(tmp_path):
-    rows = 140 << 20  # of 4 floats: 2.2 GB
+    rows = 140 << 20  # rows of 4 floats: 2.2 GB
     pick = helper.make_node("Gather", ["w", "i"], ["picked"])
     add = helper.make_node("Add", ["picked", "v"], ["y"])
     frame = model_of([pick, add], inputs=[value("i", "INT64", ["n"])]).SerializeToString()

@@ -278,7 +278,7 @@ def rows_of_ls(path, capsys):
     assert main(["ls", str(path), "--json"]) == 0
     for row in json.loads(capsys.readouterr().out):
         if ".g." in row["path"] or ".graphs[" in row["path"]:
-            continue  # of a graph inside
+            continue  # a value of a nested graph
         is_external = row["stored"] == "external_data"
         location = Path(row["file"]).name if is_external and row["file"] else "-"
         offset = "-" if row["offset"] is None else str(row["offset"])

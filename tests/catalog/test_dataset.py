@@ -174,7 +174,7 @@ def test_a_damaged_state_is_a_warning_that_names_the_file(tmp_path, monkeypatch,
 def test_a_model_of_two_groups_is_an_error(tmp_path):
     with Dataset(str(tmp_path)) as data:
         put(data, "ab")
-        data._known = dict.fromkeys("ab")  # as if they were new
+        data._known = dict.fromkeys("ab")  # the data set treats the models as known
         data._replace(data._add(dict.fromkeys("b", Failure("", "")), {})[0], {})
         data._known = {}
         with pytest.raises(onnxwire.SaveError, match=r"two groups have the model 'b'"):

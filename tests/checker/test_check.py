@@ -53,7 +53,7 @@ def test_an_edited_message_of_any_size_is_checked_without_memory_for_it(monkeypa
     message = onnxwire.load(onnxwire.from_text(model(node("lost", "a"))).SerializeToString())
     message.graph.node[0].name = "edited"
     problems = onnxwire.check(message)
-    monkeypatch.setattr("onnxwire.io.save._MAX_BYTES_IN_MEMORY", 0)  # from now on encodings are written to a file
+    monkeypatch.setattr("onnxwire.io.save._MAX_BYTES_IN_MEMORY", 0)  # every encoding is now written to a file
     assert onnxwire.check(message) == problems
 
 

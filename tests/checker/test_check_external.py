@@ -155,7 +155,7 @@ def test_many_files_are_examined_one_after_another(path):
     for i in range(200):
         (path.parent / f"{i}.bin").write_bytes(DATA)
     _model(path, *({"location": f"{i}.bin", "checksum": SHA1} for i in range(200)))
-    code = (  # in a separate process, since this process may have many open files of other tests
+    code = (  # run in a separate process, since this one may have many open files of other tests
         "import resource, sys, onnxwire\n"
         "resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))\n"
         "print(list(onnxwire.check(sys.argv[1], select=sys.argv[2:], checksums=True)))\n"

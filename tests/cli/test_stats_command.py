@@ -111,7 +111,7 @@ def test_names_of_any_bytes_are_quoted_and_written(tmp_path, capsys) -> None:
     run(capsys, tmp_path / "m.onnx", "--csv", "-o", tmp_path / "w.csv")
     text = (tmp_path / "w.csv").read_bytes().decode()
     assert [row["name"] for row in csv.DictReader(io.StringIO(text, newline=""))] == [
-        "a\rb", "'=1+1", 'q"q,', "l\nl", "\\xff",  # with an apostrophe, by which a spreadsheet treats it as text
+        "a\rb", "'=1+1", 'q"q,', "l\nl", "\\xff",  # with an apostrophe, which makes a spreadsheet treat it as text
     ]  # fmt: skip
     assert '\n"a\rb",' in text
     assert "\r\n" not in text

@@ -81,7 +81,7 @@ def field_row(
 def enum_section(enum: EnumDescriptorProto, name: str) -> list[str]:
     rows, seen = [], set()
     for value in sorted(enum.value, key=lambda value: value.number):
-        if value.number not in seen:  # of an alias, the first name
+        if value.number not in seen:  # aliases: only the first name is kept
             seen.add(value.number)
             rows.append([str(value.number), value.name, "1", "", "."])
     return ["", f"## enum {name}", "", "Made from its descriptor.", "", *table(VALUE, rows)]

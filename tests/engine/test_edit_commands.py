@@ -204,7 +204,7 @@ class Lockstep:
             field = descriptor.fields_by_name.get(cleared)
             is_message = field is not None and field.message_type is not None and field.containing_oneof is not None
             if is_message and not self.sides[1][name].HasField(cleared):
-                return  # in upb this clears the member that is set, if this one has a view
+                return  # upb clears the member that is set here, if this one has a view
             self.run(f"{name}.ClearField({cleared!r})")
             self.remove_views_in(name)
         elif kind in ("Copy", "Merge") and not self.is_crowded(name):
@@ -293,7 +293,7 @@ class Lockstep:
 def run(name, parsed, random, data, most):
     lockstep = Lockstep(name, parsed, random, data.draw)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of popping from an empty sequence
+        warnings.simplefilter("ignore")  # popping from an empty sequence warns
         for _ in range(random.randint(1, most)):
             if lockstep.wanted is None and lockstep.views:
                 lockstep.step()

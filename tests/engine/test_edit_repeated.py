@@ -223,7 +223,7 @@ def test_an_operation_on_a_sequence_has_the_official_effect(name, origin):
                 yield values, getattr(message, name), len(values), bool(values)
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of popping from an empty sequence
+        warnings.simplefilter("ignore")  # popping from an empty sequence warns
         same(body)
 
 

@@ -65,7 +65,7 @@ class Request:
     method: str
     path: str
     range: tuple[int, int] | None
-    headers: dict[str, str]  # by their names in lower case
+    headers: dict[str, str]  # the keys are names in lower case
     sent: int = 0
     started: float = field(default_factory=time.monotonic)
 
@@ -81,13 +81,13 @@ class State:
     before: Callable[[State, int], None] | None = None  # called before each request is answered, with its number
     marks: dict[str, str] = field(default_factory=dict)  # more headers of files
     folder_list: bytes | None = None  # the answer to PROPFIND
-    date: str | None = None  # of each answer, instead of now
+    date: str | None = None  # the date of each answer; None: now
     together: threading.Barrier | None = None  # the requests that are answered only once all have arrived
     knows_conditions: bool = True  # whether If-Match and If-Unmodified-Since are heeded
     requests: list[Request] = field(default_factory=list)
     fault: dict[int, str] = field(default_factory=dict)  # number of a request -> its fault
     always: str | None = None  # the fault of every request
-    retry_after: str | None = None  # with 429 and 503
+    retry_after: str | None = None  # sent with 429 and 503
     hides_size: bool = False  # whether Content-Range ends with /*
     stalled: int = 0  # requests that ended without an answer
     lock: threading.Lock = field(default_factory=threading.Lock)

@@ -231,7 +231,7 @@ def test_the_error_of_too_many_files_contains_a_remedy(tmp_path: Path) -> None:
     names = [f"{i}.bin" for i in range(40)]
     for name in names:
         (tmp_path / name).write_bytes(DATA[:16])
-    code = (  # in a separate process, since the descriptors of this process are unknown
+    code = (  # run in a separate process, since the descriptors of this process are unknown
         "import resource, sys, onnxwire\n"
         "def read(): return [tensor.numpy().tobytes().hex() for tensor in model.graph.initializer]\n"
         "model = onnxwire.load(sys.argv[1])\n"

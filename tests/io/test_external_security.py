@@ -55,7 +55,7 @@ class Case:
         self.model = self.folder / "m.onnx"
 
     def read(self, *entries: object, **options: Any) -> bytes:
-        """Return the elements of the model's tensor. entries: of its external_data, or only a location."""
+        """Return the elements of the model's tensor. entries: the entries of its external_data, or only a location."""
         pairs = [("location", entry) if isinstance(entry, str) else entry for entry in entries]
         if not self.model.is_symlink():
             self.model.write_bytes(encoded(tensor(*pairs)))
@@ -372,7 +372,7 @@ def test_the_search_for_names_is_bounded(case: Case, monkeypatch: pytest.MonkeyP
 
 
 def test_folders_pipes_sockets_and_devices_are_refused(case: Case, way: str) -> None:
-    os.mkfifo(case.folder / "pipe")  # to open it would wait for a writer
+    os.mkfifo(case.folder / "pipe")  # opening it would wait for a writer
     with socket.socket(socket.AF_UNIX) as server:
         with contextlib.chdir(case.folder):
             server.bind("socket")

@@ -73,7 +73,7 @@ def test_hosts_that_are_allowed_are_followed(servers, monkeypatch) -> None:
     monkeypatch.setenv("ONNXWIRE_ALLOW_HOSTS", f"cdn.example.com, {other.host}")
     np.testing.assert_array_equal(weight_of(f"{own.url}/d/m.onnx"), VALUES)
     with pytest.raises(ow.SourceError, match="not followed"):
-        weight_of(f"{own.url}/d/m.onnx", allow_hosts=["127.0.0.1"])  # of another port
+        weight_of(f"{own.url}/d/m.onnx", allow_hosts=["127.0.0.1"])  # without a port, only that of http is allowed
     for wrong in (["a b"], ["http://host/"], ["host:port"], [""], ["user@host"]):
         with pytest.raises(ow.SourceError, match="allow_hosts="):
             ow.load(f"{own.url}/d/m.onnx", allow_hosts=wrong)
@@ -168,7 +168,7 @@ def test_a_name_that_is_public_first_is_not_private_later(public, monkeypatch) -
 
             for store in _STORES.values():
                 for idle in getattr(getattr(store, "_client", None), "_idle", {}).values():
-                    idle.clear()  # as a server does that closes its connections
+                    idle.clear()  # like a server that closes its idle connections
             with pytest.raises(ow.SourceError, match="loopback, link-local or private"):
                 message.graph.initializer[0].numpy()
 

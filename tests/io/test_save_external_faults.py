@@ -147,7 +147,7 @@ NASTY = [
 @given(st.lists(st.sampled_from(NASTY) | st.text(max_size=5), max_size=30), st.sampled_from(["{name}", "d/{name}.bin"]))
 @example(NASTY * 2, "{name}")
 def test_every_tensor_gets_a_separate_file_regardless_of_its_name(tmp_path, monkeypatch, names, pattern):
-    monkeypatch.setattr(os, "fsync", lambda descriptor: None)  # of hundreds of files
+    monkeypatch.setattr(os, "fsync", lambda descriptor: None)  # it would run for hundreds of files
     folder = Path(tempfile.mkdtemp(dir=tmp_path))
     weights = [onnxwire.from_array(np.full(300, number, np.float32), name) for number, name in enumerate(names)]
     model = onnxwire.ModelProto(graph={"initializer": weights})

@@ -121,7 +121,8 @@ RULES = {
 class Populated:
     """The value fields that attributes have, by `facts.derive(Populated)`.
 
-    by_field: a bool column for each field; a list counts if it has entries. count: of each attribute's fields. kind:
+    by_field: a bool column for each field; a list counts if it has entries. count: the number of each attribute's
+    fields. kind:
     the type of the field, if it is one.
     """
 

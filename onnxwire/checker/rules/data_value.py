@@ -201,7 +201,7 @@ class Types:
     """The full types of nested values, by `facts.derive(Types)`.
 
     A type is a number, an index of `kinds`, `params` (data_type or key_type, 0 if unknown) and `children` (the type of
-    the elements or the value, -1 if unknown). `of`: by kind, the types of all rows of a sheet. elements: for each
+    the elements or the value, -1 if unknown). `of`: the types of all rows of a sheet, by kind. elements: for each
     SequenceProto, the type of its first element whose type is fully known.
     """
 

@@ -164,7 +164,8 @@ class External:
 class Ranges:
     """The range of each TensorProto's data in its file, by `facts.derive(Ranges)`.
 
-    offset, length: in bytes; _UNCLEAR where the entry is not a number or is repeated; without an entry 0 and _ABSENT.
+    offset, length: the range in bytes; _UNCLEAR where the entry is not a number or is repeated; without an entry 0 and
+    _ABSENT.
     nbytes: the bytes that type and shape require, -1 if unknown.
     """
 
@@ -315,7 +316,7 @@ def _file_sizes(facts: Facts) -> Any:
 
 
 def _at_entries(facts: Facts, key: str, tensors: Any, template: str, *columns: Any) -> dict[int, str]:
-    """Return messages about tensors (a bool column) by the row of their entry with a key; columns: of TensorProto."""
+    """Return messages about tensors (a bool column) by the row of their entry with a key; columns: those of TensorProto."""
     rows = facts.derive(External).of(key)
     found = true_rows(tensors)
     values = [column[found].tolist() for column in (rows, *columns)]

@@ -199,7 +199,8 @@ def _again(facts: Facts, *more: Any) -> Any:
 class Imports:
     """The imports of functions, by `facts.derive(Imports)`.
 
-    rows: of OperatorSetIdProto. functions: of FunctionProto. domains: ids; the default domain only as the empty name.
+    rows: rows of OperatorSetIdProto. functions: rows of FunctionProto. domains: ids; the default domain only as the
+    empty name.
     """
 
     def __init__(self, facts: Facts) -> None:

@@ -84,8 +84,9 @@ def _normal(location: str) -> str:
 class Extents:
     """The ranges of external tensors, sorted by file, offset and end, by `facts.derive(Extents)`.
 
-    rows: of TensorProto; files: numbers of the normalized locations; start, end: in the file; before: whether the
-    tensor before it in this order has exactly the same range; overlaps: whether an earlier one ends after `start`.
+    rows: rows of TensorProto; files: numbers of the normalized locations; start, end: the range in the file; before:
+    whether the tensor before it in this order has exactly the same range; overlaps: whether an earlier one ends after
+    `start`.
     entries: the rows of the location entries.
     """
 

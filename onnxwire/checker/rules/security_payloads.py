@@ -21,12 +21,12 @@ from onnxwire.engine.record_reader import bytes_at
 from onnxwire.messages import TensorProto
 
 _PREFIX_BYTES = 256
-_LONG_BYTES = 1 << 16  # from which a value of a remote file is not resident
+_LONG_BYTES = 1 << 16  # longer values of remote files are not resident
 _MAX_REMOTE_PREFIXES = 16
 _MAX_STRINGS = 100_000
 _MAX_TEXT = 1 << 16
 _MIN_UNUSED_BYTES = 1 << 16
-_MAX_TYPED_BYTES = 1 << 16  # of a tensor whose lists of numbers or strings are decoded
+_MAX_TYPED_BYTES = 1 << 16  # maximum size of a tensor whose lists of numbers or strings are decoded
 _MAX_TYPED_TENSORS = 100_000
 _LONG_TEXT = 1 << 16
 _RANDOM = ("RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Bernoulli", "Multinomial")
@@ -174,7 +174,7 @@ def _typed_payloads(facts: Facts) -> dict[int, str]:
         else:
             try:
                 kind = signature_of(tensor.numpy().tobytes()[:_PREFIX_BYTES])
-            except Exception:  # of a damaged tensor, which other rules report
+            except Exception:  # a damaged tensor, which other rules report
                 continue
         if kind:
             found[row] = kind

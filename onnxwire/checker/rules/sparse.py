@@ -70,7 +70,7 @@ class Parts:
 
 
 def _at(facts: Facts, part: str, mask: Any, template: str, **columns: Any) -> Finding:
-    """Report the values or indices of some sparse tensors; mask, columns: of SparseTensorProto."""
+    """Report the values or indices of some sparse tensors; mask, columns: those of SparseTensorProto."""
     sparse = facts.SparseTensorProto
     rows = true_rows(mask)
     tensors = getattr(sparse, part)[rows]

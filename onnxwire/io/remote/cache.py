@@ -46,7 +46,8 @@ _ADVICE = "choose another folder with cache= or ONNXWIRE_CACHE"
 class RangeCache:
     """The cached ranges of one file.
 
-    data, sums: open descriptors of the data and checksum files, which `close` closes. size: of the complete file.
+    data, sums: open descriptors of the data and checksum files, which `close` closes. size: the size of the complete
+    file.
     """
 
     def __init__(self, data: int, sums: int, size: int) -> None:

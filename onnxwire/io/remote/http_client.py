@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 _REDIRECT_STATUSES = (301, 302, 303, 307, 308)
 _RETRIED_STATUSES = (408, 429, 500, 502, 503, 504)
-_MAX_IDLE_CONNECTIONS = 64  # to one server
+_MAX_IDLE_CONNECTIONS = 64  # maximum number of idle connections to one server
 _BODY_CHUNK = 1 << 20  # bytes of a body that are sent, or read if its length is unknown, at a time
 _DURATIONS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1, "m": 60, "h": 3600, "d": 86400}
 _IGNORED_OPTIONS = (

@@ -41,7 +41,7 @@ class Readahead:
         self._sizes: list[int] = []
         self._steps: list[int] = []  # the distance from the end of the previous value to the end of this one
         self._runs: list[int] = []  # the bytes between the previous value and this one
-        self._indexes: dict[int, list[int]] = {}  # by size, the indexes of values
+        self._indexes: dict[int, list[int]] = {}  # the indexes of values of each size
         self._depth = _INITIAL_DEPTH
         self._guessed = 0
         self._known = 0  # the number of values at the last prediction

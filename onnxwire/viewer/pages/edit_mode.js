@@ -93,7 +93,8 @@ function control({ name, label, value = "", choices = null, form = "text", place
 const valuesOf = (form) => Object.fromEntries([...form.elements].filter((one) => one.name).map((one) => [one.name, one.type === "checkbox" ? one.checked : one.value]));
 
 /**
- * A form. fields: arguments of `control`; run(values): the action, whose error the form shows; close(): called on cancel.
+ * A form. fields: arguments of `control`; run(values): the action, whose error the form shows; close(): called on
+ * cancel.
  * adapt(form): shows and hides controls after each input.
  */
 export function makeForm({ title, fields, action, run, close, note = "", adapt = null }) {
@@ -171,7 +172,7 @@ export function openInline(element, options) {
 
 /**
  * A displayed value with a button that opens a form for it.
- * label: the name of the value; path: of the value; toChange(values): [kind, arguments], by default of "set".
+ * label: the name of the value; path: its path; toChange(values): [kind, arguments], by default of "set".
  */
 export function editable(shown, { label, path, toChange = null, value = null, removal = null }) {
   const children = [shown].flat();

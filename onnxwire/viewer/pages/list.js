@@ -9,7 +9,8 @@ const MAX_HEIGHT = 15_000_000; // maximum height in pixels that every browser ca
 export class VirtualList {
   /**
    * box, rows: the scrolling element, and the element in it that is as high as all rows together.
-   * fetch(start, count): returns {total, rows}. draw(row): returns the children of a row. choose(row): called on selection.
+   * fetch(start, count): returns {total, rows}. draw(row): returns the children of a row. choose(row): called on
+   * selection.
    */
   constructor(box, rows, { fetch, draw, choose, counted, trouble }) {
     Object.assign(this, { box, rows, fetch, draw, choose, counted, trouble });
@@ -22,7 +23,7 @@ export class VirtualList {
     new ResizeObserver(() => this.paint()).observe(box);
   }
 
-  /** Reload the rows. index: of the active row, or -1. */
+  /** Reload the rows. index: the index of the active row, or -1. */
   async reset(index = -1) {
     this.generation += 1;
     this.pages.clear();

@@ -93,7 +93,7 @@ class Type(Message):
 
 
 class Node(Message):
-    rank = None  # of the output, if it does not depend on the input
+    rank = None  # the rank of the output, if it does not depend on the input
 
 
 class Value(Message):
