@@ -316,7 +316,10 @@ def _file_sizes(facts: Facts) -> Any:
 
 
 def _at_entries(facts: Facts, key: str, tensors: Any, template: str, *columns: Any) -> dict[int, str]:
-    """Return messages about tensors (a bool column) by the row of their entry with a key; columns: those of TensorProto."""
+    """Return messages about tensors (a bool column), by the row of the entry with a key.
+
+    columns: the columns of TensorProto that the template formats.
+    """
     rows = facts.derive(External).of(key)
     found = true_rows(tensors)
     values = [column[found].tolist() for column in (rows, *columns)]
