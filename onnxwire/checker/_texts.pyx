@@ -8,6 +8,7 @@ from libc.string cimport memcmp, memcpy, memset
 
 from onnxwire._varint cimport load32, load64
 from onnxwire.engine.memory cimport free, realloc
+from onnxwire.engine.texts cimport character_bytes
 
 cdef extern from *:
     """
@@ -72,29 +73,13 @@ fill_classes()
 
 
 cdef bint is_utf8(const uint8_t* p, const uint8_t* end) noexcept nogil:
-    """Return whether bytes are valid UTF-8: shortest forms, no surrogates, up to U+10FFFF."""
-    cdef int more
-    cdef uint32_t code, least
+    """Return whether bytes are valid UTF-8."""
+    cdef int n
     while p < end:
-        if p[0] < 0x80:
-            p += 1
-            continue
-        if p[0] >= 0xF5 or p[0] < 0xC2:
+        n = character_bytes(p, end)
+        if n == 0:
             return False
-        more = 1 if p[0] < 0xE0 else 2 if p[0] < 0xF0 else 3
-        if end - p <= more:
-            return False
-        code = p[0] & (0x3F >> more)
-        least = 0x80 if more == 1 else 0x800 if more == 2 else 0x10000
-        p += 1
-        while more:
-            if p[0] & 0xC0 != 0x80:
-                return False
-            code = code << 6 | (p[0] & 0x3F)
-            p += 1
-            more -= 1
-        if code < least or code > 0x10FFFF or 0xD800 <= code < 0xE000:
-            return False
+        p += n
     return True
 
 

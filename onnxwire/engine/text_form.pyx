@@ -1,25 +1,26 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""`str(message)`: the text format as protobuf's C runtime returns it, with numbers as protoc writes them.
-
-`text/` writes text format files in pieces, with numbers as Python prints them.
-"""
+"""Messages in protobuf's text format: `str(message)` in one piece; `to_text` (`text/`) in pieces and other styles."""
 cimport cython
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.mem cimport PyMem_Free
 from cpython.unicode cimport PyUnicode_DecodeUTF8
-from libc.math cimport isnan
+from cython cimport critical_section
+from libc.math cimport fabs, isnan
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset, strlen
 
+from onnxwire._nesting_limits cimport MAX_DEPTH, MAX_OVERLAY_DEPTH
 from onnxwire._varint cimport zigzag32, zigzag64
 from onnxwire.engine.instances cimport make_internal
 from onnxwire.engine.memory cimport free, realloc
 from onnxwire.engine.numbers cimport RepeatedScalar, get_numbers
-from onnxwire.engine.overlay cimport MAX_OVERLAY_DEPTH
 from onnxwire.engine.partial cimport LONG_BYTES, fetch, is_resident
+from onnxwire.engine.payload cimport Payload
 from onnxwire.engine.table cimport (
     BOOL, BYTES, DOUBLE, ENUM, FIXED32, FIXED64, FLOAT, MESSAGE, SINT32, SINT64, STRING, UINT32, UINT64, Field, Slot,
 )
-from onnxwire.engine.view cimport document_of, field_value, fill
+from onnxwire.engine.texts cimport character_bytes
+from onnxwire.engine.view cimport View, document_of, field_value, fill, is_long
 
 cdef extern from "Python.h":
     const char* PyUnicode_AsUTF8AndSize(object text, Py_ssize_t* size) except NULL
@@ -27,9 +28,23 @@ cdef extern from "Python.h":
     # Equivalents of snprintf's %g and of strtod in the C locale; the C functions depend on LC_NUMERIC.
     char* PyOS_double_to_string(double value, char format, int digits, int flags, int* kind) except NULL
     double PyOS_string_to_double(const char* text, char** end, void* overflow) except? -1
+    enum:
+        Py_DTSF_ADD_DOT_0    # write 1.0 instead of 1
 
 cdef enum:
     MAX_NUMBER_BYTES = 32
+    FLUSH_BYTES = 1 << 16    # text is passed on in pieces of at least so many bytes
+    VALUE_BYTES = 1 << 16    # strings and bytes of more bytes are printed in pieces
+    PIECE_BYTES = 3 << 14    # bytes of such a piece
+    BATCH = 4096             # numbers between two looks at the size of the buffer
+
+# How numbers are written, apart from the digits of whole numbers.
+cdef enum NumberStyle:
+    RUNTIME_NUMBERS   # as protobuf's C runtime: 1, 1e+06; floats with 6 or 9 digits, doubles with 15 or 17
+    PROTOC_NUMBERS    # the same, but subnormal floats have 9 digits, because protoc's strtof reports an underflow
+    PYTHON_NUMBERS    # as Python prints them: 1.0, 1000000.0; the fewest digits, for floats at least 6
+
+cdef double MIN_NORMAL_FLOAT = 2.0 ** -126
 
 # The output form of each byte of a string. 1: unchanged; 0: `\` and three octal digits; else the character after `\`.
 cdef uint8_t[256] PLAIN
@@ -41,17 +56,22 @@ for _byte in b"\"'\\":
 PLAIN[10] = b"n"
 PLAIN[13] = b"r"
 PLAIN[9] = b"t"
-# Invalid UTF-8 is decoded to these surrogates, which are replaced by octal escapes.
-cdef dict OCTAL = {0xDC80 + i: f"\\{0x80 + i:03o}" for i in range(128)}
 
 
 @cython.final
 @cython.no_gc
 cdef class TextBuffer:
-    """A growing buffer of UTF-8."""
+    """A growing buffer of UTF-8, the style of the text, and the function that receives it."""
     cdef char* start
     cdef char* p
     cdef char* end
+    cdef object write            # called with pieces of the text; None to collect all of it
+    cdef object summary          # returns the fields to omit of a message and a comment, or None; None for all fields
+    cdef object unknown_fields   # yields the unknown fields of a message as lines or (label, buffer); None for none
+    cdef NumberStyle numbers
+    cdef bint is_ascii           # escape characters that are not ASCII
+    cdef int max_depth
+    cdef Py_ssize_t max_bytes    # of strings and bytes, and elements of repeated numbers; -1 for no limit
 
     def __dealloc__(self):
         free(self.start)
@@ -74,6 +94,41 @@ cdef class TextBuffer:
         self.end = start + room
         return 0
 
+    cdef int flush(self) except -1:
+        """Pass the text on; other code may run."""
+        cdef Py_ssize_t n = self.p - self.start
+        if n:
+            self.p = self.start
+            self.write(PyUnicode_DecodeUTF8(self.start, n, NULL))
+        return 0
+
+    cdef int flush_if_long(self) except -1:
+        """Pass the text on if there is enough of it; other code may run."""
+        if self.write is not None and self.p - self.start >= FLUSH_BYTES:
+            self.flush()
+        return 0
+
+    cdef int put_ascii(self, text) except -1:
+        """Append a str of ASCII characters, or of any that are valid UTF-8."""
+        cdef Py_ssize_t size = 0
+        cdef const char* data = PyUnicode_AsUTF8AndSize(text, &size)
+        self.reserve(<size_t>size)
+        memcpy(self.p, data, <size_t>size)
+        self.p += size
+        return 0
+
+    cdef int put_byte(self, char byte) except -1:
+        self.reserve(1)
+        self.p[0] = byte
+        self.p += 1
+        return 0
+
+    cdef int put_spaces(self, Py_ssize_t n) except -1:
+        self.reserve(<size_t>n)
+        memset(self.p, c" ", <size_t>n)
+        self.p += n
+        return 0
+
     cdef int put_label(self, Py_ssize_t indent, const Field* field, const char* after) except -1:
         """Append indentation, the field's name, and the two characters `after`."""
         cdef Py_ssize_t size = 0
@@ -85,20 +140,33 @@ cdef class TextBuffer:
         self.p += indent + size + 2
         return 0
 
-    cdef int put_quoted(self, const uint8_t* p, uint64_t n, bint is_text) except -1:
-        """Append a string or bytes value in quotes, and a newline."""
+    cdef int put_escaped(self, const uint8_t** start, const uint8_t* end, bint is_text, bint is_last) except -1:
+        """Append the bytes from start[0] to `end` of a string or bytes value, and move start[0] past them.
+
+        Bytes of a string that are not valid UTF-8 are escaped. is_last: whether the value ends at `end`; otherwise a
+        character that may continue after `end` is left for the next piece.
+        """
+        cdef const uint8_t* p = start[0]
         cdef char* out
         cdef uint8_t byte
-        cdef uint64_t i
-        if n > <uint64_t>1 << 60:
+        cdef int n
+        if end - p > <Py_ssize_t>1 << 60:
             raise MemoryError
-        self.reserve(4 * <size_t>n + 3)
+        self.reserve(4 * <size_t>(end - p))
+        is_text = is_text and not self.is_ascii
         out = self.p
-        out[0] = c'"'
-        out += 1
-        for i in range(n):
-            byte = p[i]
-            if PLAIN[byte] == 1 or (byte >= 0x80 and is_text):
+        while p < end:
+            byte = p[0]
+            if byte >= 0x80 and is_text:
+                if byte >= 0xC0 and end - p < 4 and not is_last:
+                    break
+                n = character_bytes(p, end)
+                if n:
+                    memcpy(out, p, <size_t>n)
+                    out += n
+                    p += n
+                    continue
+            if PLAIN[byte] == 1:
                 out[0] = <char>byte
                 out += 1
             elif PLAIN[byte]:
@@ -111,10 +179,52 @@ cdef class TextBuffer:
                 out[2] = <char>(c"0" + (byte >> 3 & 7))
                 out[3] = <char>(c"0" + (byte & 7))
                 out += 4
-        out[0] = c'"'
-        out[1] = c"\n"
-        self.p = out + 2
+            p += 1
+        self.p = out
+        start[0] = p
         return 0
+
+    cdef bint is_elided(self, uint64_t n) noexcept:
+        """Return whether a value of n bytes or numbers is replaced by a note."""
+        return self.max_bytes >= 0 and n > <uint64_t>self.max_bytes
+
+    cdef int put_note(self, n, unit) except -1:
+        """Append a note in place of a value; parsers reject it."""
+        return self.put_ascii(f"... # {n:,} {unit}\n")
+
+    cdef int put_quoted(self, const uint8_t* p, uint64_t n, bint is_text) except -1:
+        """Append a string or bytes value in quotes, or a note in its place, and a newline."""
+        if self.is_elided(n):
+            return self.put_note(n, "bytes")
+        self.put_byte(c'"')
+        self.put_escaped(&p, p + n, is_text, True)
+        self.reserve(2)
+        memcpy(self.p, <const char*>b'"\n', 2)
+        self.p += 2
+        return 0
+
+    cdef int put_payload(self, payload, bint is_text) except -1:
+        """Append a value as `put_quoted` does; payload: a buffer, which is read in pieces. Other code may run."""
+        cdef Py_buffer buffer
+        cdef const uint8_t* p
+        cdef const uint8_t* end
+        cdef uint64_t size = len(payload)
+        cdef uint64_t done = 0
+        if self.is_elided(size):
+            return self.put_note(size, "bytes")
+        self.put_byte(c'"')
+        while done < size:
+            # The buffer is released before the text is passed on, so that the caller can close the document.
+            PyObject_GetBuffer(payload, &buffer, PyBUF_SIMPLE)
+            try:
+                p = <const uint8_t*>buffer.buf + done
+                end = p + min(size - done, <uint64_t>PIECE_BYTES)
+                self.put_escaped(&p, end, is_text, done + PIECE_BYTES >= size)
+                done = <uint64_t>(p - <const uint8_t*>buffer.buf)
+            finally:
+                PyBuffer_Release(&buffer)
+            self.flush_if_long()
+        return self.put_ascii('"\n')
 
     cdef int put_number(self, const Field* field, int64_t integer, double real) except -1:
         """Append a number and a newline: `real` for a float or double, `integer` for other types."""
@@ -134,7 +244,7 @@ cdef class TextBuffer:
                 return 0
         self.reserve(MAX_NUMBER_BYTES)
         if type == FLOAT or type == DOUBLE:
-            self.p += write_real(self.p, real, type == DOUBLE)
+            self.p += write_real(self.p, real, type == DOUBLE, self.numbers)
         elif type == BOOL:
             memcpy(self.p, <const char*>b"true" if integer else <const char*>b"false", 5)
             self.p += 4 if integer else 5
@@ -165,9 +275,9 @@ cdef Py_ssize_t write_integer(char* out, uint64_t magnitude, bint is_negative) n
     return MAX_NUMBER_BYTES - n
 
 
-cdef Py_ssize_t write_digits(char* out, double value, int digits) except -1:
-    """Write a number with up to `digits` significant digits, like %g in the C locale."""
-    cdef char* text = PyOS_double_to_string(value, c"g", digits, 0, NULL)
+cdef Py_ssize_t write_digits(char* out, double value, char format, int digits, int flags) except -1:
+    """Write a number with up to `digits` significant digits, like %g in the C locale, or for "r" with the fewest."""
+    cdef char* text = PyOS_double_to_string(value, format, digits, flags, NULL)
     cdef size_t n = min(strlen(text), <size_t>MAX_NUMBER_BYTES - 2)
     memcpy(out, text, n)
     out[n] = 0
@@ -175,22 +285,33 @@ cdef Py_ssize_t write_digits(char* out, double value, int digits) except -1:
     return <Py_ssize_t>n
 
 
-cdef Py_ssize_t write_real(char* out, double value, bint is_double) except -1:
-    """Write a double with 15 digits if these read back as the same number, else with 17; a float with 6 or 9.
+cdef Py_ssize_t write_real(char* out, double value, bint is_double, NumberStyle style) except -1:
+    """Write a float or double; the digits read back as the same number.
 
-    A decimal of 6 digits becomes the same float directly and by way of a double, so strtof is not needed.
+    A decimal of 6 to 9 digits becomes the same float directly and by way of a double, so strtof is not needed.
     """
     cdef Py_ssize_t n
     cdef double again
+    cdef int digits
     if isnan(value):
         memcpy(out, <const char*>b"nan", 3)
         return 3
-    n = write_digits(out, value, 15 if is_double else 6)
+    if style == PYTHON_NUMBERS:
+        again = value
+        for digits in range(6, 6 if is_double else 10):
+            write_digits(out, value, c"g", digits, 0)
+            again = PyOS_string_to_double(out, NULL, NULL)
+            if <float>again == <float>value:
+                break
+        return write_digits(out, again, c"r", 0, Py_DTSF_ADD_DOT_0)
+    if style == PROTOC_NUMBERS and not is_double and value != 0 and fabs(value) < MIN_NORMAL_FLOAT:
+        return write_digits(out, value, c"g", 9, 0)
+    n = write_digits(out, value, c"g", 15 if is_double else 6, 0)
     again = PyOS_string_to_double(out, NULL, NULL)
     if is_double and again != value:
-        n = write_digits(out, value, 17)
+        n = write_digits(out, value, c"g", 17, 0)
     elif not is_double and <float>again != <float>value:
-        n = write_digits(out, value, 9)
+        n = write_digits(out, value, c"g", 9, 0)
     return n
 
 
@@ -218,7 +339,7 @@ cdef int put_singular(TextBuffer text, const Field* field, const Slot* slot) exc
 
 
 cdef int put_numbers(TextBuffer text, View self, Field* field, Py_ssize_t indent) except -1:
-    """Append the numbers of a repeated field, one per line."""
+    """Append the numbers of a repeated field, one per line, or a note in their place. Other code may run."""
     cdef RepeatedScalar sequence = get_numbers(self, field)
     cdef int type = field.type
     cdef const uint8_t* p
@@ -226,9 +347,12 @@ cdef int put_numbers(TextBuffer text, View self, Field* field, Py_ssize_t indent
     cdef int32_t narrow
     cdef double real = 0
     cdef float single
-    cdef Py_ssize_t i
+    cdef Py_ssize_t i = 0
+    if text.max_bytes >= 0 and text.is_elided(len(sequence)):
+        text.put_label(indent, field, b": ")
+        return text.put_note(len(sequence), "values")
     sequence.decode()
-    for i in range(sequence.n):
+    while i < sequence.n:
         text.put_label(indent, field, b": ")
         p = sequence.items + i * field.size
         if type == DOUBLE:
@@ -246,80 +370,152 @@ cdef int put_numbers(TextBuffer text, View self, Field* field, Py_ssize_t indent
             if type == UINT32 or type == FIXED32:
                 integer = <uint32_t>narrow
         text.put_number(field, integer, real)
+        i += 1
+        if i % BATCH == 0:
+            text.flush_if_long()
+            # The numbers may have been edited or moved, or the document closed.
+            fill(self)
+            sequence.decode()
     return 0
 
 
 cdef int put_element(TextBuffer text, const Field* field, value, Py_ssize_t indent, int depth) except -1:
-    """Append one message, string or bytes value."""
+    """Append one message, string or bytes value; strings and bytes may be buffers."""
     cdef Py_ssize_t size = 0
     cdef char* data = NULL
     if field.type == MESSAGE:
         text.put_label(indent, field, b" {")
-        text.reserve(1)
-        text.p[0] = c"\n"
-        text.p += 1
+        text.put_byte(c"\n")
         put_message(text, <View>value, indent + 2, depth + 1)
-        text.reserve(<size_t>indent + 2)
-        memset(text.p, c" ", <size_t>indent)
-        memcpy(text.p + indent, <const char*>b"}\n", 2)
-        text.p += indent + 2
+        text.put_spaces(indent)
+        text.reserve(2)
+        memcpy(text.p, <const char*>b"}\n", 2)
+        text.p += 2
         return 0
     text.put_label(indent, field, b": ")
+    if isinstance(value, Payload):
+        return text.put_payload(value, field.type == STRING)
     if field.type == STRING:
         value = (<str>value).encode("utf-8", "surrogateescape")
     PyBytes_AsStringAndSize(value, &data, &size)
     return text.put_quoted(<const uint8_t*>data, <uint64_t>size, field.type == STRING)
 
 
+cdef int put_repeated(TextBuffer text, View self, Field* field, Py_ssize_t indent, int depth) except -1:
+    """Append the elements of a repeated field of messages, strings or bytes."""
+    values = field_value(self, field)
+    if field.type != MESSAGE and text.write is not None and is_long(self, VALUE_BYTES):
+        values = values._payloads()
+    for value in values:
+        put_element(text, field, value, indent, depth)
+        text.flush_if_long()
+    return 0
+
+
+cdef int put_text(TextBuffer text, View self, Field* field, Py_ssize_t indent) except -1:
+    """Append the value of a singular string or bytes field."""
+    cdef Slot* slot = &self.slots[field.slot]
+    if text.is_elided(slot.n):
+        text.put_label(indent, field, b": ")
+        return text.put_note(slot.n, "bytes")
+    if slot.n > VALUE_BYTES and text.write is not None:
+        payload = self._payload((<object>field.descriptor).name)
+        text.put_label(indent, field, b": ")
+        return text.put_payload(payload, field.type == STRING)
+    if slot.n >= LONG_BYTES:
+        document_of(self).check_unchanged()
+        fill(self)
+        slot = &self.slots[field.slot]
+    while not is_resident(slot.p, slot.n):
+        # `fetch` may run other code, too.
+        fetch(slot.p, slot.n)
+        fill(self)
+        slot = &self.slots[field.slot]
+    text.put_label(indent, field, b": ")
+    return text.put_quoted(slot.p, slot.n, field.type == STRING)
+
+
+cdef int put_unknown_fields(TextBuffer text, View self, Py_ssize_t indent) except -1:
+    """Append the unknown fields of a message. Other code may run."""
+    for piece in text.unknown_fields(self, " " * indent):
+        if isinstance(piece, str):
+            text.put_ascii(piece)
+        else:
+            label, payload = piece
+            text.put_ascii(label)
+            text.put_payload(payload, False)
+        text.flush_if_long()
+    return 0
+
+
 cdef int put_message(TextBuffer text, View self, Py_ssize_t indent, int depth) except -1:
     cdef Field* field
     cdef Slot* slot
     cdef uint32_t i
-    if depth > MAX_OVERLAY_DEPTH:
+    cdef object omitted = ()
+    cdef object comment = None
+    if depth > text.max_depth:
         from onnxwire.engine.nesting_limit import too_deep
         raise too_deep(self)
+    if text.summary is not None:
+        omitted, comment = text.summary(self) or ((), None)
     for i in range(self.table.n_fields):
+        text.flush_if_long()
         # Writing the previous field may have run other code.
         fill(self)
         field = &self.table.fields[i]
         slot = &self.slots[i]
-        if slot.p == NULL:
+        if slot.p == NULL or (omitted and (<object>field.descriptor).name in omitted):
             continue
-        if field.repeated:
-            if field.size:
-                put_numbers(text, self, field, indent)
-                continue
-            for value in field_value(self, field):
-                put_element(text, field, value, indent, depth)
+        if field.repeated and field.size:
+            put_numbers(text, self, field, indent)
+        elif field.repeated:
+            put_repeated(text, self, field, indent, depth)
         elif field.type == MESSAGE:
             put_element(text, field, field_value(self, field), indent, depth)
         elif field.type == STRING or field.type == BYTES:
-            if slot.n >= LONG_BYTES:
-                document_of(self).check_unchanged()
-                fill(self)
-                slot = &self.slots[i]
-            while not is_resident(slot.p, slot.n):
-                # `fetch` may run other code, too.
-                fetch(slot.p, slot.n)
-                fill(self)
-                slot = &self.slots[i]
-            text.put_label(indent, field, b": ")
-            text.put_quoted(slot.p, slot.n, field.type == STRING)
+            put_text(text, self, field, indent)
         else:
             text.put_label(indent, field, b": ")
             put_singular(text, field, slot)
+    if comment:
+        text.put_spaces(indent)
+        text.put_ascii(f"# {comment}\n")
+    if text.unknown_fields is not None:
+        put_unknown_fields(text, self, indent)
     return 0
 
 
 cdef str text_form(View message):
     """Return the text format of a message; raise DecodeError if it is damaged, or nested more than 500 deep."""
     cdef TextBuffer text = TextBuffer.__new__(TextBuffer)
+    text.max_bytes = -1
+    text.max_depth = MAX_OVERLAY_DEPTH
     document_of(message).check_unchanged()
     put_message(text, message, 0, 0)
+    return PyUnicode_DecodeUTF8(text.start, text.p - text.start, NULL)
+
+
+@critical_section
+def write_text(View message, write, bint as_protoc, max_bytes, summary, unknown_fields):
+    """Pass the text format of a message to `write`, in pieces of some 100 kB, as `to_text` documents.
+
+    unknown_fields: called with a message and its indentation; yields the lines of its unknown fields, or a label and a
+    buffer. None to omit them. Raises DecodeError if the message is damaged or nested more than NESTING_LIMIT deep; the
+    text up to that point is passed on.
+    """
+    cdef TextBuffer text = TextBuffer.__new__(TextBuffer)
+    text.write = write
+    text.numbers = PROTOC_NUMBERS if as_protoc else PYTHON_NUMBERS
+    text.is_ascii = as_protoc
+    text.max_bytes = -1 if max_bytes is None else min(max_bytes, <Py_ssize_t>1 << 60)
+    text.max_depth = MAX_DEPTH
+    text.summary = summary
+    text.unknown_fields = unknown_fields
     try:
-        return PyUnicode_DecodeUTF8(text.start, text.p - text.start, NULL)
-    except UnicodeDecodeError:
-        return PyUnicode_DecodeUTF8(text.start, text.p - text.start, "surrogateescape").translate(OCTAL)
+        put_message(text, message, 0, 0)
+    finally:
+        text.flush()
 
 
 make_internal(TextBuffer, b"str() of a message")

@@ -3,7 +3,7 @@
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF, Py_XDECREF
 from cpython.unicode cimport PyUnicode_DecodeUTF8
-from libc.stdint cimport uint8_t, uint64_t
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
 from onnxwire._varint cimport load32, load64
@@ -26,6 +26,30 @@ cdef struct Text:
     uint64_t high
     uint64_t n
     PyObject* text
+
+
+cdef inline int character_bytes(const uint8_t* p, const uint8_t* end) noexcept nogil:
+    """Return the length in bytes of the UTF-8 character at p; 0 if it is not valid, or not complete before `end`.
+
+    Valid characters have the shortest form, are no surrogates, and are at most U+10FFFF.
+    """
+    cdef int n, i
+    cdef uint32_t code
+    if p[0] < 0x80:
+        return 1
+    if p[0] >= 0xF5 or p[0] < 0xC2:
+        return 0
+    n = 2 if p[0] < 0xE0 else 3 if p[0] < 0xF0 else 4
+    if end - p < n:
+        return 0
+    code = p[0] & (0x7F >> n)
+    for i in range(1, n):
+        if p[i] & 0xC0 != 0x80:
+            return 0
+        code = code << 6 | (p[i] & 0x3F)
+    if n == 3 and (code < 0x800 or 0xD800 <= code < 0xE000) or n == 4 and not 0x10000 <= code <= 0x10FFFF:
+        return 0
+    return n
 
 
 cdef inline object new_text(const uint8_t* p, uint64_t n):

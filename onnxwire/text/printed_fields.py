@@ -1,4 +1,4 @@
-"""Iterates the fields that the text and JSON writers print, and formats their numbers."""
+"""Iterates the fields that the JSON writer prints, and formats their numbers."""
 
 from __future__ import annotations
 
@@ -94,9 +94,6 @@ def byte_count(value: str | bytes | LongValue) -> int:
     return len(value.encode("utf-8", "surrogateescape") if isinstance(value, str) else value)
 
 
-# --- the text format
-
-
 def format_plainly(values: Sequence[Any]) -> list[str]:
     """Format numbers as Python prints them."""
     return list(map(str, values))
@@ -109,5 +106,5 @@ def enum_format(enum: EnumDescriptor, written: Callable[[str], str] = str) -> Fo
 
 
 def format_bools(values: Sequence[bool]) -> list[str]:
-    """Format truth values for both text and JSON."""
+    """Format truth values."""
     return ["true" if value else "false" for value in values]

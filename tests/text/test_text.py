@@ -208,6 +208,40 @@ def test_a_closed_document_raises_closed_error(write):
         write(model)
 
 
+CHANGES_MEANWHILE = {
+    "close": lambda model: model.close(),
+    "clear": lambda model: model.Clear(),
+    "shorten numbers": lambda model: model.graph.initializer[0].ClearField("float_data"),
+    "lengthen numbers": lambda model: model.graph.initializer[0].float_data.extend([1.5] * 50_000),
+    "replace a long value": lambda model: setattr(model.graph.initializer[0], "raw_data", b"short"),
+    "remove messages": lambda model: model.graph.ClearField("node"),
+    "print again": lambda model: onnxwire.to_text(model, as_protoc=True),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES_MEANWHILE)
+@pytest.mark.parametrize("piece", range(1, 12, 2))
+def test_a_sink_may_change_the_message_that_is_printed(piece, change):
+    tensor = TENSOR[1](float_data=[0.37 * i for i in range(20_000)], raw_data=bytes(range(256)) * 1000)
+    nodes = [onnx.helper.make_node("Add", ["a", "b"], [f"value_{i}"]) for i in range(3000)]
+    data = onnx.helper.make_model(onnx.helper.make_graph(nodes, "g", [], [], [tensor])).SerializeToString()
+    model = onnxwire.load(io.BytesIO(data))
+    pieces = []
+
+    class Sink:
+        def write(self, text):
+            pieces.append(text)
+            if len(pieces) == piece:
+                CHANGES_MEANWHILE[change](model)
+
+    try:
+        onnxwire.to_text(model, Sink())
+    except onnxwire.ClosedError:
+        assert change == "close"
+    whole = text_format.MessageToString(onnx.ModelProto.FromString(data))
+    assert whole.startswith("".join(pieces[:piece]))
+
+
 # --- as protoc
 
 
