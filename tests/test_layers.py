@@ -30,7 +30,7 @@ MAY_IMPORT = {
     "text": ENGINE | {"messages", "text"},
     "analysis": INDEX | {"analysis", "arrow"},
     "transforms": MESSAGES | {"analysis", "bridges", "checker", "text", "transforms"},
-    "checker": INDEX | {"checker"},
+    "checker": INDEX | {"analysis", "checker"},
     "arrow": INDEX | {"arrow"},
     "catalog": IO | {"arrow", "catalog", "checker"},
     "bridges": IO | {"arrow", "bridges", "catalog"},

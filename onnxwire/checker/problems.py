@@ -40,15 +40,17 @@ class Problems(Sequence[Problem]):
     """The findings of `check`: a sequence of Problem, each made when it is read. It equals a list of the same problems.
 
     omitted: the number of violations beyond the limit of `check`, by rule; only nonzero numbers. checked: the numbers
-    of applied "rules" and of checked "nodes" and "tensors".
+    of applied "rules" and of checked "nodes" and "tensors". in_baseline: the number of violations that are left out, as
+    the trusted model has them, too; None for a check without a baseline.
     """
 
-    __slots__ = ("_groups", "_n", "checked", "omitted")
+    __slots__ = ("_groups", "_n", "checked", "in_baseline", "omitted")
 
     def __init__(self) -> None:
         self._groups: list[_Group] = []
         self._n = 0
         self.omitted: dict[str, int] = {}
+        self.in_baseline: int | None = None
         self.checked = {"rules": 0, "nodes": 0, "tensors": 0}
 
     def add(self, rule: Rule, found: Finding, limit: int | None, is_placed: bool) -> int | None:
@@ -81,6 +83,11 @@ class Problems(Sequence[Problem]):
             same = list(some)
             kept = sum(len(group.rows) for group in same)
             yield rule, kept + self.omitted.get(rule.id, 0), _chain(same)
+
+    def findings(self) -> Iterator[tuple[Rule, Finding, NDArray[np.int32]]]:
+        """Yield each rule and finding with its rows within the limit."""
+        for group in self._groups:
+            yield group.rule, group.found, group.rows
 
     def rows(self, rules: Container[str]) -> Iterator[tuple[str, Table, NDArray[np.int32]]]:
         """Yield the violations of some rules: the id of the rule, a table of the facts, and its rows."""

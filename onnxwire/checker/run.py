@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Iterable
+from contextlib import ExitStack
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -19,6 +21,7 @@ from onnxwire.messages import ModelProto, TensorProto
 if TYPE_CHECKING:
     import os
 
+    from onnxwire.checker.baseline import Baseline
     from onnxwire.checker.operators import Operators
     from onnxwire.checker.registry import Find
     from onnxwire.io.source import Source
@@ -40,6 +43,7 @@ def check(
     operators: str | os.PathLike[str] | None = None,
     untrusted: bool = False,
     max_elements: int = MAX_ELEMENTS,
+    baseline: Source | ModelProto | None = None,
 ) -> Problems:
     """Check a document against every rule that applies to its IR version.
 
@@ -52,10 +56,12 @@ def check(
     untrusted: whether to apply the rules of security, too, which name known attacks on programs that read models, and
     to open source with untrusted=True, as `load` does; a message stays as it was opened.
     max_elements: the number of elements from which these rules report a value.
+    baseline: a trusted model, or a source of one, which is opened like `source`. Only problems that it does not have at
+    the matching part are reported; parts are matched by structure, as for `diff`. See docs/untrusted.md.
     Returns a sequence of problems: errors, then warnings, then notes, each sorted by rule and path. They are stored as
     columns, a few bytes for each problem until it is read. No weight above 256 KiB is read. Raises DecodeError for
     damaged bytes and SourceError as `load` does; ValueError for an unknown rule id and for a limit below 1; DecodeError
-    and SourceError for an unreadable table of operators.
+    and SourceError for an unreadable table of operators. The same errors are raised for the baseline.
     """
     select, ignore = _words(select), _words(ignore)
     _choose(select, ignore, untrusted)  # only for its errors
@@ -64,15 +70,29 @@ def check(
     if max_elements < 1:
         raise FieldValueError(f"max_elements is {max_elements}; give a number from 1 on")
     known = None if operators is None else load_operators(operators)
-    if isinstance(source, Message):
-        facts = _facts_of(source, ir_version, checksums, known)
-        facts.max_elements = max_elements
-        return _run(facts, select, ignore, limit, untrusted)
-    with load(source, type, untrusted=untrusted) as message:
-        facts = Facts(
-            message._document, message.__class__, ir_version, checksums, operators=known, max_elements=max_elements
-        )
-        return _run(facts, select, ignore, limit, untrusted)
+    with ExitStack() as stack:
+
+        def open_facts(source: Source | Message, type: builtins.type[Message]) -> tuple[Message, Facts]:
+            if isinstance(source, Message):
+                facts = _facts_of(source, ir_version, checksums, known)
+                facts.max_elements = max_elements
+                return source, facts
+            message = stack.enter_context(load(source, type, untrusted=untrusted))
+            document = message._document
+            return message, Facts(document, message.__class__, ir_version, checksums, True, None, known, max_elements)
+
+        if baseline is None:
+            return _run(open_facts(source, type)[1], select, ignore, limit, untrusted)
+        from onnxwire.checker.baseline import MAX_KNOWN_PROBLEMS, Baseline
+
+        trusted, trusted_facts = open_facts(baseline, ModelProto)
+        message, facts = open_facts(source, type)
+        if not isinstance(trusted, ModelProto) or not isinstance(message, ModelProto):
+            raise FieldTypeError("a baseline is a ModelProto, and so is the document that is compared with it")
+        selection = Baseline(trusted, trusted_facts)
+        selection.add_known(_run(trusted_facts, select, ignore, MAX_KNOWN_PROBLEMS, untrusted))
+        selection.compare_with(message, facts)
+        return _run(facts, select, ignore, limit, untrusted, selection)
 
 
 def _facts_of(message: Message, ir_version: int | None, checksums: bool, operators: Operators | None) -> Facts:
@@ -113,7 +133,14 @@ def _without_weights(message: Message) -> Message:
     return copy
 
 
-def _run(facts: Facts, select: _Words, ignore: _Words, limit: int | None, untrusted: bool) -> Problems:
+def _run(
+    facts: Facts,
+    select: _Words,
+    ignore: _Words,
+    limit: int | None,
+    untrusted: bool,
+    baseline: Baseline | None = None,
+) -> Problems:
     problems = Problems()
     n_rules, plan = _plan(select, ignore, facts.ir_version, facts.present, untrusted)
     problems.checked |= {"rules": n_rules, "nodes": facts.count("NodeProto"), "tensors": facts.count("TensorProto")}
@@ -121,10 +148,12 @@ def _run(facts: Facts, select: _Words, ignore: _Words, limit: int | None, untrus
         for rule, finds in plan:
             left = limit
             for find in finds:
-                for found in find(facts):
+                for found in find(facts) if baseline is None else baseline.select(rule.id, find(facts)):
                     left = problems.add(rule, found, left, facts.columns.is_placed)
     finally:
         facts.release()
+    if baseline is not None:
+        problems.in_baseline = baseline.omitted
     return problems
 
 

@@ -49,11 +49,11 @@ class SarifWriter:
         for problem in problems:
             self.out.write("\n" if self.is_first else ",\n")
             self.is_first = False
-            self.out.write(json.dumps(self._result(artifact, problem)))
+            self.out.write(json.dumps(self._result(artifact, problem, problems.in_baseline)))
         if problems.omitted:
             self.omitted[artifact["uri"]] = problems.omitted
 
-    def _result(self, artifact: dict[str, str], problem: Problem) -> dict[str, Any]:
+    def _result(self, artifact: dict[str, str], problem: Problem, in_baseline: int | None) -> dict[str, Any]:
         location: dict[str, Any] = {"physicalLocation": {"artifactLocation": artifact}}
         if problem.offset is not None:
             location["physicalLocation"]["region"] = {"byteOffset": problem.offset}
@@ -65,7 +65,7 @@ class SarifWriter:
             "level": problem.severity,
             "message": {"text": problem.message},
             "locations": [location],
-        }
+        } | ({} if in_baseline is None else {"baselineState": "new"})
 
     def add_fault(self, file: str, reason: str) -> None:
         """Record that a file could not be checked."""

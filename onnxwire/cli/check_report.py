@@ -137,6 +137,8 @@ class _TextReporter(Reporter):
 def _extent(problems: Problems, seconds: float, notes: int) -> str:
     """Return the numbers of checked elements, and the time."""
     counts = [count_text(count, noun.removesuffix("s")) for noun, count in problems.checked.items()]
+    if problems.in_baseline:
+        counts.append(f"{count_text(problems.in_baseline, 'problem')} of the baseline left out")
     return f"{', '.join(counts)}, {seconds:.2f} s" + (f"; {_notes(notes)}" if notes else "")
 
 
@@ -163,6 +165,8 @@ class _JsonReporter(Reporter):
         self._list("problems", problems, ("rule", "severity", "path", "offset", "message"))
         if problems.omitted:
             self.out.write(f', "omitted": {json.dumps(problems.omitted)}')
+        if problems.in_baseline is not None:
+            self.out.write(f', "in_baseline": {problems.in_baseline}')
         self.out.write("}")
 
     def fault(self, file: str, reason: str) -> None:

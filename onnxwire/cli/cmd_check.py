@@ -41,6 +41,7 @@ examples:
   onnxwire check model.onnx --json | jq '.[].problems[].rule'
   onnxwire check model.onnx --sarif > onnx.sarif
   onnxwire check model.onnx --untrusted             name known attacks on programs that read models
+  onnxwire check new.onnx --untrusted --baseline trusted.onnx
   onnxwire check model.onnx --fix --dry-run         list the repairs of problems with one safe repair
   onnxwire check model.onnx --fix -o repaired.onnx  apply them
   onnxwire check values.pb --type SequenceProto
@@ -72,6 +73,11 @@ def add_parser(commands: Any) -> None:
         metavar="N",
         type=number_from(1, 1 << 62, "elements"),
         help="with --untrusted: report values of more elements; default: 134,217,728",
+    )
+    add(
+        "--baseline",
+        metavar="TRUSTED",
+        help="leave out problems that this model has, too, at the matching part, whatever its names",
     )
     add(
         "--fail-on",
@@ -121,6 +127,7 @@ def run(options: argparse.Namespace) -> int:
         "operators": options.operators,
         "untrusted": options.untrusted,
         "max_elements": options.max_elements or MAX_ELEMENTS,
+        "baseline": options.baseline,
         "limit": MAX_PROBLEMS_PER_RULE if options.limit is None else options.limit or None,
     }
     status = 0
@@ -152,6 +159,10 @@ def _refuse(options: argparse.Namespace) -> None:
         options.parser.error("--ir-version must be 1 or more")
     if options.max_elements is not None and not options.untrusted:
         options.parser.error("--max-elements requires --untrusted")
+    if options.baseline is not None and options.type != "ModelProto":
+        options.parser.error("--baseline compares models, so --type must be ModelProto")
+    if options.baseline == "-":
+        options.parser.error("--baseline needs a path or an address")
     if not options.fix and (options.dry_run or options.output is not None):
         options.parser.error("--dry-run and -o require --fix")
     refuse_terminal(options.output)

@@ -1,0 +1,333 @@
+"""The findings of a check that a trusted model has, too, at the matching part.
+
+A finding is omitted if the trusted model breaks the same rule at the matching part, with the same message but for the
+names of values, and the part is unchanged: the same operator, attributes, payload and type, whose inputs come from
+matching parts that are unchanged, too, up to two steps back. Parts are matched by structure, as for `diff`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from functools import cached_property, partial
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from onnxwire.analysis.flat_graph import ABSENT, INITIALIZER, INPUT, NODE, OUTPUT, FlatGraph, Interner
+from onnxwire.analysis.paths import resolve
+from onnxwire.analysis.structure_diff import payload_key
+from onnxwire.analysis.structure_match import UNMATCHED, Matching
+from onnxwire.engine.message import Message
+from onnxwire.engine.record_reader import bytes_at, read_record
+from onnxwire.errors import Error, SourceError
+from onnxwire.messages import FunctionProto, GraphProto, ModelProto, TensorProto, TrainingInfoProto, ValueInfoProto
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Iterable, Iterator
+
+    from onnxwire.checker.facts import Facts, Finding, Rows
+    from onnxwire.checker.problems import Problems
+    from onnxwire.engine.document import Document
+
+_STEP = re.compile(r"\.?(?<![a-z_])(node|input|output|initializer|sparse_initializer|value_info)\[(\d+)\]")
+_KINDS = {"node": NODE, "input": INPUT, "output": OUTPUT, "initializer": INITIALIZER, "sparse_initializer": INITIALIZER}
+_NESTED = re.compile(r"(.*)\.node\[(\d+)\]\.attribute\[(\d+)\]\.(g|graphs\[\d+\])", re.S)
+_INDEX = re.compile(r"\[\d+\]")
+_QUOTED = re.compile(r"(?<!\w)(?:'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")")
+_COVERED = (".attribute", ".input[", ".output[")
+"""The start of paths below a node whose content the label of the node's vertex covers."""
+_WEIGHTS = ("initializer", "sparse_initializer")
+_NAME_RULES = ("security-name-",)
+_PAYLOAD_RULES = ("security-payload-",)
+_RECORD_RULES = ("security-wire-", "security-payload-unknown")
+_CONTAINERS = (ModelProto, GraphProto, FunctionProto, TrainingInfoProto)
+_UNCHANGED_STEPS = 2  # of inputs before a node
+_MAX_COMPARED_BYTES = 1 << 16  # of tensors; longer values of a remote file are not fetched with the structure
+_CHUNK_BYTES = 1 << 20
+MAX_KNOWN_PROBLEMS = 100_000  # of one rule in the trusted model, whose counterparts are left out
+
+
+class _Side:
+    """One of the two models: its message, and the columns and document that its findings refer to."""
+
+    def __init__(self, model: Any, facts: Facts) -> None:
+        self.model = model
+        self.document: Document = facts.document
+        self.is_placed: bool = facts.columns.is_placed
+
+    def make_graph(self, intern: Interner) -> FlatGraph:
+        return FlatGraph(self.model, intern, _small_payload_key)
+
+    def record_at(self, offset: int) -> bytes | None:
+        """Return a digest of the record at an offset, None if it cannot be read."""
+        if not self.is_placed or offset < 0:
+            return None
+        after = read_record(self.document, offset, len(self.document), True)[3]
+        if after is None:
+            return None
+        digest = blake2b(digest_size=16)
+        for start in range(offset, after, _CHUNK_BYTES):
+            digest.update(bytes_at(self.document, start, min(after, start + _CHUNK_BYTES)))
+        return digest.digest()
+
+
+class _Graphs:
+    """The flat graphs of both models, with the matching of their vertices."""
+
+    def __init__(self, old: _Side, new: _Side) -> None:
+        intern = Interner()
+        self.sides = old.make_graph(intern), new.make_graph(intern)
+        matching = Matching(*self.sides, by_name=False)
+        self.old_of, self.edges = matching.old_of, matching.edges
+        self._rewired = frozenset(matching.rewired())
+        self._unchanged = [bytearray(len(self.old_of)) for _ in range(_UNCHANGED_STEPS + 1)]  # 0: not yet known
+        self._first: list[dict[tuple[int, int], int]] = []
+        for graph in self.sides:
+            first: dict[tuple[int, int], int] = {}
+            for vertex in range(len(graph)):
+                first.setdefault((graph.scopes[vertex], graph.kinds[vertex]), vertex)
+            self._first.append(first)
+        self._scopes = [{path: scope for scope, path in enumerate(graph.scope_paths)} for graph in self.sides]
+        self._names: tuple[int, dict[str, str]] = UNMATCHED, {}
+
+    def find_vertex(self, side: int, path: str) -> tuple[int, str, str]:
+        """Return the innermost vertex that contains a path, the field of its scope, and the path below the vertex.
+
+        The vertex of a value_info is that of its value. The vertex is UNMATCHED for any other path.
+        """
+        graph = self.sides[side]
+        for step in reversed([*_STEP.finditer(path)]):
+            scope = self._scopes[side].get(path[: step.start()])
+            if scope is None:
+                continue
+            field, row = step[1], int(step[2])
+            if field == "value_info":
+                name = graph.scope_messages[scope].value_info[row].name
+                return self._vertices[side].get((scope, name), UNMATCHED), field, path[step.end() :]
+            if field == "sparse_initializer":
+                row += len(graph.scope_messages[scope].initializer)
+            first = self._first[side].get((scope, _KINDS[field]))
+            return (UNMATCHED if first is None else first + row), field, path[step.end() :]
+        return UNMATCHED, "", path
+
+    def find_scope(self, side: int, path: str) -> tuple[Hashable, str]:
+        """Return a key of the innermost graph or function that contains a path, in terms of `old`, and the rest.
+
+        The key is None if `old` has no such graph.
+        """
+        end = len(path)
+        while end > 0:
+            if path[:end] in self._scopes[side]:
+                return self._scope_keys[side][self._scopes[side][path[:end]]], path[end:]
+            end = path.rfind(".", 0, end)
+        return "", path
+
+    @cached_property
+    def _scope_keys(self) -> list[list[Hashable]]:
+        keys: list[list[Hashable]] = []
+        for side, graph in enumerate(self.sides):
+            keys.append([])
+            for path, message in zip(graph.scope_paths, graph.scope_messages, strict=True):
+                nested = _NESTED.fullmatch(path)
+                if nested is None:
+                    is_graph = isinstance(message, GraphProto)
+                    keys[-1].append(path if is_graph else (message.domain, message.name, message.overload))
+                    continue
+                node = self._first[side][self._scopes[side][nested[1]], NODE] + int(nested[2])
+                attribute = graph.message(node).attribute[int(nested[3])]
+                vertex = self.old_of[node] if side else node
+                keys[-1].append(None if vertex == UNMATCHED else (vertex, attribute.name, nested[4]))
+        return keys
+
+    @cached_property
+    def _vertices(self) -> list[dict[tuple[int, str], int]]:
+        """The vertex of each name in each scope."""
+        tables: list[dict[tuple[int, str], int]] = []
+        for graph in self.sides:
+            table: dict[tuple[int, str], int] = {}
+            for vertex, outputs in enumerate(graph.outputs):
+                for name in outputs:
+                    table.setdefault((graph.scopes[vertex], name), vertex)
+            tables.append(table)
+        return tables
+
+    def is_unchanged(self, vertex: int, steps: int = _UNCHANGED_STEPS) -> bool:
+        """Return whether a vertex of `new` and its inputs, some steps back, are those of the matching one."""
+        known = self._unchanged[steps]
+        if not known[vertex]:
+            other = self.old_of[vertex]
+            same = other != UNMATCHED and self.sides[1].labels[vertex] == self.sides[0].labels[other]
+            if same and other not in self._rewired and steps:
+                sources = (source for source, _, _ in self.edges[1][vertex] if source != ABSENT)
+                same = all(self.is_unchanged(source, steps - 1) for source in sources)
+            known[vertex] = 1 + (same and other not in self._rewired)
+        return known[vertex] == 2
+
+    def old_name(self, vertex: int, literal: re.Match[str]) -> str:
+        """Return a name of `new` in quotes as it is in `old`; vertex: where it is, or UNMATCHED."""
+        name = None if vertex == UNMATCHED else self._old_names_at(vertex).get(literal[0])
+        return name or self._all_old_names.get(literal[0], literal[0])
+
+    def _old_names_at(self, vertex: int) -> dict[str, str]:
+        """Return the names of `new` at a vertex and its inputs as Python literals, with those of `old`."""
+        if self._names[0] != vertex:
+            old, new = self.sides
+            other = self.old_of[vertex]
+            pairs = [(new.names[vertex], old.names[other])]
+            pairs += zip(new.outputs[vertex], old.outputs[other], strict=False)
+            scopes = new.scope_messages[new.scopes[vertex]], old.scope_messages[old.scopes[other]]
+            pairs.append((scopes[0].name, scopes[1].name))
+            for ours, theirs in zip(self.edges[0][other], self.edges[1][vertex], strict=False):
+                if ours[2] >= 0 and theirs[2] >= 0:
+                    pairs.append((new.value_name(theirs[:2]), old.value_name(ours[:2])))
+            names: dict[str, str] = {}
+            for name, before in pairs:
+                names.setdefault(repr(name), repr(before))
+            self._names = vertex, names
+        return self._names[1]
+
+    @cached_property
+    def _all_old_names(self) -> dict[str, str]:
+        """The names of all values of `new` as Python literals, with those of `old`; the first of several."""
+        old, new = self.sides
+        names: dict[str, str] = {}
+        for vertex, other in enumerate(self.old_of):
+            if other != UNMATCHED:
+                names.setdefault(repr(new.names[vertex]), repr(old.names[other]))
+                for name, before in zip(new.outputs[vertex], old.outputs[other], strict=False):
+                    names.setdefault(repr(name), repr(before))
+        return names
+
+
+class Baseline:
+    """Selects the findings about a model that a trusted model does not have."""
+
+    def __init__(self, trusted: ModelProto, facts: Facts) -> None:
+        """facts: those of the trusted model, before its check."""
+        self._sides = [_Side(trusted, facts)]
+        self._known: dict[str, list[tuple[Finding, Rows]]] = {}
+        self._counts: dict[str, Counter[bytes]] = {}  # of the trusted model's findings that were not yet found, by key
+        self.omitted = 0
+
+    def add_known(self, problems: Problems) -> None:
+        """Add the problems of the trusted model. Their paths are read later, so the model stays open."""
+        for rule, found, rows in problems.findings():
+            self._known.setdefault(rule.id, []).append((found, rows))
+
+    def compare_with(self, model: ModelProto, facts: Facts) -> None:
+        """Set the model whose findings are selected."""
+        self._sides[1:] = [_Side(model, facts)]
+
+    def select(self, rule: str, finds: Iterable[Finding]) -> Iterator[Finding]:
+        """Yield the findings of a rule, with the rows that the trusted model does not have."""
+        for found in finds:
+            if rule not in self._known or not len(found.rows):
+                yield found
+                continue
+            counts = self._counts.get(rule)
+            if counts is None:
+                counts = self._counts[rule] = Counter()
+                for one, rows in self._known[rule]:
+                    counts.update(key for row in rows.tolist() for key in self._keys(0, rule, one, row))
+            left = []
+            for row in found.rows.tolist():
+                key = next((key for key in self._keys(1, rule, found, row) if key in counts), None) if counts else None
+                if key is None:
+                    left.append(row)
+                elif counts[key] > 1:
+                    counts[key] -= 1
+                else:
+                    del counts[key]
+            self.omitted += len(found.rows) - len(left)
+            found.rows = np.array(left, np.int64)
+            yield found
+
+    @cached_property
+    def _graphs(self) -> _Graphs:
+        return _Graphs(*self._sides)
+
+    def _keys(self, side: int, rule: str, found: Finding, row: int) -> list[bytes]:
+        """Return the keys of a finding: with its message, and with the names of the trusted model in its message.
+
+        Findings of both models with one key are the same. There is no key for a part that has no counterpart.
+        """
+        graphs = self._graphs
+        path = found.table.path(row)
+        vertex, field, rest = graphs.find_vertex(side, path)
+        content = self._content(side, rule, found, row, path, vertex, field, rest)
+        if content is None:
+            return []
+        position: Hashable
+        if vertex != UNMATCHED:
+            if side and not graphs.is_unchanged(vertex):
+                return []
+            position = graphs.old_of[vertex] if side else vertex, field == "value_info", _INDEX.sub("[]", rest)
+        else:
+            scope, rest = graphs.find_scope(side, path)
+            if scope is None:
+                return []
+            position = scope, _INDEX.sub("[]", rest)
+        message = found.message(row)
+        texts = [_INDEX.sub("[]", message)]
+        if side and not rule.startswith(_NAME_RULES):
+            texts.append(_INDEX.sub("[]", _QUOTED.sub(partial(graphs.old_name, vertex), message)))
+        return [_digest(repr((position, text)).encode("utf-8", "surrogatepass"), *content) for text in texts]
+
+    def _content(
+        self, side: int, rule: str, found: Finding, row: int, path: str, vertex: int, field: str, rest: str
+    ) -> list[bytes] | None:
+        """Return what has to be equal besides the message, and is not part of a vertex's label; None if unreadable."""
+        own = self._sides[side]
+        if rule.startswith(_RECORD_RULES):
+            record = own.record_at(int(found.table.offset_of(np.array([row]))[0])) if own.is_placed else None
+            return None if record is None else [record]
+        is_covered = vertex != UNMATCHED and field in ("node", *_WEIGHTS) and (not rest or rest.startswith(_COVERED))
+        if is_covered and not rule.startswith((*_NAME_RULES, *_PAYLOAD_RULES)):
+            return []
+        try:
+            value = resolve(own.model, path).value
+            if rule.startswith(_NAME_RULES):
+                return _texts_of(value, "")
+            if rule.startswith(_PAYLOAD_RULES):
+                if isinstance(value, TensorProto):
+                    return [repr(payload_key(value)).encode(), *_texts_of(value, found.message(row))]
+                return _texts_of(value, found.message(row))
+            if isinstance(value, ValueInfoProto):
+                return [bytes(value.type.SerializeToString(deterministic=True))]
+            if not isinstance(value, Message):
+                return [] if vertex != UNMATCHED else [repr(value).encode("utf-8", "surrogatepass")]
+            return [] if isinstance(value, _CONTAINERS) else [bytes(value.SerializeToString(deterministic=True))]
+        except SourceError:
+            raise
+        except Error:
+            return None
+
+
+def _small_payload_key(tensor: TensorProto) -> Hashable:
+    """Return a digest of a short payload that is stored in the model, None for any other."""
+    if tensor.ByteSize() > _MAX_COMPARED_BYTES or tensor.external_data:
+        return None
+    return payload_key(tensor)
+
+
+def _texts_of(value: Any, message: str) -> list[bytes]:
+    """Return the texts of a value: all singular strings of a message, or the one that the problem's message names."""
+    if not isinstance(value, Message):
+        return [str(value).encode("utf-8", "surrogatepass")]
+    names = [
+        field.name
+        for field in type(value).DESCRIPTOR.fields
+        if field.type == field.TYPE_STRING and not field.is_repeated
+    ]
+    named = message.partition(" ")[0]
+    return [getattr(value, name).encode("utf-8", "surrogatepass") for name in ([named] if named in names else names)]
+
+
+def _digest(*parts: bytes) -> bytes:
+    digest = blake2b(digest_size=16)
+    for part in parts:
+        digest.update(len(part).to_bytes(8, "little"))
+        digest.update(part)
+    return digest.digest()
