@@ -57,8 +57,10 @@ LAYER = [34 * MIB, 12 * MIB, 12 * MIB, 34 * MIB, 30 * MIB, 30 * MIB, 30 * MIB, 1
         ([8 * MIB] * 125, 14, 4 * 10**6),
         (LAYER * 32, 40, 8 * 10**6),
         (random.Random(5).choices([MIB, 3 * MIB, 5 * MIB, 300_000], k=60), 60, 16 * 10**6),
+        ([100_000] * 700, 20, 5 * 10**6),
+        ([100_000, 300_000, 66_000, 120_000, 80_000] * 110, 20, 13 * 10**6),
     ],
-    ids=["one size", "layers", "no order"],
+    ids=["one size", "layers", "no order", "small values of one size", "layers of small values"],
 )
 def test_listing_the_tensors_needs_few_round_trips(sizes, most_trips, most_bytes, trips) -> None:
     pieces = model(sizes)
