@@ -10,7 +10,7 @@ from onnxwire.analysis.describe import describe_call, describe_list, describe_ty
 from onnxwire.analysis.tensor_distance import Distance, distance
 from onnxwire.engine.repeated import Repeated
 from onnxwire.errors import TensorError
-from onnxwire.io.prefetch import open_external
+from onnxwire.io.prefetch import open_external, scheduled
 from onnxwire.io.tensor_list import find_tensors, is_external, tensor_bytes
 from onnxwire.messages import (
     AttributeProto,
@@ -127,7 +127,8 @@ class Comparison:
         """Compare the models."""
         if self._weights:
             open_external(new)
-        yield from self._messages(old, new, "", ("model", "", ""))
+        with scheduled(_paired_tensors(old, new) if self._weights else ()):
+            yield from self._messages(old, new, "", ("model", "", ""))
         self._finish()
 
     def _finish(self) -> None:
@@ -325,6 +326,21 @@ class Comparison:
         self._done = min(self._done + done, self._total)
         if self._progress is not None:
             self._progress(self._done, self._total)
+
+
+def _paired_tensors(old: ModelProto, new: ModelProto) -> Iterator[tuple[TensorProto, TensorProto]]:
+    """Yield the pairs of tensors of one name, type and shape in the order of their comparison, for remote models."""
+    if old._document.memory is None and new._document.memory is None:
+        return
+    partners = {_key(path, tensor): tensor for path, tensor in find_tensors(new)}
+    for path, tensor in find_tensors(old):
+        partner = partners.get(_key(path, tensor))
+        if partner is not None:
+            yield tensor, partner
+
+
+def _key(path: str, tensor: TensorProto) -> tuple[object, ...]:
+    return tensor.name or path, tensor.data_type, *tensor.dims
 
 
 def _is_small(tensor: TensorProto) -> bool:

@@ -8,6 +8,7 @@ from contextlib import ExitStack
 from onnxwire.analysis.comparison import Comparison
 from onnxwire.engine.message import Message
 from onnxwire.errors import FieldTypeError
+from onnxwire.io.tensor_list import find_tensors, is_external
 from onnxwire.messages import ModelProto
 
 TYPE_CHECKING = False
@@ -39,7 +40,8 @@ def diff(
     as a difference, nor an absent field instead of its default value, nor the field or file that stores a tensor's
     elements. By name, payloads are compared block by block, first as bytes, and payloads at the same offset of the same
     file are not read; by structure, each payload is read once. A few blocks are in memory at a time. One address, of
-    whose file the server reports the same strong ETag twice, has no differences, and is not read.
+    whose file the server reports the same strong ETag twice, has no differences, and is not read; nor are the weights
+    of two files on the Hub with one SHA-256.
     Raises the errors of `load`, DecodeError and TensorError for damage, SourceError for files that cannot be read, and
     ValueError for any other `match`.
     """
@@ -66,9 +68,15 @@ def diff(
 def _is_one_version(old: ModelProto, new: ModelProto) -> bool:
     """Return whether two models, as they were loaded, are one version of one file on a server."""
     first, second = (getattr(model._document.memory, "source", None) for model in (old, new))
-    if first is None or second is None or first.origin.address != second.origin.address:
+    if first is None or second is None or not first.version.is_strong:
         return False
-    return first.version.is_strong and first.version == second.version  # type: ignore[no-any-return]
+    if first.origin.address == second.origin.address:
+        return first.version == second.version  # type: ignore[no-any-return]
+    # Other servers may send one ETag for two files of different contents, and MD5 (S3) has known collisions.
+    if not (first.has_sha256 and second.has_sha256 and first.version.is_same(second.version)):
+        return False
+    is_one_folder = first.origin.shown_folder == second.origin.shown_folder
+    return is_one_folder or not any(is_external(tensor) for _, tensor in find_tensors(old))
 
 
 def _has_renamed_nodes(old: ModelProto, new: ModelProto) -> bool:

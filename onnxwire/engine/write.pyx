@@ -86,6 +86,23 @@ def chunks_of(pieces, Py_ssize_t step):
                     yield view[start:start + step]
 
 
+def missing_ranges(pieces):
+    """List the Pieces that are fetched from servers while they are written: tuples (source, start, end)."""
+    cdef Payload payload
+    cdef PartialMemory memory
+    found = []
+    if N_MEMORIES == 0:
+        return found
+    for piece in pieces:
+        if isinstance(piece, Piece):
+            payload = (<Piece>piece).payload
+            if payload.document is not None and not is_resident(payload.p, <uint64_t>payload.n * payload.size):
+                memory = memory_of(payload.p)
+                start = payload.p - memory.start
+                found.append((memory.source, start, start + <object>payload.n * payload.size))
+    return found
+
+
 cdef object fetched_chunks(content):
     """Return an iterator that fetches the bytes of a payload chunk by chunk, or None if all are resident.
 

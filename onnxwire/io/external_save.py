@@ -18,7 +18,7 @@ from contextlib import suppress
 from onnxwire.errors import Error, FieldTypeError, FieldValueError, SaveError
 from onnxwire.io.atomic_file import RANDOM_DIGITS, SUFFIX, AtomicFile, temporary_name, temporary_start
 from onnxwire.io.folder import identity_of
-from onnxwire.io.prefetch import open_external
+from onnxwire.io.prefetch import open_external, prefetch, scheduled
 from onnxwire.io.tensor_list import describe, find_tensors, is_external
 from onnxwire.tensor.dtypes import STRING
 from onnxwire.tensor.external_data import fault_of
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from onnxwire.engine.message import Message
     from onnxwire.io.folder import Folder, Identity
     from onnxwire.io.tensor_list import TensorInfo
+    from onnxwire.messages import TensorProto
     from onnxwire.tensor.storage import Origin
 
     Choice = str | os.PathLike[str] | Callable[[TensorInfo], str | None] | None
@@ -124,6 +125,7 @@ class Relocation:
         self._model_folder: Folder | None = None
         self._subfolder: tuple[str, Folder] | None = None  # the path and folder used last
         self._created: list[str] = []  # paths of created folders
+        self._remote: list[TensorProto] = []  # moved tensors of files on servers
         self._files: list[_DataFile] = []
         # For each tensor: the number of its file, 0 for none, and the offset and size of its payload there.
         self._numbers, self._offsets, self._sizes = array("I"), array("q"), array("q")
@@ -160,6 +162,8 @@ class Relocation:
                     files.append(self._files[-1])
                     offset = files[-1].add(origin, size, math.inf)
                 number = files[-1].number
+                if source._document.memory is not None:
+                    self._remote.append(source)
             self._numbers.append(number)
             self._offsets.append(offset)
             self._sizes.append(size)
@@ -168,6 +172,9 @@ class Relocation:
 
     def _refer(self, digests: list[str | None]) -> None:
         """Make the tensors of the copy refer to their new files. digests: the checksum of each file, or None."""
+        if self._source is not None and self.copy._document.memory is not None:
+            tensors = zip(self._numbers, find_tensors(self.copy), strict=True)
+            prefetch([tensor for number, (_, tensor) in tensors if not number and is_external(tensor)])
         rows = zip(self._numbers, self._offsets, self._sizes, strict=True)
         for (number, offset, size), (_, tensor) in zip(rows, find_tensors(self.copy), strict=True):
             if number:
@@ -290,6 +297,10 @@ class Relocation:
 
     def write(self, progress: Callable[[int], object] | None = None) -> None:
         """Write all files and sync them to disk, under temporary names. progress: called with the bytes written."""
+        with scheduled((tensor,) for tensor in self._remote):
+            self._write(progress)
+
+    def _write(self, progress: Callable[[int], object] | None) -> None:
         done = 0
         digests: list[str | None] = []
         for file in self._files:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import sys
+from contextlib import nullcontext
 from numbers import Integral
 from operator import index
 from types import EllipsisType
@@ -22,6 +23,7 @@ from onnxwire.messages import TensorProto
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from contextlib import AbstractContextManager
     from typing import IO, Any
 
     from onnxwire.engine.document import Document
@@ -179,7 +181,8 @@ def _save(
     content = message if moved is None else moved.copy
     if not isinstance(file, AtomicFile):
         total, pieces = _encode(content, deterministic, None, alignment, threshold)
-        _write_to_object(file, total, pieces, progress)
+        with _scheduled(pieces):
+            _write_to_object(file, total, pieces, progress)
         return total
     message._document.check_unchanged()
     external_size = 0 if moved is None else moved.size
@@ -198,7 +201,8 @@ def _save(
         total, pieces = _encode(content, deterministic, target, alignment, threshold)
         file.size = total
         full_size = external_size + total
-        write_pieces(target, pieces)
+        with _scheduled(pieces):
+            write_pieces(target, pieces)
         if not target.is_stream:
             target.seek(total)
         if done is not None:
@@ -207,6 +211,18 @@ def _save(
             file.prepare()
             moved.publish()
     return total
+
+
+def _scheduled(pieces: list[bytes | Piece]) -> AbstractContextManager[object]:
+    """Return a context in which pieces of files on servers are fetched concurrently before they are written."""
+    from onnxwire.engine.write import missing_ranges
+
+    ranges = missing_ranges(pieces)
+    if not ranges:
+        return nullcontext()
+    from onnxwire.io.remote.schedule import Schedule
+
+    return Schedule(ranges)
 
 
 def _encode(

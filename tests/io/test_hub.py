@@ -77,6 +77,13 @@ def test_a_hostile_address_is_refused_without_a_request(address, fake) -> None:
     assert not fake.hub.requests
 
 
+def test_two_files_of_one_sha256_are_not_compared(fake) -> None:
+    fake.hub.files[REPOSITORY] |= {"copy.onnx": DATA, "other.onnx": DATA[:-1] + bytes([DATA[-1] ^ 1])}
+    assert list(ow.diff(f"hf://{REPOSITORY}/m.onnx", f"hf://{REPOSITORY}/copy.onnx")) == []
+    assert sum(asked.sent for asked in fake.hub.of("cdn")) < 1 << 19
+    assert list(ow.diff(f"hf://{REPOSITORY}/m.onnx", f"hf://{REPOSITORY}/other.onnx")) != []
+
+
 def test_an_untrusted_model_is_read_without_redirects(fake) -> None:
     address = f"hf://{REPOSITORY}/m.onnx"
     with pytest.raises(ow.SourceError, match="not followed for untrusted models"):
@@ -294,7 +301,7 @@ def test_nothing_is_written_to_the_hub(fake) -> None:
 
 
 def test_concurrent_requests_renew_an_address_once(fake, monkeypatch) -> None:
-    monkeypatch.setattr(remote_file, "_CHUNK_BYTES", 1 << 17)
+    monkeypatch.setattr(remote_file, "CHUNK_BYTES", 1 << 17)
     fake.hub.lifetime = 1000
     with ow.load(f"hf://{REPOSITORY}/m.onnx") as message:
         tensor = message.graph.initializer[1]

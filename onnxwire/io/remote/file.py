@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import re
 import threading
 
 from onnxwire.errors import Error, SourceError
+from onnxwire.io.remote.address import HUB_SCHEME
 from onnxwire.io.remote.failures import RangeError
 from onnxwire.io.remote.loop import run
 from onnxwire.io.remote.readahead import MAX_GUESSES, Readahead
@@ -23,17 +25,18 @@ if TYPE_CHECKING:
     from onnxwire.io.remote.address import Address
     from onnxwire.io.remote.cache import RangeCache
     from onnxwire.io.remote.remote_document import Origin
+    from onnxwire.io.remote.schedule import Schedule
     from onnxwire.io.remote.stores import Reader
     from onnxwire.io.remote.version import Version
 
 # Sizes in bytes.
-_CHUNK_BYTES = 1 << 23  # one request: smaller, and round trips dominate; larger, and a retry is expensive
+CHUNK_BYTES = 1 << 23  # one request: smaller, and round trips dominate; larger, and a retry is expensive
 _MAX_GAP = 1 << 15  # largest gap between two ranges of one request; a second request takes as long as reading it
 _OPEN_BYTES = 1 << 16  # read to open a file
 _SMALL_FILE = 1 << 25  # a file up to this size is read completely once its first bytes do not suffice
 _MAX_WITHOUT_RANGES = 1 << 28  # the largest file that is read completely because its server does not support ranges
 _MIN_WINDOW = 1 << 12  # fewest bytes that a walk reads from an offset
-_MAX_CONCURRENT = 16  # requests
+MAX_CONCURRENT = 16  # requests
 
 
 class RemoteFile:
@@ -42,7 +45,8 @@ class RemoteFile:
     reader: reads ranges of the file; address: the address of the file; origin: the store and the model's address,
     to find external data. name: the file's name in error messages. size, version: the size and version in the first
     response, which all later ones must match.
-    requests, received: the number of requests sent, and of bytes received, so far.
+    requests, received: the number of requests sent, and of bytes received, so far. schedule: fetches ranges before they
+    are read, or None.
     """
 
     def __init__(self, reader: Reader, address: Address, origin: Origin) -> None:
@@ -50,6 +54,7 @@ class RemoteFile:
         self.origin = origin
         self.requests = 0
         self.received = 0
+        self.schedule: Schedule | None = None
         self._reader = reader
         self._readahead = Readahead()
         self._lock = threading.Condition()
@@ -71,6 +76,12 @@ class RemoteFile:
     def is_open(self) -> bool:
         """Whether the beginning of the file was received."""
         return self.version is not None
+
+    @property
+    def has_sha256(self) -> bool:
+        """Whether the ETag is the SHA-256 of the content: that of a large file on the Hub."""
+        etag = self.version.etag if self._address.scheme == HUB_SCHEME else None
+        return re.fullmatch('"[0-9a-f]{64}"', etag or "") is not None
 
     def _accept(self, head: Buffer, version: Version) -> None:
         self.head, self.version, self.size = head, version, version.size
@@ -181,7 +192,7 @@ class RemoteFile:
 
     def chunks(self, start: int, end: int) -> Iterator[Buffer]:
         """Iterate over a range of the file in chunks, which are not cached in memory."""
-        step = _CHUNK_BYTES * 4
+        step = CHUNK_BYTES * 4
         for first in range(start, end, step):
             chunk = memoryview(bytearray(min(step, end - first)))
             self.read_into(first, chunk)
@@ -195,6 +206,11 @@ class RemoteFile:
 
     def read_into(self, start: int, out: memoryview) -> None:
         """Fill a writable buffer with the bytes of the file from an offset on, bypassing memory."""
+        if self.schedule is not None:
+            data = self.schedule.take(self, start, start + len(out))
+            if data is not None:
+                out[:] = data
+                return
 
         def put(first: int, data: Buffer) -> None:
             out[first - start : first - start + len(memoryview(data))] = data
@@ -206,7 +222,8 @@ class RemoteFile:
     def _read(self, pieces: list[Range], put: Callable[[int, Buffer], None]) -> None:
         run(_read_all([(self, start, end, put) for start, end in pieces]))
 
-    async def _read_piece(self, start: int, end: int) -> Buffer:
+    async def read_piece(self, start: int, end: int) -> Buffer:
+        """Return a range of the file, from the cache or the server. Raises SourceError."""
         cached = None if self._cache is None else self._cache.get(start, end)
         if cached is not None:
             return cached
@@ -284,14 +301,14 @@ def fetch_all(wanted: list[tuple[RemoteFile, PartialMemory, list[Range]]]) -> No
 async def _read_all(pieces: list[tuple[RemoteFile, int, int, Callable[[int, Buffer], None]]]) -> None:
     """Read pieces of files concurrently. The first error cancels the others."""
     # Short ranges, such as those of readahead, are all requested at once.
-    is_short = sum(end - start for _, start, end, _ in pieces) <= _CHUNK_BYTES
+    is_short = sum(end - start for _, start, end, _ in pieces) <= CHUNK_BYTES
     waiting = iter(pieces)
 
     async def work() -> None:
         for file, start, end, put in waiting:
-            put(start, await file._read_piece(start, end))
+            put(start, await file.read_piece(start, end))
 
-    count = min(MAX_GUESSES if is_short else _MAX_CONCURRENT, len(pieces))
+    count = min(MAX_GUESSES if is_short else MAX_CONCURRENT, len(pieces))
     tasks = [asyncio.ensure_future(work()) for _ in range(count)]
     try:
         await asyncio.gather(*tasks)
@@ -316,5 +333,5 @@ def _merge(ranges: list[Range]) -> list[Range]:
 
 
 def _split(ranges: list[Range]) -> list[Range]:
-    step = _CHUNK_BYTES
+    step = CHUNK_BYTES
     return [(first, min(first + step, end)) for start, end in ranges for first in range(start, end, step)]

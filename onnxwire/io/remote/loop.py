@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Coroutine
+    from concurrent.futures import Future
     from typing import Any, TypeVar
 
     T = TypeVar("T")
@@ -24,9 +25,14 @@ _loop: asyncio.AbstractEventLoop | None = None
 _process = 0
 
 
+def start(work: Coroutine[Any, Any, T]) -> Future[T]:
+    """Run a coroutine in the event loop; return a Future."""
+    return asyncio.run_coroutine_threadsafe(work, _running_loop())
+
+
 def run(work: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine in the event loop and return its result. Cancel it if waiting is interrupted (Ctrl-C)."""
-    future = asyncio.run_coroutine_threadsafe(work, _running_loop())
+    future = start(work)
     try:
         return future.result()
     except BaseException:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import errno
 
-from onnxwire.engine.write import chunks_of
+from onnxwire.engine.write import chunks_of, missing_ranges
 from onnxwire.errors import Error, SaveError
 from onnxwire.io.remote.address import WEB_SCHEMES
 from onnxwire.io.remote.remote_document import Origin
 from onnxwire.io.remote.s3_client import S3_SCHEMES
+from onnxwire.io.remote.schedule import Schedule
 from onnxwire.io.remote.stores import source_error
 
 TYPE_CHECKING = False
@@ -62,15 +63,15 @@ def upload(
             return
     size = max(_PART_BYTES, -(-total // _MAX_PARTS))
     try:
-        # A plain HTTP server receives a file in one request.
-        is_plain = origin.address.scheme in WEB_SCHEMES or total <= _PART_BYTES
-        data = b"".join(parts()) if is_plain else parts()
-        if origin.address.site is not None:
-            origin.store.put(origin.address, data)
-        else:
-            origin.store.put(
-                origin.address.key, data, use_multipart=not is_plain, chunk_size=size, max_concurrency=_MAX_CONCURRENT
-            )
+        with Schedule(missing_ranges(pieces)):
+            # A plain HTTP server receives a file in one request.
+            is_plain = origin.address.scheme in WEB_SCHEMES or total <= _PART_BYTES
+            data = b"".join(parts()) if is_plain else parts()
+            if origin.address.site is not None:
+                origin.store.put(origin.address, data)
+            else:
+                multipart = {"use_multipart": not is_plain, "chunk_size": size, "max_concurrency": _MAX_CONCURRENT}
+                origin.store.put(origin.address.key, data, **multipart)
     except BaseException as error:
         if own is not None:
             raise own from None

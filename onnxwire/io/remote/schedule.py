@@ -1,0 +1,90 @@
+"""Fetch ranges of files on servers before they are read, if the order in which they will be read is known."""
+
+from __future__ import annotations
+
+from collections import deque
+from threading import Lock
+
+from onnxwire.io.remote.file import CHUNK_BYTES, MAX_CONCURRENT
+from onnxwire.io.remote.loop import start
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from concurrent.futures import Future
+    from typing import Self
+
+    from typing_extensions import Buffer
+
+    from onnxwire.io.remote.file import RemoteFile
+
+_MAX_BYTES = 1 << 26  # fetched and not read yet
+
+
+class Schedule:
+    """Fetches ranges of files concurrently, in the order in which they will be read; a context manager.
+
+    ranges: each is read once, by one call of `RemoteFile.read_into`; those of more than 8 MiB, which are fetched in
+    concurrent pieces in any case, are left out. Fetched bytes are in memory until they are read: up to 64 MiB. Reads in
+    another order, or of other ranges, are correct and fetch what they need.
+    """
+
+    def __init__(self, ranges: Iterable[tuple[RemoteFile, int, int]]) -> None:
+        self._ranges = [(file, first, end) for file, first, end in ranges if 0 < end - first <= CHUNK_BYTES]
+        self._numbers: dict[tuple[int, int, int], deque[int]] = {}  # of ranges that were not read
+        for number, (file, first, end) in enumerate(self._ranges):
+            self._numbers.setdefault((id(file), first, end), deque()).append(number)
+        self._running: dict[int, Future[Buffer]] = {}  # requests by number, finished ones included
+        self._bytes = 0  # of these
+        self._next = 0
+        self._lock = Lock()
+
+    def __enter__(self) -> Self:
+        if len(self._ranges) > 1:
+            for file in {id(file): file for file, _, _ in self._ranges}.values():
+                file.schedule = file.schedule or self
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for file, _, _ in self._ranges:
+            if file.schedule is self:
+                file.schedule = None
+        with self._lock:
+            self._next = len(self._ranges)
+            self._drop()
+
+    def take(self, file: RemoteFile, first: int, end: int) -> Buffer | None:
+        """Return the bytes of a range, and request the next ones; None if it is not due. Raises SourceError."""
+        with self._lock:
+            numbers = self._numbers.get((id(file), first, end))
+            number = numbers.popleft() if numbers else None
+            if number is None:
+                return None
+            if number >= self._next:
+                self._drop()  # the ranges before this one were passed over
+                self._next = number
+                self._request()
+            future = self._running.pop(number, None)
+            if future is None:
+                return None
+            self._bytes -= end - first
+            self._request()
+        return future.result()
+
+    def _request(self) -> None:
+        """Request the next ranges up to the limits, at least one if there is none. The caller has the lock."""
+        while self._next < len(self._ranges):
+            file, first, end = self._ranges[self._next]
+            is_full = len(self._running) >= MAX_CONCURRENT or self._bytes + end - first > _MAX_BYTES
+            if self._running and is_full:
+                return
+            self._running[self._next] = start(file.read_piece(first, end))
+            self._bytes += end - first
+            self._next += 1
+
+    def _drop(self) -> None:
+        """Cancel all requests. The caller has the lock."""
+        for future in self._running.values():
+            future.cancel()
+        self._running.clear()
+        self._bytes = 0

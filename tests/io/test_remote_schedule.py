@@ -1,0 +1,110 @@
+"""Payloads of many files are fetched concurrently before they are read, in any order, with bounded memory."""
+
+from __future__ import annotations
+
+import io
+import threading
+
+import pytest
+from object_server import ObjectServer, Pieces
+
+import onnxwire as ow
+from onnxwire.io.prefetch import open_external, scheduled
+from onnxwire.io.remote import schedule
+from onnxwire.tensor.storage import Storage
+
+SIZE = 100_000
+
+
+def files_of(folder: str, count: int, change: int = 0) -> dict[str, Pieces]:
+    """The files of a model of which each initializer is in a file of its own, filled with its number plus `change`."""
+    message = ow.ModelProto(ir_version=9, graph=ow.GraphProto(name="g"))
+    files = {}
+    for i in range(count):
+        tensor = message.graph.initializer.add(name=f"w{i}", data_type=2, dims=[SIZE], data_location=1)
+        tensor.external_data.add(key="location", value=f"w{i}.bin")
+        files[f"{folder}/w{i}.bin"] = Pieces(bytes([i + change]) * SIZE)
+    return files | {f"{folder}/m.onnx": Pieces(message.SerializeToString())}
+
+
+def save_inline(address: str, path) -> list[int]:
+    with ow.load(address) as message:
+        ow.save(message, path, external=None)
+    return values(path)
+
+
+def save_external(address: str, path) -> list[int]:
+    with ow.load(address) as message:
+        ow.save(message, path, external="all.data")
+    return values(path)
+
+
+def save_to_stream(address: str, path) -> list[int]:
+    out = io.BytesIO()
+    with ow.load(address) as message:
+        ow.save(message, out, external=None)
+    path.write_bytes(out.getvalue())
+    return values(path)
+
+
+def compare(address: str, path) -> list[int]:
+    found = ow.diff(address, address.replace("/a/", "/b/"))
+    return [int(difference.distance.max_abs) - 1 + i for i, difference in enumerate(found)]
+
+
+def values(path) -> list[int]:
+    with ow.load(path) as message:
+        return [int(tensor.numpy()[-1]) for tensor in message.graph.initializer]
+
+
+READS = [save_inline, save_external, save_to_stream, compare]
+
+
+@pytest.mark.parametrize("read", READS)
+def test_payloads_of_many_files_are_requested_together(read, tmp_path) -> None:
+    with ObjectServer(files_of("a", 8) | files_of("b", 8, change=1)) as server:
+
+        def together(state, number) -> None:
+            if state.requests[-1].path.endswith(".bin"):
+                state.together = threading.Barrier(4) if state.together is None else state.together
+
+        # From the first payload on, a request is answered only once three more have arrived.
+        server.state.before = together
+        assert read(f"{server.url}/a/m.onnx", tmp_path / "m.onnx") == list(range(8))
+
+
+@pytest.mark.parametrize("order", [range(12), range(11, -1, -1), [0, 5, 1, 11, 7, 3], [4, 4, 9]], ids=str)
+@pytest.mark.parametrize("limit", [1, 3 * SIZE, 1 << 26])
+def test_payloads_may_be_read_in_any_order(order, limit, monkeypatch) -> None:
+    monkeypatch.setattr(schedule, "_MAX_BYTES", limit)
+    with ObjectServer(files_of("a", 12)) as server, ow.load(f"{server.url}/a/m.onnx") as message:
+        tensors = list(message.graph.initializer)
+        open_external(tensors)
+        with scheduled((tensor,) for tensor in tensors):
+            for i in order:
+                found = bytearray(SIZE)
+                file, offset = Storage(tensors[i]).source
+                file.read_into(offset, found)
+                assert found == bytes([i]) * SIZE
+        assert file.memory.source.schedule is None
+
+
+def test_a_missing_payload_is_an_error_of_the_read(tmp_path) -> None:
+    files = files_of("a", 12)
+    with ObjectServer(files) as server, ow.load(f"{server.url}/a/m.onnx") as message:
+        tensors = list(message.graph.initializer)
+        open_external(tensors)
+        del server.state.files["/a/w7.bin"]
+        with pytest.raises(ow.SourceError, match=r"w7\.bin"):
+            ow.save(message, tmp_path / "m.onnx", external="all.data")
+        assert list(tmp_path.iterdir()) == []
+        assert tensors[8].numpy()[0] == 8
+        assert Storage(tensors[0]).source[0].memory.source.schedule is None
+
+
+def test_equal_payloads_of_one_file_are_not_fetched_to_be_compared() -> None:
+    with ObjectServer(files_of("a", 8)) as server, ow.load(f"{server.url}/a/m.onnx") as message:
+        open_external(message)
+        server.state.reset()
+        assert list(ow.diff(message, message)) == []
+        assert server.state.requests == []
