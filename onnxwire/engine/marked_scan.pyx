@@ -22,6 +22,14 @@ cdef const uint8_t* find_marked(
     cdef uint32_t tag
     cdef uint8_t mark
     while p < end:
+        # Most records have a tag and a length of one byte, and no message as value.
+        while end - p > 1 and p[0] < 0x80 and p[1] < 0x80 and table.quick[p[0]]:
+            field = &table.fields[table.quick[p[0]] - 1]
+            if field.wire != WIRE_LEN or field.sub != NULL or p[1] > end - p - 2:
+                break
+            p += 2 + p[1]
+        if p == end:
+            return end
         record = p
         p = read_tag(p, end, &tag)
         if p == NULL:

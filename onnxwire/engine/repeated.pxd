@@ -60,6 +60,7 @@ cdef class SpanIterator:
     cdef int seek(self) except -1
     cdef bint peek(self, Span* element) except -1
     cdef void skip(self, const Span* element) noexcept
+    cdef Py_ssize_t skip_until(self, const Span* element, const uint8_t* limit) noexcept
 
 
 cdef void point_at(Repeated self, View message, Field* field)

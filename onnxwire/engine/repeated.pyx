@@ -805,6 +805,28 @@ cdef class SpanIterator:
         if self.sequence.bound is None:
             self.cursor.p = element.p + element.n
 
+    cdef Py_ssize_t skip_until(self, const Span* element, const uint8_t* limit) noexcept:
+        """Skip the element that `peek` has located, and those that follow it in records and end before `limit`.
+
+        Return the number of skipped elements. The limit is in the bytes of the message.
+        """
+        cdef Py_ssize_t start = self.i
+        cdef uint64_t n
+        cdef const uint8_t* p
+        self.skip(element)
+        if self.sequence.bound is not None:
+            return 1
+        while (
+            <uint64_t>self.i < self.sequence.n_records and self.cursor.p < self.cursor.end
+            and self.cursor.p[0] == self.tag
+        ):
+            p = read_length(self.cursor.p + 1, self.cursor.end, &n)
+            if p == NULL or p + n >= limit:
+                break
+            self.cursor.p = p + n
+            self.i += 1
+        return self.i - start
+
     cdef int seek(self) except -1:
         """Set the cursor to the next record of the sequence."""
         cdef RepeatedSpan sequence = self.sequence

@@ -2,6 +2,7 @@
 """Search for all messages of some classes in a message, at any depth."""
 cimport cython
 
+from cpython.object cimport PyObject
 from cython cimport critical_section
 from libc.stdint cimport uint8_t, uint32_t
 
@@ -9,7 +10,7 @@ from onnxwire._varint cimport MAX_DEPTH
 from onnxwire.engine.document cimport Document, Span
 from onnxwire.engine.instances cimport make_internal
 from onnxwire.engine.marked_scan cimport CONTAINS_TARGET, IS_TARGET, find_marked
-from onnxwire.engine.overlay_index cimport has_edits
+from onnxwire.engine.overlay_index cimport Pair, find_edits
 from onnxwire.engine.partial cimport N_MEMORIES, memory_of
 from onnxwire.engine.repeated cimport RepeatedSpan, SpanIterator
 from onnxwire.engine.scan cimport NameFilter
@@ -245,7 +246,9 @@ cdef class Search:
         cdef RepeatedSpan sequence = iterator.sequence
         cdef Table* table
         cdef Span element
+        cdef Pair edited
         cdef const uint8_t* end
+        cdef const uint8_t* clean_to
         if sequence is None or len(self.levels) > MAX_DEPTH:  # entering the next element raises
             return 0
         table = sequence.field.sub
@@ -259,17 +262,31 @@ cdef class Search:
             if element.p < self.clear_from or end > self.clear_to:
                 if self.found != NULL and element.p <= self.found < end:
                     return 0
-                self.clear_from = element.p
-                self.clear_to = find_marked(
-                    table, element.p, end, self.owner.tables, self.marks, MAX_DEPTH - <int>len(self.levels)
-                )
-                self.found = self.clear_to if self.clear_to < end else NULL
-                if self.found != NULL:
+                self.scan(level, sequence, element.p, end)
+                if self.found != NULL and self.found < end:
                     return 0
-            if has_edits(sequence.document, element.p, end):
-                return 0
-            iterator.skip(&element)
-            level.index += 1
+            # No other code runs until the next call, so one search for edits covers all elements in the clear bytes.
+            clean_to = self.clear_to
+            if find_edits(<PyObject*>sequence.document, element.p, clean_to, &edited):
+                clean_to = <const uint8_t*>edited.address
+                if clean_to <= end:
+                    return 0
+            level.index += iterator.skip_until(&element, clean_to)
+        return 0
+
+    cdef int scan(
+        self, Level level, RepeatedSpan sequence, const uint8_t* p, const uint8_t* end
+    ) except -1:
+        """Scan an element at p, and if it is clear, the records after it, for targets."""
+        cdef int depth = MAX_DEPTH - <int>len(self.levels)
+        cdef View view = level.view
+        self.clear_from = p
+        self.clear_to = find_marked(sequence.field.sub, p, end, self.owner.tables, self.marks, depth)
+        self.found = self.clear_to if self.clear_to < end else NULL
+        # Elements of an edited field can be in any order, in which the following records would be scanned repeatedly.
+        if self.found == NULL and sequence.bound is None and view.parts == NULL and view.start <= p and end < view.end:
+            self.clear_to = find_marked(view.table, end, view.end, self.owner.tables, self.marks, depth + 1)
+            self.found = self.clear_to if self.clear_to < view.end else NULL
         return 0
 
     cdef str path(self):
