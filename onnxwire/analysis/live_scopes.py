@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from onnxwire.engine.scan import mentioning, strings_of
 from onnxwire.index.names import definitions_of
+from onnxwire.index.producers import producers_of
 from onnxwire.messages import FunctionProto, GraphProto
 
 TYPE_CHECKING = False
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from onnxwire.engine.scan import NameFilter
+    from onnxwire.index.producers import Producers
     from onnxwire.messages import NodeProto
 
     Scope = GraphProto | FunctionProto
@@ -35,13 +37,15 @@ def defined_names(scope: Scope, names: NameFilter | None = None) -> set[str]:
     return defined
 
 
-def definitions(scope: Scope) -> tuple[dict[str, int], dict[str, int], dict[str, int]]:
+def definitions(scope: Scope) -> tuple[dict[str, int], dict[str, int], Producers]:
     """Resolve each name of a graph or function by the rules of `index/names`.
 
-    Returns three dicts without common names: the indexes, by name, of inputs, of initializers (sparse ones after the
+    Returns three mappings without common names: the indexes, by name, of inputs, of initializers (sparse ones after the
     others) and of the nodes that produce a value.
     """
-    return definitions_of(*_definitions_in(scope))
+    inputs, initializers, _ = _definitions_in(scope)
+    given, constants, _ = definitions_of(inputs, initializers, ())
+    return given, constants, producers_of(scope.node, (*given, *constants))
 
 
 def _definitions_in(

@@ -3,7 +3,7 @@
 from cython cimport final
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
-from onnxwire.checker._texts cimport Texts, is_utf8
+from onnxwire.index.interning cimport Texts, is_utf8
 from onnxwire.engine.document cimport Document
 from onnxwire.engine.table cimport Field, Slot, Table
 

@@ -14,7 +14,7 @@ from libc.string cimport memset
 from onnxwire._varint cimport (
     MAX_DEPTH, WIRE_LEN, WIRE_VARINT, Record, read_record, read_varint,
 )
-from onnxwire.checker._texts cimport expect_text, find_text, free_texts, intern, widen
+from onnxwire.index.interning cimport expect_text, find_text, free_texts, intern, widen
 from onnxwire.engine.damage cimport decode_error
 from onnxwire.engine.document cimport FAR_SKIP_BYTES, advise_far
 from onnxwire.engine.memory cimport calloc, free, malloc

@@ -9,7 +9,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memset
 
 from onnxwire.checker._facts cimport Facts, List, Run, Sheet
-from onnxwire.checker._texts cimport widen
+from onnxwire.index.interning cimport widen
 from onnxwire.engine.memory cimport calloc, free
 from onnxwire.index.names cimport INITIALIZER, INPUT, NODE, Definition, Kind, Names
 

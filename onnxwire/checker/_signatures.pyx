@@ -9,7 +9,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.string cimport memset
 
 from onnxwire.checker._facts cimport Facts, List, Run
-from onnxwire.checker._texts cimport Texts
+from onnxwire.index.interning cimport Texts
 
 cdef enum:
     MAX_VARIABLES = 64                # type variables of an operator, and attributes

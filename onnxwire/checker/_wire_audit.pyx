@@ -11,7 +11,7 @@ from onnxwire._varint cimport (
     MAX_DEPTH, WIRE_LEN, WIRE_START_GROUP, WIRE_VARINT, Record, read_any_tag, read_record, read_varint, varint_size,
 )
 from onnxwire.checker._facts cimport LIST, Facts, Sheet
-from onnxwire.checker._texts cimport widen
+from onnxwire.index.interning cimport widen
 from onnxwire.engine.document cimport FAR_SKIP_BYTES, advise_far
 from onnxwire.engine.memory cimport free
 from onnxwire.engine.partial cimport N_MEMORIES, PartialMemory, memory_of

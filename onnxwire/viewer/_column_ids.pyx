@@ -7,7 +7,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
 from onnxwire.arrow._columns cimport INT64, STRING, Block, Column, Columns, Values, View, is_valid, view_text
-from onnxwire.checker._texts cimport Texts, free_texts, intern
+from onnxwire.index.interning cimport Texts, free_texts, intern
 
 
 cdef inline uint64_t mix(uint64_t x) noexcept nogil:

@@ -34,6 +34,7 @@ APART = {
     "checker._facts": {"__dealloc__": OWN_MEMORY},
     "checker._scopes": {"__dealloc__": OWN_MEMORY},
     "index.names": {"__dealloc__": OWN_MEMORY, "__cinit__": NEW, "definitions_of": STATELESS},
+    "index.producers": {"__dealloc__": OWN_MEMORY, "__iter__": OWN, "keys": OWN, "items": OWN},
     "dropin.audit": {"watch_opening": "this module turns the GIL on"},
     "engine.classes": {"__dealloc__": OWN_MEMORY},
     "engine.document": {"__cinit__": NEW, "__dealloc__": "of Spans: " + OWN_MEMORY},

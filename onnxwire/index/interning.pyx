@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""The strings of a document, interned: equal strings have equal ids.
+"""Interned strings: equal strings have equal ids.
 
 A hash table with open addressing maps strings to ids. The kinds of characters of a string are recorded when it is
 added.

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""The strings of a document, each stored once."""
+"""A table of strings, each stored once."""
 from libc.stdint cimport int32_t, uint8_t, uint32_t, uint64_t
 
 from onnxwire.engine.advise cimport ow_enlarge
