@@ -32,6 +32,7 @@ LOOPS = {
     "onnxwire.checker._facts",
     "onnxwire.engine.edit",
     "onnxwire.engine.encode",
+    "onnxwire.engine.encoder",
     "onnxwire.engine.numbers",
     "onnxwire.engine.short_message",
     "onnxwire.engine.verify",

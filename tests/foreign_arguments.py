@@ -83,7 +83,7 @@ def instances() -> dict[type, Callable[[], Any]]:
     from onnxwire.checker._problem import Problem
     from onnxwire.checker._scopes import Scopes
     from onnxwire.engine.document import Document
-    from onnxwire.engine.encode import Encoder
+    from onnxwire.engine.encoder import Encoder
     from onnxwire.engine.search import Paths, Search
 
     def edited() -> onnxwire.ModelProto:

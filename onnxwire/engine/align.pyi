@@ -1,7 +1,7 @@
 from collections.abc import Iterable
 
 from onnxwire.engine.document import Document
-from onnxwire.engine.encode import Piece
+from onnxwire.engine.encoder import Piece
 from onnxwire.engine.message import Message
 
 def align_payloads(

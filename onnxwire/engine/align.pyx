@@ -15,7 +15,7 @@ from onnxwire._varint cimport (
 )
 from onnxwire.engine.damage cimport damage_error, decode_error
 from onnxwire.engine.document cimport FAR_SKIP_BYTES, Document, advise_far
-from onnxwire.engine.encode cimport Piece
+from onnxwire.engine.encoder cimport Piece
 from onnxwire.engine.instances cimport make_internal
 from onnxwire.engine.memory cimport calloc, free, realloc
 from onnxwire.engine.partial cimport LONG_BYTES, is_resident

@@ -14,7 +14,7 @@ from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.string cimport memcmp, memcpy, memset
 
 from onnxwire.engine.document cimport Document, OwFileState, ow_file_state
-from onnxwire.engine.encode cimport Piece
+from onnxwire.engine.encoder cimport Piece
 from onnxwire.engine.foreign_thread cimport Entry, enter_python, leave_python, release_reference
 from onnxwire.engine.instances cimport make_internal
 from onnxwire.engine.memory cimport calloc, free, realloc

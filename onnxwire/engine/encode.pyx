@@ -5,34 +5,35 @@ The length of a nested message precedes it, so the same code runs twice, first t
 message is written in one pass, and moved to make room for its length. No other code may run between and during the
 passes, not even a finalizer called by the garbage collector: it could change the elements that are iterated.
 """
-cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from cython cimport critical_section
-from libc.stdint cimport int32_t, int64_t, uint32_t
+from cpython.object cimport PyObject
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memmove, memset
 
-from onnxwire._varint cimport (
-    MAX_DEPTH, WIRE_FIXED32, WIRE_LEN, WIRE_VARINT, load32, load64, read_record, read_varint, varint_size, write_varint,
-)
+from onnxwire._varint cimport MAX_DEPTH, WIRE_LEN, WIRE_VARINT, read_record, read_varint, varint_size, write_varint
 from onnxwire.engine.canonical cimport canonical, is_plain, raw_at
-from onnxwire.engine.damage cimport decode_error, packed_error
-from onnxwire.engine.document cimport EMPTY, FarReads, Span
-from onnxwire.engine.memory cimport free, malloc, realloc
 from onnxwire.engine.compact_overlay cimport CompactOverlay, Entry
+from onnxwire.engine.damage cimport decode_error
+from onnxwire.engine.document cimport EMPTY, Document, FarReads, Span, Spans
+from onnxwire.engine.encoder cimport (
+    Content, Edits, Encoder, changed, check_source, fetch_for, put_bytes, put_number, put_tag, put_text, put_varint,
+    require_records, scratch_of,
+)
+from onnxwire.engine.memory cimport free, malloc, realloc
+from onnxwire.engine.number_reader cimport NumberReader, next_number, number_error
 from onnxwire.engine.overlay cimport MAX_OVERLAY_DEPTH, Element, Elements, Numbers, Overlay
 from onnxwire.engine.overlay_index cimport OverlayIndex, Pair, find_edits, has_edits, is_plain_compact, overlay_of
-from onnxwire.engine.partial cimport N_MEMORIES, PartialMemory, fetch, is_resident, memory_of
-from onnxwire.engine.payload cimport new_payload
-from onnxwire.engine.fetch_structure cimport fetch_span
+from onnxwire.engine.partial cimport N_MEMORIES, is_resident
 from onnxwire.engine.short_message cimport MAX_NESTED, ShortMessage, chunk_message
-from onnxwire.engine.table cimport MESSAGE, Field, Slot, find_field, has_value
+from onnxwire.engine.table cimport MESSAGE, Field, Slot, Table, find_field, has_value
 from onnxwire.engine.view cimport (
-    DROPS_UNKNOWN, HAS_MERGE, HAS_UNKNOWN, Cursor, Record, collect_parts, fill, find_overlay, is_unknown, next_record,
-    next_usable, scan_slots, start_records,
+    DROPS_UNKNOWN, HAS_MERGE, HAS_UNKNOWN, Cursor, Record, View, collect_parts, fill, find_overlay, is_unknown,
+    next_record, next_usable, scan_slots, start_records,
 )
 
 from sys import byteorder
 
+from onnxwire.engine.encoder import NotResident, TooLong
 from onnxwire.errors import EditError
 
 cdef bint LITTLE_ENDIAN = byteorder == "little"
@@ -46,151 +47,45 @@ cdef extern from "thresholds.h":
 cdef uint64_t CANONICAL = <uint64_t>1 << 63
 
 
-@cython.final
-@cython.no_gc
-cdef class Piece:
-    pass
+cdef int measure(Encoder self, View message) except -1:
+    """Set `total` to the size of the message's encoding."""
+    self.writing = False
+    self.total = 0
+    self.n = 0
+    return emit_root(self, message)
 
 
-@cython.final
-@cython.no_gc
-@cython.freelist(8)
-cdef class Encoder:
-
-    @critical_section
-    def __cinit__(self, bint deterministic):
-        self.deterministic = deterministic
-
-    def __dealloc__(self):
-        cdef int i
-        for i in range(self.n_scratch):
-            free(self.scratch[i].p)
-        free(self.scratch)
-        free(self.sizes)
-        if self.growing:
-            free(self.start)
-
-    cdef int measure(self, View message) except -1:
-        """Set `total` to the size of the message's encoding."""
-        self.writing = False
-        self.total = 0
-        self.n = 0
-        return self.emit_root(message)
-
-    cdef int write(self, View message) except -1:
-        """Write the message that was measured."""
-        cdef uint64_t size = self.total
-        self.writing = True
-        self.total = 0
-        self.next = 0
-        self.emit_root(message)
-        if self.total != size:
-            raise changed()
-        return 0
-
-    cdef bytes write_at_once(self, View message, uint64_t limit):
-        """Encode a message in one pass; returns None if it is longer than `limit` bytes."""
-        self.growing = self.writing = self.in_memory = True
-        self.limit = limit
-        self.total = 0
-        self.p = self.start
-        try:
-            self.emit_root(message)
-        except TooLong:
-            return None
-        return PyBytes_FromStringAndSize(<const char*>self.start, self.p - self.start)
-
-    cdef int emit_root(self, View message) except -1:
-        cdef Content content
-        find_overlay(message)
-        content = content_of_view(message)
-        self.depth = 0
-        return emit_sized(self, &content, 0)
-
-    cdef int flush(self) except -1:
-        """Empty the buffer into the target or the pieces."""
-        cdef Py_ssize_t n = self.p - self.start
-        if self.growing:
-            return self.grow(1)
-        if self.pieces is None:
-            raise changed()
-        if n and self.target is not None:
-            self.target.put_at(self.start, <uint64_t>n, self.flushed)
-        elif n:
-            self.pieces.append(PyBytes_FromStringAndSize(<const char*>self.start, n))
-        self.flushed += n
-        self.p = self.start
-        return 0
-
-    cdef int grow(self, uint64_t n) except -1:
-        """Grow the buffer to hold n more bytes; raises TooLong beyond `limit`."""
-        cdef uint64_t used = <uint64_t>(self.p - self.start)
-        cdef uint64_t room = <uint64_t>(self.end - self.start)
-        cdef uint8_t* start
-        if n > self.limit - used:
-            raise TooLong
-        if n > room - used:
-            room = max(2 * room, used + n, <uint64_t>256)
-            room = min(room, self.limit)
-            start = <uint8_t*>realloc(self.start, <size_t>room)
-            if start == NULL:
-                raise MemoryError
-            self.start = start
-            self.p = start + used
-            self.end = start + room
-        return 0
-
-
-class TooLong(Exception):
-    """The message is too long to be written in one pass."""
-
-
-class NotResident(Exception):
-    """Records must be fetched before a message can be encoded. args: (document, table, start, end)."""
-
-
-cdef int require_records(Encoder self, Content* content) except -1:
-    """Raise NotResident if records of a message, or for a deterministic encoding any bytes of it, are not resident."""
-    cdef Spans parts
-    cdef Py_ssize_t i
-    if content.parts == NULL:
-        return require_span(self, content, content.start, content.end)
-    parts = <Spans>content.parts
-    for i in range(parts.n):
-        require_span(self, content, parts.items[i].p, parts.items[i].p + parts.items[i].n)
+cdef int write(Encoder self, View message) except -1:
+    """Write the message that was measured."""
+    cdef uint64_t size = self.total
+    self.writing = True
+    self.total = 0
+    self.next = 0
+    emit_root(self, message)
+    if self.total != size:
+        raise changed()
     return 0
 
 
-cdef int require_span(Encoder self, Content* content, const uint8_t* p, const uint8_t* end) except -1:
-    cdef PartialMemory memory = None if p == end else memory_of(p)
-    if memory is None or memory.has(p, <uint64_t>(end - p)):
-        return 0
-    if not self.deterministic and (memory.is_walked(p, end) or memory.root == content.table):
-        return 0
-    if self.growing:
-        raise TooLong
-    raise NotResident(
-        <Document>content.document, None if self.deterministic else <size_t>content.table, <size_t>p, <size_t>end
-    )
+cdef bytes write_at_once(Encoder self, View message, uint64_t limit):
+    """Encode a message in one pass; returns None if it is longer than `limit` bytes."""
+    self.growing = self.writing = self.in_memory = True
+    self.limit = limit
+    self.total = 0
+    self.p = self.start
+    try:
+        emit_root(self, message)
+    except TooLong:
+        return None
+    return PyBytes_FromStringAndSize(<const char*>self.start, self.p - self.start)
 
 
-cdef int fetch_for(Encoder self, error) except -1:
-    """Fetch the bytes that a NotResident names, or if it is None, those in `missing`."""
-    cdef Document document
-    cdef Spans missing
-    cdef Py_ssize_t i
-    if error is None:
-        missing = self.missing
-        for i in range(missing.n):
-            fetch(missing.items[i].p, missing.items[i].n)
-        return 0
-    owner, table, start, end = error.args
-    document = owner
-    if table is None:
-        return fetch(<const uint8_t*><size_t>start, <uint64_t>(end - start))
-    return fetch_span(
-        document, <const Table*><size_t>table, <const uint8_t*><size_t>start, <const uint8_t*><size_t>end
-    )
+cdef int emit_root(Encoder self, View message) except -1:
+    cdef Content content
+    find_overlay(message)
+    content = content_of_view(message)
+    self.depth = 0
+    return emit_sized(self, &content, 0)
 
 
 cdef Content content_of_view(View message) noexcept:
@@ -205,127 +100,6 @@ cdef Content content_of_view(View message) noexcept:
     content.start = message.start
     content.end = message.end
     return content
-
-
-cdef object changed():
-    return EditError("the bytes of the document changed while they were written; the output is not usable")
-
-
-# --- output: counted in the first pass, written in the second
-
-cdef int check_source(Encoder self, PyObject* document) except -1:
-    """Raise SourceError if the file of a document that is about to be read was changed."""
-    if (<Document>document).backing is None or (<Document>document).backing.descriptor < 0:
-        return 0  # bytes in memory; `checked` stays, so that its file is not checked again
-    self.checked = document
-    return (<Document>document).check_unchanged()
-
-
-cdef int put_bytes(Encoder self, const uint8_t* p, uint64_t n, PyObject* document, PyObject* owner) except -1:
-    """Put bytes; owner: the object that owns them, or NULL if the document does."""
-    cdef size_t room
-    cdef PyObject* source = document
-    if owner != NULL:
-        source = owner if isinstance(<object>owner, Document) else NULL
-    if source != NULL and source != self.checked:
-        check_source(self, source)
-    self.total += n
-    if n >= MIN_PIECE_BYTES:
-        if self.pieces is not None and self.writing:
-            self.flush()
-            return put_piece(self, p, n, document, owner)
-        if N_MEMORIES and self.in_memory and not is_resident(p, n):
-            return put_missing(self, p, n)
-    if not self.writing:
-        return 0
-    if self.growing:
-        self.grow(n)
-    while n:
-        if self.p == self.end:
-            self.flush()
-        room = <size_t>(self.end - self.p)
-        if n < room:
-            room = n
-        memcpy(self.p, p, room)
-        self.p += room
-        p += room
-        n -= room
-    return 0
-
-
-cdef int put_missing(Encoder self, const uint8_t* p, uint64_t n) except -1:
-    """Add bytes to `missing`: they must be fetched before they can be copied."""
-    if self.growing:
-        raise TooLong
-    if self.writing:
-        raise changed()
-    if self.missing is None:
-        self.missing = Spans()
-    return self.missing.append(p, n)
-
-
-cdef int put_piece(Encoder self, const uint8_t* p, uint64_t n, PyObject* document, PyObject* owner) except -1:
-    """Add a Piece, or extend the last one."""
-    cdef Piece piece
-    cdef Payload payload
-    self.flushed += n
-    if self.last is not None and self.last.offset + <uint64_t>self.last.payload.n == self.total - n:
-        payload = self.last.payload
-        if owner == NULL and payload.document is <Document>document and payload.p + payload.n == p:
-            payload.n += n
-            return 0
-    payload = new_payload(
-        <Document>document if document != NULL else None, p, <Py_ssize_t>n, 1, b"B",
-        None if owner == NULL else <object>owner,
-    )
-    piece = Piece.__new__(Piece)
-    piece.offset = self.total - n
-    piece.payload = payload
-    self.pieces.append(piece)
-    self.last = piece
-    return 0
-
-
-cdef inline int put_varint(Encoder self, uint64_t value) except -1:
-    cdef uint8_t[10] bytes
-    cdef uint8_t* end
-    if not self.writing:
-        self.total += varint_size(value)
-        return 0
-    if self.end - self.p >= 10:
-        end = write_varint(self.p, value)
-        self.total += end - self.p
-        self.p = end
-        return 0
-    end = write_varint(bytes, value)
-    return put_bytes(self, bytes, end - bytes, NULL, NULL)
-
-
-cdef inline int put_number(Encoder self, const Field* field, uint64_t raw) except -1:
-    """Put a number without its tag, given its raw bits."""
-    cdef uint8_t[8] bytes
-    cdef int i
-    cdef int size = 4 if field.wire == WIRE_FIXED32 else 8
-    if field.wire == WIRE_VARINT:
-        return put_varint(self, raw)
-    if not self.writing:
-        self.total += size
-        return 0
-    for i in range(size):
-        bytes[i] = <uint8_t>(raw >> 8 * i)
-    return put_bytes(self, bytes, size, NULL, NULL)
-
-
-cdef inline int put_tag(Encoder self, const Field* field, int wire) except -1:
-    return put_varint(self, <uint64_t>field.number << 3 | wire)
-
-
-cdef inline int put_text(
-    Encoder self, const Field* field, const uint8_t* p, uint64_t n, PyObject* document, PyObject* owner
-) except -1:
-    put_tag(self, field, WIRE_LEN)
-    put_varint(self, n)
-    return put_bytes(self, p, n, document, owner)
 
 
 # --- messages
@@ -443,28 +217,6 @@ cdef int emit_at_once(Encoder self, Content* content, uint32_t number) except -1
         self.p += extra
     write_varint(self.start + offset - 1, size)
     return 0
-
-
-cdef uint8_t* scratch_of(Encoder self, size_t size) except NULL:
-    """Return zeroed memory for the message at the current depth; size: a number of bytes, at least 1."""
-    cdef Scratch* scratch
-    cdef uint8_t* p
-    if self.depth >= self.n_scratch:
-        scratch = <Scratch*>realloc(self.scratch, <size_t>(self.depth + 1) * sizeof(Scratch))
-        if scratch == NULL:
-            raise MemoryError
-        self.scratch = scratch
-        memset(&scratch[self.n_scratch], 0, <size_t>(self.depth + 1 - self.n_scratch) * sizeof(Scratch))
-        self.n_scratch = self.depth + 1
-    scratch = &self.scratch[self.depth]
-    if scratch.size < size:
-        p = <uint8_t*>realloc(scratch.p, size)
-        if p == NULL:
-            raise MemoryError
-        scratch.p = p
-        scratch.size = size
-    memset(scratch.p, 0, size)
-    return scratch.p
 
 
 cdef int expand_edits(CompactOverlay compacted, Edits* edits, uint8_t* memory) except -1:
@@ -882,44 +634,6 @@ cdef int emit_read(Encoder self, Content* content, const Field* field, const Slo
     return emit_span(self, field, document, slot.p, slot.n, None)
 
 
-cdef int next_number(NumberReader* reader, const Field* field, uint64_t* raw) noexcept nogil:
-    """Read the raw bits of the next known value: returns 1, 0 at the end, or -1 if the bytes are damaged."""
-    cdef Record record
-    while True:
-        if reader.p < reader.end:
-            if field.wire == WIRE_VARINT:
-                reader.p = read_varint(reader.p, reader.end, raw)
-                if reader.p == NULL:
-                    return -1
-            elif reader.end - reader.p < field.size:
-                return -1
-            else:
-                raw[0] = load64(reader.p) if field.size == 8 else load32(reader.p)
-                reader.p += field.size
-        else:
-            if reader.left == 0:
-                return 0
-            if next_usable(&reader.cursor, field, &record) <= 0:
-                return -1
-            reader.left -= 1
-            if record.tag & 7 != field.wire:
-                reader.run = reader.p = record.value
-                reader.end = record.value + record.n
-                continue
-            raw[0] = record.n
-        if field.closed and not has_value(field, <int32_t>raw[0]):
-            continue
-        raw[0] = canonical(field, raw[0])
-        return 1
-
-
-cdef object number_error(Document document, const NumberReader* reader, const Field* field):
-    """Make the DecodeError for numbers that next_number can't read."""
-    if reader.run == NULL:
-        return decode_error(document, reader.cursor.p, reader.cursor.end)
-    return packed_error(document, reader.run, reader.end, 0 if field.wire == WIRE_VARINT else field.size)
-
-
 cdef int emit_read_numbers(Encoder self, Content* content, const Field* field, const Slot* slot) except -1:
     """Put repeated numbers that have the values of the bytes, canonically."""
     cdef NumberReader reader
@@ -1025,7 +739,7 @@ cdef int measure_resident(Encoder encoder, View message) except -1:
     while True:
         encoder.missing = None
         try:
-            encoder.measure(message)
+            measure(encoder, message)
             if encoder.missing is None:
                 return 0
             error = None
@@ -1039,7 +753,7 @@ cdef bytes encode(View message, bint deterministic):
     cdef Encoder encoder = Encoder(deterministic)
     cdef bytes data
     if not deterministic:
-        data = encoder.write_at_once(message, MAX_SINGLE_PASS_BYTES)
+        data = write_at_once(encoder, message, MAX_SINGLE_PASS_BYTES)
         if data is not None:
             return data
         encoder = Encoder(False)
@@ -1050,7 +764,7 @@ cdef bytes encode(View message, bint deterministic):
     data = PyBytes_FromStringAndSize(NULL, <Py_ssize_t>encoder.total)
     encoder.start = encoder.p = <uint8_t*>PyBytes_AS_STRING(data)
     encoder.end = encoder.p + encoder.total
-    encoder.write(message)
+    write(encoder, message)
     return data
 
 
@@ -1059,7 +773,7 @@ cdef bytes encode_small(View message, Encoder encoder):
     cdef bytes data
     if encoder is None:
         encoder = Encoder(False)
-    data = encoder.write_at_once(message, MAX_SMALL_BYTES)
+    data = write_at_once(encoder, message, MAX_SMALL_BYTES)
     return data or None
 
 

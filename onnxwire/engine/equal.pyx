@@ -18,11 +18,10 @@ from onnxwire.engine.canonical cimport raw_at
 from onnxwire.engine.compact_overlay cimport CompactOverlay
 from onnxwire.engine.damage cimport decode_error, packed_error
 from onnxwire.engine.document cimport EMPTY, Document, FarReads, Span, Spans
-from onnxwire.engine.encode cimport (
-    Content, Edits, Encoder, NumberReader, expand_edits, fetch_for, next_number, number_error, put_missing,
-    require_records, unknown_of,
-)
+from onnxwire.engine.encode cimport expand_edits, unknown_of
+from onnxwire.engine.encoder cimport Content, Edits, Encoder, fetch_for, put_missing, require_records
 from onnxwire.engine.memory cimport free, malloc
+from onnxwire.engine.number_reader cimport NumberReader, next_number, number_error
 from onnxwire.engine.overlay cimport Element, Elements, Numbers, Overlay
 from onnxwire.engine.overlay_index cimport OverlayIndex, Pair, has_edits, index_of, is_plain_compact, overlay_of
 from onnxwire.engine.partial cimport LONG_BYTES, N_MEMORIES, is_resident
@@ -40,7 +39,7 @@ cdef extern from "Python.h":
 
 from sys import byteorder
 
-from onnxwire.engine.encode import NotResident
+from onnxwire.engine.encoder import NotResident
 from onnxwire.errors import DecodeError
 
 cdef bint LITTLE_ENDIAN = byteorder == "little"

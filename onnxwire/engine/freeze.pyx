@@ -10,7 +10,8 @@ from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
 from onnxwire.engine.document cimport Document, part_of_bytes
 from onnxwire.engine.edit cimport depth_of
-from onnxwire.engine.encode cimport Encoder
+from onnxwire.engine.encode cimport write_at_once
+from onnxwire.engine.encoder cimport Encoder
 from onnxwire.engine.overlay cimport Element, Elements, Numbers, Overlay, owned
 from onnxwire.engine.view cimport View, overlay_view
 
@@ -63,7 +64,7 @@ cdef int encode_together(Elements elements, View message, Elements gone) except 
             continue
         view = overlay_view((<Overlay>held).table, <Document>message.document, <Overlay>held)
         try:
-            data = encoder.write_at_once(view, MAX_SMALL_BYTES)
+            data = write_at_once(encoder, view, MAX_SMALL_BYTES)
         except Exception:
             data = None  # the error is raised when the message is saved
         if data is not None:

@@ -13,7 +13,8 @@ from onnxwire._varint cimport WIRE_LEN, read_length
 from onnxwire.engine.damage cimport decode_error
 from onnxwire.engine.document cimport EMPTY, INDEX, Document, files_of, part_of_bytes
 from onnxwire.engine.edit cimport copy_message, depth_of, edit, field_error, iterate, read_text, set_fields
-from onnxwire.engine.encode cimport Encoder, encode_small
+from onnxwire.engine.encode cimport encode_small
+from onnxwire.engine.encoder cimport Encoder
 from onnxwire.engine.freeze cimport FREEZE_BATCH, freeze_elements
 from onnxwire.engine.instances cimport close_base, make_internal
 from onnxwire.engine.overlay cimport Element, Numbers, Overlay, new_overlay, owned, put_value, set_mark

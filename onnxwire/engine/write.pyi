@@ -3,7 +3,7 @@ from typing import Any
 
 from typing_extensions import Buffer
 
-from onnxwire.engine.encode import Piece
+from onnxwire.engine.encoder import Piece
 from onnxwire.engine.file_writer import FileWriter
 from onnxwire.engine.message import Message
 

@@ -4,7 +4,8 @@ from cython cimport critical_section
 from libc.stdint cimport uint8_t, uint64_t
 
 from onnxwire.engine.document cimport Document
-from onnxwire.engine.encode cimport BUFFER_BYTES, Encoder, Piece, measure_resident
+from onnxwire.engine.encode cimport measure_resident, write
+from onnxwire.engine.encoder cimport BUFFER_BYTES, Encoder, Piece
 from onnxwire.engine.file_writer cimport FileWriter
 from onnxwire.engine.memory cimport free, malloc
 from onnxwire.engine.partial cimport N_MEMORIES, PartialMemory, is_resident, memory_of
@@ -36,7 +37,7 @@ def encode_pieces(View message, bint deterministic, FileWriter target or None):
         raise MemoryError
     encoder.end = encoder.start + BUFFER_BYTES
     try:
-        encoder.write(message)
+        write(encoder, message)
         encoder.flush()
     finally:
         free(encoder.start)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from typing import IO, Any
 
     from onnxwire.engine.document import Document
-    from onnxwire.engine.encode import Piece
+    from onnxwire.engine.encoder import Piece
     from onnxwire.engine.file_writer import FileWriter
     from onnxwire.io.atomic_file import AtomicFile
     from onnxwire.io.external_save import Choice, Relocation

@@ -38,7 +38,7 @@ APART = {
     "dropin.audit": {"watch_opening": "this module turns the GIL on"},
     "engine.classes": {"__dealloc__": OWN_MEMORY},
     "engine.document": {"__cinit__": NEW, "__dealloc__": "of Spans: " + OWN_MEMORY},
-    "engine.encode": {"__dealloc__": OWN_MEMORY},
+    "engine.encoder": {"__dealloc__": OWN_MEMORY},
     "engine.file_writer": {"__dealloc__": OWN_MEMORY, "copy_range": STATELESS, "write_buffer": STATELESS},
     "engine.mapping": {"__dealloc__": OWN_MEMORY, "map_file": STATELESS},
     "engine.numbers": {"__next__": ENTERS},

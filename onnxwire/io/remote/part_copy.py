@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from typing import Any
 
-    from onnxwire.engine.encode import Piece
+    from onnxwire.engine.encoder import Piece
     from onnxwire.io.remote.address import Address
     from onnxwire.io.remote.file import RemoteFile
     from onnxwire.io.remote.s3_client import Bucket

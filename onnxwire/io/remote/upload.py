@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from typing import Any
 
-    from onnxwire.engine.encode import Piece
+    from onnxwire.engine.encoder import Piece
 
 _PART_BYTES = 1 << 23  # larger for files of more than _MAX_PARTS parts; stores allow 10,000
 _MAX_PARTS = 9_000

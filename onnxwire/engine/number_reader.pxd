@@ -1,0 +1,20 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""Iteration over the numbers of a field in the bytes of a message."""
+from libc.stdint cimport uint8_t, uint64_t
+
+from onnxwire.engine.document cimport Document
+from onnxwire.engine.table cimport Field
+from onnxwire.engine.view cimport Cursor
+
+
+cdef struct NumberReader:
+    # Iterates over the numbers of a field, packed or not.
+    Cursor cursor
+    uint64_t left                # remaining records
+    const uint8_t* run           # the packed run that `p` is in, or NULL
+    const uint8_t* p
+    const uint8_t* end
+
+
+cdef int next_number(NumberReader* reader, const Field* field, uint64_t* raw) noexcept nogil
+cdef object number_error(Document document, const NumberReader* reader, const Field* field)
