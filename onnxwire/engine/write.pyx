@@ -87,6 +87,7 @@ def chunks_of(pieces, Py_ssize_t step):
                     yield view[start:start + step]
 
 
+@critical_section
 def missing_ranges(pieces):
     """List the Pieces that are fetched from servers while they are written: tuples (source, start, end)."""
     cdef Payload payload
