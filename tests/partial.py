@@ -12,6 +12,7 @@ class Source:
     """A source that records the ranges that are fetched, in `asked`."""
 
     origin = None
+    schedule = None
 
     def __init__(self, data: bytes) -> None:
         self.data = data
