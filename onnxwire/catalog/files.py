@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from typing import IO
 
 JOURNAL = "_journal.jsonl"  # readers of data sets ignore names that begin with an underscore
+NO_CATALOG = "this folder contains no catalog; name a model, or a folder that `onnxwire catalog` wrote"
 
 
 def files_of(folder: str | os.PathLike[str], tables: Collection[str] = NAMES) -> dict[str, dict[str, list[str]]]:
@@ -40,8 +41,7 @@ def files_of(folder: str | os.PathLike[str], tables: Collection[str] = NAMES) ->
                 with os.fdopen(open_regular(root, JOURNAL), "rb") as file:
                     contents, size = read_contents(SourceError, file, folder)
             if size == 0:
-                reason = "this folder contains no catalog; name a model, or a folder that `onnxwire catalog` wrote"
-                raise SourceError(errno.EISDIR, reason, folder)
+                raise SourceError(errno.EISDIR, NO_CATALOG, folder)
             return {name: _paths(root, name, contents) for name in tables if name != "problems" or contents.is_checked}
     except OSError as error:
         raise as_file_error(SourceError, error, folder) from None

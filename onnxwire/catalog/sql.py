@@ -10,11 +10,12 @@ from onnxwire.arrow.arrow_table import ArrowTable, columns_of
 from onnxwire.arrow.tables import TABLES
 from onnxwire.engine.message import Message
 from onnxwire.errors import MissingPackageError, QueryError, SourceError
+from onnxwire.io.remote.address import is_address
 from onnxwire.messages import ModelProto
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
     from typing import Any
 
     import duckdb
@@ -37,15 +38,22 @@ _READING = ("SELECT", "EXPLAIN")
 
 
 def sql(
-    source: Source | Message, query: str, *, type: type[Message] = ModelProto, read_only: bool = False
+    source: Source | Message,
+    query: str,
+    *,
+    type: type[Message] = ModelProto,
+    read_only: bool = False,
+    storage_options: Mapping[str, Any] | None = None,
 ) -> duckdb.DuckDBPyRelation | None:
     """Run an SQL query on a model, or on a catalog of models.
 
-    source: any source that `load` accepts, a message, or the folder of a catalog. The tables are those of `to_arrow`,
+    source: any source that `load` accepts, a message, or the folder of a catalog or its address (with the `fsspec`
+    package). The tables are those of `to_arrow`,
     made when the query reads them, or those of the catalog. query: SQL in DuckDB's dialect, which may also write files.
     type: the class of the root message, if the source is loaded. read_only: for queries of other people: the query must
     be one statement that reads the tables of one model; it may not use files, the network, extensions or settings, nor
-    more than 1 GiB of memory. The time of a query and the size of its result are not limited.
+    more than 1 GiB of memory. The time of a query and the size of its result are not limited. storage_options: as for
+    `load`, for addresses.
     Returns DuckDB's relation, which prints as a table and has `fetchall()`, `pl()`, `df()`, `to_arrow_table()`, and the
     Arrow PyCapsule interface; None for a statement without a result. The result is computed when it is read.
     Raises QueryError for a query that DuckDB rejects or `read_only` forbids, MissingPackageError without DuckDB (the
@@ -56,9 +64,14 @@ def sql(
     except ImportError:
         raise MissingPackageError("this needs DuckDB, which is not installed; `pip install duckdb`") from None
     folder = os.fsdecode(source) if isinstance(source, str | os.PathLike) and os.path.isdir(source) else None
-    if folder is not None and read_only:
+    remote = None
+    if isinstance(source, str) and is_address(source) and folder is None:
+        from onnxwire.catalog.remote import find_remote_catalog
+
+        remote = find_remote_catalog(source, storage_options)
+    if read_only and (folder is not None or remote is not None):
         reason = "a read-only query reads one model, not a catalog, and this is a folder"
-        raise SourceError(errno.EISDIR, reason, folder)
+        raise SourceError(errno.EISDIR, reason, remote.folder if remote is not None else folder)
     connection = duckdb.connect()
     # A name in a query is a table, never a Python variable of the caller.
     connection.execute("set python_enable_replacements = false")
@@ -66,10 +79,16 @@ def sql(
     connection.execute("set autoinstall_known_extensions = false")
     connection.execute("set autoload_known_extensions = false")
     try:
-        if folder is not None:
-            _add_catalog(connection, folder, query)
+        if remote is not None:
+            listed = remote.files_of(_named_in_catalog(query))
+            connection.register_filesystem(remote.file_system())
+            _add_catalog(connection, listed)
+        elif folder is not None:
+            from onnxwire.catalog.files import files_of
+
+            _add_catalog(connection, files_of(folder, _named_in_catalog(query)))
         else:
-            _add_model(connection, source, query, type)
+            _add_model(connection, source, query, type, storage_options)
         if read_only:
             for setting in _SANDBOX:
                 connection.execute(f"set {setting}")
@@ -93,12 +112,16 @@ def first_line(error: Exception) -> str:
 
 
 def _add_model(
-    connection: duckdb.DuckDBPyConnection, source: Source | Message, query: str, type: type[Message]
+    connection: duckdb.DuckDBPyConnection,
+    source: Source | Message,
+    query: str,
+    type: type[Message],
+    options: Mapping[str, Any] | None,
 ) -> None:
     if not isinstance(source, Message):
         from onnxwire.io.load import load
 
-        source = load(source, type)
+        source = load(source, type, storage_options=options)
     tables = {name: _LazyTable(source, name) for name in TABLES}
     for name in _named(TABLES, query):
         tables[name].fill()  # raises the error of a damaged model, which DuckDB would wrap
@@ -127,12 +150,12 @@ class _LazyTable:
         return self.fill().__arrow_c_stream__(requested_schema)
 
 
-def _add_catalog(connection: duckdb.DuckDBPyConnection, folder: str, query: str) -> None:
-    from onnxwire.catalog.files import files_of
-    from onnxwire.catalog.read import NAMES, columns_of_table
+def _add_catalog(connection: duckdb.DuckDBPyConnection, tables: dict[str, dict[str, list[str]]]) -> None:
+    """Add the tables of a catalog. tables: their files, with the removed models of each."""
+    from onnxwire.catalog.read import columns_of_table
 
     removed = False
-    for name, files in files_of(folder, _named(NAMES, query)).items():
+    for name, files in tables.items():
         columns = {column: _sql_type(type) for column, type in columns_of_table(name)}
         if not files:
             nulls = ", ".join(f'null::{type} as "{column}"' for column, type in columns.items())
@@ -174,6 +197,12 @@ def _read_parquet(
 def _named(tables: Iterable[str], query: str) -> list[str]:
     """Return the tables whose names occur in a query."""
     return [name for name in tables if re.search(rf"\b{name}\b", query, re.IGNORECASE)]
+
+
+def _named_in_catalog(query: str) -> list[str]:
+    from onnxwire.catalog.read import NAMES
+
+    return _named(NAMES, query)
 
 
 def _sql_type(type: str) -> str:

@@ -26,6 +26,7 @@ from onnxwire.cli.terminal import (
 from onnxwire.errors import Error, QueryError, SaveError
 from onnxwire.io.load import load
 from onnxwire.io.references import refuse_weights
+from onnxwire.io.remote.address import is_address
 from onnxwire.messages import SCHEMA
 
 if TYPE_CHECKING:
@@ -107,7 +108,8 @@ def _examples() -> str:
     lines = ["examples:", "  onnxwire sql model.onnx 'select op_type, count(*) from nodes group by 1'"]
     lines += ["  onnxwire sql model.onnx 'describe tensors'"]
     lines += ["  onnxwire sql model.onnx 'from tensors order by bytes desc' -o tensors.parquet"]
-    lines += ["  onnxwire sql catalog/ \"select model from operators where type = 'Loop'\"", "", "queries:"]
+    lines += ["  onnxwire sql catalog/ \"select model from operators where type = 'Loop'\""]
+    lines += ["  onnxwire sql s3://bucket/catalog 'select count(*) from models'", "", "queries:"]
     for what, query in QUERIES.items():
         lines += [f"  -- {what}", *(f"  {line.strip()}" for line in query.strip().splitlines())]
     return "\n".join(lines)
@@ -116,7 +118,7 @@ def _examples() -> str:
 def add_parser(commands: Any) -> None:
     """Add the command to the parser's `commands`."""
     parser = add_command(commands, "sql", _DESCRIPTION, _examples())
-    parser.add_argument("file", metavar="FILE", help="a model, or the folder of a catalog")
+    parser.add_argument("file", metavar="FILE", help="a model, or the folder of a catalog; or the address of either")
     parser.add_argument("query", metavar="QUERY")
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="print JSON: a list of objects")
@@ -150,7 +152,7 @@ def run(options: argparse.Namespace) -> int:
         options.parser.error("with --sandbox DuckDB writes no files; write .csv or .json")
     refuse_same(options.file, options.output)
     source, kind = options.file, SCHEMA.messages[f"onnx.{options.type}"]
-    if options.output != "-" and not os.path.isdir(source):
+    if options.output != "-" and not os.path.isdir(source) and not is_address(source):
         source = load(source, kind)
         refuse_weights(source, options.output)
     found = sql(source, options.query, type=kind, read_only=options.sandbox)

@@ -1,0 +1,169 @@
+"""Reads a catalog on a server: its journal, and ranges of its Parquet files, which DuckDB opens as files of fsspec.
+
+The catalog may be hostile. Only names that journal.py accepts are requested, in the catalog's folder and the folders of
+its tables; redirects are checked as those of external data.
+"""
+
+from __future__ import annotations
+
+import errno
+import io
+import threading
+from typing import TYPE_CHECKING, Any
+
+from onnxwire.catalog.files import JOURNAL, NO_CATALOG, file_name, read_contents
+from onnxwire.errors import MissingPackageError, SourceError
+from onnxwire.io.remote.address import address_below
+from onnxwire.io.remote.file import fetch_all, open_files
+from onnxwire.io.remote.remote_document import Origin, remote_document
+from onnxwire.tensor.external_file import ExternalFile
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+SCHEME = "onnxwire"
+_MAX_JOURNAL_BYTES = 1 << 28
+_TAIL_BYTES = 1 << 16  # of a Parquet file, which contain the footer
+_TIME = "2000-01-01T00:00:00+00:00"  # of each file; their names are unique
+
+
+class RemoteCatalog:
+    """A catalog on a server, as it was when it was opened.
+
+    folder: its address as shown in errors. Raises SourceError for a damaged journal, and for a server that does not
+    answer; FileNotFoundError, which is also a SourceError, if the address has no journal.
+    """
+
+    def __init__(self, address: str, options: Mapping[str, Any] | None = None) -> None:
+        self._origin = Origin(address_below(address, [JOURNAL]), None, options)
+        file = self._origin.open()
+        self.folder = self._origin.shown_folder
+        self._files: dict[str, ExternalFile] = {}
+        if file.size > _MAX_JOURNAL_BYTES:
+            reason = f"the journal has {file.size:,} bytes, more than {_MAX_JOURNAL_BYTES:,}"
+            raise SourceError(errno.EFBIG, reason, file.name)
+        data = bytearray(file.size)
+        if data:
+            ExternalFile(remote_document(file)).read_into(0, data)
+        self._contents, size = read_contents(SourceError, io.BytesIO(data), self.folder)
+        if size == 0:
+            raise SourceError(errno.EISDIR, NO_CATALOG, self.folder)
+
+    def files_of(self, tables: Collection[str]) -> dict[str, dict[str, list[str]]]:
+        """Open the valid files of some tables; list them as files.files_of does, by addresses of `file_system`.
+
+        Raises SourceError for a missing file.
+        """
+        listed = {
+            name: {
+                f"{SCHEME}://{name}/{file_name(id)}": sorted(group.removed)
+                for id, group in self._contents.groups.items()
+                if name in group.rows
+            }
+            for name in tables
+            if name != "problems" or self._contents.is_checked
+        }
+        self._open([path for files in listed.values() for path in files if path not in self._files])
+        return listed
+
+    def _open(self, paths: list[str]) -> None:
+        """Open files concurrently, and fetch their footers."""
+        files = [self._origin.beside(path.removeprefix(f"{SCHEME}://")) for path in paths]
+        error = open_files(files)
+        if isinstance(error, FileNotFoundError):
+            reason = "this file of the catalog is missing on the server; copy the catalog again, its journal last"
+            raise SourceError(errno.ENOENT, reason, error.filename)
+        if error is not None:
+            raise error
+        tails = []
+        for path, file in zip(paths, files, strict=True):
+            document = remote_document(file)
+            self._files[path] = ExternalFile(document)
+            if document.memory is not None:
+                tails.append((file, document.memory, [(max(file.size - _TAIL_BYTES, 0), file.size)]))
+        fetch_all(tails)
+
+    def file_system(self) -> Any:
+        """Return the opened files as a file system, for DuckDB."""
+        try:
+            from fsspec import AbstractFileSystem
+        except ImportError:
+            raise MissingPackageError("a catalog on a server needs fsspec; `pip install fsspec`") from None
+        files = self._files
+
+        class CatalogFiles(AbstractFileSystem):  # type: ignore[misc]
+            protocol = SCHEME
+            cachable = False
+
+            def _open(self, path: str, mode: str = "rb", **options: object) -> _File:
+                if mode != "rb":
+                    raise PermissionError(errno.EACCES, "a catalog on a server is read only", path)
+                return _File(self._file(path))
+
+            def info(self, path: str, **options: object) -> dict[str, object]:
+                return {"name": path, "size": self._file(path).size, "type": "file"}
+
+            def glob(self, path: str, **options: object) -> list[str]:
+                # A name in brackets, as sql.py escapes it, is no pattern: these names have no such characters.
+                return [path]
+
+            def modified(self, path: str) -> Any:
+                from datetime import datetime
+
+                return datetime.fromisoformat(_TIME)
+
+            def _file(self, path: str) -> ExternalFile:
+                file = files.get(f"{SCHEME}://{self._strip_protocol(path)}")
+                if file is None:
+                    raise FileNotFoundError(errno.ENOENT, "the catalog has no such file", path)
+                return file
+
+        return CatalogFiles()
+
+
+class _File(io.RawIOBase):
+    """A file with a position for each thread: threads of DuckDB share it, and call `seek` before each `read`."""
+
+    def __init__(self, file: ExternalFile) -> None:
+        self._file = file
+        self._positions = threading.local()
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return getattr(self._positions, "value", 0)
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        start = (0, self.tell(), self._file.size)[whence]
+        self._positions.value = max(start + offset, 0)
+        return self.tell()
+
+    def readinto(self, out: Any) -> int:
+        start = self.tell()
+        with memoryview(out).cast("B") as view:
+            count = max(min(len(view), self._file.size - start), 0)
+            self._file.read_into(start, view[:count])
+        self._positions.value = start + count
+        return count
+
+
+def find_remote_catalog(address: str, options: Mapping[str, Any] | None) -> RemoteCatalog | None:
+    """Open the catalog at an address; None if the address is that of a file. Raises SourceError.
+
+    An address that ends with .onnx is a file, one that ends with / a catalog; any other is a catalog if it has a
+    journal.
+    """
+    if address.partition("?")[0].lower().endswith(".onnx"):
+        return None
+    try:
+        return RemoteCatalog(address, options)
+    except (FileNotFoundError, PermissionError) as error:
+        if not address.partition("?")[0].endswith("/"):
+            return None
+        if isinstance(error, FileNotFoundError):
+            raise SourceError(errno.EISDIR, NO_CATALOG, error.filename) from None
+        raise

@@ -1,0 +1,177 @@
+"""Queries of catalogs on servers: the rows of the local catalog, few requests, and hostile servers."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from catalogs import small_model
+from object_server import ObjectServer, Pieces
+
+import onnxwire
+from onnxwire import catalog
+from onnxwire.catalog.files import JOURNAL
+from onnxwire.errors import QueryError
+
+duckdb = pytest.importorskip("duckdb")
+pytest.importorskip("fsspec")
+QUERIES = (
+    "select model, nodes from models order by 1",
+    "select type, sum(n) from operators group by 1 order by 2 desc, 1",
+    "select count(*) from tensors",
+    "describe values",
+    "select model, error from failures",
+)
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    """A catalog of thirteen models, of which one was replaced and one could not be read."""
+    folder = tmp_path_factory.mktemp("remote")
+    models = folder / "models"
+    models.mkdir()
+    for i in range(12):
+        (models / f"{i}.onnx").write_bytes(small_model(i))
+    (models / "bad.onnx").write_bytes(b"\xff")
+    catalog.build([models], folder / "out", workers=1)
+    (models / "1.onnx").write_bytes(small_model(1, "Neg") + b"\x12\x01x")
+    catalog.build([models], folder / "out", workers=1)
+    assert any(removed for removed in catalog.files_of(folder / "out")["models"].values())
+    return folder / "out"
+
+
+def served(folder) -> dict[str, bytes]:
+    return {f"zoo/{path.relative_to(folder)}": path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.fixture
+def server(built):
+    with ObjectServer(served(built)) as started:
+        yield started
+
+
+@pytest.mark.parametrize("query", QUERIES)
+def test_a_catalog_on_a_server_has_the_rows_of_the_local_one(query, built, server) -> None:
+    wanted = onnxwire.sql(built, query).fetchall()
+    assert onnxwire.sql(f"{server.url}/zoo", query).fetchall() == wanted
+    assert onnxwire.sql(f"{server.url}/zoo/", query).fetchall() == wanted
+
+
+def test_a_query_requests_the_journal_and_the_files_of_its_tables(server) -> None:
+    onnxwire.sql(f"{server.url}/zoo", "select sum(nodes) from models").fetchall()
+    paths = [request.path for request in server.state.requests]
+    assert paths[0] == f"/zoo/{JOURNAL}"
+    assert len(paths) == 3  # both files of `models` are short
+    assert all(path.startswith("/zoo/models/") for path in paths[1:])
+
+
+def test_columns_of_long_files_are_read_in_ranges(tmp_path) -> None:
+    import pyarrow as pa
+
+    from onnxwire.catalog.dataset import Dataset
+    from onnxwire.catalog.models import State
+    from onnxwire.catalog.read import arrow_schema
+
+    names = [f"/m/{i}.onnx" for i in range(20_000)]
+    schema = arrow_schema("models")
+    columns = {field.name: pa.nulls(len(names), field.type) for field in schema}
+    columns |= {"model": pa.array(names), "nodes": pa.array(range(len(names)), pa.int64())}
+    columns["producer_name"] = pa.array([f"{i * 2654435761:x}" * 4 for i in range(len(names))])
+    with Dataset(str(tmp_path / "out")) as data:
+        data.change(dict.fromkeys(names, State(1, 1, False, False, {})), {"models": pa.table(columns, schema=schema)})
+    with ObjectServer(served(tmp_path / "out")) as started:
+        found = onnxwire.sql(f"{started.url}/zoo", "select sum(nodes) from models where model < '/m/2'").fetchall()
+        assert found == [(sum(i for i in range(20_000) if str(i) < "2"),)]
+        size = started.state.files[next(name for name in started.state.files if "/models/" in name)].size
+        assert started.state.sent < size * 3 // 4
+        assert len(started.state.requests) <= 8
+
+
+def test_a_folder_without_a_catalog_is_an_error(server) -> None:
+    with pytest.raises(onnxwire.SourceError, match="contains no catalog"):
+        onnxwire.sql(f"{server.url}/elsewhere/", "from models")
+    with pytest.raises(onnxwire.SourceError, match="no such file"):
+        onnxwire.sql(f"{server.url}/elsewhere", "from models")
+    with pytest.raises(onnxwire.SourceError, match="reads one model"):
+        onnxwire.sql(f"{server.url}/zoo", "from models", read_only=True)
+
+
+def test_a_model_at_an_address_is_still_a_model(server) -> None:
+    server.state.files |= {"/m.onnx": Pieces(small_model(7)), "/plain": Pieces(small_model(7))}
+    for name in ("m.onnx", "plain"):
+        assert onnxwire.sql(f"{server.url}/{name}", "select op_type from nodes").fetchall() == [("Relu",)]
+
+
+def damage(server, built, table, data=None) -> str:
+    """Replace or delete the journal, or a file of a table; returns its path on the server."""
+    path = built / table if table == JOURNAL else min(catalog.files_of(built)[table])
+    name = f"/zoo/{Path(path).relative_to(built)}"
+    if data is None:
+        del server.state.files[name]
+    else:
+        server.state.files[name] = Pieces(data)
+    return name
+
+
+def test_a_missing_file_is_named(server, built) -> None:
+    name = damage(server, built, "models")
+    with pytest.raises(onnxwire.SourceError, match=r"models/[0-9a-f]{32}\.parquet: this file .* is missing") as caught:
+        onnxwire.sql(f"{server.url}/zoo", "from models")
+    assert caught.value.filename.endswith(name)
+    onnxwire.sql(f"{server.url}/zoo", "from operators")
+
+
+@pytest.mark.parametrize("data", [b"", b"PAR1", b"x" * 100_000], ids=["empty", "short", "no Parquet"])
+def test_a_damaged_file_is_an_error(data, server, built) -> None:
+    damage(server, built, "models", data)
+    with pytest.raises((QueryError, onnxwire.SourceError)):
+        onnxwire.sql(f"{server.url}/zoo", "from models")
+
+
+@pytest.mark.parametrize(
+    "line", [b'{"create": ["../../secret"]}\n', b"{}\n", b"[" * 100_000 + b"\n", b"\xff\n"], ids=range(4)
+)
+def test_a_hostile_journal_is_refused(line, server, built) -> None:
+    damage(server, built, JOURNAL, (built / JOURNAL).read_bytes() + line)
+    with pytest.raises(onnxwire.SourceError, match="is damaged"):
+        onnxwire.sql(f"{server.url}/zoo", "from models")
+    assert all(request.path.startswith("/zoo/") for request in server.state.requests)
+
+
+def test_a_long_journal_is_not_read(server, built) -> None:
+    damage(server, built, JOURNAL, b"")
+    server.state.files[f"/zoo/{JOURNAL}"] = Pieces(1 << 40)
+    with pytest.raises(onnxwire.SourceError, match="the journal has 1,099,511,627,776 bytes"):
+        onnxwire.sql(f"{server.url}/zoo", "from models")
+    assert server.state.sent < 1 << 17
+
+
+def test_files_are_not_read_from_another_host(server, built) -> None:
+    with ObjectServer({"m.parquet": b"x"}) as other:
+        name = damage(server, built, "models")
+        server.state.redirects[name] = (302, f"{other.url}/m.parquet")
+        with pytest.raises(onnxwire.SourceError, match="redirect"):
+            onnxwire.sql(f"{server.url}/zoo", "from models")
+        assert other.state.requests == []
+
+
+def test_queries_cannot_write_to_the_catalog(server, built) -> None:
+    name = next((built / "models").iterdir()).name
+    with pytest.raises((QueryError, duckdb.Error)):
+        onnxwire.sql(f"{server.url}/zoo", f"copy (from models) to 'onnxwire://models/{name}'")
+    assert {request.method for request in server.state.requests} == {"GET"}
+
+
+def test_the_command_shows_no_credentials(server, built) -> None:
+    address = server.url.replace("http://", "http://someone:hunter2@")
+    command = [sys.executable, "-m", "onnxwire", "sql"]
+    run = subprocess.run([*command, f"{address}/zoo", "select count(*) as n from models", "--csv"], capture_output=True)
+    assert (run.stdout, run.stderr) == (b"n\n12\n", b"")
+    damage(server, built, "models")
+    for folder in ("zoo", "none/"):
+        run = subprocess.run([*command, f"{address}/{folder}", "from models"], capture_output=True, text=True)
+        assert run.returncode == 2
+        assert "hunter2" not in run.stdout + run.stderr
+        assert run.stderr.count("\n") == 1
