@@ -31,6 +31,7 @@ cdef enum Kind:              # numbers of `KINDS` in wire_records.py
     WIRE_TYPE
     UNKNOWN
     GROUP
+    PARTS
 
 cdef struct Anomaly:
     int64_t start            # offset of the tag
@@ -107,9 +108,12 @@ cdef bint is_padding(const Record* record) noexcept nogil:
 
 cdef int audit_span(
     Facts facts, Py_ssize_t sheet, int32_t row, const uint8_t* p, const uint8_t* end, uint32_t* seen,
-    PartialMemory memory, Anomalies* found
+    uint32_t* packed, PartialMemory memory, Anomalies* found
 ) noexcept nogil:
-    """Add the anomalies of one span of a message; seen: the fields that occurred before. -1 if memory is exhausted."""
+    """Add the anomalies of one span of a message. Returns -1 if memory is exhausted.
+
+    seen: the fields that occurred before; packed: of these, repeated fields of which the last record is packed.
+    """
     cdef Sheet* columns = &facts.sheets[sheet]
     cdef Record record
     cdef Field* field
@@ -154,6 +158,15 @@ cdef int audit_span(
                 and has_long_number(record.value, p) and add(found, facts, sheet, row, &record, LONG_NUMBER)
             ):
                 return -1
+            bit = <uint32_t>1 << field.slot
+            if field.size and (wire != WIRE_LEN or record.n):
+                # Elements one by one are usual, a second packed record or a mixture of both is not.
+                if seen[0] & bit and (wire == WIRE_LEN or packed[0] & bit) and (
+                    add(found, facts, sheet, row, &record, PARTS)
+                ):
+                    return -1
+                seen[0] |= bit
+                packed[0] = packed[0] | bit if wire == WIRE_LEN else packed[0] & ~bit
             continue
         bit = <uint32_t>1 << field.slot
         if seen[0] & bit:
@@ -178,7 +191,7 @@ def audit_wire(Facts facts):
     cdef Sheet* columns
     cdef Py_ssize_t sheet
     cdef int32_t row, part
-    cdef uint32_t seen
+    cdef uint32_t seen, packed
     cdef int failed = 0
     cdef PartialMemory memory = memory_of(facts.document.start) if N_MEMORIES else None
     found.items = NULL
@@ -189,15 +202,16 @@ def audit_wire(Facts facts):
         for sheet in range(facts.n_sheets):
             columns = &facts.sheets[sheet]
             for row in range(columns.n):
-                seen = 0
+                seen = packed = 0
                 failed = audit_span(
-                    facts, sheet, row, columns.p[row], columns.p[row] + columns.length[row], &seen, memory, &found
+                    facts, sheet, row, columns.p[row], columns.p[row] + columns.length[row], &seen, &packed, memory,
+                    &found,
                 )
                 part = columns.part[row] if columns.part != NULL else -1
                 while part >= 0 and not failed:
                     failed = audit_span(
                         facts, sheet, row, facts.parts[part].p, facts.parts[part].p + facts.parts[part].n, &seen,
-                        memory, &found,
+                        &packed, memory, &found,
                     )
                     part = facts.parts[part].next
                 if failed:

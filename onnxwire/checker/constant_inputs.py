@@ -6,6 +6,7 @@ An inspector is a function of a call (see `Call` of shape_operators.py) that yie
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -53,7 +54,7 @@ def _integers(call: Call, index: int) -> list[int]:
 
 
 def _size(value: Value | None, axis: int) -> int | None:
-    if value is None or not value.shape or not -len(value.shape) <= axis < len(value.shape):
+    if value is None or not value.shape or value.is_bound or not -len(value.shape) <= axis < len(value.shape):
         return None
     return value.shape[axis]
 
@@ -68,8 +69,43 @@ def _selected(call: Call) -> Faults:
         return
     ignored = call.int("ignore_index", 0) if call.attribute("ignore_index") is not None else None
     least, most = -size if "-" in allowed else 0, size if "=" in allowed else size - 1
-    for number in _integers(call, indices):
+    for number in _integers(call, indices) or call.extent(indices) or ():
         if not least <= number <= most and number != ignored:
+            yield INDEX, f"{number:,}"
+            return
+
+
+def _of_sequence(call: Call) -> Faults:
+    """Test the index into a sequence; a tensor is no sequence."""
+    sequence = _value(call, 0)
+    if sequence is None:
+        return
+    if sequence.shape is not None and sequence.sequence is None:
+        yield ARGUMENT, "a tensor as its sequence"
+    if sequence.sequence is None or call.op_type not in ("SequenceAt", "SequenceErase", "SequenceInsert"):
+        return
+    n, at = len(sequence.sequence), 2 if call.op_type == "SequenceInsert" else 1
+    for number in _integers(call, at):
+        if not -n <= number < n + (call.op_type == "SequenceInsert"):
+            yield INDEX, f"{number:,}"
+
+
+def _rotated(call: Call) -> Faults:
+    """Test the positions of RotaryEmbedding of ONNX, or of com.microsoft, whose inputs are in another order."""
+    rank = len((_value(call, 1) or call.inputs[0]).shape or ())
+    position, cache = (1, 2) if len(call.inputs) > 3 and rank < 2 else (3, 1)  # the caches have two dimensions
+    size = _size(_value(call, cache), 0)
+    for number in _integers(call, position) or call.extent(position) or ():
+        if size is not None and not 0 <= number < size:
+            yield INDEX, f"{number:,}"
+            return
+
+
+def _attended(call: Call) -> Faults:
+    """Test the lengths of GroupQueryAttention, which are at most those of the cache and of the new values."""
+    cache, added = _size(_value(call, 3), 2), _size(_value(call, 0), 1)
+    for number in _integers(call, 5) if cache is not None else ():
+        if not 0 <= number < (cache or 0) + (added or 1):
             yield INDEX, f"{number:,}"
             return
 
@@ -77,7 +113,7 @@ def _selected(call: Call) -> Faults:
 def _tuples(call: Call) -> Faults:
     """Test the indices of GatherND and ScatterND, of which each row selects in the first axes."""
     value, indices = _value(call, 0), _value(call, 1)
-    if value is None or not value.shape or indices is None or not indices.shape:
+    if value is None or not value.shape or value.is_bound or indices is None or not indices.shape:
         return
     length, first = indices.shape[-1], call.int("batch_dims", 0)
     for i, number in enumerate(_integers(call, 1) if length else ()):
@@ -90,7 +126,14 @@ def _tuples(call: Call) -> Faults:
 
 def _unpooled(call: Call) -> Faults:
     value, kernel = _value(call, 0), call.ints("kernel_shape")
-    if value is None or not value.shape or kernel is None or None in value.shape or _value(call, 2) is not None:
+    if (
+        value is None
+        or not value.shape
+        or value.is_bound
+        or kernel is None
+        or None in value.shape
+        or _value(call, 2) is not None
+    ):
         return
     strides = call.ints("strides") or [1] * len(kernel)
     sizes = [max((dim or 0) - 1, 0) * step for dim, step in zip(value.shape[2:], strides, strict=False)]
@@ -192,16 +235,21 @@ def _shaped(call: Call) -> Faults:
     rank = _size(_value(call, 1), 0)
     if rank is not None and rank > MAX_RANK:
         yield RANK, f"{rank:,}"
+    if call.op_type == "Reshape" and math.prod(max(dim, 1) for dim in _integers(call, 1)) >= 1 << 63:
+        yield ARGUMENT, "dims whose product is 2**63 or more"
 
 
 def _convolved(call: Call) -> Faults:
-    ranks = {len(value.shape) for value in call.inputs[:2] if value.shape is not None}
+    ranks = {len(value.shape) for value in call.inputs[:2] if value.shape is not None and not value.is_bound}
     if len(ranks) > 1:
         yield ARGUMENT, "a kernel of another rank than its input"
 
 
 def _einsum(call: Call) -> Faults:
     terms = call.text("equation").partition("->")[0].count(",") + 1
+    longest = max((len(term.strip()) for term in re.split(",|->", call.text("equation"))), default=0)
+    if longest > MAX_RANK + len("..."):
+        yield RANK, f"{longest:,}"
     if call.inputs and terms != len(call.inputs):
         yield ARGUMENT, f"an equation of {terms:,} terms for {len(call.inputs):,} inputs"
 
@@ -239,6 +287,11 @@ INSPECTORS: dict[str, Callable[[Any], Faults]] = {
     **dict.fromkeys(
         ("TreeEnsembleRegressor", "TreeEnsembleClassifier", "TreeEnsemble", "Scaler", "Imputer"), _featured
     ),
+    **dict.fromkeys(
+        ("SequenceAt", "SequenceErase", "SequenceInsert", "SequenceLength", "ConcatFromSequence"), _of_sequence
+    ),
+    "RotaryEmbedding": _rotated,
+    "GroupQueryAttention": _attended,
     "MaxUnpool": _unpooled,
     "MaxRoiPool": _pooled_regions,
     "Compress": _compressed,

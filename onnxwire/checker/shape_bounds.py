@@ -7,13 +7,14 @@ arguments of their calls, until the budget of the model is used up, which is pro
 
 from __future__ import annotations
 
+import builtins
 from typing import TYPE_CHECKING, Any
 
 from onnxwire.checker.constant_inputs import INSPECTORS
 from onnxwire.checker.declared_types import DeclaredTypes
 from onnxwire.checker.facts import EMPTY, true_rows
 from onnxwire.checker.rules.node import Calls
-from onnxwire.checker.shape_operators import OPERATORS
+from onnxwire.checker.shape_operators import EXACT, INEXACT, OPERATORS
 from onnxwire.checker.shape_values import Value
 from onnxwire.checker.small_constants import SmallConstants
 from onnxwire.tensor.dtypes import EXTERNAL
@@ -89,6 +90,11 @@ class _Call:
     def text(self, name: str) -> str:
         found = self.attribute(name)
         return found.s.decode("utf-8", "replace") if found is not None else ""
+
+    def extent(self, index: builtins.int) -> tuple[builtins.int, builtins.int] | None:
+        """Return the least and the greatest number of an input that is a stored tensor of integers."""
+        value = self.value(index)
+        return None if value is None or value.tensor < 0 else self.owner.constants.extent(value.tensor)
 
     def constant(self) -> Value | None:
         """Return the value of the attributes of Constant, or the filler of ConstantOfShape."""
@@ -184,6 +190,7 @@ class ShapeBounds:
         value = Value(self.constants.dims(tensor), self.constants.numbers(tensor))
         length = self.constants.column("TensorProto", "length")[tensor]
         is_external = self.constants.column("TensorProto", "data_location")[tensor] == EXTERNAL
+        value.tensor = -1 if is_external else tensor
         value.stored = value.size if is_external else min(value.size, length * 4)
         return value
 
@@ -279,10 +286,14 @@ class ShapeBounds:
             start = self._first_outputs[node]
             names = outputs[start : start + self._n_outputs[node]]
             stored = max((value.stored for value in call.inputs), default=0)
+            is_bound = any(value.is_bound for value in call.inputs) or (
+                call.op_type not in EXACT and (function >= 0 or not all(map(_is_exact, call.inputs)))
+            )
             for name, value in zip(names, made if isinstance(made, list) else [made], strict=False):
                 if name == EMPTY or value is None:
                     continue
                 value.stored = max(value.stored, stored)
+                value.is_bound |= is_bound or call.op_type in INEXACT
                 values[name] = value if self._accept(node, call.op_type, value) else Value()
 
     def _run(self, operator: Any, function: int, call: _Call) -> Any:
@@ -412,6 +423,10 @@ class ShapeBounds:
         finally:
             self._trips = outer
         return [*results[: len(states)], *(self._stacked(value, trips) for value in results[len(states) :])]
+
+
+def _is_exact(value: Value) -> bool:
+    return value is _NO_VALUE or (value.shape is not None and None not in value.shape)
 
 
 def _trip_count(value: Value) -> int | None:

@@ -6,6 +6,7 @@ docs/Operators.md of onnx 1.23.2.
 
 from __future__ import annotations
 
+import builtins
 import math
 import operator
 from collections.abc import Callable
@@ -14,6 +15,7 @@ from typing import Any, Protocol
 from onnxwire.checker.shape_values import Dims, Value, broadcast, elementwise, vector, wrap
 
 _MAX_RANK = 64
+_MAX_SEQUENCE = 64  # elements
 
 
 class Call(Protocol):
@@ -44,6 +46,9 @@ class Call(Protocol):
 
     def text(self, name: str) -> str:
         """Return the string of an attribute."""
+
+    def extent(self, index: builtins.int) -> tuple[builtins.int, builtins.int] | None:
+        """Return the least and the greatest number of an input that is a stored tensor of integers."""
 
     def constant(self) -> Value | None:
         """Return the value of the attributes of Constant."""
@@ -432,6 +437,48 @@ def _of(operation: Callable[..., Any] | None) -> Operator:
     return lambda call: elementwise(operation, call.inputs)
 
 
+def _sequence(items: list[Value] | None) -> Value:
+    value = Value()
+    value.sequence = items if items is not None and len(items) <= _MAX_SEQUENCE else None
+    return value
+
+
+def _insert(call: Call) -> Value:
+    items = _first(call).sequence
+    return _sequence(None if items is None or len(call.inputs) < 2 else [*items, call.inputs[1]])
+
+
+def _erase(call: Call) -> Value:
+    items = _first(call).sequence
+    return _sequence(items[:-1] if items and all(one.same_as(items[0]) for one in items) else None)
+
+
+def _at(call: Call) -> Value | None:
+    items = _first(call).sequence
+    return items[0] if items and all(one.same_as(items[0]) for one in items) else None
+
+
+def _joined(call: Call) -> Value | None:
+    """Return the size of ConcatFromSequence."""
+    items = _first(call).sequence
+    if not items or any(one.shape is None for one in items):
+        return None
+    shape = list(items[0].shape or ())
+    axis = call.int("axis", 0)
+    if call.int("new_axis", 0):
+        return Value((len(items), *shape))
+    if any(len(one.shape or ()) != len(shape) for one in items) or not -len(shape) <= axis < len(shape):
+        return None
+    shape[axis] = sum((one.shape or ())[axis] or 1 for one in items)
+    return Value(tuple(shape), None, any(one.is_given for one in items))
+
+
+def _shift(call: Call) -> Value:
+    if call.text("direction") == "LEFT":
+        return elementwise(lambda left, right: left << min(max(right, 0), 64), call.inputs)
+    return elementwise(lambda left, right: left >> min(max(right, 0), 64), call.inputs)
+
+
 _UNARY = (
     "Relu Sigmoid Tanh "
     "Erf Softmax LogSoftmax LeakyRelu Elu Selu Celu HardSigmoid HardSwish Gelu Mish Softplus Softsign "
@@ -441,10 +488,17 @@ _UNARY = (
     "Shrink ThresholdedRelu QuantizeLinear DequantizeLinear ReverseSequence ScatterElements ScatterND Scatter Hardmax "
     "EyeLike QuickGelu FastGelu BiasGelu"
 )
-_BROADCAST = "PRelu BitShift BitwiseAnd BitwiseOr BitwiseXor"
+_BROADCAST = "PRelu BitwiseAnd BitwiseOr BitwiseXor"
 OPERATORS: dict[str, Operator] = {
     **dict.fromkeys(_UNARY.split(), _same),
     **dict.fromkeys(_BROADCAST.split(), _of(None)),
+    "BitShift": _shift,
+    "SequenceEmpty": lambda _: _sequence([]),
+    "SequenceConstruct": lambda call: _sequence(call.inputs),
+    "SequenceInsert": _insert,
+    "SequenceErase": _erase,
+    "SequenceAt": _at,
+    "ConcatFromSequence": _joined,
     "Identity": lambda call: call.value(0),
     "Cast": _cast,
     "CastLike": _same,
@@ -517,3 +571,12 @@ OPERATORS: dict[str, Operator] = {
     "ReduceMax": _reduced(max),
     "ReduceMin": _reduced(min),
 }
+# Operators whose output is as large as stated whatever the unknown dims of their inputs, and those for which the
+# functions above return less than the size.
+EXACT = frozenset(
+    (*_UNARY.split(), "Identity", "Cast", "CastLike", "Transpose", "Squeeze", "Unsqueeze", "Shape", "Size", "Constant")
+)
+INEXACT = frozenset(
+    ("Conv", "ConvTranspose", "MaxPool", "AveragePool", "LpPool", "Einsum", "DFT", "Multinomial", "MelWeightMatrix")
+    + ("If", "Loop", "Scan")
+)

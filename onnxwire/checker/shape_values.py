@@ -15,15 +15,20 @@ _INT64 = 1 << 63
 class Value:
     """A value. shape: its dims, None for an unknown dim, or None if the rank is unknown. data: its elements in order if
     there are few and all are known. is_given: whether its size depends on the declared shape of a graph's input.
-    stored: the elements of the largest stored tensor that it is computed from."""
+    is_bound: whether its dims may be larger than stated.
+    stored: the elements of the largest stored tensor that it is computed from. tensor: the row of the stored tensor
+    that it is, or -1. sequence: the elements of a sequence, None if it is none or they are not known."""
 
-    __slots__ = ("data", "is_given", "shape", "stored")
+    __slots__ = ("data", "is_bound", "is_given", "sequence", "shape", "stored", "tensor")
 
     def __init__(self, shape: Dims | None = None, data: list[Any] | None = None, is_given: bool = False) -> None:
         self.shape = shape
         self.data = data
         self.is_given = is_given
         self.stored = 0
+        self.tensor = -1
+        self.is_bound = False
+        self.sequence: list[Value] | None = None
 
     @property
     def size(self) -> int:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import struct
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from onnxwire.checker.facts import MERGED
+from onnxwire.checker.limits import MAX_TOTAL_READ_BYTES
 from onnxwire.engine.record_reader import bytes_at
 from onnxwire.messages import AttributeProto, TensorProto
 from onnxwire.tensor.dtypes import EXTERNAL
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
 MAX_ELEMENTS = 64  # maximum number of elements of a constant that is read
 MAX_TENSOR_BYTES = 1024
 MAX_ATTRIBUTE_BYTES = 1 << 16
+MAX_EXTENT_BYTES = 1 << 16  # of a remote file, longer values are not resident
 _FORMATS = {1: "f", 2: "B", 3: "b", 4: "H", 5: "h", 6: "i", 7: "q", 9: "?", 10: "e", 11: "d", 12: "I", 13: "Q"}
 
 
@@ -27,6 +30,8 @@ class SmallConstants:
     def __init__(self, facts: Facts) -> None:
         self.facts = facts
         self._columns: dict[str, list[Any]] = {}
+        self._extents: dict[int, tuple[int, int] | None] = {}
+        self._extent_bytes_left = MAX_TOTAL_READ_BYTES
         self.groups: dict[str, dict[int, list[int]]] = {}  # per grouped field, its rows by parent
 
     def column(self, type_name: str, name: str) -> list[Any]:
@@ -72,6 +77,21 @@ class SmallConstants:
             if len(values):
                 return list(values) if len(values) <= MAX_ELEMENTS else None
         return []
+
+    def extent(self, tensor: int) -> tuple[int, int] | None:
+        """Return the least and the greatest element of a row of TensorProto; None if it is long, or has no integers."""
+        length = self.column("TensorProto", "length")[tensor]
+        if length > MAX_EXTENT_BYTES or length > self._extent_bytes_left:
+            return None
+        if tensor not in self._extents:
+            self._extent_bytes_left -= length
+            message = self._message("TensorProto", tensor, TensorProto)
+            array: Any = None
+            with suppress(Exception):  # of a damaged tensor, which other rules report
+                array = message.numpy() if message is not None and message.data_location != EXTERNAL else None
+            has_integers = array is not None and array.dtype.kind in "iu" and array.size
+            self._extents[tensor] = (int(array.min()), int(array.max())) if has_integers else None
+        return self._extents[tensor]
 
     def attributes(self, node: int) -> dict[str, AttributeProto]:
         """Return the attributes of a row of NodeProto that are not long, without their graphs."""

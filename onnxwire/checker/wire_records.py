@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 # Kinds of anomalies; the numbers are those of `Kind` in _wire_audit.pyx.
 (
     LONG_TAG, LONG_LENGTH, LONG_NUMBER, WIDE_NUMBER, REPEATED, MERGED, ONEOF, WIRE_TYPE, UNKNOWN_CONTENT, GROUP,
-) = range(1, 11)  # fmt: skip
+    PARTS,
+) = range(1, 12)  # fmt: skip
 _ANOMALY = np.dtype(
     [("start", "i8"), ("value", "i8"), ("row", "i4"), ("number", "i4"), ("sheet", "i2"), ("kind", "i2")],
     align=True,

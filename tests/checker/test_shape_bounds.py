@@ -7,6 +7,7 @@ from onnx import TensorProto, helper
 
 import onnxwire
 from onnxwire.checker.facts import Facts
+from onnxwire.checker.rules.security_resources import has_nested_repeat
 from onnxwire.checker.shape_bounds import ShapeBounds
 from onnxwire.engine.document import Document
 
@@ -114,3 +115,40 @@ def test_the_cost_is_linear_in_nested_loops():
         graph = onnx.load_from_string(_loop(body, 1 << 40)).graph
         body = [*graph.node, STEP]
     assert _bounds(_loop(body, 1 << 40)).budget > -100_000
+
+
+def test_an_unknown_dim_makes_no_index_wrong():
+    """The size of a Concat with an unknown part is a lower bound, so an index beyond it may be in range."""
+    nodes = [
+        _node("Concat", ["x", "x"], "v", axis=0),
+        _node("Gather", ["v", "i"], axis=0),
+    ]
+    assert not ShapeBounds(Facts(Document(_model(nodes, {"i": np.int64(3)})), onnxwire.ModelProto)).faults
+
+
+@each("size, is_reported", [(1000, True), (1, True), (0, False)], ids=str)
+def test_one_index_of_many_is_compared(size, is_reported):
+    indices = np.zeros(1000, np.int64)
+    indices[:size] = 4
+    facts = Facts(Document(_model([_node("Gather", ["x", "i"], axis=1)], {"i": indices})), onnxwire.ModelProto)
+    assert bool(ShapeBounds(facts).faults) is is_reported
+
+
+@each(
+    "expression, is_nested",
+    [
+        ("(a+)+", True),
+        ("((a{1,900}){1,900}){1,900}", True),
+        ("(a|a)*", True),
+        ("(ab|ac)+", True),
+        ("(a|b)*", False),
+        ("(a{2})*", False),
+        (r"\(a+\)+", False),
+        ("[()+*]*", False),
+        (r"'s|'t| ?\p{L}+| ?[^\s\p{L}]+|\s+(?!\S)|\s+", False),
+        ("(" * 2000 + "a" + ")+" * 2000, True),
+    ],
+    ids=str,
+)
+def test_a_repeat_of_a_repeat_is_found(expression, is_nested):
+    assert has_nested_repeat(expression) is is_nested

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
 import numpy as np
 
 from onnxwire.checker.facts import Facts, Finding, true_rows
 from onnxwire.checker.operators import operators
-from onnxwire.checker.registry import rule
+from onnxwire.checker.registry import read_table, rule
 from onnxwire.checker.rules.function import standard_operators
 from onnxwire.checker.rules.node import Calls
 from onnxwire.checker.small_constants import SmallConstants
@@ -23,6 +25,13 @@ _CODE_OPERATORS = (
     "PluginV2", "OpenAIAudioToText", "AzureTextToText", "AzureAudioToText", "AzureTritonInvoker", "HttpGet", "Exec",
     "System", "Shell", "Eval", "LoadLibrary",
 )  # fmt: skip
+
+
+def _plain(name: str) -> str:
+    return name.replace("_", "").lower()
+
+
+_PLAIN_CODE_OPERATORS = frozenset(map(_plain, _CODE_OPERATORS))
 _FILE_OPERATORS = ("ReadFile", "ImageReader", "LoadImage", "WriteFile", "FileReader", "AudioReader", "LoadFile")
 _FILE_WORDS = ("file", "path", "filename", "library", "lib", "dll", "module", "url", "uri", "plugin", "script")
 _COMPILED = ("EPContext", "TRTEngine", "TRT_Engine", "TensorRTEngine", "NcnnModel", "RknnOp")
@@ -32,7 +41,12 @@ _KNOWN_DOMAINS = (
     "pkg.onnxscript.torch_lib", "pkg.onnxscript.torch_lib.common", "com.microsoft.experimental", "com.microsoft.dml",
     "com.microsoft.cuda",
 )  # fmt: skip
-_SETTINGS = ("ort_config", "ep_context_path", "onnxruntime.session")
+_SETTING = re.compile(
+    r"ort_config|(?:ep|ort|trt|tensorrt|cuda|rocm|migraphx|openvino|ov|qnn|dml|coreml|nnapi|session|provider|rt_info)[._]"
+    r"|onnxruntime\.session|.*\b(?:cache|library|plugin|engine|custom_op)[._]?(?:path|dir|file)",
+    re.I,
+)
+_PATH = re.compile(r"/[\w.-]+/|~/|\.\.?[/\\]|[A-Za-z]:[/\\]|\\\\|[a-z][a-z0-9+]{1,9}://", re.S)
 
 
 def _is_foreign(facts: Facts) -> Any:
@@ -47,7 +61,9 @@ def _is_foreign(facts: Facts) -> Any:
 def code_operator(facts: Facts) -> Iterator[Finding]:
     """Yield nodes that run code."""
     nodes = facts.NodeProto
-    is_code = facts.are_among(nodes.op_type, _CODE_OPERATORS) & (facts.derive(Calls).function < 0)
+    is_code = facts.matching(lambda name: _plain(name) in _PLAIN_CODE_OPERATORS, nodes.op_type) & (
+        facts.derive(Calls).function < 0
+    )
     is_code |= facts.are_among(nodes.domain, _CODE_DOMAINS) & _is_foreign(facts)
     yield nodes.at(
         is_code,
@@ -76,9 +92,9 @@ def code_file(facts: Facts) -> Iterator[Finding]:
             continue
         for name, attribute in attributes.items():
             words = name.lower().replace(".", "_").split("_")
-            if attribute.s and not set(words).isdisjoint(_FILE_WORDS):
-                path = attribute.s.decode("utf-8", "replace")[:200]
-                found[row] = f"{op_type!r} has the path {path!r} in its attribute {name!r}; do not run the model"
+            text = attribute.s.decode("utf-8", "replace")
+            if _PATH.match(text) or (attribute.s and not set(words).isdisjoint(_FILE_WORDS)):
+                found[row] = f"{op_type!r} has the path {text[:200]!r} in its attribute {name!r}; do not run the model"
     yield nodes.each(found)
 
 
@@ -108,12 +124,38 @@ def unknown_domain(facts: Facts) -> Iterator[Finding]:
     )
 
 
+@cache
+def _contrib_operators() -> frozenset[str]:
+    """Return the names of the operators of com.microsoft in onnxruntime 1.32."""
+    return frozenset(row[0] for row in read_table("contrib_operators.tsv"))
+
+
+@rule("security-code-contrib", "NodeProto.domain")
+def unknown_contrib(facts: Facts) -> Iterator[Finding]:
+    """Yield the first node of each operator of com.microsoft that onnxruntime does not have."""
+    nodes = facts.NodeProto
+    known = facts.operators.domain_names if facts.operators is not operators() else ()
+    if "com.microsoft" in known:
+        return
+    rows = true_rows(_is_foreign(facts) & (nodes.domain == facts.find("com.microsoft")))
+    ids, first = np.unique(nodes.op_type[rows], return_index=True)
+    is_unknown = [facts.text(id) not in (*_contrib_operators(), *_CODE_OPERATORS, *_COMPILED) for id in ids.tolist()]
+    yield nodes.at(
+        np.sort(rows[first[is_unknown]]),
+        "onnxruntime has no operator {op_type!r} of com.microsoft, so a library of your own runs it; make sure that it "
+        "expects hostile inputs",
+    )
+
+
 @rule("security-code-shadow", "FunctionProto")
 def shadow(facts: Facts) -> Iterator[Finding]:
     """Yield functions in place of standard operators."""
-    yield facts.FunctionProto.at(
-        standard_operators(facts),
-        "function {name!r} replaces an operator of ONNX in some runtimes, and is ignored by others; rename it",
+    functions = facts.FunctionProto
+    is_contrib = functions.domain == facts.find("com.microsoft")
+    is_contrib &= facts.matching(_contrib_operators().__contains__, functions.name)
+    yield functions.at(
+        [*standard_operators(facts), *true_rows(is_contrib).tolist()],
+        "function {name!r} replaces an operator of that name in some runtimes, and is ignored by others; rename it",
     )
 
 
@@ -122,6 +164,7 @@ def setting(facts: Facts) -> Iterator[Finding]:
     """Yield metadata that runtimes read as settings."""
     entries = facts.StringStringEntryProto
     yield entries.at(
-        entries.under("ModelProto.metadata_props") & facts.are_among(entries.key, _SETTINGS),
-        "onnxruntime reads settings of the session from the metadata {key!r}; remove it",
+        entries.under("ModelProto.metadata_props")
+        & facts.matching(lambda key: _SETTING.match(key) is not None, entries.key),
+        "runtimes read settings from metadata such as {key!r}; remove it",
     )

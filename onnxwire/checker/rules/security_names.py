@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -103,11 +104,21 @@ def direction(facts: Facts) -> Iterator[Finding]:
     yield from _at_names(facts, table, template, _COLUMNS)
 
 
+def _is_partly_invisible(text: str) -> bool:
+    if text != text.strip():
+        return True
+    if text.isascii():
+        return False
+    return _INVISIBLE.search(_PICTOGRAM.sub("", text)) is not None or any(
+        unicodedata.category(letter) in ("Cn", "Co") for letter in text[:_MAX_NAME_CHARS]
+    )
+
+
 @rule("security-name-invisible")
 def invisible(facts: Facts) -> Iterator[Finding]:
     """Yield names with characters that are not shown."""
     # A joiner or a selector after a pictogram is a part of it.
-    table = _ids(facts, lambda text: _INVISIBLE.search(_PICTOGRAM.sub("", text)) is not None, ASCII)
+    table = _ids(facts, _is_partly_invisible, IDENTIFIER)
     template = "the name {text!a} has an invisible character, so that two names look alike; rename it"
     yield from _at_names(facts, table, template, _COLUMNS)
 

@@ -5,8 +5,10 @@ The first bytes of payloads, strings and unknown fields are read, never whole we
 
 from __future__ import annotations
 
+import base64
 import os
 import re
+import zlib
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,24 +16,41 @@ import numpy as np
 
 from onnxwire.checker.facts import IDENTIFIER, MERGED, Facts, Finding, true_rows
 from onnxwire.checker.registry import rule
+from onnxwire.checker.rules.node import Calls
 from onnxwire.checker.scopes import Scopes
 from onnxwire.checker.wire_records import UNKNOWN_CONTENT, WireRecords
 from onnxwire.engine.partial import PartialMemory
 from onnxwire.engine.record_reader import bytes_at
 from onnxwire.messages import TensorProto
 
-_PREFIX_BYTES = 256
+_PREFIX_BYTES = 512
+_PAGE_BYTES = 4096
+_ZIP_END_BYTES = 22  # the end of a central directory without a comment
 _LONG_BYTES = 1 << 16  # longer values of remote files are not resident
 _MAX_REMOTE_PREFIXES = 16
 _MAX_STRINGS = 100_000
 _MAX_TEXT = 1 << 16
 _MIN_UNUSED_BYTES = 1 << 16
+_MIN_UNCALLED = 50  # functions
+_MIN_NANS = 4
+_SHORT_SIGNATURES = ("a Windows program", "a gzip archive", "compiled Python code", "a compressed stream")
 _MAX_TYPED_BYTES = 1 << 16  # maximum size of a tensor whose lists of numbers or strings are decoded
+_MIN_TYPED_BYTES = 32
 _MAX_TYPED_TENSORS = 100_000
 _LONG_TEXT = 1 << 16
+_MIN_CODED_BYTES, _MAX_CODED_BYTES = 24, 1024
+_BASE64 = re.compile(rb"[A-Za-z0-9+/_\r\n-]+={0,2}")
 _RANDOM = ("RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Bernoulli", "Multinomial")
 _COMPARISONS = ("Equal", "Greater", "Less", "GreaterOrEqual", "LessOrEqual")
-_SELECTIONS = ("If", "Where")
+_SELECTIONS = ("If", "Where", "Loop")
+_INDEXED = ("Gather", "GatherElements", "GatherND", "ScatterND", "ScatterElements", "Compress")
+_GATES, _OFFSETS = ("Relu", "Sign", "HardSigmoid", "Clip"), ("Sub", "Abs")
+_COMBINATIONS = (
+    "And", "Or", "Not", "Xor", "Cast", "ReduceMin", "ReduceMax", "ReduceSum", "ReduceProd", "ReduceMean", "Reshape",
+    "Squeeze", "Unsqueeze", "Expand", "Identity", "NonZero", "Transpose", "Flatten", "Min", "Max", "Clip", "Mul", "Sub",
+    "Sum",
+)  # fmt: skip
+_MAX_COMBINATIONS = 8
 _SCRIPT = re.compile(
     rb"<script\b|<\?php|javascript:|\bpowershell\b.{0,80}-e|/bin/(?:ba|z|k|da)?sh\b|__import__\s*\(|\bos\.(?:system|popen|exec)"
     rb"|\bsubprocess\.|\beval\s*\(|\bexec\s*\(|\b(?:curl|wget)\s+(?:-\S+\s+)*https?://|\bpickle\.loads|\bcmd(?:\.exe)?\s+/c"
@@ -68,6 +87,8 @@ def signature_of(prefix: bytes) -> str:
         return "an archive"
     if prefix[:3] == b"BZh" and prefix[4:10] == b"1AY&SY":
         return "a bzip2 archive"
+    if prefix[:4] in (b"\x28\xb5\x2f\xfd", b"\x04\x22\x4d\x18") or _is_deflated(prefix):
+        return "a compressed stream"
     if prefix[:3] == b"\x1f\x8b\x08" and prefix[3:4] < b"\x20":
         return "a gzip archive"
     if prefix[:4] == b"\0asm" or prefix[:4] == b"dex\n" or prefix[:4] == b"BC\xc0\xde":
@@ -87,6 +108,16 @@ def signature_of(prefix: bytes) -> str:
     if prefix[:4] == b"\x93NUM" or prefix[:8] == b"\x89HDF\r\n\x1a\n":
         return ""
     return ""
+
+
+def _is_deflated(prefix: bytes) -> bool:
+    """Return whether bytes begin with the header of zlib and can be inflated, which other bytes rarely can."""
+    if len(prefix) < 16 or prefix[0] != 0x78 or int.from_bytes(prefix[:2], "big") % 31:
+        return False
+    try:
+        return len(zlib.decompressobj().decompress(prefix, _PREFIX_BYTES * 4)) >= 16
+    except zlib.error:
+        return False
 
 
 def text_signature(text: bytes) -> str:
@@ -149,16 +180,42 @@ def tensor_payload(facts: Facts) -> Iterator[Finding]:
     for row in sorted(true_rows(tensors.has("raw_data")).tolist(), key=lambda row: not unused[row]):
         if lengths[row] >= 4:
             kind = signature_of(prefixes.read(starts[row], lengths[row]))
+            # A program after a page of zeros or weights, and the directory at the end of a ZIP archive.
+            if not kind and lengths[row] > _PAGE_BYTES and not prefixes.is_remote:
+                kind = signature_of(prefixes.read(starts[row] + _PAGE_BYTES, lengths[row] - _PAGE_BYTES))
+            if not kind and lengths[row] > _ZIP_END_BYTES and not prefixes.is_remote:
+                end = starts[row] + lengths[row]
+                kind = signature_of(prefixes.read(end - _ZIP_END_BYTES, _ZIP_END_BYTES))
             if kind:
                 found[row] = kind
     found.update(_typed_payloads(facts))
     yield tensors.at(found, "the data of tensor {name!r} is {kind}; do not extract or run it", kind=found)
 
 
+@rule("security-payload-float", "TensorProto")
+def float_payload(facts: Facts) -> Iterator[Finding]:
+    """Yield tensors of floats whose bits carry something else."""
+    tensors, prefixes = facts.TensorProto, facts.derive(Prefixes)
+    starts, lengths = (column.tolist() for column in tensors.span("raw_data"))
+    found = {}
+    for row in true_rows((tensors.data_type == TensorProto.FLOAT) & (tensors.span("raw_data")[1] >= 128)).tolist():
+        prefix = prefixes.read(starts[row], lengths[row])
+        bits = np.frombuffer(prefix[: len(prefix) // 4 * 4], "<u4")
+        nans = bits[(bits & 0x7F800000 == 0x7F800000) & (bits & 0x7FFFFF != 0)]
+        if len(np.unique(nans)) >= _MIN_NANS:
+            found[row] = f"NaNs with {len(np.unique(nans)):,} different contents among its first elements"
+            continue
+        for order in ("big", "little"):
+            kind = signature_of(np.packbits(bits.astype(np.uint8) & 1, bitorder=order).tobytes())
+            if kind and (kind not in _SHORT_SIGNATURES):
+                found[row] = f"{kind} in the lowest bits of its elements"
+    yield tensors.at(found, "tensor {name!r} has {kind}; do not extract or run it", kind=found)
+
+
 def _typed_payloads(facts: Facts) -> dict[int, str]:
     """Return what tensors contain whose elements are in lists, if it is a program or archive."""
     tensors = facts.TensorProto
-    filled = tensors.has("raw_data") | (tensors.length > _MAX_TYPED_BYTES) | (tensors.length < _PREFIX_BYTES // 8)
+    filled = tensors.has("raw_data") | (tensors.length > _MAX_TYPED_BYTES) | (tensors.length < _MIN_TYPED_BYTES)
     found = {}
     for row in true_rows(~filled & (tensors.flags & MERGED == 0))[:_MAX_TYPED_TENSORS].tolist():
         start = int(tensors.start[row])
@@ -233,6 +290,11 @@ def text_payload(facts: Facts) -> Iterator[Finding]:
         kind = text_signature(facts.columns.raw_text(id)[:_MAX_TEXT])
         if kind:
             table[id] = kind
+    if "StringStringEntryProto" in facts.present:
+        for id in np.unique(facts.StringStringEntryProto.value).tolist():
+            kind = "" if id in table else _decoded_signature(facts.columns.raw_text(id)[:_MAX_CODED_BYTES])
+            if kind:
+                table[id] = f"{kind} in base64"
     if not table:
         return
     columns = {"StringStringEntryProto": ("key", "value")} | dict.fromkeys(
@@ -249,6 +311,17 @@ def text_payload(facts: Facts) -> Iterator[Finding]:
                     f"{field} contains {{kind}}; do not run it",
                     kind=lambda row, ids=ids: table[int(ids[row])],
                 )
+
+
+def _decoded_signature(text: bytes) -> str:
+    """Return what a text contains in base64, if it is a program or an archive."""
+    if len(text) < _MIN_CODED_BYTES or not _BASE64.fullmatch(text):
+        return ""
+    text = text.translate(bytes.maketrans(b"-_", b"+/"), b"\r\n=")
+    try:
+        return signature_of(base64.b64decode(text[: len(text) // 4 * 4]))
+    except ValueError:
+        return ""
 
 
 @rule("security-payload-unknown", "UnknownFields")
@@ -279,6 +352,44 @@ def unused_payload(facts: Facts) -> Iterator[Finding]:
         facts.derive(_unused) & (size >= _MIN_UNUSED_BYTES),
         "nothing reads tensor {name!r} of {length:,} bytes, so it can be anything; remove it",
     )
+    if "AttributeProto.t" in facts.present:
+        attributes = facts.AttributeProto
+        large = true_rows(tensors.under("AttributeProto.t") & (size >= _MIN_UNUSED_BYTES))
+        owners = np.where(attributes.under("NodeProto.attribute"), attributes.parent, -1)[tensors.parent[large]]
+        is_read = np.append(_are_read(facts), True)
+        yield tensors.at(
+            large[~is_read[owners]],
+            "nothing reads this constant of {length:,} bytes, so it can be anything; remove it",
+        )
+
+    if facts.FunctionProto.n:
+        functions = facts.FunctionProto
+        is_called = np.zeros(functions.n + 1, bool)
+        is_called[facts.derive(Calls).function] = True
+        uncalled = true_rows(~is_called[:-1])
+        if len(uncalled) >= _MIN_UNCALLED or functions.length[uncalled].sum() >= _MIN_UNUSED_BYTES:
+            yield functions.at(
+                uncalled[:1],
+                "nothing calls this function, {count:,} functions in all, so they can be anything; remove them",
+                count=lambda _: len(uncalled),
+            )
+
+
+def _are_read(facts: Facts) -> Any:
+    """Return whether an output of each node is an input of a node, or the output of a graph or function."""
+    used = np.zeros(facts.columns.text_count(), bool)
+    if "NodeProto.input" in facts.present:
+        used[facts.lists("NodeProto.input").value] = True
+    infos = facts.ValueInfoProto
+    used[infos.name[infos.under("GraphProto.output")]] = True
+    if "FunctionProto.output" in facts.present:
+        used[facts.lists("FunctionProto.output").value] = True
+    used[0] = False
+    result = np.zeros(facts.NodeProto.n, bool)
+    if "NodeProto.output" in facts.present:
+        outputs = facts.lists("NodeProto.output")
+        result[outputs.parent[used[outputs.value]]] = True
+    return result
 
 
 @rule("security-behaviour-random", "NodeProto")
@@ -301,11 +412,33 @@ def trigger(facts: Facts) -> Iterator[Finding]:
     definitions = scopes.definitions
     n_outputs = facts.lists("NodeProto.output").n
     is_constant = (definitions >= n_outputs + facts.ValueInfoProto.n) | is_constant_node[scopes.makers]
-    compares = np.zeros(nodes.n + 1, bool)
-    compares[inputs.parent[is_constant & is_comparison[inputs.parent]]] = True
+    # How a value depends on a comparison: as a truth value or number that other operators combine.
+    depends = np.zeros(nodes.n + 1, bool)
+    depends[inputs.parent[is_constant & is_comparison[inputs.parent]]] = True
+    gates = np.append(facts.are_among(nodes.op_type, _GATES), False)
+    depends[:-1] |= gates[:-1] & _read_from(inputs, scopes, np.append(facts.are_among(nodes.op_type, _OFFSETS), False))
+    passes = np.append(facts.are_among(nodes.op_type, _COMBINATIONS), False)
+    for _ in range(_MAX_COMBINATIONS):
+        more = np.append(passes[:-1] & ~depends[:-1] & _read_from(inputs, scopes, depends), False)
+        if not more.any():
+            break
+        depends |= more
     is_selection = facts.are_among(nodes.op_type, _SELECTIONS)
-    is_condition = (inputs.index == 0) & is_selection[inputs.parent] & compares[scopes.makers]
+    selecting = (inputs.index == 0) & is_selection[inputs.parent]
+    by_index = facts.are_among(nodes.op_type, _INDEXED)
+    selecting |= (inputs.index == 1) & by_index[inputs.parent]
+    scaling = facts.are_among(nodes.op_type, ("Mul", "MatMul"))
+    selecting |= scaling[inputs.parent]
+    found = np.zeros(nodes.n, bool)
+    found[inputs.parent[selecting & depends[scopes.makers]]] = True
     yield nodes.at(
-        np.sort(inputs.parent[is_condition]),
+        found & ~depends[:-1] | (found & is_selection),
         "{op_type!r} selects by a comparison with a constant, as a hidden trigger would; look at it on the map",
     )
+
+
+def _read_from(inputs: Any, scopes: Scopes, is_source: Any) -> Any:
+    """Return whether each node reads a value of one of some nodes. is_source: per node, and False at the end."""
+    result = np.zeros(len(is_source) - 1, bool)
+    result[inputs.parent[is_source[scopes.makers]]] = True
+    return result

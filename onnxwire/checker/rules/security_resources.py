@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
@@ -14,12 +16,17 @@ from onnxwire.checker.registry import rule
 from onnxwire.checker.rules.node import Calls
 from onnxwire.checker.scopes import Scopes
 from onnxwire.checker.shape_bounds import ShapeBounds
+from onnxwire.engine.record_reader import bytes_at
 
 _MAX_INLINED_NODES = 1_000_000
 _MAX_INLINED_FACTOR = 100  # the inlined nodes, times the nodes of the file
 _MAX_CALL_DEPTH = 64
 _MAX_GRAPH_DEPTH = 10
-_REGULAR_EXPRESSION_REPEATS = ("+)+", "+)*", "*)+", "*)*", "+){", "*){")
+_EXPRESSION_NAME = re.compile(r"pattern|regex|tokenexp|(?:^|_)re$", re.I)
+_MAX_EXPRESSION_BYTES = 1 << 12
+_MANY_REPEATS = 10
+_REPEAT = re.compile(r"[*+?]|\{(\d*)(,?)(\d*)\}")
+_TOKEN = re.compile(r"\\.?|\((?:\?[:=!<>P\w]*)?|\[\^?\]?[^\]]*\]?|.", re.S)
 
 
 @rule("security-resource-elements", "NodeProto")
@@ -42,6 +49,16 @@ def overflow(facts: Facts) -> Iterator[Finding]:
         "the output of {op_type!r} has 2**63 elements or more, so that programs which multiply its dims allocate too "
         "little; do not run the model",
     )
+    if "TensorShapeProto.Dimension" in facts.present:
+        dims = facts["TensorShapeProto.Dimension"]
+        sizes: dict[int, int] = {}
+        for shape, size in zip(dims.parent.tolist(), dims.dim_value.tolist(), strict=True):
+            sizes[shape] = min(sizes.get(shape, 1) * max(size, 1), 1 << 63)
+        yield facts.TensorShapeProto.at(
+            [shape for shape, size in sizes.items() if size >= 1 << 63],
+            "the declared shape has 2**63 elements or more, so that programs which multiply its dims allocate too "
+            "little; do not run the model",
+        )
 
 
 @rule("security-resource-total", "NodeProto")
@@ -237,18 +254,51 @@ def _products(facts: Facts, name: str) -> list[int]:
 def expression(facts: Facts) -> Iterator[Finding]:
     """Yield regular expressions with nested repeats."""
     attributes = facts.AttributeProto
-    rows = true_rows((attributes.name == facts.find("pattern")) & attributes.has("s"))
+    is_expression = facts.matching(lambda name: _EXPRESSION_NAME.search(name) is not None, attributes.name)
     offsets, lengths = attributes.span("s")
     found = []
-    for row in rows.tolist():
-        if 0 < lengths[row] <= 1 << 12:
-            from onnxwire.engine.record_reader import bytes_at
-
+    for row in true_rows(is_expression & attributes.has("s")).tolist():
+        if 0 < lengths[row] <= _MAX_EXPRESSION_BYTES:
             text = bytes_at(facts.document, int(offsets[row]), int(offsets[row] + lengths[row]))
-            if any(part.encode() in text for part in _REGULAR_EXPRESSION_REPEATS):
+            if has_nested_repeat(text.decode("utf-8", "replace")):
                 found.append(row)
     yield attributes.at(
         found,
         "the regular expression repeats a repeated group, which takes exponential time in engines that backtrack; "
         "rewrite it",
     )
+
+
+def has_nested_repeat(expression: str) -> bool:
+    """Return whether a group that repeats, or has alternatives that begin alike, is repeated itself."""
+    position = 0
+    groups: list[list[Any]] = [[False, [""], True]]  # is it repeated inside, the starts of alternatives, at a start
+    closed: list[Any] | None = None  # the group that ended just before
+    while position < len(expression):
+        repeat = _REPEAT.match(expression, position)
+        if repeat is not None:
+            most = {"*": "", "+": "", "?": "1"}.get(repeat[0]) if repeat[2] is None else repeat[3 if repeat[2] else 1]
+            assert most is not None
+            is_many = most == "" or int(most[:9]) >= _MANY_REPEATS
+            if is_many:
+                if closed is not None and (closed[0] or len(set(closed[1])) < len(closed[1])):
+                    return True
+                groups[-1][0] = True
+            position = repeat.end()
+            continue
+        token = _TOKEN.match(expression, position)
+        assert token is not None
+        position, text, closed = token.end(), token[0], None
+        if text[0] == "(":
+            groups.append([False, [""], True])
+        elif text == ")" and len(groups) > 1:
+            closed = groups.pop()
+            groups[-1][0] |= closed[0]
+            groups[-1][2] = False
+        elif text == "|":
+            groups[-1][1].append("")
+            groups[-1][2] = True
+        elif groups[-1][2]:
+            groups[-1][1][-1] = text
+            groups[-1][2] = False
+    return False

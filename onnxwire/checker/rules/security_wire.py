@@ -14,6 +14,7 @@ from onnxwire.checker.wire_records import (
     LONG_TAG,
     MERGED,
     ONEOF,
+    PARTS,
     REPEATED,
     UNKNOWN_CONTENT,
     WIDE_NUMBER,
@@ -64,6 +65,11 @@ _TEMPLATES = {
     "security-wire-group": (
         GROUP,
         "field {field} is a group, a form of protobuf that ONNX does not use and that many readers reject; remove it",
+    ),
+    "security-wire-packed-parts": (
+        PARTS,
+        "field {field} has a packed record beside other records, of which some readers use one only; store its numbers "
+        "in one record",
     ),
     "security-wire-unknown-content": (
         UNKNOWN_CONTENT,

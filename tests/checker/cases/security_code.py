@@ -15,6 +15,7 @@ CASES = {
     "security-code-file": Case(_node("EPContext", _CONTEXT + "0 }"), _node("EPContext", _CONTEXT + "1 }"), _NODE),
     "security-code-compiled": Case(_node("EPContext"), _node("Gelu"), _NODE),
     "security-code-domain": Case(_node("Thing", domain="com.example"), _node("Gelu"), _NODE),
+    "security-code-contrib": Case(_node("RunShell"), _node("Gelu"), _NODE),
     "security-code-shadow": Case(
         model(rest='functions { name: "Relu" domain: "" }'),
         model(rest='functions { name: "Relu" domain: "com.example" }'),

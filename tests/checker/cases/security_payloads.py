@@ -8,6 +8,12 @@ def _raw(content: str) -> str:
     return model(f'initializer {{ name: "w" data_type: 2 dims: 16 raw_data: "{content}" }}')
 
 
+def _floats(nans: bool) -> str:
+    """A model with 32 floats: NaNs with different bits, or a number and one NaN."""
+    content = "".join(f"\\{i if nans else 0:03o}\\000\\300\\177" for i in range(32))
+    return model(f'initializer {{ name: "w" data_type: 1 dims: 32 raw_data: "{content}" }}')
+
+
 def _attribute(content: str) -> str:
     return model(node("x", "y", f'attribute {{ name: "a" type: STRING s: "{content}" }}'))
 
@@ -21,6 +27,7 @@ _ELF = "\\177ELF\\002\\001\\001" + "\\000" * 9
 
 CASES = {
     "security-payload-tensor": Case(_raw(_ELF), _raw("\\177ELG" + "\\000" * 12), _TENSOR),
+    "security-payload-float": Case(_floats(nans=True), _floats(nans=False), _TENSOR),
     "security-payload-attribute": Case(
         _attribute("PK\\003\\004abcdefgh"), _attribute("NOTSET"), ("graph.node[0].attribute[0]",)
     ),

@@ -54,6 +54,10 @@ CASES = {
     "security-wire-length-length": Case(SOUND + b"\x12\x81\x00p", SOUND + b"\x12\x01p"),
     # A packed run of dims.
     "security-wire-number-length": Case(_initializer(b"\x0a\x02\x81\x00"), _initializer(b"\x0a\x02\x81\x01"), _TENSOR),
+    # dims in two packed records; one by one they may be.
+    "security-wire-packed-parts": Case(
+        _initializer(b"\x0a\x01\x02\x0a\x01\x03"), _initializer(b"\x08\x02\x08\x03"), _TENSOR
+    ),
     # Field 99 as an empty group.
     "security-wire-group": Case(SOUND + varint(99 << 3 | 3) + varint(99 << 3 | 4), SOUND),
     # Field 99: a script, and padding.
