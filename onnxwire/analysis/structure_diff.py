@@ -6,7 +6,7 @@ from functools import cache, partial
 from hashlib import blake2b
 
 from onnxwire.analysis.comparison import Comparison, Difference, node_name, text_of
-from onnxwire.analysis.flat_graph import ABSENT, INITIALIZER, NODE, OUTPUT, FlatGraph, Interner, is_root
+from onnxwire.analysis.flat_graph import FlatGraph, Interner, changed_types
 from onnxwire.analysis.structure_match import UNMATCHED, Matching
 from onnxwire.errors import Error, SourceError, count_text
 from onnxwire.messages import GraphProto, NodeProto, TensorProto, TrainingInfoProto, ValueInfoProto
@@ -17,11 +17,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Iterator
     from typing import Any
 
-    from onnxwire.analysis.flat_graph import Place
     from onnxwire.engine.descriptor import FieldDescriptor
-    from onnxwire.messages import ModelProto
+    from onnxwire.messages import FunctionProto, ModelProto
 
-_KINDS = ("node", "input", "tensor", "output")
+    Scope = GraphProto | FunctionProto
+    Place = tuple[int, int]
+    """A vertex, and the index of one of its outputs."""
+
+_ABSENT = (UNMATCHED, 0)  # the source of an omitted input
 _MATCHED_FIELDS = {"node", "input", "output", "initializer", "sparse_initializer", "value_info"}
 """The fields of graphs and functions that are compared by way of matching vertices and values."""
 _MATCHED_MODEL_FIELDS = {"graph", "functions", "training_info"}
@@ -94,8 +97,8 @@ class _StructureComparison(Comparison):
         matching = Matching(*self._graphs, by_name=by_name)
         self._new_of, self._old_of = matching.new_of, matching.old_of
         self._edges = matching.edges
-        self._rewired = matching.rewired()
-        self._renamed: dict[str, dict[str, str]] = {"nodes": {}, "values": {}}
+        self._matching = matching
+        self._renamed = matching.renamed()
 
     def differences(self) -> Iterator[Difference]:
         """Yield the differences: nodes and tensors, then connections, then everything else, then the renames."""
@@ -113,55 +116,39 @@ class _StructureComparison(Comparison):
         self._finish()
 
     def _vertices(self) -> Iterator[Difference]:
-        """Yield removed, changed and added nodes, tensors, inputs and outputs; record their new names."""
+        """Yield removed, changed and added nodes, tensors, inputs and outputs."""
         old, new = self._graphs
-        for vertex, other in enumerate(self._new_of):
-            kind = old.kinds[vertex]
-            if other == UNMATCHED:
-                if kind != OUTPUT or is_root(old.scope_paths[old.scopes[vertex]]):
-                    yield self._whole("removed", old, vertex)
-                continue
-            if kind == NODE:
-                self._note("nodes", old.names[vertex], new.names[other])
-            for name, other_name in zip(old.outputs[vertex], new.outputs[other], strict=False):
-                self._note("values", name, other_name)
-            yield from self._pair(kind, vertex, other)
+        for vertex in self._matching.unequal(self._weights):
+            if self._new_of[vertex] != UNMATCHED:
+                yield from self._pair(vertex, self._new_of[vertex])
+            elif old.kind(vertex) != "output" or old.is_of_root_graph(vertex):
+                yield self._whole("removed", old, vertex)
         for vertex, other in enumerate(self._old_of):
-            if other == UNMATCHED:
-                kind = new.kinds[vertex]
-                if kind != OUTPUT or is_root(new.scope_paths[new.scopes[vertex]]):
-                    yield self._whole("added", new, vertex)
-
-    def _note(self, kind: str, old: str, new: str) -> None:
-        if old != new:
-            self._renamed[kind][old] = new
+            if other == UNMATCHED and (new.kind(vertex) != "output" or new.is_of_root_graph(vertex)):
+                yield self._whole("added", new, vertex)
 
     def _whole(self, change: Any, graph: FlatGraph, vertex: int) -> Difference:
         message = graph.message(vertex)
-        kind = graph.kinds[vertex]
-        is_text = isinstance(message, str)
-        name = node_name(message) if kind == NODE else graph.names[vertex]
-        text = None if is_text else text_of(message)
+        text = None if isinstance(message, str) else text_of(message)
         old, new = (text, None) if change == "removed" else (None, text)
-        return Difference(change, _KINDS[kind], name, "", graph.path(vertex), old, new)
+        return Difference(change, graph.kind(vertex), _name_of(graph, vertex), "", graph.path(vertex), old, new)
 
-    def _pair(self, kind: int, vertex: int, other: int) -> Iterator[Difference]:
+    def _pair(self, vertex: int, other: int) -> Iterator[Difference]:
         """Yield the differences of two matching messages except names and connections."""
         old, new = self._graphs
-        is_alike = self._weights and old.labels[vertex] == new.labels[other]
-        if is_alike and kind in (NODE, INITIALIZER) and not (old.has_notes[vertex] or new.has_notes[other]):
-            return
+        kind = old.kind(vertex)
+        is_alike = self._weights and self._matching.is_alike(vertex)
         ours, theirs = old.message(vertex), new.message(other)
         if isinstance(ours, str) or type(ours) is not type(theirs):
             return
         path = old.path(vertex)
-        if kind == NODE:
-            element = ("node", node_name(ours), "")
+        element = (kind, _name_of(old, vertex), "")
+        if kind == "node":
             yield from self._fields(ours, theirs, path, element, _NODE_NOTES if is_alike else _NODE_FIELDS)
-        elif is_alike and kind == INITIALIZER:
-            yield from self._fields(ours, theirs, path, ("tensor", old.names[vertex], ""), _NOTES)
+        elif is_alike and kind == "tensor":
+            yield from self._fields(ours, theirs, path, element, _NOTES)
         else:
-            yield from self._messages(ours, theirs, path, (_KINDS[kind], old.names[vertex], ""))
+            yield from self._messages(ours, theirs, path, element)
 
     def _fields(self, old: Any, new: Any, path: str, element: Any, names: Iterable[str]) -> Iterator[Difference]:
         """Compare fields, but not the names of nodes, tensors and values."""
@@ -203,61 +190,55 @@ class _StructureComparison(Comparison):
         """Yield the inputs that read another value: one difference for each pair of old and new value."""
         old, new = self._graphs
         uses: dict[tuple[Place, Place], list[tuple[int, int]]] = {}
-        for vertex in self._rewired:
+        for vertex in self._matching.rewired():
             ours, theirs = self._edges[0][vertex], self._edges[1][self._new_of[vertex]]
             others = {slot: (source, output) for source, output, slot in theirs}
             for source, output, slot in ours:
-                there = others.pop(slot, (ABSENT, 0))
-                if (self._new_of[source] if source != ABSENT else ABSENT, output) != there:
+                there = others.pop(slot, _ABSENT)
+                if (self._new_of[source] if source != UNMATCHED else UNMATCHED, output) != there:
                     uses.setdefault(((source, output), there), []).append((vertex, slot))
             for slot, there in others.items():
-                if there[0] != ABSENT:
-                    uses.setdefault(((ABSENT, 0), there), []).append((vertex, slot))
+                if there != _ABSENT:
+                    uses.setdefault((_ABSENT, there), []).append((vertex, slot))
         for (before, after), users in uses.items():
             vertex, slot = users[0]
-            kind = _KINDS[old.kinds[vertex]]
-            name = node_name(old.message(vertex)) if old.kinds[vertex] == NODE else old.names[vertex]
+            kind = old.kind(vertex)
             part = f"input {slot}" if kind == "node" and slot >= 0 else ""
             if len(users) > 1:
                 part += f" and {count_text(len(users) - 1, 'other use')}"
-            yield Difference(
-                "rewired", kind, name, part, old.path(vertex), old.value_name(before), new.value_name(after)
-            )
+            texts = old.value_name(*before), new.value_name(*after)
+            yield Difference("rewired", kind, _name_of(old, vertex), part, old.path(vertex), *texts)
 
     def _value_infos(self) -> Iterator[Difference]:
         """Yield the changed types of matching values."""
-        types = [_value_infos_of(graph) for graph in self._graphs]
-        if not types[0] or not types[1]:
-            return
-        for vertex, other in enumerate(self._new_of):
-            if other == UNMATCHED:
-                continue
-            scopes = self._graphs[0].scopes[vertex], self._graphs[1].scopes[other]
-            for name, other_name in zip(self._graphs[0].outputs[vertex], self._graphs[1].outputs[other], strict=False):
-                ours, theirs = types[0].get((scopes[0], name)), types[1].get((scopes[1], other_name))
-                if ours is not None and theirs is not None and ours[1].type != theirs[1].type:
-                    path = f"{self._graphs[0].scope_paths[scopes[0]]}.value_info[{ours[0]}]"
-                    yield from self._fields(ours[1], theirs[1], path, ("value", name, ""), ["type"])
+        old, new = self._graphs
+        for vertex, output, row, other_row in changed_types(old, new, self._new_of):
+            path, scope = old.scope_of(vertex)
+            ours, theirs = scope.value_info[row], new.scope_of(self._new_of[vertex])[1].value_info[other_row]
+            if ours.type != theirs.type:
+                element = ("value", old.value_name(vertex, output), "")
+                yield from self._fields(ours, theirs, f"{path}.value_info[{row}]", element, ["type"])
 
     def _scopes(self) -> Iterator[Difference]:
         """Yield the differences of graphs and functions, except those of nodes and values."""
-        scopes = [dict(graph.root_scopes()) for graph in self._graphs]
-        for key in [*scopes[0], *(key for key in scopes[1] if key not in scopes[0])]:
-            ours, theirs = scopes[0].get(key), scopes[1].get(key)
-            kind = "graph" if is_root(key) else "function"
-            if ours is None or theirs is None:
-                path = (ours or theirs or ("",))[0]
-                yield Difference("added" if ours is None else "removed", kind, key, "", path)
+        old, new = (dict(map(_scope_key, graph.roots())) for graph in self._graphs)
+        for key, (path, scope) in {**old, **{key: root for key, root in new.items() if key not in old}}.items():
+            kind = "graph" if isinstance(scope, GraphProto) else "function"
+            if key not in old or key not in new:
+                yield Difference("removed" if key in old else "added", kind, key, "", path)
                 continue
-            names = [name for name in type(ours[1]).DESCRIPTOR.fields_by_name if name not in _MATCHED_FIELDS]
-            name = ours[1].name if kind == "graph" else key
-            yield from self._fields(ours[1], theirs[1], ours[0], (kind, name, ""), names)
+            names = [name for name in type(scope).DESCRIPTOR.fields_by_name if name not in _MATCHED_FIELDS]
+            name = scope.name if kind == "graph" else key
+            yield from self._fields(scope, new[key][1], path, (kind, name, ""), names)
 
 
-def _value_infos_of(graph: FlatGraph) -> dict[tuple[int, str], tuple[int, Any]]:
-    """Return the value_info entries of all graphs and functions with their indexes, by scope and name."""
-    return {
-        (scope, value.name): (index, value)
-        for scope, message in enumerate(graph.scope_messages)
-        for index, value in enumerate(message.value_info)
-    }
+def _name_of(graph: FlatGraph, vertex: int) -> str:
+    return node_name(graph.message(vertex)) if graph.kind(vertex) == "node" else graph.name(vertex)
+
+
+def _scope_key(root: tuple[str, Scope]) -> tuple[str, tuple[str, Scope]]:
+    """Return a key of a graph or function that does not depend on the order of functions, and the root itself."""
+    path, scope = root
+    if isinstance(scope, GraphProto):
+        return path, root
+    return f"{scope.domain}.{scope.name}{f':{scope.overload}' if scope.overload else ''}", root

@@ -8,21 +8,15 @@ cimport cython
 from libc.stdint cimport int32_t, int64_t, uint64_t
 from libc.stdlib cimport free, malloc, qsort
 
+from onnxwire.analysis.flat_graph cimport INITIALIZER, NODE, NONE, Edge, FlatGraph, Vertex
+
 from array import array
 
-from onnxwire.analysis.flat_graph import ABSENT as _ABSENT
-from onnxwire.analysis.flat_graph import NODE as _NODE
-
-UNMATCHED = -1
+UNMATCHED = NONE
 
 cdef enum:
-    NONE = -1                # no vertex: UNMATCHED, ABSENT
     MAX_REPAIRS = 10         # maximum number of repair passes
     MAX_VOTES = 64           # maximum number of edges of a vertex, and of consumers of a value, that a repair examines
-
-if _ABSENT != NONE or UNMATCHED != NONE:
-    raise ImportError("ABSENT and UNMATCHED are both -1")
-cdef int32_t NODE = _NODE
 
 # The maximum number of votes in all repairs: graphs of many equal vertices could go on for ever.
 _MIN_ALL_VOTES = 2_000_000
@@ -48,29 +42,24 @@ cdef class Edges:
     cdef int32_t[::1] starts, sources, outputs, slots  # edges of vertex v: starts[v] to starts[v + 1]
     cdef int32_t[::1] use_starts, users, user_slots, user_outputs    # edges of a source
 
-    def __init__(
-        self,
-        int32_t n,
-        const int32_t[::1] consumers,
-        const int32_t[::1] sources,
-        const int32_t[::1] outputs,
-        const int32_t[::1] slots,
-    ):
-        """Sort the edges of n vertices. Edges of one vertex keep their order."""
-        cdef int32_t i, j, count = <int32_t>consumers.shape[0]
+    def __init__(self, FlatGraph graph not None):
+        """Sort the edges of a graph. Edges of one vertex keep their order."""
+        cdef int32_t i, j, n = graph.n, count = graph.n_edges
+        cdef const Edge* edge
         self.n, self.n_edges = n, count
         self.starts, self.use_starts = numbers(n + 1), numbers(n + 1)
         self.sources, self.outputs, self.slots = numbers(count), numbers(count), numbers(count)
         self.users, self.user_slots, self.user_outputs = numbers(count), numbers(count), numbers(count)
         for i in range(count):
-            self.starts[consumers[i] + 1] += 1
+            self.starts[graph.edges[i].consumer + 1] += 1
         for i in range(n):
             self.starts[i + 1] += self.starts[i]
         cdef int32_t[::1] next = array("i", self.starts)
         for i in range(count):
-            j = next[consumers[i]]
-            next[consumers[i]] += 1
-            self.sources[j], self.outputs[j], self.slots[j] = sources[i], outputs[i], slots[i]
+            edge = &graph.edges[i]
+            j = next[edge.consumer]
+            next[edge.consumer] += 1
+            self.sources[j], self.outputs[j], self.slots[j] = edge.source, edge.output, edge.slot
         for j in range(count):
             if self.sources[j] != NONE:
                 self.use_starts[self.sources[j] + 1] += 1
@@ -155,31 +144,27 @@ cdef class Matching:
     cdef int32_t[::1] news, olds             # the same
     cdef readonly tuple edges                # the edges of both graphs
     cdef Edges old, new
-    cdef tuple names
+    cdef FlatGraph old_graph, new_graph
     cdef list queue
     cdef dict nested_sources
     cdef int32_t[2] n_left
     cdef int64_t votes_left
-    cdef const unsigned char[::1] old_kinds, new_kinds
-    cdef const int32_t[::1] old_operators, new_operators
 
-    def __init__(self, old, new, *, bint by_name):
+    def __init__(self, FlatGraph old not None, FlatGraph new not None, *, bint by_name):
         """by_name: match nodes of one name and operator first, where the name is unique in both models."""
-        self.old, self.new = Edges(len(old), *old.edges), Edges(len(new), *new.edges)
+        self.old_graph, self.new_graph = old, new
+        self.old, self.new = Edges(old), Edges(new)
         self.edges = self.old, self.new
-        self.names = old.names, new.names
-        self.old_kinds, self.new_kinds = old.kinds, new.kinds
-        self.old_operators, self.new_operators = old.operators, new.operators
         self.news = self.new_of = array("i", [NONE]) * self.old.n
         self.olds = self.old_of = array("i", [NONE]) * self.new.n
         self.queue = []
         self.nested_sources = {}
         self.n_left[0], self.n_left[1] = self.old.n, self.new.n
         self.votes_left = max(_MIN_ALL_VOTES, _ALL_VOTES_PER_EDGE * (self.old.n_edges + self.new.n_edges))
-        cdef tuple labels = (hashes_of(old.labels), hashes_of(new.labels))
-        cdef tuple operators = (hashes_of(old.operators), hashes_of(new.operators))
+        cdef tuple labels = (hashed_labels(old), hashed_labels(new))
+        cdef tuple operators = (hashed_operators(old), hashed_operators(new))
         if by_name:
-            self.match_unique(*named(old, new), NODE)
+            self.match_unique(hashed_names(old), hashed_names(new), NODE)
         cdef tuple up = (hash_up(self.old, labels[0]), hash_up(self.new, labels[1]))
         cdef tuple down = (hash_down(self.old, labels[0]), hash_down(self.new, labels[1]))
         cdef tuple both = (joined(up[0], down[0]), joined(up[1], down[1]))
@@ -206,7 +191,7 @@ cdef class Matching:
                 break
             self.spread(operators[0], operators[1])
         if self.n_left[0] and self.n_left[1]:
-            self.match_groups(named(old, new), operators, NODE)
+            self.match_groups((hashed_names(old), hashed_names(new)), operators, NODE)
 
     def rewired(self):
         """Return the matched vertices of `old` with an edge that has no counterpart, or whose match has more edges."""
@@ -218,6 +203,56 @@ cdef class Matching:
                 or self.first_disagreeing(v, self.old.starts[v]) >= 0
             )
         ]
+
+    def renamed(self):
+        """Return the new names of nodes and values that match: dicts by old name under "nodes" and "values"."""
+        cdef FlatGraph old = self.old_graph, new = self.new_graph
+        cdef dict nodes = {}, values = {}
+        cdef int32_t v, match, i, k
+        for v in range(old.n):
+            match = self.news[v]
+            if match == NONE:
+                continue
+            if old.vertices[v].kind == NODE and old.vertices[v].name != new.vertices[match].name:
+                nodes[old.interner.text(old.vertices[v].name)] = new.interner.text(new.vertices[match].name)
+            k = new.vertices[match].first_output
+            for i in range(old.vertices[v].first_output, old.vertices[v + 1].first_output):
+                if k == new.vertices[match + 1].first_output:
+                    break
+                if old.outputs[i] != new.outputs[k]:
+                    values[old.interner.text(old.outputs[i])] = new.interner.text(new.outputs[k])
+                k += 1
+        return {"nodes": nodes, "values": values}
+
+    def unequal(self, bint by_labels):
+        """Return the vertices of `old` that have no match, or whose messages may differ in more than names and edges.
+
+        by_labels: whether vertices of one label have equal attributes and payloads.
+        """
+        cdef FlatGraph old = self.old_graph, new = self.new_graph
+        cdef const Vertex* one
+        cdef const Vertex* other
+        cdef int32_t v
+        cdef list found = []
+        for v in range(old.n):
+            if self.news[v] != NONE:
+                one, other = &old.vertices[v], &new.vertices[self.news[v]]
+                if (
+                    by_labels and one.label == other.label and (one.kind == NODE or one.kind == INITIALIZER)
+                    and not one.has_notes and not other.has_notes
+                ):
+                    continue
+            found.append(v)
+        return found
+
+    def is_alike(self, int32_t vertex):
+        """Return whether a matched vertex of `old` and its match have one label."""
+        if not 0 <= vertex < self.old.n or self.news[vertex] == NONE:
+            raise IndexError("no such match")
+        return self.old_graph.vertices[vertex].label == self.new_graph.vertices[self.news[vertex]].label
+
+    cdef bint have_one_operator(self, int32_t old, int32_t new) noexcept:
+        return self.old_graph.vertices[old].operator == self.new_graph.vertices[new].operator
 
     cdef int match(self, int32_t old, int32_t new) except -1:
         self.n_left[0] -= self.news[old] == NONE
@@ -244,11 +279,11 @@ cdef class Matching:
         if found == NULL:
             raise MemoryError
         for v in range(self.old.n):
-            if self.news[v] == NONE and (kind < 0 or self.old_kinds[v] == kind):
+            if self.news[v] == NONE and (kind < 0 or self.old_graph.vertices[v].kind == kind):
                 found[count] = Entry(ours[v], 0, v)
                 count += 1
         for v in range(self.new.n):
-            if self.olds[v] == NONE and (kind < 0 or self.new_kinds[v] == kind):
+            if self.olds[v] == NONE and (kind < 0 or self.new_graph.vertices[v].kind == kind):
                 found[count] = Entry(theirs[v], 1, v)
                 count += 1
         qsort(found, count, sizeof(Entry), compare_entries)
@@ -295,16 +330,17 @@ cdef class Matching:
         """Match the vertices of a group in order, those of one name first."""
         cdef Py_ssize_t i, next = 0
         cdef int32_t old, new
-        cdef list old_names = self.names[0], new_names = self.names[1]
+        cdef const Vertex* old_vertices = self.old_graph.vertices
+        cdef const Vertex* new_vertices = self.new_graph.vertices
         cdef dict known = {}
         cdef const uint64_t[::1] our_level = spread_by[0], their_level = spread_by[1]
         for i in range(n_theirs):
-            known.setdefault(new_names[theirs[i].vertex], theirs[i].vertex)
+            known.setdefault(new_vertices[theirs[i].vertex].name, theirs[i].vertex)
         for i in range(n_ours):
             old = ours[i].vertex
             if self.news[old] != NONE:
                 continue
-            new = known.get(old_names[old], NONE)
+            new = known.get(old_vertices[old].name, NONE)
             if new == NONE or self.olds[new] != NONE:
                 while next < n_theirs and self.olds[theirs[next].vertex] != NONE:
                     next += 1
@@ -426,7 +462,7 @@ cdef class Matching:
             if best <= votes.get(current, 0):
                 continue
             for other, count in votes.items():
-                if count == best and self.old_operators[v] == self.new_operators[other]:
+                if count == best and self.have_one_operator(v, other):
                     rival = self.olds[other]
                     if rival == NONE or self.votes(rival).get(other, 0) < best:
                         if rival != NONE:
@@ -548,12 +584,21 @@ cdef object hashes(Py_ssize_t n):
     return array("Q", [0]) * n
 
 
-cdef object hashes_of(const int32_t[::1] numbers):
-    """Return a hash of each number."""
-    cdef uint64_t[::1] result = (found := hashes(numbers.shape[0]))
-    cdef Py_ssize_t i
-    for i in range(numbers.shape[0]):
-        result[i] = mixed(<uint64_t>numbers[i], 0)
+cdef object hashed_labels(FlatGraph graph):
+    """Return a hash of the label of each vertex."""
+    cdef uint64_t[::1] result = (found := hashes(graph.n))
+    cdef int32_t i
+    for i in range(graph.n):
+        result[i] = mixed(<uint64_t>graph.vertices[i].label, 0)
+    return found
+
+
+cdef object hashed_operators(FlatGraph graph):
+    """Return a hash of the operator of each vertex."""
+    cdef uint64_t[::1] result = (found := hashes(graph.n))
+    cdef int32_t i
+    for i in range(graph.n):
+        result[i] = mixed(<uint64_t>graph.vertices[i].operator, 0)
     return found
 
 
@@ -595,12 +640,10 @@ cdef object hash_near(Edges edges, const uint64_t[::1] inner):
     return found
 
 
-cdef tuple named(object old, object new):
-    """Return a hash of the operator and the name of each vertex of both models."""
-    return tuple(
-        [
-            array("Q", [hash((operator, name)) & 0xFFFFFFFFFFFFFFFF for operator, name in
-                        zip(graph.operators, graph.names, strict=True)])
-            for graph in (old, new)
-        ]
-    )
+cdef object hashed_names(FlatGraph graph):
+    """Return a hash of the operator and the name of each vertex."""
+    cdef uint64_t[::1] result = (found := hashes(graph.n))
+    cdef int32_t i
+    for i in range(graph.n):
+        result[i] = mixed(<uint64_t>graph.vertices[i].operator, <uint64_t>graph.vertices[i].name)
+    return found

@@ -19,3 +19,7 @@ cdef class NameFilter:
     cdef bint contains(self, const uint8_t* p, uint64_t n) noexcept
     cdef bint selects(self, View view) except -1
     cdef bint scan(self, const Table* table, const uint8_t* p, const uint8_t* end, int depth) noexcept
+
+
+# Whether the bytes of a message are resident, in one piece, and without edits inside.
+cdef bint is_plain(View view) except -1

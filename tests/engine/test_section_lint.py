@@ -28,7 +28,16 @@ ONE_CALL = "has objects of its own; the function that it calls enters the sectio
 APART = {
     "_varint": {"packed_levels": STATELESS, "decode_packed": STATELESS},
     "analysis._sums": {"sum_block": STATELESS},
-    "analysis.structure_match": {"__init__": NEW, "__getitem__": OWN, "rewired": OWN, "match_unique": STATELESS},
+    "analysis.structure_match": {
+        "__init__": NEW,
+        "__getitem__": OWN,
+        "rewired": OWN,
+        "renamed": OWN,
+        "unequal": OWN,
+        "is_alike": OWN,
+        "match_unique": STATELESS,
+    },
+    "analysis.flat_graph": {"__cinit__": NEW, "__dealloc__": OWN_MEMORY, "changed_types": OWN},
     "arrow._program": {"__dealloc__": OWN_MEMORY},
     "arrow._types": {"tensor_type": STATELESS},
     "checker._facts": {"__dealloc__": OWN_MEMORY},
