@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from array import array
+from itertools import accumulate
 
 from onnxwire.arrow.arrow_table import to_arrow
 from onnxwire.arrow.tables import TABLES
@@ -10,6 +12,9 @@ from onnxwire.errors import FieldValueError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
     import pyarrow as pa
 
 _ESCAPED = re.compile(r"[\ud800-\udfff]|\\(?=x5c|x[89a-f][0-9a-f]|ud[89a-f][0-9a-f]{2})")
@@ -41,8 +46,33 @@ def with_model(model: str, table: pa.Table) -> pa.Table:
     """Add the column `model` to a table, and remove its metadata."""
     import pyarrow as pa
 
-    column = pa.repeat(pa.scalar(model_text(model), pa.string()), table.num_rows)
+    column = pa.repeat(array_of([model_text(model)], "string")[0], table.num_rows)
     return table.replace_schema_metadata(None).add_column(0, pa.field("model", pa.string()), column)
+
+
+def array_of(values: Sequence[Any], kind: str) -> pa.Array:
+    """Return an array of values, of which any may be None. kind: "string", "int64" or "bool".
+
+    `pa.array` would import pandas, if it is installed, which takes half a second of CPU.
+    """
+    import numpy as np
+    import pyarrow as pa
+
+    def bits(flags: list[bool]) -> Any:
+        return np.packbits(np.array(flags, np.bool_), bitorder="little")
+
+    present = [value is not None for value in values]
+    validity = None if all(present) else pa.py_buffer(bits(present))
+    buffers: list[Any]
+    if kind == "string":
+        encoded = [b"" if value is None else value.encode() for value in values]
+        offsets = array("i", accumulate(map(len, encoded), initial=0))
+        buffers = [offsets, b"".join(encoded)]
+    elif kind == "int64":
+        buffers = [array("q", [value or 0 for value in values])]
+    else:
+        buffers = [bits(list(map(bool, values)))]
+    return pa.Array.from_buffers(pa.type_for_alias(kind), len(values), [validity, *map(pa.py_buffer, buffers)])
 
 
 def model_text(name: str) -> str:

@@ -25,7 +25,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from onnxwire.arrow.many import model_name, model_text
+from onnxwire.arrow.many import array_of, model_name, model_text
 from onnxwire.catalog.files import JOURNAL, as_file_error, file_name, open_regular, present, read_contents
 from onnxwire.catalog.journal import HEADER, Group
 from onnxwire.catalog.models import Failure, State
@@ -227,7 +227,7 @@ class Dataset:
         parts = {id: self._read_states(id, ["model"])["model"] for id in ids}
         # Pass all names at once: each call of is_in makes a hash table of them.
         every = pa.chunked_array([chunk for part in parts.values() for chunk in part.chunks], pa.string())
-        masks = pc.is_in(every, value_set=pa.array(wanted, pa.string()))
+        masks = pc.is_in(every, value_set=array_of(wanted, "string"))
         start = 0
         for id, part in parts.items():
             mask = masks.slice(start, len(part))
@@ -410,7 +410,7 @@ class Dataset:
 
         group = self._contents.groups[id]
         schema = arrow_schema(name) if name != STATES else None
-        removed = pa.array(sorted(group.removed), pa.string())
+        removed = array_of(sorted(group.removed), "string")
         count = 0
         for table in self._batches(id, name):
             try:

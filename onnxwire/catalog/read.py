@@ -7,7 +7,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from onnxwire.arrow.arrow_table import ArrowTable, columns_of
-from onnxwire.arrow.many import model_text, plain_text, with_model
+from onnxwire.arrow.many import array_of, model_text, plain_text, with_model
 from onnxwire.arrow.tables import TABLES
 from onnxwire.catalog.models import Failure, file_states, name_of
 from onnxwire.errors import Error, SourceError
@@ -113,9 +113,11 @@ def failures_table(failures: Mapping[str, Failure]) -> pa.Table:
     """Return the rows of models that could not be read, given by name."""
     import pyarrow as pa
 
-    schema = pa.schema([(column, pa.string()) for column, _ in columns_of_table("failures")])
-    rows = [{"model": model_text(name), **failure._asdict()} for name, failure in failures.items()]
-    return pa.Table.from_pylist(rows, schema)
+    rows = [(model_text(name), *failure) for name, failure in failures.items()]
+    names = [column for column, _ in columns_of_table("failures")]
+    return pa.table(
+        {name: array_of(column, "string") for name, column in zip(names, zip(*rows, strict=True), strict=True)}
+    )
 
 
 def _read_or_fail(model: str, task: Task) -> Result:
@@ -126,14 +128,13 @@ def _read_or_fail(model: str, task: Task) -> Result:
 
 
 def _read(model: str, task: Task) -> Result:
-    import pyarrow as pa
 
     from onnxwire.io.load import load
 
     with load(model, storage_options=task.options if is_address(model) else None) as message:
         tables: dict[str, pa.Table] = {}
         for name, table in _ARROW_TABLES.items():
-            tables[name] = pa.table(ArrowTable(columns_of(message, TABLES[table], True)))
+            tables[name] = _arrow_table(message, table)
         tables["operators"] = _table("operators", _operators(message))
         locations = tables["tensors"]["location"].drop_null().unique().to_pylist()
         states = file_states([(model, location) for location in locations], task.options)
@@ -152,23 +153,31 @@ def _read(model: str, task: Task) -> Result:
     return Result({key: with_model(name, table) for key, table in tables.items() if len(table)}, {model: files})
 
 
+def _arrow_table(message: ModelProto, name: str) -> pa.Table:
+    import pyarrow as pa
+
+    # Not pa.table, which would import pandas, see `array_of`.
+    return pa.RecordBatchReader.from_stream(ArrowTable(columns_of(message, TABLES[name], True))).read_all()
+
+
 def _table(name: str, rows: Iterable[dict[str, Any]]) -> pa.Table:
     """Make a table of rows in batches: a hostile model may break a rule a million times."""
     import pyarrow as pa
 
-    schema = pa.schema([(column, pa.type_for_alias(_ARROW_TYPES[kind])) for column, kind in _OWN_COLUMNS[name]])
+    columns = _OWN_COLUMNS[name]
+    schema = pa.schema([(column, pa.type_for_alias(_ARROW_TYPES[kind])) for column, kind in columns])
     plain = ({key: plain_text(item) if isinstance(item, str) else item for key, item in row.items()} for row in rows)
     batches = []
     while batch := list(islice(plain, _BATCH_ROWS)):
-        batches.append(pa.RecordBatch.from_pylist(batch, schema))
+        arrays = [array_of([row[column] for row in batch], kind) for column, kind in columns]
+        batches.append(pa.RecordBatch.from_arrays(arrays, schema=schema))
     return pa.Table.from_batches(batches, schema).combine_chunks()
 
 
 def _operators(message: ModelProto) -> Iterator[dict[str, Any]]:
     """Yield the number of nodes by graph, domain and type, with the version that the model or function imports."""
-    import pyarrow as pa
 
-    nodes = pa.table(ArrowTable(columns_of(message, TABLES["nodes"], True))).select(["graph", "domain", "op_type"])
+    nodes = _arrow_table(message, "nodes").select(["graph", "domain", "op_type"])
     counts: Counter[tuple[str, str, str | None]] = Counter()
     for batch in nodes.to_batches(_BATCH_ROWS):
         graphs, domains, types = (column.to_pylist() for column in batch.columns)
@@ -199,12 +208,14 @@ def _with_extras(table: pa.Table, message: ModelProto, files: dict[str, FileStat
     missing = {known: _is_missing(message, known, files) for known in dict.fromkeys(locations) if known is not None}
     digests = pa.nulls(len(table), pa.string())
     if hashes:
-        from onnxwire.io.prefetch import open_external
+        from onnxwire.io.prefetch import open_external, scheduled
         from onnxwire.io.tensor_list import find_tensors
 
         open_external(message)
-        digests = pa.array([_hash(tensor) for _, tensor in find_tensors(message)], pa.string())
-    is_missing = pa.array(map(missing.get, locations), pa.bool_()) if missing else pa.nulls(len(table), pa.bool_())
+        tensors = [tensor for _, tensor in find_tensors(message)]
+        with scheduled((tensor,) for tensor in tensors):
+            digests = array_of(list(map(_hash, tensors)), "string")
+    is_missing = array_of(list(map(missing.get, locations)), "bool") if missing else pa.nulls(len(table), pa.bool_())
     return table.append_column("hash", digests).append_column("missing", is_missing)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from onnxwire.arrow.many import model_text
+from onnxwire.arrow.many import array_of, model_text
 from onnxwire.catalog.journal import as_count, as_dict, as_list, as_text, refuse
 from onnxwire.catalog.models import Failure, State
 from onnxwire.catalog.read import NAMES
@@ -48,7 +48,7 @@ def states_table(models: Mapping[str, Entry], tables: Mapping[str, pa.Table]) ->
         json.dumps([entry, [counts.get(table, {}).get(name, 0) for table in NAMES]], separators=(",", ":"))
         for name, entry in zip(names, models.values(), strict=True)
     ]
-    return pa.table({"model": pa.array(names, pa.string()), "state": pa.array(states, pa.string())})
+    return pa.table({"model": array_of(names, "string"), "state": array_of(states, "string")})
 
 
 def decode_state(group: str, text: str) -> Known:

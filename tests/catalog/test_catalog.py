@@ -15,18 +15,20 @@ import numpy as np
 import onnx
 import pytest
 import reading
-from catalogs import rows_of
+from catalogs import rows_of, small_model
 from graphs import nested_model, value
 from onnx import TensorProto, helper, numpy_helper
 
 import onnxwire
 from onnxwire import catalog
+from onnxwire.arrow.many import array_of
 from onnxwire.catalog import engines, workers
 from onnxwire.catalog.dataset import Dataset
 from onnxwire.catalog.files import files_of
 from onnxwire.cli import main
 from onnxwire.errors import MissingPackageError, QueryError
 
+pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
 pytest.importorskip("xxhash")
 
@@ -571,3 +573,27 @@ def test_options_of_the_command_are_arguments_of_build(zoo, tmp_path, monkeypatc
     for words in calls:
         assert main(["catalog", str(zoo), "-o", str(tmp_path / "out"), *words]) == 0
     assert given == [*calls.values()]
+
+
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [
+        ("string", ["a", None, "", "naïve \U0001f600", "x" * 1000]),
+        ("int64", [0, None, -(1 << 63), (1 << 63) - 1]),
+        ("bool", [True, None, False] * 7),
+        *((kind, values) for kind in ("string", "int64", "bool") for values in ([], [None], [None] * 9)),
+    ],
+    ids=str,
+)
+def test_arrays_are_those_of_pyarrow(kind, values) -> None:
+    found = array_of(values, kind)
+    found.validate(full=True)
+    assert found.equals(pa.array(values, pa.type_for_alias(kind)))
+
+
+def test_a_run_does_not_import_pandas(tmp_path) -> None:
+    code = "import sys; from onnxwire import catalog; found = catalog.build([sys.argv[1]], sys.argv[2], workers=1)\n"
+    code += "assert found.read == 1 and found.failures, found\nassert 'pandas' not in sys.modules"
+    (tmp_path / "bad.onnx").write_bytes(b"\xff")
+    (tmp_path / "good.onnx").write_bytes(small_model(1))
+    subprocess.run([sys.executable, "-c", code, tmp_path, tmp_path / "out"], check=True)
