@@ -34,7 +34,7 @@ PIECES = [
     "official_tools",
 ]
 # Run by name only: many rows.
-SEPARATE = ["message_api"]
+SEPARATE_PROCESSES = ["message_api"]
 
 
 def show_progress(text: str) -> None:
@@ -46,14 +46,16 @@ def show_progress(text: str) -> None:
 def main() -> int:
     """Run the chosen benchmarks; return 2 if one of them failed."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Compare onnxwire with onnx.")
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"what to run: {', '.join(PIECES + SEPARATE)}")
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", help=f"what to run: {', '.join(PIECES + SEPARATE_PROCESSES)}"
+    )
     parser.add_argument("--repeats", type=int, metavar="N", help="number of processes per side and row")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write all samples to this file")
     parser.add_argument("--markdown", action="store_true", help="print the table for a README")
     options = parser.parse_args()
     for name in options.names:
-        if name not in PIECES + SEPARATE:
-            parser.error(f"there is no {name}; choose from {', '.join(PIECES + SEPARATE)}")
+        if name not in PIECES + SEPARATE_PROCESSES:
+            parser.error(f"there is no {name}; choose from {', '.join(PIECES + SEPARATE_PROCESSES)}")
     results, failures = [], []
     load_before = os.getloadavg() if hasattr(os, "getloadavg") else None
     for piece in options.names or PIECES:

@@ -12,14 +12,14 @@ from pathlib import Path
 from benchmarks.data import FOLDER
 from benchmarks.row import Row, Skip
 
-ROOM = 3 << 30  # bytes of free space: for a source of 1 GiB, the output, and a reserve
+FREE_BYTES = 3 << 30  # bytes of free space: for a source of 1 GiB, the output, and a reserve
 
 
 def require_room() -> None:
     """Skip the row if the disk is too full."""
     FOLDER.mkdir(exist_ok=True)
-    if shutil.disk_usage(FOLDER).free < ROOM:
-        raise Skip(f"less than {ROOM >> 30} GiB free in {FOLDER}")
+    if shutil.disk_usage(FOLDER).free < FREE_BYTES:
+        raise Skip(f"less than {FREE_BYTES >> 30} GiB free in {FOLDER}")
 
 
 def make_room(*outputs: Path) -> None:

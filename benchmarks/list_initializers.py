@@ -9,7 +9,7 @@ from benchmarks.data import FOLDER, make_once, write_decoder
 from benchmarks.row import Row
 
 PATH = FOLDER / "decoder_1_gib.onnx"
-SMALL = FOLDER / "small.safetensors"
+SMALL_FILE = FOLDER / "small.safetensors"
 LAYERS = 11  # 9 weights per layer and 4 others: 103 initializers, 1.07e9 bytes
 
 
@@ -51,7 +51,7 @@ def prepare_safetensors() -> None:
 
         save_file({"small": np.zeros(3)}, path)
 
-    make_once(SMALL, write)
+    make_once(SMALL_FILE, write)
 
 
 def ours_when_used_before() -> Callable[[], object]:
@@ -73,7 +73,7 @@ def safetensors_when_used_before() -> Callable[[], object]:
         file = safe_open(path, "numpy")
         return [(name, tuple(file.get_slice(name).get_shape())) for name in file.keys()]  # noqa: SIM118 - not a dict
 
-    names(SMALL)
+    names(SMALL_FILE)
     return lambda: names(SAFETENSORS)
 
 

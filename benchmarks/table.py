@@ -7,7 +7,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 from benchmarks.measure import Result, Samples
 
-BESIDE = ("onnx-ir", "safetensors", "torch")  # packages that some rows are compared with, if installed
+OPTIONAL_PACKAGES = ("onnx-ir", "safetensors", "torch")  # packages that some rows are compared with, if installed
 HEADER = [
     "work",
     "onnxwire",
@@ -125,7 +125,7 @@ def machine() -> dict[str, str]:
         "cores": str(os.cpu_count()),
         "os": os_name(),
         "python": platform.python_version(),
-        **versions("numpy", "onnx", "protobuf", *BESIDE),
+        **versions("numpy", "onnx", "protobuf", *OPTIONAL_PACKAGES),
         "protobuf implementation": protobuf_implementation(),
     }
 
@@ -133,7 +133,7 @@ def machine() -> dict[str, str]:
 def machine_line() -> str:
     """Return the machine in a sentence."""
     facts = machine()
-    others = "".join(f", {name} {facts[name]}" for name in BESIDE if name in facts)
+    others = "".join(f", {name} {facts[name]}" for name in OPTIONAL_PACKAGES if name in facts)
     return (
         f"{facts['cpu']}, {facts['cores']} cores, {facts['os']}; Python {facts['python']}, numpy {facts['numpy']}, "
         f"onnx {facts['onnx']}, protobuf {facts['protobuf']} ({facts['protobuf implementation']}){others}. Medians, "

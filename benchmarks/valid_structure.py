@@ -33,7 +33,7 @@ OPERATORS: dict[str, tuple[list[int], dict[str, list[Any]], dict[str, list[Any]]
     "Transpose": ([1], {}, {"perm": [[0, 2, 1, 3], [0, 1, 3, 2]]}),
     "Einsum": ([2], {"equation": ["bhid,bhjd->bhij", "bij,bjk->bik"]}, {}),
 }
-FOREIGN = "com.microsoft"  # a domain whose operators are unknown to all checkers
+FOREIGN_DOMAIN = "com.microsoft"  # a domain whose operators are unknown to all checkers
 
 
 def prepare() -> None:
@@ -62,7 +62,7 @@ def write(path: Path) -> None:
         keys = [*needed, *choose.sample(list(known), choose.randint(0, len(known)))]
         attributes = {key: choose.choice((needed | known)[key]) for key in keys}
         doc_string = f"File model.py, line {index % 900}" if choose.random() < 0.05 else None
-        domain = FOREIGN if choose.random() < 0.1 else None
+        domain = FOREIGN_DOMAIN if choose.random() < 0.1 else None
         nodes.append(helper.make_node(op_type, inputs, [output], name, doc_string, domain, **attributes))
         made = TensorProto.DataType.Name(attributes["to"]) if op_type == "Cast" else kinds[0]
         names[made].append(output)
@@ -74,5 +74,5 @@ def write(path: Path) -> None:
         for name, kind in given.items()
     ]
     graph = helper.make_graph(nodes, "structure", graph_inputs, [values.pop()], value_info=values)
-    imports = [helper.make_opsetid("", OPSET), helper.make_opsetid(FOREIGN, 1)]
+    imports = [helper.make_opsetid("", OPSET), helper.make_opsetid(FOREIGN_DOMAIN, 1)]
     path.write_bytes(helper.make_model(graph, ir_version=8, opset_imports=imports).SerializeToString())

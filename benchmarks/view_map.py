@@ -44,7 +44,7 @@ NETRON = """
     if (text) document.querySelector('#message-button').click();
     return [text, document.body.className.includes('default') && document.querySelectorAll('g.graph-node').length];
 """
-PRESS = """
+PRESS_KEY = """
     const done = arguments[arguments.length - 1];
     const canvas = document.getElementById('map-canvas');
     const shown = () => canvas.dataset.boxes + document.getElementById('map-card').textContent;
@@ -158,7 +158,7 @@ def measure_steps(driver: Any, pid: int) -> None:
 
     def press(key: str) -> tuple[float, float]:
         cpu = status(pid)[0]
-        return driver.execute_async_script(PRESS, key), (status(pid)[0] - cpu) * 1000
+        return driver.execute_async_script(PRESS_KEY, key), (status(pid)[0] - cpu) * 1000
 
     def report(what: str, steps: list[tuple[float, float]]) -> None:
         times, cpu = zip(*steps, strict=True)

@@ -2,7 +2,7 @@
 
 from onnxwire._version import __version__
 
-# Names that are imported on first use, by module; those of messages, which are not listed here, too.
+# Names that are imported on first use, by module. The names of messages are also imported on first use.
 _LAZY_BY_MODULE = {
     "onnxwire.analysis.comparison": ("Difference",),
     "onnxwire.analysis.diff": ("diff",),
@@ -50,7 +50,7 @@ _LAZY_BY_MODULE = {
     "onnxwire.transforms.merge": ("Conflict", "merge_changes"),
     "onnxwire.transforms.rename": ("rename_nodes", "rename_values"),
 }
-# Packages that are attributes, as if they were imported.
+# Subpackages that are attributes of the package without an explicit import.
 _PACKAGES = ("engine", "errors", "io", "messages", "tensor")
 _LAZY = {name: module for module, names in _LAZY_BY_MODULE.items() for name in names}
 

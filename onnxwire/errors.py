@@ -31,7 +31,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     names = dict.fromkeys(other for other in islice(known, _MAX_NAMES) if other and len(other) <= 2 * _MAX_NAME_CHARS)
     likely: Iterable[str] = names
     if len(names) > _MAX_COMPARED:
-        # Those with the longest common prefix.
+        # The names with the longest common prefix.
         likely = nlargest(_MAX_COMPARED, names, lambda other: len(commonprefix([name, other])))  # noqa: RUF071
     close = get_close_matches(name, likely, n=1, cutoff=0.7)
     if not close:

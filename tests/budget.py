@@ -2,14 +2,14 @@
 
 from hypothesis import HealthCheck, Phase, settings
 
-USUAL_COUNT = 60  # examples of a test that does not give a number
+DEFAULT_EXAMPLES = 60  # examples of a test that does not give a number
 COMMON = {
     "deadline": None,
     "phases": set(Phase) - {Phase.explain},  # explaining a failure takes longer than finding it
     "suppress_health_check": list(HealthCheck),
 }
-settings.register_profile("short", derandomize=True, max_examples=USUAL_COUNT // 5, **COMMON)
-settings.register_profile("long", max_examples=USUAL_COUNT * 2, **COMMON)
+settings.register_profile("short", derandomize=True, max_examples=DEFAULT_EXAMPLES // 5, **COMMON)
+settings.register_profile("long", max_examples=DEFAULT_EXAMPLES * 2, **COMMON)
 
 IS_LONG = False
 
@@ -23,4 +23,4 @@ def choose(is_long: bool) -> None:
 
 def examples(count: int) -> settings:
     """Return a decorator that sets the number of examples: count // 5, or count * 2 with `--long`."""
-    return settings(max_examples=max(count * settings.default.max_examples // USUAL_COUNT, 2))
+    return settings(max_examples=max(count * settings.default.max_examples // DEFAULT_EXAMPLES, 2))

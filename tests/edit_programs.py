@@ -31,7 +31,7 @@ LARGE_INTEGERS = ["(1<<31)-1", "-(1<<31)", "(1<<32)-1", "1<<32", "(1<<63)-1", "-
 FLOATS = ["0.0", "-0.0", "1.5", "0.1", "1e39", "-2.5", "float('nan')", "float('inf')", "3"]
 TEXTS = ["''", "'a'", "'name'", "'b'", "'ä€𝄞'", "'x'*40", "'x'*300", "b'bytes'", "'\\0'"]
 OCTETS = ["b''", "b'a'", "b'\\xff\\0'", "b'x'*20", "b'x'*400", "b'abcdefgh'"]
-ODD = [
+UNUSUAL_VALUES = [
     "None",
     "object()",
     "[]",
@@ -44,14 +44,14 @@ ODD = [
     "Index(1)",
     "Index(1<<70)",
 ]
-ODD += ["Index(Planned)", "np.int64(5)", "np.float32(1.5)", "np.bool_(True)", "M.NodeProto()", "1j", "True"]
-WRONG = 0.04  # the probability of a value of another type
+UNUSUAL_VALUES += ["Index(Planned)", "np.int64(5)", "np.float32(1.5)", "np.bool_(True)", "M.NodeProto()", "1j", "True"]
+WRONG_TYPE_PROBABILITY = 0.04  # the probability of a value of another type
 
 
-def value_text(of, chance, wrong=WRONG) -> str:
+def value_text(of, chance, wrong=WRONG_TYPE_PROBABILITY) -> str:
     """Draw a value for a scalar field, as Python source. wrong: the probability of another type."""
     if chance.random() < wrong:
-        return chance.choice(ODD)
+        return chance.choice(UNUSUAL_VALUES)
     if of.enum_type is not None:
         known = [repr(value.name) for value in of.enum_type.values] + [
             str(value.number) for value in of.enum_type.values
@@ -152,7 +152,7 @@ class Drawing:
         self.chance, self.leader, self.n_lines = chance, leader, length
         self.lockstep, self.beside = mode == "lockstep", mode == "threads"
         self.next: list[str] = []  # the lines that must come next
-        self.wrong = WRONG
+        self.wrong = WRONG_TYPE_PROBABILITY
         self.variables: list[Variable] = []
         self.lost: list[Variable] = []  # alive, but no longer compared, because of a known difference
         self.made = 0
@@ -310,7 +310,7 @@ class Drawing:
         """Draw a valid value, for a line with another error: of two errors, either could be raised first."""
         self.wrong = 0
         text = self.content(of)
-        self.wrong = WRONG
+        self.wrong = WRONG_TYPE_PROBABILITY
         return text
 
     def element(self, of, depth=2) -> str:
@@ -443,7 +443,7 @@ class Drawing:
         if act == "set":
             index = self.index(v)
             is_there = index.isdigit() and int(index) < self.length(v)
-            return f"{name}[{index}] = {value_text(v.type, self.chance, WRONG if is_there else 0)}"
+            return f"{name}[{index}] = {value_text(v.type, self.chance, WRONG_TYPE_PROBABILITY if is_there else 0)}"
         if act == "setslice":
             return f"whole({name}, lambda: {name}.__setitem__({self.slice(v)}, {self.sound_content(v.type)}))"
         if act == "append":

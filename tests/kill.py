@@ -35,7 +35,9 @@ LAYOUTS = {
     "data of the same name": ({"external": "w.data"}, {"external": "w.data"}),
     "a file a tensor of the same names": ({"external": "{name}"}, {"external": "{name}"}),
 }
-OURS = tuple(module.__file__ for module in (onnxwire.io.atomic_file, onnxwire.io.external_save, onnxwire.io.folder))
+TRACED_FILES = tuple(
+    module.__file__ for module in (onnxwire.io.atomic_file, onnxwire.io.external_save, onnxwire.io.folder)
+)
 
 
 def model_of(value, size=N):
@@ -65,7 +67,7 @@ def checksums_detect_mix(folder):
 
 @contextlib.contextmanager
 def at_event(number, act):
-    """Call `act` at one event: before or after a system call, or at a line of the modules OURS.
+    """Call `act` at one event: before or after a system call, or at a line of the modules TRACED_FILES.
 
     Yields a function that returns whether the event was reached.
     """
@@ -83,7 +85,7 @@ def at_event(number, act):
             event(frame)
 
     def trace(frame, kind, _):
-        if frame.f_code.co_filename not in OURS:
+        if frame.f_code.co_filename not in TRACED_FILES:
             return None
         if kind == "line":
             event(frame)

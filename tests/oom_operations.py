@@ -73,8 +73,8 @@ def model(n: int = 4) -> ModelProto:
 
 
 DATA = model().SerializeToString()
-LONG = model(60).SerializeToString()
-OTHER = ModelProto(
+LONG_DATA = model(60).SerializeToString()
+OTHER_MODEL = ModelProto(
     producer_name="another", graph={"name": "h", "node": [node(7)], "doc_string": "d"}, metadata_props=[{"key": "q"}]
 ).SerializeToString()
 UNKNOWN = b"\xfa\x7f\x03abc"
@@ -86,7 +86,7 @@ UNKNOWN_INSIDE = (
     + UNKNOWN
 )
 """A model with unknown fields at three levels."""
-IN_PIECES = DATA + ModelProto(graph={"doc_string": "a second piece"}).SerializeToString()
+DATA_IN_TWO_PIECES = DATA + ModelProto(graph={"doc_string": "a second piece"}).SerializeToString()
 """A model whose graph is stored in two records, which readers merge."""
 
 
@@ -173,11 +173,11 @@ def load(path: str) -> None:
 add("load", file_of(DATA), load, keeps_memory=True)
 add("FromString", lambda: DATA, lambda data: ModelProto.FromString(data).graph.node[1].name)
 add("getters", fresh(), read_all)
-add("getters of many", fresh(LONG), by_index)
-add("getters of pieces", fresh(IN_PIECES), read_all)
+add("getters of many", fresh(LONG_DATA), by_index)
+add("getters of pieces", fresh(DATA_IN_TWO_PIECES), read_all)
 add("getters of an edited message", edited, read_all)
 add("getters of absent fields", fresh(b""), lambda m: (m.graph.node, m.graph.name, m.graph.initializer, read_all(m)))
-add("iteration", fresh(LONG), lambda m: [list(n.input) for n in m.graph.node])
+add("iteration", fresh(LONG_DATA), lambda m: [list(n.input) for n in m.graph.node])
 add("equality", lambda: (ModelProto.FromString(DATA), edited()), lambda pair: pair[0] == pair[1])
 add("str", edited, str)
 add("verify", file_of(DATA), onnxwire.verify, keeps_memory=True)
@@ -234,14 +234,14 @@ add_edit("add many", add_90, lambda: GraphProto(), look=names_of)
 add_edit("append int", lambda t: t.dims.append(5), lambda: TensorProto.FromString(b"\x0a\x01\x01"))
 add_edit("append text", lambda n: n.input.append("text"), lambda: NodeProto.FromString(b"\x0a\x01a"))
 add_edit("append message", lambda m: m.graph.node.append(NodeProto(**node(3))))
-add_edit("append read message", lambda m: m.graph.node.append(ModelProto.FromString(LONG).graph.node[5]))
+add_edit("append read message", lambda m: m.graph.node.append(ModelProto.FromString(LONG_DATA).graph.node[5]))
 add_edit("extend ints", lambda t: t.dims.extend(range(400)), lambda: TensorProto.FromString(b"\x0a\x01\x01"))
 add_edit(
     "extend texts",
     lambda n: n.input.extend([f"text {i}" for i in range(50)]),
     lambda: NodeProto.FromString(b"\x0a\x01a"),
 )
-add_edit("extend messages", lambda m: m.graph.node.extend(ModelProto.FromString(LONG).graph.node))
+add_edit("extend messages", lambda m: m.graph.node.extend(ModelProto.FromString(LONG_DATA).graph.node))
 add_edit("extend edited messages", lambda m: m.graph.node.extend(edited().graph.node))
 add_edit("insert", lambda m: m.graph.node.insert(0, NodeProto(name="first")))
 add_edit("insert text", lambda n: n.input.insert(1, "text"), lambda: NodeProto(input=["a", "b"]))
@@ -253,38 +253,38 @@ add_edit(
     lambda: NodeProto.FromString(b"\x0a\x01a\x0a\x01b"),
 )
 add_edit("set an index", lambda t: t.dims.__setitem__(1, 7), lambda: TensorProto.FromString(b"\x0a\x03\x01\x02\x03"))
-add_edit("sort by a key", lambda m: m.graph.node.sort(key=lambda n: n.name[::-1]), fresh(LONG))
+add_edit("sort by a key", lambda m: m.graph.node.sort(key=lambda n: n.name[::-1]), fresh(LONG_DATA))
 add_edit("sort numbers", lambda t: t.dims.sort(reverse=True), lambda: TensorProto.FromString(b"\x0a\x03\x03\x02\x05"))
 add_edit("reverse", lambda m: m.graph.node.reverse())
 add_edit("reverse numbers", lambda t: t.int64_data.reverse(), lambda: TensorProto(int64_data=range(300, 900)))
 add_edit("pop", lambda m: m.graph.node.pop(), fresh())
 add_edit("clear elements", lambda m: m.graph.node.clear())
-add_edit("CopyFrom", lambda m: m.CopyFrom(ModelProto.FromString(LONG)))
+add_edit("CopyFrom", lambda m: m.CopyFrom(ModelProto.FromString(LONG_DATA)))
 add_edit("CopyFrom edited", lambda m: m.graph.CopyFrom(edited().graph))
-add_edit("MergeFrom", lambda m: m.MergeFrom(ModelProto.FromString(OTHER)))
-add_edit("MergeFrom into graph", lambda m: m.graph.MergeFrom(ModelProto.FromString(OTHER).graph))
+add_edit("MergeFrom", lambda m: m.MergeFrom(ModelProto.FromString(OTHER_MODEL)))
+add_edit("MergeFrom into graph", lambda m: m.graph.MergeFrom(ModelProto.FromString(OTHER_MODEL).graph))
 add_edit("MergeFrom edited", lambda m: m.MergeFrom(edited()))
-add_edit("MergeFromString", lambda m: m.MergeFromString(OTHER + UNKNOWN))
+add_edit("MergeFromString", lambda m: m.MergeFromString(OTHER_MODEL + UNKNOWN))
 add_edit(
     "MergeFromString into graph",
-    lambda m: m.graph.MergeFromString(ModelProto.FromString(OTHER).graph.SerializeToString() + UNKNOWN),
+    lambda m: m.graph.MergeFromString(ModelProto.FromString(OTHER_MODEL).graph.SerializeToString() + UNKNOWN),
 )
 add_edit(
     "MergeFrom of unknown fields",
-    lambda m: m.MergeFrom(ModelProto.FromString(UNKNOWN + OTHER)),
+    lambda m: m.MergeFrom(ModelProto.FromString(UNKNOWN + OTHER_MODEL)),
     lambda: merged_unknown(),
 )
-add_edit("ParseFromString", lambda m: m.ParseFromString(OTHER))
+add_edit("ParseFromString", lambda m: m.ParseFromString(OTHER_MODEL))
 add_edit("ClearField", lambda m: m.graph.ClearField("node"))
 add_edit("ClearField of a message", lambda m: m.ClearField("graph"))
 add_edit("Clear", lambda m: m.Clear())
 add_edit("SetInParent", lambda m: m.graph.SetInParent())
 add_edit("DiscardUnknownFields", lambda m: m.DiscardUnknownFields(), fresh(UNKNOWN_INSIDE))
-add_edit("edit pieces", lambda m: setattr(m.graph, "name", "of pieces"), fresh(IN_PIECES))
+add_edit("edit pieces", lambda m: setattr(m.graph, "name", "of pieces"), fresh(DATA_IN_TWO_PIECES))
 add_edit(
     "edit many",
     rename_all,
-    fresh(LONG),
+    fresh(LONG_DATA),
     look=lambda m: names_of(m.graph),
 )
 add_edit("deepcopy", copy.deepcopy, edited)

@@ -18,9 +18,9 @@ import onnxwire
 from onnxwire.engine.descriptor import FieldDescriptor as F
 
 DATA_TYPES = {name: value for name, value in onnx.TensorProto.DataType.items() if value}
-_NARROW = {"UINT4": 4, "INT4": 4, "FLOAT4E2M1": 4, "UINT2": 2, "INT2": 2, "FLOAT6E2M3": 6, "FLOAT6E3M2": 6}
+_SUB_BYTE_BITS = {"UINT4": 4, "INT4": 4, "FLOAT4E2M1": 4, "UINT2": 2, "INT2": 2, "FLOAT6E2M3": 6, "FLOAT6E3M2": 6}
 BITS = {
-    value: _NARROW.get(name, 8 * onnx.helper.tensor_dtype_to_np_dtype(value).itemsize)
+    value: _SUB_BYTE_BITS.get(name, 8 * onnx.helper.tensor_dtype_to_np_dtype(value).itemsize)
     for name, value in DATA_TYPES.items()
 }
 
@@ -110,7 +110,7 @@ def same_array(ours, wanted):
     if wanted.dtype == object:
         assert [(type(a), a) for a in ours.flat] == [(type(b), b) for b in wanted.flat]
         return
-    bits = _NARROW.get(onnx.TensorProto.DataType.Name(onnx.helper.np_dtype_to_tensor_dtype(wanted.dtype)), 8)
+    bits = _SUB_BYTE_BITS.get(onnx.TensorProto.DataType.Name(onnx.helper.np_dtype_to_tensor_dtype(wanted.dtype)), 8)
     # The unused high bits of a sub-byte element may differ.
     one, other = (np.frombuffer(array.tobytes(), np.uint8) & (1 << bits) - 1 for array in (ours, wanted))
     assert one.tobytes() == other.tobytes()

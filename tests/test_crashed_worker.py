@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip("xdist")
 CRASH = "import os\nimport pytest\n@pytest.mark.parametrize('n', range(9))\ndef test(n):\n    n == 4 and os._exit(9)\n"
-SOUND = CRASH.replace("n == 4", "False")
+WITHOUT_CRASH = CRASH.replace("n == 4", "False")
 
 
 def test_a_run_ends_with_a_failure_where_a_test_ends_its_worker(tmp_path):
@@ -18,7 +18,7 @@ def test_a_run_ends_with_a_failure_where_a_test_ends_its_worker(tmp_path):
         shutil.copy(Path(__file__).with_name(name), tmp_path)
     (tmp_path / "pytest.ini").write_text("[pytest]\npythonpath = .\n")
     for index in range(4):
-        (tmp_path / f"test_{index}.py").write_text(CRASH if index == 1 else SOUND)
+        (tmp_path / f"test_{index}.py").write_text(CRASH if index == 1 else WITHOUT_CRASH)
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-n", "2", "--dist", "loadfile", "--no-loadscope-reorder"],
         cwd=tmp_path,

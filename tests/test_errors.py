@@ -73,11 +73,18 @@ def test_a_pickled_error_contains_no_other_error() -> None:
         assert not [part for part in made[1] if isinstance(part, BaseException)], cls
 
 
-SYSTEM = [FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError, BrokenPipeError, TimeoutError]
+SYSTEM_ERRORS = [
+    FileNotFoundError,
+    IsADirectoryError,
+    NotADirectoryError,
+    PermissionError,
+    BrokenPipeError,
+    TimeoutError,
+]
 
 
 @pytest.mark.parametrize("base", [onnxwire.SourceError, onnxwire.SaveError], ids=lambda cls: cls.__name__)
-@pytest.mark.parametrize("kind", SYSTEM, ids=lambda cls: cls.__name__)
+@pytest.mark.parametrize("kind", SYSTEM_ERRORS, ids=lambda cls: cls.__name__)
 def test_a_file_error_has_the_class_of_the_system_error_if_one_exists(base: Any, kind: Any) -> None:
     error = base.from_os_error(kind(5, "no"), "a.onnx")
     wanted = [cls for cls in base.__subclasses__() if issubclass(cls, kind) and cls.__module__.startswith("onnxwire")]
@@ -87,7 +94,9 @@ def test_a_file_error_has_the_class_of_the_system_error_if_one_exists(base: Any,
 
 def test_a_subclass_of_the_application_is_not_raised(tmp_path: Path) -> None:
     # Subclasses for each of the system's errors, and one for OSError itself.
-    mine = [type("Mine", (base, kind), {}) for base in (onnxwire.SourceError, onnxwire.SaveError) for kind in SYSTEM]
+    mine = [
+        type("Mine", (base, kind), {}) for base in (onnxwire.SourceError, onnxwire.SaveError) for kind in SYSTEM_ERRORS
+    ]
     mine += [type("Mine", (base, OSError), {}) for base in (onnxwire.SourceError, onnxwire.SaveError)]
     for error in (TimeoutError(5, "no"), NotADirectoryError(5, "no"), FileNotFoundError(5, "no")):
         assert type(onnxwire.SourceError.from_os_error(error, "a.onnx")) not in mine

@@ -99,7 +99,7 @@ NESTED = {
     "unknown arrays nested",
     "unknown objects nested",
 }  # read by the slower of two parsers if larger than 10,000 bytes
-_SKIPPING = {"text": ("from_text, unknown fields ignored",), "json": ("from_json, unknown fields ignored",)}
+_UNKNOWN_FIELD_CALLS = {"text": ("from_text, unknown fields ignored",), "json": ("from_json, unknown fields ignored",)}
 
 MODEL_SIZES = (500, 2_000, 16_000) if IS_LONG else (100, 400, 1_600)
 TEXT_SIZES = (200, 800, 6_000) if IS_LONG else (100, 300, 1_000)
@@ -108,9 +108,9 @@ NESTED_SIZES = (12_000, 14_000, 30_000) if IS_LONG else (11_000, 12_000, 16_000)
 BATCHES = [
     ("model", KNOWN, MODEL_SIZES),
     *([("model", WRITERS, (100, 300, 1_500))] if IS_LONG else []),
-    ("text", dict.fromkeys(sorted(TEXTS.keys() - {"nothing"}), _SKIPPING["text"]), TEXT_SIZES),
-    ("json", dict.fromkeys(sorted(JSONS.keys() - NESTED - {"nothing"}), _SKIPPING["json"]), JSON_SIZES),
-    ("json", dict.fromkeys(sorted(NESTED), _SKIPPING["json"]), NESTED_SIZES),
+    ("text", dict.fromkeys(sorted(TEXTS.keys() - {"nothing"}), _UNKNOWN_FIELD_CALLS["text"]), TEXT_SIZES),
+    ("json", dict.fromkeys(sorted(JSONS.keys() - NESTED - {"nothing"}), _UNKNOWN_FIELD_CALLS["json"]), JSON_SIZES),
+    ("json", dict.fromkeys(sorted(NESTED), _UNKNOWN_FIELD_CALLS["json"]), NESTED_SIZES),
 ]
 _MAX_RATIO = 3  # of instructions per byte of larger and smaller files; not 1, as buffers and tables grow in steps
 _NOISE_FLOOR = 200  # instructions per byte; below this, other work of the process dominates

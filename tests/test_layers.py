@@ -43,7 +43,7 @@ MAY_IMPORT = {
     | {"_version", "analysis", "arrow", "bridges", "catalog", "checker", "include", "text", "transforms", "viewer"},
 }
 # Modules of constants, which every package may import.
-LEAVES = {"_version"}
+CONSTANT_MODULES = {"_version"}
 # Imports for type checkers only: `self` of the tensor mixins is a message class.
 FOR_TYPES = {"tensor": {"messages"}}
 IMPORT = re.compile(
@@ -87,7 +87,7 @@ TEXTS = [(path, path.read_text(encoding="utf-8")) for path in FILES]
 EDGES = [(module_of(path), module) for path, text in TEXTS for module in imports_of(text)]
 FOR_CHECKERS = re.compile(r"^if TYPE_CHECKING:\n(?:(?:[ \t][^\n]*)?\n)+", re.M)
 # The imports at run time: those for type checkers left out.
-RUNNING = {
+RUNTIME_IMPORTS = {
     (module_of(path), module)
     for path, text in TEXTS
     if path.suffix != ".pyi"
@@ -116,8 +116,8 @@ def test_a_package_imports_only_allowed_packages(package: str) -> None:
         f"{module} imports {other}"
         for module, other in EDGES
         if package_of(module) == package
-        and package_of(other) not in MAY_IMPORT[package] | LEAVES
-        and (package_of(other) not in FOR_TYPES.get(package, set()) or (module, other) in RUNNING)
+        and package_of(other) not in MAY_IMPORT[package] | CONSTANT_MODULES
+        and (package_of(other) not in FOR_TYPES.get(package, set()) or (module, other) in RUNTIME_IMPORTS)
     }
     assert not wrong
 
@@ -128,7 +128,7 @@ def test_the_table_has_no_cycle() -> None:
 
 def test_modules_have_no_import_cycle() -> None:
     graph: dict[str, set[str]] = {module: set() for module in MODULES}
-    for module, other in RUNNING:
+    for module, other in RUNTIME_IMPORTS:
         if module != other:
             graph[module].add(other)
     try:

@@ -11,7 +11,7 @@ from mypy import api
 import onnxwire
 from onnxwire.messages import SCHEMA
 
-GOOD = """
+WELL_TYPED = """
 import copy
 from pathlib import Path
 from typing import assert_type
@@ -84,7 +84,7 @@ dim = model.graph.input[0].type.tensor_type.shape.dim[0]
 print(dim.WhichOneof("value"), onnxwire.ModelProto.DESCRIPTOR.fields_by_name["graph"].number)
 """
 
-BAD = {
+ILL_TYPED = {
     # unknown names
     "model.graph.nodes": "attr-defined",
     "model.graph.node[0].optype": "attr-defined",
@@ -130,10 +130,10 @@ BAD = {
 
 @pytest.fixture(scope="module")
 def reported(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -> dict[int, str]:
-    """Run mypy once on GOOD followed by BAD, and return its errors by line."""
+    """Run mypy once on WELL_TYPED followed by ILL_TYPED, and return its errors by line."""
     path = tmp_path_factory.mktemp("typing") / "snippet.py"
     cache = pytestconfig.cache.mkdir("mypy")  # shared by all runs: saves seconds
-    path.write_text(GOOD + "\n".join(BAD) + "\n")
+    path.write_text(WELL_TYPED + "\n".join(ILL_TYPED) + "\n")
     out, errors, _ = api.run([str(path), "--strict", "--no-error-summary", f"--cache-dir={cache}"])
     assert errors == ""
     return {int(line.split(":")[1]): line for line in out.splitlines() if ": error:" in line}
@@ -141,24 +141,24 @@ def reported(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFacto
 
 @pytest.fixture
 def names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """Run GOOD and return the names that it defines."""
+    """Run WELL_TYPED and return the names that it defines."""
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {}
-    exec(GOOD, names)
+    exec(WELL_TYPED, names)
     return names
 
 
 def test_code_that_uses_every_form_of_access_is_accepted(reported: dict[int, str]) -> None:
-    assert [error for line, error in reported.items() if line <= GOOD.count("\n")] == []
+    assert [error for line, error in reported.items() if line <= WELL_TYPED.count("\n")] == []
 
 
-@pytest.mark.parametrize("statement", BAD)
+@pytest.mark.parametrize("statement", ILL_TYPED)
 def test_wrong_code_is_rejected(statement: str, reported: dict[int, str]) -> None:
-    line = GOOD.count("\n") + 1 + list(BAD).index(statement)
-    assert f"[{BAD[statement]}]" in reported.get(line, "")
+    line = WELL_TYPED.count("\n") + 1 + list(ILL_TYPED).index(statement)
+    assert f"[{ILL_TYPED[statement]}]" in reported.get(line, "")
 
 
-@pytest.mark.parametrize("statement", BAD)
+@pytest.mark.parametrize("statement", ILL_TYPED)
 def test_code_that_mypy_rejects_raises_when_it_runs(statement: str, names: dict[str, Any]) -> None:
     with pytest.raises((AttributeError, LookupError, TypeError, ValueError)):
         exec(statement, names)

@@ -488,10 +488,11 @@ NUMBERS += [np.float16(1.5), np.float32(0.1), np.float64(1), np.array(2), np.arr
 TEXTS = ["", "a", "1", "RED", "LIGHT", "no_such_name", "a\0b", "RED\0", "ä€𝄞", "\ud800", "\udcff"]
 TEXTS += [Text("BLUE"), np.str_("a"), b"", b"ab", b"RED", b"\xff", b"a\0b", "ä".encode()]
 TEXTS += [Octets(b"q"), np.bytes_(b"a"), bytearray(b"x"), memoryview(b"x")]
-OTHERS = [None, [], [1], (), {}, {"a": 1}, object, object(), NotImplemented, ..., range(2)]
-OTHERS += [onnxwire.NodeProto, np.zeros(2), np.array([[1]]), int, np.void(b"abc"), np.datetime64(1, "s")]
+OTHER_OBJECTS = [None, [], [1], (), {}, {"a": 1}, object, object(), NotImplemented, ..., range(2)]
+OTHER_OBJECTS += [onnxwire.NodeProto, np.zeros(2), np.array([[1]]), int, np.void(b"abc"), np.datetime64(1, "s")]
 VALUES = {
-    f"{type(value).__name__} {ascii(value).partition(' at 0x')[0][:40]}": value for value in [*NUMBERS, *TEXTS, *OTHERS]
+    f"{type(value).__name__} {ascii(value).partition(' at 0x')[0][:40]}": value
+    for value in [*NUMBERS, *TEXTS, *OTHER_OBJECTS]
 }
 
 

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Sums over blocks of numbers: the range, the zeros, the total, and the squared distances from the mean.
+"""Computes sums over blocks of numbers: the range, the zeros, the total, and the squared distances from the mean.
 
 Implemented as several plain loops over a block that fits the cache, because compilers vectorize each of them.
 """
@@ -47,7 +47,7 @@ cdef void find_range(const Number* p, Py_ssize_t n, Number* low, Number* high) n
 
 
 cdef object sum_numbers(const Number* p, Py_ssize_t n):
-    """Return the sums of n > 0 numbers, as `sum_block` does."""
+    """Return the results of `sum_block` for n > 0 numbers."""
     cdef Number low, high
     cdef double[LANES] sums
     cdef int64_t total = 0, upper_total = 0, zeros = 0
@@ -95,9 +95,9 @@ cdef object sum_numbers(const Number* p, Py_ssize_t n):
 
 
 def sum_block(const uint8_t[::1] data, str kind):
-    """Sum numbers.
+    """Compute the range, the number of zeros and the sums of a block of numbers.
 
-    data: their bytes, aligned, at most 2**20 numbers and at least one. kind: their numpy type, such as "f4" or "u8".
+    data: the aligned bytes of 1 to 2**20 numbers. kind: the numpy type of the numbers, such as "f4" or "u8".
     Returns the minimum, the maximum, the number of zeros, the total, and the sum of the squared distances from the
     mean. The total of integers is exact. If a float is not finite, the total is not finite, and the other results are
     undefined.

@@ -35,7 +35,7 @@ _MAX_CHARS = 200  # maximum length of a text
 _SMALL_BYTES = 1 << 12  # tensors up to this size are compared as messages first
 _STORAGE = {"raw_data", *FIELDS, "external_data", "data_location"}
 """The fields that store the elements of a tensor."""
-_NESTED = {"t", "g", "tensors", "graphs", "sparse_tensor", "sparse_tensors"}
+_NESTED_FIELDS = {"t", "g", "tensors", "graphs", "sparse_tensor", "sparse_tensors"}
 """The fields of an attribute that are compared field by field."""
 
 
@@ -43,9 +43,10 @@ _NESTED = {"t", "g", "tensors", "graphs", "sparse_tensor", "sparse_tensors"}
 class Difference:
     """One difference of two models.
 
-    change: the change from the first model to the second; "rewired": an input reads another value; "renamed": all new
-    names in one difference, if nodes are matched by structure. kind, name: the kind and name of the element that
-    differs: "node", "tensor", "input", "output", "value", "opset", "metadata", "function", "graph", "model", ... part:
+    change: the change from the first model to the second. "rewired" means that an input reads another value. "renamed"
+    lists all new names in one difference, if nodes are matched by structure. kind, name: the kind and name of the
+    element that differs: "node", "tensor", "input", "output", "value", "opset", "metadata", "function", "graph",
+    "model", ... part:
     the part of the element that differs, such as "op_type" or "attribute axis"; "" for the whole element. path: the
     path of an added element in the second model, of any other in the first. old, new: texts for people, or None.
     distance: the distance of the values of weights; None if they were not compared. names: for "renamed", dicts from
@@ -85,16 +86,16 @@ KEYS: dict[str, tuple[str, Callable[[Any], Hashable]]] = {
     "device_configurations": ("configuration", lambda configuration: configuration.configuration_id),
     "sharding_spec": ("sharding", lambda spec: spec.tensor_name),
 }
-_ELEMENTS = {
+_ELEMENT_KINDS = {
     "initializer", "sparse_initializer", "input", "output", "value_info", "opset_import", "metadata_props", "functions",
     "configuration",
 }  # fmt: skip
 """The fields of a model or graph whose elements are reported by their own kind and name."""
-_HOLDERS = ("ModelProto", "GraphProto")
+_ELEMENT_PARENTS = ("ModelProto", "GraphProto")
 
 # Tuples rather than unions of types: making a union takes longer than comparing an element.
 _TENSORS = (TensorProto, SparseTensorProto)
-_LARGE = (ModelProto, GraphProto)
+_COMPARED_IN_PARTS = (ModelProto, GraphProto)
 
 _Element = tuple[str, str, str]
 """The kind and name of the element that is reported, and its part."""
@@ -164,7 +165,7 @@ class Comparison:
             )
 
     def _fields(self, old: Any, new: Any, path: str, element: _Element, names: Iterable[str]) -> Iterator[Difference]:
-        """Compare fields of two messages of one class; fields that both lack are skipped."""
+        """Compare fields of two messages of one class; skip fields that both lack."""
         present = {*old._present(), *new._present()}
         for name in names:
             if name not in present:
@@ -202,7 +203,7 @@ class Comparison:
         """Compare a repeated field. Elements are paired by name, or by index if they have no names."""
         ours, theirs = getattr(old, field.name), getattr(new, field.name)
         kind, key = KEYS.get(field.name, (field.name, None))
-        is_own = field.name in _ELEMENTS and type(old).DESCRIPTOR.name in _HOLDERS
+        is_own = field.name in _ELEMENT_KINDS and type(old).DESCRIPTOR.name in _ELEMENT_PARENTS
 
         def label(one: Any, index: int) -> _Element:
             name = str(index if key is None else key(one))
@@ -228,7 +229,7 @@ class Comparison:
                 one = theirs[index]
                 yield Difference("added", *label(one, index), f"{path}[{index}]", new=text_of(one))
         if field.name in ("input", "output"):
-            # Callers can pass inputs by position, so their order matters.
+            # Callers can pass inputs by position, so the order of the inputs matters.
             paired = [other for other in matches if other >= 0]
             in_order = sorted(paired)
             if paired != in_order:
@@ -276,7 +277,7 @@ class Comparison:
     def _are_same(self, old: Any, new: Any, path: str, index: int | None = None) -> bool:
         """Return whether two messages are equal; False for large tensors and graphs, which are compared in parts."""
         is_tensor = isinstance(old, _TENSORS)
-        if isinstance(old, _LARGE) or (is_tensor and old.ByteSize() >= _SMALL_BYTES) or old != new:
+        if isinstance(old, _COMPARED_IN_PARTS) or (is_tensor and old.ByteSize() >= _SMALL_BYTES) or old != new:
             return False
         if self._external or self._progress is not None:
             tensors = ((old.values, old.indices) if isinstance(old, SparseTensorProto) else (old,)) if is_tensor else ()
@@ -292,7 +293,7 @@ class Comparison:
         names = sorted({*old._present(), *new._present()} - {"name", "doc_string", "type"} - self.left_out)
         texts = [text_of(attribute) for attribute in (old, new)]
         values = self._fields(old, new, path, element, names)
-        if old.type == new.type and (texts[0] == texts[1] or _NESTED.intersection(names)):
+        if old.type == new.type and (texts[0] == texts[1] or _NESTED_FIELDS.intersection(names)):
             # The text of the attribute does not show the differences.
             yield from values
         elif texts[0] != texts[1] and next(values, None) is not None:
@@ -432,7 +433,7 @@ def _are_alike(old: Any, new: Any) -> bool:
     if isinstance(old, Repeated):
         return len(old) == len(new) and all(map(_are_alike, old, new))
     if isinstance(old, float):
-        # Here NaN equals NaN, and 0 differs from -0.
+        # Unlike `==`, this comparison treats NaN as equal to NaN, and 0 as different from -0.
         return (old != old and new != new) or (old == new and copysign(1, old) == copysign(1, new))
     return bool(old == new)
 
@@ -445,7 +446,7 @@ def _field_text(message: Any, field: FieldDescriptor) -> str | None:
 
 
 def text_of(element: Any) -> str | None:
-    """Return a short text for an element; None if its name is enough."""
+    """Return a short text for an element; None if its name identifies the element sufficiently."""
     if isinstance(element, NodeProto):
         return describe_call(element)
     if isinstance(element, TensorProto):

@@ -9,8 +9,8 @@ from typing import IO, TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-# Characters that start a formula in a spreadsheet, in both widths; and the Unicode categories that it may strip before
-# them, besides spaces: control and format characters. Source: OWASP, CSV Injection.
+# Characters that start a formula in a spreadsheet, as ASCII and as full-width characters; and the Unicode categories
+# that a spreadsheet may strip before them, besides spaces: control and format characters. Source: OWASP, CSV Injection.
 _SIGNS = "=+-@\uff1d\uff0b\uff0d\uff20"
 _INVISIBLE = ("Cc", "Cf")
 

@@ -89,7 +89,7 @@ def quote_text(text: str) -> str:
 def describe_bytes(start: bytes, size: int, longest: int = 24) -> str:
     """Return bytes as quoted text if they are printable UTF-8, else in hexadecimal; with their size if truncated.
 
-    start: the first 4 * longest of `size` bytes, or all. longest: characters or bytes that are shown.
+    start: the first 4 * longest of `size` bytes, or all. longest: the maximum number of shown characters or bytes.
     """
     text = printable_text(start, size > len(start))
     if text is None:
@@ -104,9 +104,9 @@ def describe_value(
 ) -> str:
     """Return a number, a string or bytes of a field as text.
 
-    value: the value of the attribute, or an element of it; for a string or bytes also its payload. longest: characters
-    of a text that are shown; of bytes at most 100 are. quoted: put strings in quotes; bytes that are text are always
-    quoted.
+    value: the value of the attribute, or one of its elements; for a string or bytes also its payload. longest: the
+    maximum number of shown characters of a text; of bytes at most 100 are shown. quoted: put strings in quotes; bytes
+    that are text are always quoted.
     """
     if not field.is_span:
         return describe_number(field, value, with_codes=with_codes)

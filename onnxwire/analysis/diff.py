@@ -36,12 +36,12 @@ def diff(
     match: "name" pairs nodes by name, else by the values that they produce. "structure" pairs them by operators,
     attributes, weights and connections, whatever their names, and reports new names as one difference. "auto" pairs by
     name, and by structure the nodes that were renamed.
-    Everything else is paired by name, key or index. The order of nodes, tensors, attributes and entries does not count
-    as a difference, nor an absent field instead of its default value, nor the field or file that stores a tensor's
-    elements. By name, payloads are compared block by block, first as bytes, and payloads at the same offset of the same
-    file are not read; by structure, each payload is read once. A few blocks are in memory at a time. One address, of
-    whose file the server reports the same strong ETag twice, has no differences, and is not read; nor are the weights
-    of two files on the Hub with one SHA-256.
+    Everything else is paired by name, key or index. These are not differences: the order of nodes, tensors, attributes
+    and entries; an absent field instead of its default value; the field or file that stores a tensor's elements. With
+    "name", payloads are compared block by block, first as bytes, and payloads at the same offset of the same file are
+    not read. With "structure", each payload is read once. A few blocks are in memory at a time. If both sources are one
+    address and the server reports the same strong ETag for both, there are no differences, and the file is not read.
+    The weights of two files on the Hub with the same SHA-256 are not read either.
     Raises the errors of `load`, DecodeError and TensorError for damage, SourceError for files that cannot be read, and
     ValueError for any other `match`.
     """
@@ -66,7 +66,7 @@ def diff(
 
 
 def _is_one_version(old: ModelProto, new: ModelProto) -> bool:
-    """Return whether two models, as they were loaded, are one version of one file on a server."""
+    """Return whether two models were loaded from the same version of one file on a server."""
     first, second = (getattr(model._document.memory, "source", None) for model in (old, new))
     if first is None or second is None or not first.version.is_strong:
         return False

@@ -146,7 +146,7 @@ def row_filter(text: str) -> Callable[[Row], bool]:
     """Return a function that tests a row: `bytes>=1M`, `type=FLOAT16`, `shape=[64,*]`, `name~bias$`.
 
     text: a key of the row, one of = != < <= > >= ~ !~, and a value; ~ searches for a regular expression. Numbers can
-    have a suffix K, M, G or T for powers of 1024; for other values = and != match a shell pattern.
+    have a suffix K, M, G or T for powers of 1024. Other values are compared by = and != as shell patterns.
     Raises PathError if the text is not a condition; the returned function raises PathError if the row lacks the key.
     """
     parts = _FILTER.fullmatch(text)
@@ -162,7 +162,7 @@ def row_filter(text: str) -> Callable[[Row], bool]:
     if comparison in ("~", "!~"):
         matches = name_matcher(value, True)
     else:
-        # The brackets of a shape do not denote a set of characters here.
+        # Brackets in a shape are literal, unlike brackets in a shell pattern.
         matches = _search_for(translate(value.replace(" ", "").replace("[", "[[]")))
 
     def get(row: Row) -> Any:

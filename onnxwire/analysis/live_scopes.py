@@ -1,6 +1,6 @@
 """The names that graphs and functions define and capture, read from message objects.
 
-For edits, and for reading a few graphs. The rules are those of `index/names`.
+This module serves edits, and readers of a few graphs. The rules are those of `index/names`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _MAX_NESTED_GRAPHS = 33  # limit of nested graphs: each is inside a node and an 
 def defined_names(scope: Scope, names: NameFilter | None = None) -> set[str]:
     """Return the names of the values that a graph or function defines: inputs, initializers, outputs of its nodes.
 
-    names: a filter; the result then contains at least its defined names.
+    names: a filter of names; the result then contains at least those defined names that the filter accepts.
     """
     inputs, initializers, outputs = _definitions_in(scope, names)
     defined = {*inputs, *initializers}
@@ -90,7 +90,8 @@ def captured_names(node: NodeProto) -> list[str]:
 
 
 def _free_names(node: NodeProto, order: dict[str, int], depth: int) -> set[str]:
-    """Return these names as a set, and number new ones in `order`. depth: how many more levels are allowed."""
+    """Return the captured names as a set, and number new ones in `order`. depth: the number of further levels
+    allowed."""
     free: set[str] = set()
     for graph in graphs_of(node):
         if depth == 0:

@@ -66,8 +66,8 @@ class Resolved:
 def resolve(message: Message, path: str) -> Resolved:
     """Resolve a path; the docstring of this module describes the notation.
 
-    message: the root, usually a model. path: a path, or kind:name and a path from there. Reads only messages on the
-    path, and to find a name, all names of its kind.
+    message: the root, usually a model. path: a path, or kind:name followed by a path. Only messages on the path are
+    read, and to find a name, all names of its kind.
     Raises PathError for a path that does not exist and an ambiguous name; the message lists alternatives.
     """
     kind, colon, rest = path.partition(":")

@@ -21,7 +21,8 @@ def payload_summary(message: Message) -> tuple[frozenset[str], str] | None:
 
     The line does not depend on where and in which field the elements are stored. For external data that cannot be read,
     its location remains; for a payload that does not fit the tensor's type and dims, the digest is of the full tensor.
-    Returns None for any other message, as `summary` of `to_text`. Raises MissingPackageError without xxhash.
+    Returns None for any other message, as the argument `summary` of `to_text` requires. Raises MissingPackageError
+    without xxhash.
     """
     if not isinstance(message, TensorProto):
         return None

@@ -25,9 +25,9 @@ _SIZES = {WIRE_FIXED32: 4, WIRE_FIXED64: 8}
 class Record(NamedTuple):
     """A tag and the value after it.
 
-    field: its field: a current field of its wire type, or else a retired field; None for an unknown field.
+    field: the current field of this number and wire type, or else a retired field; None for an unknown field.
     offset: the offset of the tag; value, after: the start and end offsets of the value. raw: the bits of a number.
-    after is None if the record is damaged; the other parts are then as `read_record` returns them.
+    If the record is damaged, `after` is None, and the other parts are those that `read_record` returns.
     """
 
     field: FieldDescriptor | None

@@ -250,7 +250,7 @@ def _from_float16(bits: Array) -> Array:
     values: Array = wide.view(np.float32)
     values *= np.float32(2.0**112)
     if special is not None:
-        # Infinities and NaNs, whose values are now 2**16 or more; NaNs keep their fraction.
+        # Correct infinities and NaNs, whose values are now 2**16 or more; NaNs keep their fraction.
         wide[special] = (wide[special] & np.uint32(0x007FFFFF)) | np.uint32(0x7F800000)
     signs <<= np.uint32(16)
     wide |= signs
@@ -395,8 +395,10 @@ class _Counter:
 
 
 class _Pass:
-    """Measures tensors in threads, which claim parts of tensors in turn, so that even one large tensor occupies all
-    threads."""
+    """Measures tensors in several threads.
+
+    Threads claim parts of tensors in turn, so that even one large tensor occupies all threads.
+    """
 
     def __init__(
         self,

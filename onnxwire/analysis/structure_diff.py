@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 
 _ABSENT = (UNMATCHED, 0)  # the source of an omitted input
 _MATCHED_FIELDS = {"node", "input", "output", "initializer", "sparse_initializer", "value_info"}
-"""The fields of graphs and functions that are compared by way of matching vertices and values."""
+"""The fields of graphs and functions that are compared by comparing matched vertices and values."""
 _MATCHED_MODEL_FIELDS = {"graph", "functions", "training_info"}
 _BINDINGS = ("initialization_binding", "update_binding")
-_NAMED = (NodeProto, TensorProto, ValueInfoProto)
-_NOTES = ("doc_string", "metadata_props")
-_NODE_NOTES = (*_NOTES, "device_configurations")
-_NODE_FIELDS = ("op_type", "domain", "overload", "attribute", *_NODE_NOTES)
+_NAMED_CLASSES = (NodeProto, TensorProto, ValueInfoProto)
+_ANNOTATION_FIELDS = ("doc_string", "metadata_props")
+_NODE_ANNOTATION_FIELDS = (*_ANNOTATION_FIELDS, "device_configurations")
+_NODE_FIELDS = ("op_type", "domain", "overload", "attribute", *_NODE_ANNOTATION_FIELDS)
 
 
 def structure_diff(
@@ -144,15 +144,15 @@ class _StructureComparison(Comparison):
         path = old.path(vertex)
         element = (kind, _name_of(old, vertex), "")
         if kind == "node":
-            yield from self._fields(ours, theirs, path, element, _NODE_NOTES if is_alike else _NODE_FIELDS)
+            yield from self._fields(ours, theirs, path, element, _NODE_ANNOTATION_FIELDS if is_alike else _NODE_FIELDS)
         elif is_alike and kind == "tensor":
-            yield from self._fields(ours, theirs, path, element, _NOTES)
+            yield from self._fields(ours, theirs, path, element, _ANNOTATION_FIELDS)
         else:
             yield from self._messages(ours, theirs, path, element)
 
     def _fields(self, old: Any, new: Any, path: str, element: Any, names: Iterable[str]) -> Iterator[Difference]:
         """Compare fields, but not the names of nodes, tensors and values."""
-        if isinstance(old, _NAMED):
+        if isinstance(old, _NAMED_CLASSES):
             names = [name for name in names if name != "name"]
         return super()._fields(old, new, path, element, names)
 
@@ -163,7 +163,7 @@ class _StructureComparison(Comparison):
         return super()._elements(old, new, field, path, element)
 
     def _with_new_names(self, graph: GraphProto) -> GraphProto:
-        """Return a graph with the annotations of a graph of `old`, in the names of `new`."""
+        """Return a graph with the annotations of a graph of `old`, with values renamed to their names in `new`."""
         names = self._renamed["values"]
         result = GraphProto(quantization_annotation=graph.quantization_annotation)
         for annotation in result.quantization_annotation:

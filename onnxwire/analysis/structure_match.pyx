@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Matching the vertices of two flat graphs by structure, whatever their names.
+"""Matches the vertices of two flat graphs by structure, whatever their names.
 
 Vertices are matched in three steps: by hashes of all their ancestors and descendants; by hashes of small
 neighbourhoods; and along edges from vertices that already match. So an edit affects only the vertices around it.
@@ -327,7 +327,7 @@ cdef class Matching:
     cdef int match_group(
         self, const Entry* ours, Py_ssize_t n_ours, const Entry* theirs, Py_ssize_t n_theirs, tuple spread_by
     ) except -1:
-        """Match the vertices of a group in order, those of one name first."""
+        """Match the vertices of a group in order, first those with equal names."""
         cdef Py_ssize_t i, next = 0
         cdef int32_t old, new
         cdef const Vertex* old_vertices = self.old_graph.vertices
@@ -510,7 +510,7 @@ cdef class Matching:
     cdef dict votes(self, int32_t vertex):
         """Count, for each vertex of `new`, the edges of a vertex of `old` that lead to it along matching neighbours.
 
-        A value with very many consumers does not vote: it leads to all of them alike.
+        A value with very many consumers does not vote, because its votes would be equal for all of them.
         """
         cdef dict votes = {}
         cdef int64_t count = MAX_VOTES

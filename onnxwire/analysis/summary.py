@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _MAX_LARGEST = 10  # number of the largest tensors that are listed
 _IR_FREE_INITIALIZERS = 4  # from this IR version on an initializer need not be an input
 _A = AttributeProto
-_PLAIN = {_A.FLOAT, _A.INT, _A.STRING, _A.FLOATS, _A.INTS, _A.STRINGS, _A.TYPE_PROTO, _A.TYPE_PROTOS}
+_TYPES_WITHOUT_TENSORS = {_A.FLOAT, _A.INT, _A.STRING, _A.FLOATS, _A.INTS, _A.STRINGS, _A.TYPE_PROTO, _A.TYPE_PROTOS}
 
 
 def summarize(model: ModelProto) -> dict[str, Any]:
@@ -115,7 +115,7 @@ class _Tally:
     def graphs_in(self, attributes: Iterable[AttributeProto]) -> Iterator[GraphProto]:
         """Count tensors in attributes of a node, or in defaults of a function, and yield the graphs in them."""
         for attribute in attributes:
-            if attribute.type in _PLAIN:
+            if attribute.type in _TYPES_WITHOUT_TENSORS:
                 continue
             # The type can be missing, so the fields that are present decide.
             if attribute.HasField("t"):

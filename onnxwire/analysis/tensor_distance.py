@@ -185,7 +185,7 @@ def _any_type(ours: Array, theirs: Array) -> Distance:
     ours, theirs = (array.astype(np.complex128 if is_complex else np.float64, copy=False) for array in (ours, theirs))
     nan, other_nan = np.isnan(ours), np.isnan(theirs)
     same = (ours == theirs) | (nan & other_nan)
-    # Equal values can have different bits: zeros of both signs, NaNs with different payloads.
+    # Equal values can have different bits: zeros of both signs, and NaNs with different payloads.
     comparable = ~(same | nan | other_nan)
     with np.errstate(invalid="ignore", over="ignore"):
         gaps = np.abs(ours[comparable] - theirs[comparable])

@@ -1,1 +1,1 @@
-"""Models as Arrow tables: their definitions, the walk that fills them, and their export."""
+"""Models as Arrow tables: the definitions of the tables, the walk that fills them, and their export."""

@@ -163,7 +163,7 @@ cdef class Columns:
     """The columns of a table.
 
     columns: (name, type) pairs; a type is a key of TYPES, in brackets for a list. document: the document that strings
-    may point into, which stays open meanwhile; or None.
+    may point into, which stays open as long as they do; or None.
     """
 
     @critical_section
@@ -407,7 +407,7 @@ cdef inline bint place(Columns self, const uint8_t* p, uint64_t n, View* view) n
     if self.last < 0:
         return False
     stretch = &self.block.stretches[self.last]
-    offset = <uint64_t>(p - stretch.p)  # huge for bytes before the stretch
+    offset = <uint64_t>(p - stretch.p)  # wraps around to a large number for bytes before the stretch
     if offset > <uint64_t>stretch.n + GAP or n > INT32_MAX or offset + n > INT32_MAX:
         return False
     if offset + n > <uint64_t>stretch.n:
@@ -455,7 +455,7 @@ cdef void free_values(Values* values) noexcept:
 
 
 cdef bint is_utf8(const uint8_t* p, uint64_t n) except -1:
-    """Return whether bytes are valid UTF-8; few strings are not ASCII."""
+    """Return whether bytes are valid UTF-8; most strings are ASCII, which is tested first."""
     try:
         PyUnicode_DecodeUTF8(<const char*>p, <Py_ssize_t>n, NULL)
     except UnicodeDecodeError:

@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """Exports columns through the Arrow C data interface: a schema, and a stream of one record batch.
 
-Each struct, children too, holds a reference to the columns, because a consumer may move a child out of its parent and
-release the two separately. Consumers call back from any thread, without the GIL.
+Each struct, including each child, owns a reference to the columns, because a consumer may move a child out of its
+parent and release both separately. Consumers call back from any thread, without the GIL.
 Source: "The Arrow C data interface", "The Arrow C stream interface" and "The Arrow PyCapsule Interface".
 """
 from cpython.object cimport PyObject
@@ -55,7 +55,7 @@ ctypedef fused Parent:
     ArrowSchema
     ArrowArray
 
-# With pointers, not objects: the reference count of a capsule that is being deallocated must not rise again.
+# Declared with pointers instead of objects: the reference count of a capsule that is being deallocated must not rise.
 cdef extern from "Python.h":
     void Py_INCREF(PyObject* o)
     object PyCapsule_New(void* pointer, const char* name, void (*destructor)(PyObject*) noexcept)

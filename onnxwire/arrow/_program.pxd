@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""The program of a walk: which fields it follows, and which columns a row fills."""
+"""The program of a walk: the fields that the walk follows, and the columns that a row fills."""
 from cython cimport final
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
@@ -7,9 +7,9 @@ from onnxwire.engine.table cimport Field, Table, TableOwner
 
 cdef enum:
     MAX_FIELDS = 64          # maximum number of fields of a message type
-    LEADS = 1                # flags of a field: its messages may contain rows
-    ROW = 2                  # its messages are rows
-    USE = 4                  # its messages are uses of values: outputs of graphs
+    LEADS = 1                # flags of a field: messages in the field may contain rows
+    ROW = 2                  # messages in the field are rows
+    USE = 4                  # messages in the field are uses of values: outputs of graphs
 
 cdef enum Source:            # the source of a column's values; `tables` describes them
     SHARED                   # filled by another column's source
@@ -38,7 +38,7 @@ cdef enum Source:            # the source of a column's values; `tables` describ
 
 cdef struct Step:
     Source source
-    int column               # and the next ones, which the same source fills
+    int column               # the first column of those that the source fills
     Field* field
     Field* inner
     int64_t choice           # AttributeProto.type that the field is the value of; -1 for other fields
@@ -51,7 +51,7 @@ cdef struct Plan:
     uint64_t numbers             # the numbers of the fields, as bits; all bits if a number exceeds 63
 
 cdef struct Fields:
-    # In the order of `_FIELDS`.
+    # Same order as the tuple `_FIELDS`.
     Field *attribute_type, *attribute_name
     Field *tensor_type, *sparse_tensor_type, *elem_type, *shape, *sparse_elem_type, *sparse_shape
     Field *dim, *dim_value, *dim_param

@@ -31,7 +31,7 @@ _FIELDS = (
     "TensorProto.external_data", "TensorProto.data_location", "StringStringEntryProto.key",
     "StringStringEntryProto.value",
 )
-# By repeated field, the AttributeProto.type whose values it stores.
+# For each repeated field, the AttributeProto.type whose values the field stores.
 _CHOICES = {"floats": 6, "ints": 7, "strings": 8}
 
 

@@ -35,15 +35,15 @@ cdef enum:
 cdef class Rows(Walk):
     """A walk over a message that fills the columns of a table.
 
-    document, program, columns, is_placed: as for Walk. sizes: the sizes of payloads that the document lacks, by the
-    number of the tensor in document order.
+    document, program, columns, is_placed: see Walk. sizes: the sizes of payloads that the document lacks, by the number
+    of the tensor in document order.
     """
     cdef TextNames names             # the current scopes
     cdef Scope* scope                # the innermost of them, for `uses`
     cdef View graph                  # the path of the current graph or function
     cdef bint has_graph
     cdef dict sizes
-    cdef int64_t tensors             # so far
+    cdef int64_t tensors             # number of tensors that were visited
     cdef Texts enum_names
     cdef Texts type_names
     cdef Types types
@@ -313,7 +313,7 @@ def fill_table(Document document, root, Py_ssize_t start, Py_ssize_t end, spec, 
     """Return the columns of a table of a message without edits.
 
     document, root, start, end: the message's bytes and its class. spec: the TableSpec. copies: whether strings are
-    copied; if not, the document stays open as long as the columns exist. is_placed, sizes: as for Rows.
+    copied; if not, the document stays open as long as the columns exist. is_placed, sizes: see Rows.
     Raises DecodeError for damaged bytes.
     """
     cdef Columns columns = Columns([(name, type) for name, type, _, _ in spec.columns], document)

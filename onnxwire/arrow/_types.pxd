@@ -16,7 +16,7 @@ cdef struct CachedType:
     int64_t row
 
 cdef struct Types:
-    # A cache of types: most values of a model share a few types, and reading a type means reading each of its dims.
+    # A cache of types: most values of a model share a few types, and reading a type requires reading each of its dims.
     CachedType[CACHED_TYPES] cache   # indexed by a hash of the bytes
     Texts names                      # names of tensor types, indexed by data type
 

@@ -11,7 +11,7 @@ from onnxwire.engine.table cimport Field, Slot, Table
 from onnxwire.engine.view cimport Cursor, start_records
 
 cdef enum:
-    CACHED_NUMBERS = 64      # numbers below it have their texts cached
+    CACHED_NUMBERS = 64      # the texts of smaller numbers are cached
 
 cdef struct Message:
     Table* table
@@ -28,7 +28,7 @@ cdef struct PathStep:
     int64_t index
 
 cdef struct Texts:
-    # Cached texts of numbers: of an enum, of data types, of types.
+    # Cached texts of numbers, such as the names of an enum's values.
     View[CACHED_NUMBERS] views
     bint[CACHED_NUMBERS] is_cached
 
@@ -36,7 +36,7 @@ cdef struct Numbers:
     # A position in a repeated field of numbers.
     Cursor cursor
     const Field* field
-    uint64_t records         # that are left
+    uint64_t records         # number of remaining records
     const uint8_t* run       # the packed run that p is in
     const uint8_t* p
     const uint8_t* end
@@ -95,7 +95,7 @@ cdef inline void start_numbers(Numbers* numbers, const Message* message, const F
 
 cdef inline bint next_element(Walk walk, Cursor* cursor, const Field* field, Record* record) except -1:
     """Read the next record of a repeated field of messages or strings; False after the last."""
-    # Common case: the records are adjacent, and a tag is a byte.
+    # Common case: the records are adjacent, and the tag is one byte.
     record.tag = field.number << 3 | WIRE_LEN
     if cursor.p < cursor.end and cursor.p[0] == record.tag and record.tag < 0x80:
         record.value = read_length(cursor.p + 1, cursor.end, &record.n)

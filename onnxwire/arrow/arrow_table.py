@@ -26,7 +26,7 @@ _MIN_OMITTED_PAYLOAD = 1 << 10  # bytes
 class ArrowTable:
     """A table of a model with the Arrow PyCapsule interface, which polars, pyarrow, DuckDB and pandas accept.
 
-    It can be exported any number of times. While it or an exported column lives, the document that contains its
+    It can be exported any number of times. While the table or an exported column exists, the document that contains its
     strings stays open.
     """
 
@@ -106,8 +106,7 @@ def columns_of(message: Message, spec: TableSpec, copies: bool) -> Columns:
 
 
 def _encoded(message: Message) -> tuple[bytes, dict[int, int]]:
-    """Encode a message. The payloads of a large message are omitted; returns their sizes by the number of the
-    tensor."""
+    """Encode a message; omit the payloads of a large one, and return their sizes by the number of the tensor."""
     from onnxwire.io.tensor_list import find_tensors
 
     if message.ByteSize() < _LARGE_MESSAGE:

@@ -23,13 +23,14 @@ _ESCAPE = re.compile(r"\\(?:x5c|x[89a-f][0-9a-f]|ud[89a-f][0-9a-f]{2})")
 
 
 def check_table(table: str) -> None:
-    """Raise FieldValueError for the name of an unknown table."""
+    """Raise FieldValueError if there is no table of a name."""
     if table not in TABLES:
         raise FieldValueError(f"there is no table {table!r}; the tables are {', '.join(TABLES)}")
 
 
 def table_of(path: str, table: str) -> pa.Table:
-    """Return a pyarrow table of a model with copied strings; its first column is `model`. Raises as `to_arrow`."""
+    """Return a pyarrow table of a model with copied strings; its first column is `model`. Raises the errors of
+    `to_arrow`."""
     import pyarrow as pa
 
     return with_model(path, pa.table(to_arrow(path, table, strings="utf8")))

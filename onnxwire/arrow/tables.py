@@ -12,7 +12,7 @@ A column is (name, type, source, field). Types are those of `Columns`, in bracke
     path       path of the message;  owner: path of its parent
     index      its index in the repeated field;  node: index of the node that contains it, or null
     role       name of the field that contains it
-    offset     of its first byte in the file; size: in bytes; both null in edited messages
+    offset     the offset of its first byte in the file;  size: its size in bytes; both null in edited messages
     parameters the names of a function's attributes, those with defaults last
     type       the type as text; also fills the next two columns, shape and dims
     storage    the size of a tensor; also fills the next four columns

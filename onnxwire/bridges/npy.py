@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from onnxwire.messages import TensorProto
     from onnxwire.tensor.dtypes import DataType
 
-_BLOCK = 1 << 20  # bytes, or elements of less than a byte, that are in memory at a time
+_BLOCK = 1 << 20  # bytes that are in memory at a time; elements, if they are smaller than a byte
 _NATIVE_KINDS = "biufc"
-# Limits in bytes: a name in a zip, the name of one folder in it, the prefix of a name that is truncated.
+# Limits in bytes: a name in a zip, the name of one folder in a name, the prefix that remains of a truncated name.
 _MAX_NAME_BYTES, _MAX_FOLDER_BYTES, _PREFIX_BYTES = 1000, 250, 150
 _MAX_COMMENT_BYTES = 65535  # the limit of the zip format for the comment of an entry
 _TRUNCATED = "%~"  # cannot occur in an escaped name that is not truncated
@@ -45,8 +45,8 @@ def to_npy(
     progress: called with the bytes written so far and their total. The payload is copied from file to file.
     A data type that numpy lacks is written as the type that `stored_as` returns: nothing is rounded, and reading the
     file needs neither pickle nor another package. Strings become numpy's fixed-width strings.
-    Raises TensorError as `numpy` does, for strings that end with a NUL, which numpy would drop, and for strings that
-    need more than 1 GiB because all have the width of the longest; SaveError and SourceError as `save` does.
+    Raises TensorError for damaged tensors, for strings that end with a NUL, which numpy would drop, and for strings
+    that need more than 1 GiB because all have the width of the longest; SaveError and SourceError as `save` does.
     Source: numpy.lib.format, version 1.0.
     """
     entry = _Entry(tensor)
@@ -88,8 +88,8 @@ def to_npz(
     """Write tensors to an uncompressed .npz file atomically; returns the number of bytes in its entries.
 
     tensors: a mapping from names in the file, which `npz_name` escapes, to tensors. progress: called with the bytes of
-    the entries written so far, and their total. As `to_npy`, but payloads are read into memory block by block, because
-    a zip has checksums.
+    the entries written so far, and their total. The format is that of `to_npy`, but payloads are read into memory block
+    by block, because a zip has checksums.
     """
     import zipfile
 
@@ -99,7 +99,7 @@ def to_npz(
     total, done = sum(entry.size for entry in entries.values()), 0
     with AtomicFile(path) as target, zipfile.ZipFile(RawWriter(target), "w", zipfile.ZIP_STORED) as archive:
         for name, entry in entries.items():
-            # A fixed time, so that equal tensors make equal files.
+            # A fixed modification time, so that files with equal tensors are equal.
             key = npz_name(name)
             info = zipfile.ZipInfo(f"{key}.npy", (1980, 1, 1, 0, 0, 0))
             if _TRUNCATED in key:

@@ -88,7 +88,7 @@ def apply_keeping(
     threshold: int = DEFAULT_THRESHOLD,
     form: Form = "onnx",
 ) -> ModelProto:
-    """Do what `apply` does, for a function that reads the elements of the tensors that `kept` returns."""
+    """Apply a function that reads the elements of some tensors: `kept` returns their paths. Otherwise like `apply`."""
     stripped = StrippedModel(model, threshold, kept)
     argument = stripped.as_argument(form)
     result = function(argument)
@@ -227,7 +227,7 @@ class StrippedModel:
 
 
 def _size(tensor: TensorProto) -> int:
-    """Return the bytes of a payload in the file: of raw_data, or else of the whole tensor, as an estimate."""
+    """Return the size of raw_data in the file; for other fields estimate it as the size of the whole tensor."""
     if is_external(tensor):
         return tensor_bytes(tensor)
     payload = tensor._payload("raw_data")

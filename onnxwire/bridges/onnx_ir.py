@@ -123,8 +123,8 @@ def _mapping(tensor: TensorProto) -> dict[str, str]:
 def to_ir(model: ModelProto) -> ir.Model:
     """Convert a model to onnx-ir; payloads are read lazily.
 
-    model: is not affected by changes to the result, and must stay open as long as tensors are read. Fields that onnx-ir
-    lacks, such as sparse initializers and training_info, are not converted, as in `onnx_ir.load`.
+    model: the model, which changes to the result do not affect; it must stay open as long as tensors are read. Fields
+    that onnx-ir lacks, such as sparse initializers and training_info, are not converted, as in `onnx_ir.load`.
     Tensors become `Tensor`s; those with external data `onnx_ir.ExternalTensor`s, if the model was read from a folder.
     Raises onnx_ir.serde.SerdeError for models that onnx-ir rejects, MissingPackageError without onnx-ir.
     """

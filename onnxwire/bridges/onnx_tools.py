@@ -21,8 +21,8 @@ def infer_shapes(
 ) -> ModelProto:
     """Infer the types and shapes of values with `onnx.shape_inference.infer_shapes`, in a model of any size.
 
-    model: is not changed. check_type, strict_mode, data_prop: as for the official function. Payloads of 1 KiB and more
-    are read only if their elements determine a shape, such as the second input of a Reshape.
+    model: the model, which is not changed. check_type, strict_mode, data_prop: as for the official function. Payloads
+    of 1 KiB and more are read only if their elements determine a shape, such as the second input of a Reshape.
     Returns a new model with value_info and types of outputs, which shares its payloads with `model`.
     Raises onnx.shape_inference.InferenceError as the official function does, the errors of `apply`, and
     MissingPackageError without the `onnx` package.
@@ -39,7 +39,7 @@ def infer_shapes(
 def convert_version(model: ModelProto, opset: int) -> ModelProto:
     """Convert a model of any size to another version of ONNX's operators, with `onnx.version_converter`.
 
-    model: is not changed. opset: the version of the default domain that the result imports.
+    model: the model, which is not changed. opset: the version of the default domain that the result imports.
     Returns a new model, which shares its payloads with `model`.
     Raises the errors of the official function for operators that can't be converted, FieldValueError for an invalid
     version, the errors of `apply`, and MissingPackageError without the `onnx` package.

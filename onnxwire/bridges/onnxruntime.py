@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from onnxwire.tensor.storage import Array
 
 _FOLDER = "session.model_external_initializers_file_folder_path"
-_MAIN = re.compile(r"graph\.initializer\[[0-9]+\]")
+_MAIN_GRAPH_PATH = re.compile(r"graph\.initializer\[[0-9]+\]")
 # Mapping fewer bytes saves nothing, since it takes full pages. Shapes and axes, which shape inference reads and which
 # must stay in the model, are smaller.
 _MIN_PAYLOAD_BYTES = 1 << 14
@@ -39,8 +39,8 @@ def inference_session(
 ) -> onnxruntime.InferenceSession:
     """Make an onnxruntime.InferenceSession of the current state of a model, edited or not, of any size.
 
-    sess_options: is changed, and can't be used for another session. options: the other parameters of InferenceSession,
-    such as providers.
+    sess_options: the session's options, which are changed and can't be used for another session. options: the other
+    parameters of InferenceSession, such as providers.
     Payloads of 16 KiB and more in files, the model's own or external ones, are not read: onnxruntime receives their
     locations and maps them. Initializers in memory are passed as arrays, which onnxruntime copies. The rest is encoded.
     Afterwards the model may be closed, but the files must not change.
@@ -59,7 +59,7 @@ def inference_session(
         make = onnxruntime.OrtValue.ortvalue_from_numpy_with_onnx_type
         values = [make(array, number) for array, number in stripped.arrays.values()]
         sess_options.add_external_initializers(list(stripped.arrays), values)
-        # The options do not own the memory, and set_providers makes a new session from them.
+        # Keep the arrays: the options do not own the memory, and set_providers makes a new session from the options.
         weakref.finalize(sess_options, stripped.release).atexit = False
     return onnxruntime.InferenceSession(stripped.encoded(), sess_options, **options)
 
@@ -67,7 +67,7 @@ def inference_session(
 class _SessionModel:
     """A copy of a model without large payloads, for onnxruntime; it shares the model's bytes.
 
-    root: the folder that its locations are relative to, or "". arrays: the initializers, by name, that are not in a
+    root: the folder that the locations are relative to, or "". arrays: the initializers, by name, that are not in a
     file: their bits as unsigned integers, and their data type.
     """
 
@@ -88,7 +88,7 @@ class _SessionModel:
             location, offset = self._source(storage) if is_large else ("", 0)
             if location:
                 refer(tensor, location, offset, size)
-            elif is_large and _MAIN.fullmatch(path) and _is_value(storage) and source.name in self._used:
+            elif is_large and _MAIN_GRAPH_PATH.fullmatch(path) and _is_value(storage) and source.name in self._used:
                 # An array of the copy: arrays of the model would prevent closing it.
                 bits = Storage(tensor).array()[0].view(f"u{storage.data_type.bits // 8}")
                 self.arrays[source.name] = bits, storage.data_type.number

@@ -67,7 +67,7 @@ def _slim(stripped: StrippedModel, options: dict[str, Any]) -> object:
 
 
 def _patch_loading(values: Any) -> None:
-    """Make onnxslim's class of lazily loaded elements read those that were left out from the original model."""
+    """Patch onnxslim's class of lazily loaded elements to read omitted elements from the original model."""
     load = values.load
     if getattr(load, "_is_patched", False):
         return

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     """A value: the part of the model that contains it, such as "graph" or "functions[2]", and its name."""
 
 _REDUCTIONS = ("L1", "L2", "LogSum", "LogSumExp", "Max", "Mean", "Min", "Prod", "Sum", "SumSquare")
-READ = {
+READ_INPUTS = {
     "AffineGrid": (1,), "BlackmanWindow": (0,), "CenterCropPad": (1,), "Col2Im": (1, 2), "ConstantOfShape": (0,),
     "DFT": (1, 2), "Expand": (1,), "HammingWindow": (0,), "HannWindow": (0,), "MelWeightMatrix": (0, 1),
     "OneHot": (0, 1), "Pad": (1, 3), "Range": (0, 1, 2), "Reshape": (1,), "Resize": (1, 2, 3), "STFT": (1, 3),
@@ -47,7 +47,7 @@ def read_tensors(model: ModelProto, data_prop: bool = False) -> set[str]:
     included. If a function of the model reads an input, the arguments in its calls are included.
     """
     reads = _Reads(model)
-    read, propagated = reads.followed(READ), reads.followed(PROPAGATED) if data_prop else set()
+    read, propagated = reads.followed(READ_INPUTS), reads.followed(PROPAGATED) if data_prop else set()
     return {
         path for path, value, may_propagate in reads.tensors if value in read or (may_propagate and value in propagated)
     }
@@ -85,7 +85,7 @@ class _Reads:
                         self._arguments.setdefault((called[0], inner), []).append((part, outer))
             if operator == "Constant":
                 constant, output = f"{path}.", message.output[0] if message.output else ""
-            elif (operator in READ or operator in PROPAGATED) and message.domain in _DOMAINS:
+            elif (operator in READ_INPUTS or operator in PROPAGATED) and message.domain in _DOMAINS:
                 self._users.append((part, operator, list(message.input)))
 
     def followed(self, table: Mapping[str, Container[int]]) -> set[Value]:

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 _TASK_BYTES = 1 << 26  # a larger model is a separate task
 _TASK_MODELS = 64
-# Limits of a group of models, which is written at a time and which the last task may exceed. A killed run loses at most
-# one group. The limit of entries, with their names, keeps a line of the journal below MAX_LINE_BYTES.
+# Limits of a group of models. A group is written at once, so a killed run loses at most one; the last task of a group
+# may exceed its limits. The limit of the entries, with their names, keeps a line of the journal below MAX_LINE_BYTES.
 _GROUP_SECONDS = 60
 _GROUP_MODELS = 100_000
 _GROUP_MODEL_BYTES = 1 << 36
@@ -86,8 +86,8 @@ def build(
     The tables are models, operators, tensors, values, metadata, problems and failures. A model in the catalog is not
     read again while its file and its external files keep their size and time, or ETag. A model that can't be read
     becomes a row of failures, and is tried again in the next run. If a run is interrupted, the next one continues.
-    A damaged Parquet file that a run reads, or that `repair` finds, is renamed with a warning; the run reads its models
-    again, and those that it does not name become failures.
+    A damaged Parquet file that a run reads, or that `repair` finds, is renamed with a warning. Its models are read
+    again if `sources` name them; the others become failures.
     Raises SourceError if the sources name no model, SaveError if the catalog can't be written or another run is writing
     to it, and MissingPackageError without pyarrow or the engine's package.
     """
@@ -110,7 +110,7 @@ def build(
         gone: set[str] = set()
         if prune:
             servers = {_server(shown_address(word)) for word in words if is_address(word)}
-            gone = _gone(data.names() - found.keys(), servers, storage_options)
+            gone = _missing_models(data.names() - found.keys(), servers, storage_options)
         kept = _unchanged(found, known, hash, check, storage_options)
         summary.pruned, summary.unchanged = len(gone), len(kept)
         for names in batched(sorted(gone), _PRUNED_MODELS):
@@ -205,8 +205,10 @@ def _require(package: str, who: str) -> None:
         raise MissingPackageError(text) from None
 
 
-def _gone(names: Collection[str], servers: Collection[str | None], options: Mapping[str, Any] | None) -> set[str]:
-    """Return the models whose files no longer exist, without those on servers that may not be contacted.
+def _missing_models(
+    names: Collection[str], servers: Collection[str | None], options: Mapping[str, Any] | None
+) -> set[str]:
+    """Return the models whose files no longer exist, except models on servers that may not be contacted.
 
     servers: the servers that may be contacted. The names come from a catalog, which may be hostile.
     """

@@ -50,12 +50,14 @@ GRACE_SECONDS = 3600  # replaced files are deleted only after this time, because
 _FOLDERS = (*NAMES, STATES)
 _GROUP_BYTES = 1 << 27  # maximum size of the files of a merged group
 _GROUP_MODELS = 100_000  # maximum number of models in a merged group: their names may become a list of removed ones
-_FAN_IN = 16  # groups of similar size that are merged
-_LEVEL_BYTES = 1 << 20  # groups below this size are of the first level, and each next level is larger by the fan-in
+_FAN_IN = 16  # number of groups of similar size that are merged
+_LEVEL_BYTES = 1 << 20  # size limit of groups of the first level; each next level's limit is _FAN_IN times larger
 _BATCH_BYTES = 1 << 26  # size of the rows in memory while groups are merged
 _JOURNAL_BYTES = 1 << 20  # a shorter journal is not replaced
-_LOST = "a file of the catalog that held its rows was missing or damaged; run `onnxwire catalog` with this model again"
-_ASIDE = ".damaged"  # appended to the name of a damaged file
+_LOST_ROWS_ERROR = (
+    "a file of the catalog that held its rows was missing or damaged; run `onnxwire catalog` with this model again"
+)
+_DAMAGED_SUFFIX = ".damaged"  # appended to the name of a damaged file
 
 
 class DamagedFileError(SaveError):
@@ -73,7 +75,7 @@ class Dataset:
     def __init__(self, folder: str) -> None:
         self.folder = folder
         self._journal = -1
-        self._known: dict[str, Known | None] = {}  # what `_locate` found, by the text of a model's name
+        self._known: dict[str, Known | None] = {}  # the results of `_locate`, by the text of a model's name
         self._written = 0  # bytes of changes in this run
         self.lost: set[str] = set()  # names of models whose rows were lost with a file in this run
         try:
@@ -105,12 +107,14 @@ class Dataset:
 
     def names(self) -> set[str]:
         """Return the names of all models."""
-        return self._mended(lambda: {model_name(text) for id in self._contents.groups for text in self._texts(id)})
+        return self._retry_without_damaged(
+            lambda: {model_name(text) for id in self._contents.groups for text in self._texts(id)}
+        )
 
     def find(self, names: Iterable[str]) -> dict[str, Entry]:
-        """Return those of some models that the catalog has, with their states when they were read, or failures."""
+        """Return the states, when they were read, or failures of those named models that the catalog has."""
         texts = {model_text(name): name for name in names}
-        self._mended(lambda: self._locate(texts))
+        self._retry_without_damaged(lambda: self._locate(texts))
         return {name: known.entry for text, name in texts.items() if (known := self._known[text]) is not None}
 
     def rows(self) -> dict[str, int]:
@@ -124,7 +128,7 @@ class Dataset:
         """
         try:
             self._change(models, tables, remove)
-            self._mended(self._compact)
+            self._retry_without_damaged(self._compact)
         except BaseException as error:
             self.close()  # the last line may be incomplete, so nothing may be appended to it
             if isinstance(error, OSError):
@@ -132,20 +136,20 @@ class Dataset:
             raise
 
     def repair(self) -> None:
-        """Read all files, and set damaged ones aside; their models become failures, and names in `lost`."""
+        """Read all files and rename damaged ones; their models become failures, and their names are added to `lost`."""
         for id in list(self._contents.groups):
-            self._mended(lambda id=id: self._verify(id))  # type: ignore[misc]
+            self._retry_without_damaged(lambda id=id: self._verify(id))  # type: ignore[misc]
 
     def _verify(self, id: str) -> None:
         """Read all files of a group. Raises DamagedFileError."""
         if id in self._contents.groups:
             self._texts(id)
             for name, count in self._contents.groups[id].rows.items():
-                for _ in self._kept(id, name) if count else ():
+                for _ in self._valid_rows(id, name) if count else ():
                     pass
 
-    def _mended(self, action: Callable[[], _Result]) -> _Result:
-        """Return the result of an action. Set damaged files aside that it meets, and begin it again."""
+    def _retry_without_damaged(self, action: Callable[[], _Result]) -> _Result:
+        """Return the result of an action. If it raises DamagedFileError, rename the damaged file and retry."""
         while True:
             try:
                 return action()
@@ -157,14 +161,14 @@ class Dataset:
         """Rename a damaged file, with a warning. It is not deleted, since parts of it may be recovered."""
         name = file_name(damage.group)
         with self._root.inner(damage.table) as folder:
-            folder.replace(name, f"{name}{_ASIDE}")
-        warnings.warn(f"{damage.filename}: {damage.strerror}; it was renamed to {name}{_ASIDE}", stacklevel=2)
+            folder.replace(name, f"{name}{_DAMAGED_SUFFIX}")
+        warnings.warn(f"{damage.filename}: {damage.strerror}; it was renamed to {name}{_DAMAGED_SUFFIX}", stacklevel=2)
 
     def _change(self, models: Mapping[str, Entry], tables: Mapping[str, pa.Table], remove: Collection[str]) -> None:
         models = dict(sorted(models.items(), key=lambda item: model_text(item[0])))  # `_may_have` needs this order
         texts = list(map(model_text, models))
         gone = [*texts, *map(model_text, remove)]
-        self._mended(lambda: self._locate(gone))
+        self._retry_without_damaged(lambda: self._locate(gone))
         add, states = self._add(models, tables) if models else ({}, [])
         self._replace(add, {text: known for text in gone if (known := self._known[text]) is not None})
         self._known |= dict.fromkeys(gone)
@@ -185,7 +189,7 @@ class Dataset:
         return {id: group}, states["state"].to_pylist()
 
     def _replace(self, add: Mapping[str, Group], leaving: Mapping[str, Known]) -> None:
-        """Note one line: new groups, whose files exist, and models whose rows no longer count."""
+        """Append one line to the journal: new groups, whose files exist, and models whose rows become invalid."""
         removals: dict[str, dict[str, Any]] = {}
         for text, known in leaving.items():
             removal = removals.setdefault(known.group, {"models": [], "rows": {}})
@@ -214,7 +218,7 @@ class Dataset:
         return [text for text in self._read_states(id, ["model"])["model"].to_pylist() if text not in removed]
 
     def _locate(self, texts: Iterable[str]) -> None:
-        """Find the groups and states of models; `_known` has them afterwards, or None for each that is new."""
+        """Find the groups and states of models and add them to `_known`, with None for each new model."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
@@ -250,7 +254,7 @@ class Dataset:
         self._known |= located
 
     def _may_have(self, id: str, texts: list[str]) -> bool:
-        """Return whether a group may have one of some sorted models, by the statistics in its file."""
+        """Return whether a group may have any of these sorted models, by the statistics in its file."""
         import pyarrow as pa
         import pyarrow.parquet as pq
 
@@ -281,7 +285,7 @@ class Dataset:
         return table
 
     def _batches(self, id: str, name: str, columns: list[str] | None = None) -> Iterator[pa.Table]:
-        """Yield the rows of a file of a group, some at a time."""
+        """Yield the rows of a file of a group in batches."""
         import pyarrow as pa
         import pyarrow.parquet as pq
 
@@ -305,7 +309,7 @@ class Dataset:
     # --- files
 
     def _write(self, id: str, tables: Mapping[str, Iterator[pa.Table]]) -> int:
-        """Write and fsync the files of a group, each of some tables of one schema; returns their bytes."""
+        """Write and fsync the files of a group, each from tables of one schema; return their total size in bytes."""
         import pyarrow.parquet as pq
 
         size = 0
@@ -346,7 +350,7 @@ class Dataset:
         for id in worst:
             part = len(groups[id].removed) / groups[id].models
             cost = int(groups[id].size * (1 - part))
-            # Rewriting at most as many bytes as the run has written distributes the work over the runs.
+            # A run rewrites at most as many bytes as it has written, which distributes the work over the runs.
             if part < 1 / 8 or (part < 3 / 4 and cost > self._written + _LEVEL_BYTES):
                 break
             self._written -= min(cost, self._written)
@@ -379,7 +383,7 @@ class Dataset:
             for name, count in group.rows.items():
                 rows[name] = rows.get(name, 0) + count
         rows = {name: count for name, count in rows.items() if count}
-        size = self._write(id, {name: self._merged(old, name) for name in (*rows, STATES)})
+        size = self._write(id, {name: self._merged_rows(old, name) for name in (*rows, STATES)})
         models = sum(group.models - len(group.removed) for group in old.values())
         group = Group(models, rows, size, any(group.is_checked for group in old.values()))
         retire = dict.fromkeys(ids, int(time.time()))
@@ -387,15 +391,15 @@ class Dataset:
         moved = {text: known for text, known in self._known.items() if known is not None and known.group in old}
         self._known |= {text: known._replace(group=id) for text, known in moved.items()}
 
-    def _merged(self, groups: Mapping[str, Group], name: str) -> Iterator[pa.Table]:
-        """Yield the rows of a table of some groups that count, in parts of some megabytes."""
+    def _merged_rows(self, groups: Mapping[str, Group], name: str) -> Iterator[pa.Table]:
+        """Yield the valid rows of a table of several groups, in parts of a few megabytes."""
         import pyarrow as pa
 
         parts: list[pa.Table] = []
         for id, group in groups.items():
             if name != STATES and not group.rows.get(name):
                 continue
-            for part in self._kept(id, name):
+            for part in self._valid_rows(id, name):
                 parts.append(part)
                 if sum(part.nbytes for part in parts) >= _BATCH_BYTES:
                     yield pa.concat_tables(parts)
@@ -403,8 +407,8 @@ class Dataset:
         if parts:
             yield pa.concat_tables(parts)
 
-    def _kept(self, id: str, name: str) -> Iterator[pa.Table]:
-        """Yield the rows of a file of a group that count, some at a time. Raises DamagedFileError."""
+    def _valid_rows(self, id: str, name: str) -> Iterator[pa.Table]:
+        """Yield the valid rows of a file of a group in batches. Raises DamagedFileError."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
@@ -504,12 +508,12 @@ class Dataset:
         for id in due:
             if contents.retired[id] == 0 and self._root.status(_journal_name(id)) is not None:
                 self._root.unlink(_journal_name(id))
-            del contents.retired[id]  # the next journal does not name them
+            del contents.retired[id]  # the next journal omits the files
         for id in lost:
             self._heal(id)
 
     def _heal(self, id: str) -> None:
-        """Replace a group that lost a file by failures of its models. The files of its other tables are retired."""
+        """Replace a group that lost a file by failures of its models, and retire the files of its other tables."""
         removed = self._contents.groups[id].removed
         texts: dict[str, None] = {}
         for name in (STATES, "models", "failures"):
@@ -521,8 +525,8 @@ class Dataset:
                         texts |= dict.fromkeys(text for text in table["model"].to_pylist() if text not in removed)
                 except DamagedFileError as damage:
                     self._set_aside(damage)
-        models = dict.fromkeys(map(model_name, texts), Failure("SourceError", _LOST))
-        add = self._add(models, {})[0] if models else {}  # no file may be left that names them
+        models = dict.fromkeys(map(model_name, texts), Failure("SourceError", _LOST_ROWS_ERROR))
+        add = self._add(models, {})[0] if models else {}  # the only file with the names may be lost
         line = {"add": {new: group.encode() for new, group in add.items()}, "remove": {}}
         self._note({**line, "retire": {id: int(time.time())}})
         self.lost |= models.keys()

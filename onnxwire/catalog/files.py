@@ -1,4 +1,4 @@
-"""Reads the folder of a catalog: its journal, and which files of its tables count.
+"""Reads the folder of a catalog: its journal, and the list of valid files of each table.
 
 A catalog may be hostile. Only names that journal.py accepts are opened, in the catalog's folder and the folders of its
 tables; links are not followed, and only regular files are opened.
@@ -28,9 +28,9 @@ def files_of(folder: str | os.PathLike[str], tables: Collection[str] = NAMES) ->
     """List the valid files of each table of a catalog, even while a run writes to it.
 
     tables: names of tables; `problems` is omitted if no model was checked.
-    Returns, by table, the path of each file with the models whose rows in it no longer count, because they were read
-    again or pruned; their texts are those of the column `model`. A file that a run replaces later still exists for an
-    hour.
+    Returns, by table, the path of each file with the models whose rows in the file are no longer valid, because the
+    models were read again or pruned; the models are given by their texts in the column `model`. A file that a run
+    replaces later still exists for an hour.
     Raises SourceError for a folder without a catalog, a damaged journal, and a missing file.
     """
     folder = os.path.abspath(os.fspath(folder))
@@ -63,7 +63,7 @@ def file_name(id: str) -> str:
 
 
 def present(root: Folder, name: str, ids: Collection[str]) -> set[str]:
-    """Return those of the ids whose files exist in the folder of a table."""
+    """Return the ids, among the given ones, whose files exist in the folder of a table."""
     status = root.status(name)
     if status is None:
         return set()

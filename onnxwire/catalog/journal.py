@@ -3,15 +3,15 @@
 The journal is a file of JSON objects, one per line. A line takes effect as a whole, once its newline is on the disk:
 
     {"onnxwire catalog": 1}                         the first line: the version of the format
-    {"create": [ID, ...]}                           the files named ID belong to this catalog from here on
-    {"add": {ID: {"models": COUNT, "rows": {TABLE: COUNT, ...}, "size": BYTES, "checked": BOOL}, ...},
+    {"create": [ID, ...]}                           from this line on, the files named ID belong to this catalog {"add":
+    {ID: {"models": COUNT, "rows": {TABLE: COUNT, ...}, "size": BYTES, "checked": BOOL}, ...},
      "remove": {ID: {"models": [MODEL, ...], "rows": {TABLE: COUNT, ...}}, ...},
      "retire": {ID: SECONDS, ...}}                  a change of the contents
 
 A *group* is a set of models whose rows are in the same files TABLE/ID.parquet; the file _states/ID.parquet names the
-models (states.py). `remove` lists models of a group whose rows no longer count, and how many rows those are: readers
-skip them until the group is rewritten. `retire` ends groups, at a time since 1970. So one line replaces the rows of
-models. A journal that became long is replaced by a shorter one with the same contents.
+models (states.py). `remove` lists models of a group whose rows are no longer valid, with the number of these rows:
+readers skip them until the group is rewritten. `retire` ends groups, at a time since 1970. So one line replaces the
+rows of models. A journal that became long is replaced by a shorter one with the same contents.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ class JournalError(ValueError):
 class Group:
     """Models that share files.
 
-    models: the number of models in the files. rows: the number of rows of each table in the files that count. size:
-    the bytes of the files. is_checked: whether the rules of `check` were run on a model. removed: the models in the
-    files whose rows do not count.
+    models: the number of models in the files. rows: the number of valid rows of each table in the files. size: the size
+    of the files in bytes. is_checked: whether the rules of `check` were run on any model. removed: the models in the
+    files whose rows are no longer valid.
     """
 
     models: int
@@ -107,7 +107,7 @@ class Contents:
 
     @property
     def estimated_size(self) -> int:
-        """About how many bytes `encode` takes, of which names of removed models may be most."""
+        """The approximate size of `encode`'s lines in bytes, of which names of removed models may be most."""
         names = sum(len(name) + 8 for group in self.groups.values() for name in group.removed)
         return 300 * len(self.groups) + 90 * len(self.retired) + names
 
@@ -208,24 +208,24 @@ def refuse(reason: str) -> NoReturn:
 
 
 def as_dict(found: object) -> dict[str, Any]:
-    """Return a value of JSON that is an object. Raises ValueError for another, as do the functions below."""
+    """Return a JSON value that is an object. Raises ValueError for any other value, like the functions below."""
     return found if isinstance(found, dict) else refuse("an object is missing")
 
 
 def as_list(found: object, length: int | None = None) -> list[Any]:
-    """Return a list of a length."""
+    """Return a JSON value that is a list, of the given length if there is one."""
     if not isinstance(found, list) or length not in (None, len(found)):
         refuse("a list is missing, or of another length")
     return found
 
 
 def as_count(found: object) -> int:
-    """Return a number from 0 to 2**63 - 1."""
+    """Return a JSON value that is an integer from 0 to 2**63 - 1."""
     return found if type(found) is int and 0 <= found < 1 << 63 else refuse(f"{found!r:.50} is not a count")
 
 
 def as_text(found: object) -> str:
-    """Return a text that is valid Unicode."""
+    """Return a JSON value that is a string of valid Unicode."""
     if not isinstance(found, str):
         refuse("a text is missing")
     found.encode()

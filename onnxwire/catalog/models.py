@@ -73,8 +73,8 @@ def find_models(
     """Find the models that paths, addresses, patterns and folders name.
 
     options: storage_options for addresses.
-    Returns the source and state of each model by name, sorted; and, by name, the error of each source that names no
-    model or can't be accessed.
+    Returns two dicts: the source and state of each model by its name, sorted; and the error of each source that names
+    no model or can't be accessed, by the name of the source.
     """
     found: dict[str, tuple[str, FileState]] = {}
     faults: dict[str, SourceError] = {}

@@ -221,7 +221,7 @@ def _with_extras(table: pa.Table, message: ModelProto, files: dict[str, FileStat
 
 def _is_missing(message: ModelProto, location: str, files: dict[str, FileState | None]) -> bool:
     if location not in files:
-        message._document.files.open(location)  # raises the reason why it can't be read, other than missing
+        message._document.files.open(location)  # raises the error for a file that exists but can't be read
         return False
     if files[location] is None or message._document.files is None:
         return True

@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 _SANDBOX_MEMORY = "1GiB"
 _SANDBOX = (
     "temp_directory = ''",
-    "home_directory = '/'",  # the settings, which are a table, would show the user's
+    "home_directory = '/'",  # queries can read the settings, which would contain the user's home directory
     "secret_directory = ''",
     "extension_directory = ''",
     f"memory_limit = '{_SANDBOX_MEMORY}'",
     "enable_external_access = false",  # no files, no network, no attached databases, no extensions
     "lock_configuration = true",
 )
-_READING = ("SELECT", "EXPLAIN")
+_READING_STATEMENTS = ("SELECT", "EXPLAIN")
 
 
 def sql(
@@ -93,7 +93,7 @@ def sql(
             for setting in _SANDBOX:
                 connection.execute(f"set {setting}")
             kinds = [statement.type.name for statement in connection.extract_statements(query)]
-            if len(kinds) > 1 or not set(kinds) <= set(_READING):
+            if len(kinds) > 1 or not set(kinds) <= set(_READING_STATEMENTS):
                 found = ", ".join(kinds)
                 raise QueryError(f"a read-only query is one statement that reads, such as SELECT, not {found}")
         return connection.sql(query)
@@ -130,7 +130,7 @@ def _add_model(
 
 
 class _LazyTable:
-    """A table of a message that is made when a query reads it; its schema is known before."""
+    """A table of a message that is made when a query reads it; the schema is available before."""
 
     def __init__(self, message: Message, name: str) -> None:
         self._message = message
@@ -189,7 +189,7 @@ def _add_catalog(connection: duckdb.DuckDBPyConnection, tables: dict[str, dict[s
 def _read_parquet(
     connection: duckdb.DuckDBPyConnection, paths: Iterable[str], **options: Any
 ) -> duckdb.DuckDBPyRelation:
-    # The listed files and no pattern: a concurrent run may have written files that are not valid yet.
+    # The files are listed instead of a pattern: a concurrent run may have written files that are not valid yet.
     escaped = list(map(_escape_pattern, paths))
     return connection.read_parquet(escaped, hive_partitioning=False, union_by_name=True, **options)
 

@@ -31,7 +31,7 @@ sys.path[:] = pickle.load(sys.stdin.buffer)
 from onnxwire.catalog.workers import serve
 serve()
 """
-LOST = "each process that read it ended; it may need more memory, or be truncated while it is read"
+LOST = "each process that read the model ended; the model may need more memory, or be truncated while it is read"
 
 
 class WorkerLost(Exception):
@@ -61,7 +61,7 @@ class Worker:
 
     @property
     def pid(self) -> int:
-        """The number of the process."""
+        """The process id."""
         return self._process.pid
 
     def call(self, function: Callable[[Any], Any], argument: object) -> Any:

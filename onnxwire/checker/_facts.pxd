@@ -28,7 +28,7 @@ cdef struct Run:
 cdef struct Records:
     int64_t first        # offset of the first record's tag
     int64_t records
-    int64_t items        # number of elements; -1 if packed varints would have to be counted
+    int64_t items        # number of elements; -1 if it is unknown, since packed varints were not counted
     int64_t size         # number of bytes of the values
 
 cdef struct List:
@@ -80,13 +80,13 @@ cdef enum:
     QUEUE_LENGTH = 16    # a power of 2
 
 cdef struct QueuedString:
-    # A string whose id is not in its column yet.
+    # A string whose id is not yet stored in its column.
     const uint8_t* p
     uint64_t n
     Sheet* sheet
     uint32_t slot
     uint32_t hash
-    int32_t at           # the row of the sheet or of the field's list
+    int32_t at           # the row in the sheet or in the field's list
 
 
 @final
@@ -112,8 +112,8 @@ cdef class Facts:
     cdef int32_t unknown_capacity
     cdef Texts texts
     cdef QueuedString[QUEUE_LENGTH] queued  # a ring
-    cdef uint32_t n_queued              # all strings that were queued so far
-    cdef uint32_t n_interned            # strings of these whose ids are stored
+    cdef uint32_t n_queued              # number of strings that were queued so far
+    cdef uint32_t n_interned            # number of queued strings whose ids are stored
 
     cdef Sheet* sheet(self, str name) except NULL
     cdef int slot(self, Sheet* sheet, str name) except -1

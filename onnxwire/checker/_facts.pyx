@@ -31,9 +31,9 @@ import os
 from onnxwire.engine.verify import verify_document
 
 cdef enum Outcome:
-    SOUND
+    DECODED
     DAMAGED
-    TOO_MUCH             # no memory, or more than 2**31 rows
+    OVER_LIMIT             # no memory, or more than 2**31 rows
 
 cdef enum:
     BATCH = 256          # rows that are initialized at a time
@@ -227,16 +227,16 @@ cdef Outcome add_numbers(
         if run.n == 0:
             run.first = sheet.lists[field.slot].n
         if add_element(&sheet.lists[field.slot], row, run.n, start - self.document.start, <int64_t>value):
-            return TOO_MUCH
+            return OVER_LIMIT
         run.n += 1
-    return SOUND
+    return DECODED
 
 
 cdef Outcome queue_string(Facts self, Sheet* sheet, uint32_t slot, int32_t at, const Record* record) noexcept nogil:
-    """Queue a string whose id is stored a few strings later, when its bucket has been prefetched."""
+    """Queue a string. Its id is stored a few strings later, when its bucket has been prefetched."""
     cdef QueuedString* queued = &self.queued[self.n_queued % QUEUE_LENGTH]
     if self.n_queued - self.n_interned == QUEUE_LENGTH and intern_oldest(self):
-        return TOO_MUCH
+        return OVER_LIMIT
     queued.p = record.value
     queued.n = record.n
     queued.sheet = sheet
@@ -244,7 +244,7 @@ cdef Outcome queue_string(Facts self, Sheet* sheet, uint32_t slot, int32_t at, c
     queued.at = at
     queued.hash = expect_text(&self.texts, record.value, record.n)
     self.n_queued += 1
-    return SOUND
+    return DECODED
 
 
 cdef int intern_oldest(Facts self) noexcept nogil:
@@ -273,7 +273,7 @@ cdef Outcome add_text(Facts self, Sheet* sheet, int32_t row, uint32_t slot, cons
     if run.n == 0:
         run.first = sheet.lists[slot].n
     if add_element(&sheet.lists[slot], row, run.n, record.value - self.document.start, 0):
-        return TOO_MUCH
+        return OVER_LIMIT
     run.n += 1
     return queue_string(self, sheet, slot, run.first + run.n - 1, record)
 
@@ -291,10 +291,10 @@ cdef Outcome add_child(Facts self, Sheet* sheet, int32_t row, uint32_t slot, con
         index = (<Run*>sheet.columns[slot])[row].n
     elif sheet.present[row] >> slot & 1:
         child = (<int32_t*>sheet.columns[slot])[row]
-        return TOO_MUCH if add_part(self, sub, child, record.value, record.n) else SOUND
+        return OVER_LIMIT if add_part(self, sub, child, record.value, record.n) else DECODED
     child = add_row(sub, record.value, record.n, row, sheet.edges[slot], index, sheet.depth[row] + 1)
     if child < 0:
-        return TOO_MUCH
+        return OVER_LIMIT
     # The new row may have moved the columns of this sheet; reload the pointers.
     if is_repeated:
         run = &(<Run*>sheet.columns[slot])[row]
@@ -303,7 +303,7 @@ cdef Outcome add_child(Facts self, Sheet* sheet, int32_t row, uint32_t slot, con
         run.n += 1
     else:
         (<int32_t*>sheet.columns[slot])[row] = child
-    return SOUND
+    return DECODED
 
 
 cdef void count_record(
@@ -347,7 +347,7 @@ cdef Outcome store_value(
         return add_numbers(self, sheet, row, field, record.value, after)
     else:
         count_record(self, sheet, row, field, record, after)
-    return SOUND
+    return DECODED
 
 
 cdef Outcome scan_span(Facts self, Sheet* sheet, int32_t row, const uint8_t* p, const uint8_t* end) noexcept nogil:
@@ -371,22 +371,22 @@ cdef Outcome scan_span(Facts self, Sheet* sheet, int32_t row, const uint8_t* p, 
             or (field.closed and has_value(field, <int32_t>record.n) == 0)
         ):
             if add_unknown(self, sheet, row, &record):
-                return TOO_MUCH
+                return OVER_LIMIT
             continue
         if sheet.columns[field.slot] == NULL and make_column(sheet, field.slot):
-            return TOO_MUCH
+            return OVER_LIMIT
         for i in range(field.n_peers):
             if sheet.present[row] >> field.peers[i] & 1:
                 sheet.present[row] &= ~(<uint32_t>1 << field.peers[i])
                 sheet.flags[row] |= CLASH
                 if intern_all_queued(self):
-                    return TOO_MUCH
+                    return OVER_LIMIT
                 clear_field(sheet, row, field.peers[i])
         outcome = store_value(self, sheet, row, field, &record, p)
-        if outcome != SOUND:
+        if outcome != DECODED:
             return outcome
         sheet.present[row] |= <uint32_t>1 << field.slot
-    return SOUND
+    return DECODED
 
 
 cdef void clear_field(Sheet* sheet, int32_t row, uint32_t slot) noexcept nogil:
@@ -424,20 +424,20 @@ cdef Outcome scan_all(Facts self) noexcept nogil:
                 row = sheet.done
                 sheet.done += 1
                 outcome = scan_span(self, sheet, row, sheet.p[row], sheet.p[row] + sheet.length[row])
-                if outcome != SOUND:
+                if outcome != DECODED:
                     return outcome
                 part = sheet.part[row] if sheet.part != NULL else -1
                 while part >= 0:
                     outcome = scan_span(self, sheet, row, self.parts[part].p, self.parts[part].p + self.parts[part].n)
-                    if outcome != SOUND:
+                    if outcome != DECODED:
                         return outcome
                     part = self.parts[part].next
     if intern_all_queued(self):
-        return TOO_MUCH
+        return OVER_LIMIT
     for i in range(self.n_sheets):
         if make_other_columns(&self.sheets[i]):
-            return TOO_MUCH
-    return SOUND
+            return OVER_LIMIT
+    return DECODED
 
 
 cdef bint is_listed(const Field* field, void* facts) noexcept:
@@ -479,7 +479,7 @@ cdef class Facts:
     """The columns of a document.
 
     document, root: the bytes, and the class of the message that they encode. The document may be closed afterwards:
-    everything but `numbers` is copied. is_placed: whether offsets refer to the bytes that the caller passed. Raises
+    everything except `numbers` is copied. is_placed: whether offsets refer to the bytes that the caller passed. Raises
     DecodeError for damaged bytes.
     """
 
@@ -537,7 +537,7 @@ cdef class Facts:
         with nogil:
             outcome = scan_all(self)
         document.pins -= 1
-        if outcome == TOO_MUCH:
+        if outcome == OVER_LIMIT:
             raise MemoryError("the document has more messages than memory")
         if outcome == DAMAGED:
             verify_document(document, root)
@@ -612,12 +612,13 @@ cdef class Facts:
     @property
     @critical_section
     def edges(self):
-        """Full names of the message fields, such as "GraphProto.node": what `edge` columns number."""
+        """Full names of the message fields, such as "GraphProto.node", in the order of the numbers in `edge`
+        columns."""
         return self.edge_names
 
     @critical_section
     def fields_of(self, str name):
-        """Return the names of a type's fields by slot; not to be changed."""
+        """Return the names of a type's fields by slot, in a list that callers must not change."""
         return self.short_names[<Py_ssize_t>self.sheet_numbers[name]]
 
     @critical_section
@@ -664,7 +665,8 @@ cdef class Facts:
 
     @critical_section
     def own_column(self, str name, str what):
-        """Return a column that every sheet has. what: start, length, parent, index, edge, depth, flags or present."""
+        """Return a column that every sheet has. what: the name: start, length, parent, index, edge, depth, flags or
+        present."""
         cdef Sheet* sheet = self.sheet(name)
         if what == "start":
             return self.buffer(sheet.p, sheet.n, 8), "pointer"
@@ -702,7 +704,7 @@ cdef class Facts:
 
     @critical_section
     def list_column(self, str name, str field, str what):
-        """Return a column of a field's list. what: parent, index, start or value."""
+        """Return a column of a field's list. what: the name of the column: parent, index, start or value."""
         cdef Sheet* sheet = self.sheet(name)
         cdef List* elements = self.list_of(name, field)
         if sheet.kinds[self.slot(sheet, field)] != LIST:

@@ -25,7 +25,7 @@ cdef struct Walk:
     const uint8_t* end
     const Part* part     # the next piece of the message, NULL if none
     const Part* parts
-    int64_t left         # records of the field that are still ahead
+    int64_t left         # number of remaining records of the field
     uint32_t number
 
 
@@ -165,10 +165,10 @@ def measure_numbers(Facts facts, str name, str field, const uint8_t[::1] wanted)
 
 @critical_section
 def measure_bytes(Facts facts, str name, str field, const uint8_t[::1] wanted, const int64_t[::1] ends):
-    """Return the greatest of the first 64 KiB of a bytes field, and the last byte before an end.
+    """Return the greatest byte in the first 64 KiB of a bytes field, and the last byte before an end.
 
-    ends: for each row, the number of bytes that count; 0 for a row whose last byte is not needed. Returns two columns
-    of uint8, 0 where there is no such byte.
+    ends: for each row, the number of used bytes; 0 for a row whose last byte is not needed. Returns two columns of
+    uint8, 0 where there is no such byte.
     """
     cdef Sheet* sheet = facts.sheet(name)
     cdef Slot* spans = <Slot*>facts.column(name, field)
@@ -251,7 +251,7 @@ def measure_strings(Facts facts, str name, str field, const uint8_t[::1] wanted)
                     or (size >= 3 and p[0] == 0xEF and p[1] == 0xBB and p[2] == 0xBF)
                 ):
                     odd[row] = index
-                # An empty string counts, too.
+                # An empty string is also an element.
                 look -= size + 1
                 left -= size + 1
                 if look < 0:

@@ -1,6 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""One violation of a rule by one message. `Problems` stores columns and makes these; path and message are computed when
-they are read."""
+"""One violation of a rule by one message.
+
+`Problems` stores columns and makes instances on request; path and message are computed when they are read.
+"""
 cimport cython
 from cpython.object cimport PyTypeObject
 from cython cimport critical_section
@@ -10,11 +12,11 @@ from libc.stdint cimport int64_t
 @cython.final
 @cython.no_gc
 cdef class Problem:
-    """A violation of a rule and its position. Immutable; equal to another with the same attributes.
+    """A violation of a rule and its position. Immutable; instances with equal attributes are equal.
 
-    rule: its id, such as "node-op-type-present"; severity: "error", "warning" or "note"; path: the message or field,
-    such as graph.node[3], "" for the document itself; offset: the byte of the document at which the message begins, or
-    None in an edited message; message: the fault and its remedy.
+    rule: the id of the rule, such as "node-op-type-present"; severity: "error", "warning" or "note"; path: the message
+    or field, such as graph.node[3], "" for the document itself; offset: the byte of the document at which the message
+    begins, or None in an edited message; message: the fault and its remedy.
     """
     cdef readonly str rule
     cdef readonly str severity

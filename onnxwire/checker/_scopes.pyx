@@ -16,7 +16,7 @@ from onnxwire.index.names cimport INITIALIZER, INPUT, NODE, Definition, Kind, Na
 cdef enum:
     UNSEEN = 0           # meanings of a use; `checker/scopes.py` has the same numbers
     OMITTED = 1          # the empty name
-    # INPUT, INITIALIZER and NODE are those of `index/names`: 2, 3, 4
+    # INPUT, INITIALIZER and NODE are 2, 3 and 4, as in `index/names`
     OUTER = 5            # a value of any kind of an enclosing graph
     LATER = 6            # the output of a later node of the same graph, or of the node itself
     NOT_YET = 7          # the output of the node that owns this graph, or of a node after the owner
@@ -28,7 +28,7 @@ cdef struct OpenScope:
     int32_t graph        # row of GraphProto, -1 for a function
     int32_t function
     int32_t level        # an entry of `Names.levels`
-    int32_t node         # next node
+    int32_t node         # the next node
     int32_t last         # end of the nodes
     int32_t attribute    # next attribute of the node that may hold a graph; -1 until its inputs are resolved
     int32_t last_attribute
@@ -70,7 +70,7 @@ cdef class Scopes:
     cdef Names names
     cdef OpenScope* frames
     cdef int32_t n_frames, frames_capacity
-    cdef NamedField given, initial, sparse_initial, results, infos  # looked up once: there may be a million graphs
+    cdef NamedField given, initial, sparse_initial, results, infos  # looked up once: a model may have a million graphs
     cdef const Run* graph_nodes
     cdef const Run* function_nodes
     cdef const Run* function_inputs
@@ -246,7 +246,7 @@ cdef class Scopes:
         return 0
 
     cdef int run(self, bint stays) except -1:
-        """Walk over the nodes of the innermost scope and of its nested scopes, until it is closed.
+        """Walk over the nodes of the innermost scope and of its nested scopes, and close it.
 
         stays: whether its definitions remain visible.
         """
@@ -270,7 +270,7 @@ cdef class Scopes:
                 if graphs.edge[i] == several_edge and graphs.parent[i] == frame.attribute - 1:
                     self.enter(i, -1)
                 elif graphs.parent[i] == frame.attribute - 1:
-                    frame.last_nested += 1  # `g` counts even in an attribute that also has `graphs`
+                    frame.last_nested += 1  # `g` is visited even in an attribute that also has `graphs`
                 continue
             if frame.attribute >= 0 and frame.attribute < frame.last_attribute:
                 i = frame.attribute

@@ -12,17 +12,17 @@ from onnxwire.checker._facts cimport Facts, List, Run
 from onnxwire.index.interning cimport Texts
 
 cdef enum:
-    MAX_VARIABLES = 64                # type variables of an operator, and attributes
+    MAX_VARIABLES = 64                # maximum number of an operator's type variables, and of its attributes
 
     # Faults of a node; `signature.py` has the same numbers.
     TOO_FEW_OR_MANY_INPUTS = 1
     TOO_FEW_OR_MANY_OUTPUTS = 2
     LACKS_ATTRIBUTE = 4
-    # Of an input or output.
+    # Faults of an input or output.
     OMITTED = 1
     WRONG_TYPE = 2
-    OTHER_TYPE = 4           # than a parameter of the same type variable
-    # Of an attribute.
+    OTHER_TYPE = 4           # its type differs from that of a parameter with the same type variable
+    # Faults of an attribute.
     UNKNOWN = 1
     WRONG_KIND = 2
 

@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """Finds records that readers of protobuf understand differently, for checks of untrusted models.
 
-One more pass over the tags of a document whose columns are made; it reads no payload. `check` calls it only with
-untrusted=True.
+This is another pass over the tags of a document, after its columns were made; it reads no payload. `check` calls it
+only with untrusted=True.
 """
 from cython cimport critical_section
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
@@ -71,7 +71,7 @@ cdef int add(
 
 
 cdef inline bint is_wide(const Field* field, const Record* record, const uint8_t* after) noexcept nogil:
-    """Return whether a number has bits that its type has no room for; after: the end of its varint."""
+    """Return whether a number has more bits than its type; after: the end of its varint."""
     if after - record.value == 10 and after[-1] > 1:
         return True
     if field.type == INT32 or field.type == ENUM:

@@ -1,4 +1,4 @@
-"""Reads the numbers of attributes as arrays, also of long ones, such as the nodes of a tree ensemble."""
+"""Reads the numbers of attributes as arrays, including long attributes such as the nodes of a tree ensemble."""
 
 from __future__ import annotations
 

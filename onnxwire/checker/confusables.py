@@ -15,7 +15,7 @@ _PAIRS = {
     "A": "0410", "B": "0412", "C": "0421", "E": "0415", "H": "041d", "I": "0406", "J": "0408", "K": "041a",
     "M": "041c", "O": "041e", "P": "0420", "S": "0405", "T": "0422", "X": "0425", "Y": "04ae", "G": "050c",
 }  # fmt: skip
-_MORE = {
+_OTHER_CONFUSABLES = {
     # Greek, Armenian, Latin extensions, Cherokee and Lisu
     "a": "03b1 0251", "i": "03b9 0131", "o": "03bf 0585", "v": "03bd", "p": "03c1", "u": "03c5 057d", "y": "03b3",
     "g": "0581 0261", "h": "0570", "n": "0578 057c", "q": "0566", "k": "03ba", "x": "03c7", "w": "0461 03c9",
@@ -26,13 +26,16 @@ _MORE = {
     ".": "2024 06d4", "/": "2044 2215", "l": "01c0 2223", ":": "a789 02d0",
 }  # fmt: skip
 _TABLE = {
-    int(code, 16): letter for table in (_PAIRS, _MORE) for letter, codes in table.items() for code in codes.split()
+    int(code, 16): letter
+    for table in (_PAIRS, _OTHER_CONFUSABLES)
+    for letter, codes in table.items()
+    for code in codes.split()
 }
 _ASCII = str.maketrans({"0": "o", "O": "o", "1": "l", "I": "l", "|": "l", "5": "s", "$": "s"})
 
 
 def skeleton(text: str) -> str:
-    """Return what a person reads: letters of other scripts and forms as ASCII, without invisible characters."""
+    """Return a name as a person reads it: letters of other scripts and forms as ASCII, without invisible characters."""
     folded = unicodedata.normalize("NFKC", text).translate(_TABLE)
     decomposed = unicodedata.normalize("NFKD", folded)
     return "".join(letter for letter in decomposed if unicodedata.category(letter) not in ("Mn", "Cf", "Cc"))

@@ -15,8 +15,7 @@ if TYPE_CHECKING:
 
 
 def cycles(facts: Facts) -> list[list[int]]:
-    """Return the sets of nodes in graphs that depend on each other; rows ascend, and sets are sorted by their first
-    row.
+    """Return sets of nodes that depend on each other, as ascending rows; sets are sorted by their first row.
 
     The inputs of nodes in a nested graph count as inputs of the node that owns the graph. Sorted graphs have no cycles.
     """

@@ -21,8 +21,9 @@ class DeclaredTypes:
     """Columns for ValueInfoProto, by `facts.derive(DeclaredTypes)`.
 
     graph: the row of the graph that an entry is in, -1 in a function. kind: the index of the type's kind among the
-    fields of TypeProto, or -1. elem_type: the element type of a tensor or sparse tensor, 0 if unknown. shape: its row
-    of TensorShapeProto, or -1. is_input, is_output, is_info: whether the entry is in that field of the graph.
+    fields of TypeProto, or -1. elem_type: the element type of a tensor or sparse tensor, 0 if unknown. shape: the row
+    of its shape in TensorShapeProto, or -1. is_input, is_output, is_info: whether the entry is in that field of the
+    graph.
     """
 
     def __init__(self, facts: Facts) -> None:
@@ -44,7 +45,7 @@ class DeclaredTypes:
                 tensors, of_rows = facts[_TENSOR_TYPES[field]], getattr(types, field)[rows]
                 elem_type[rows] = tensors.elem_type[of_rows]
                 shape[rows] = tensors.shape[of_rows]
-        # The last entry is for -1, an absent type.
+        # The last entry stands for an absent type, whose index is -1.
         self.type_kind = kind
         self.kind, self.elem_type, self.shape = kind[infos.type], elem_type[infos.type], shape[infos.type]
 

@@ -41,7 +41,7 @@ CLASH, MERGED, UNKNOWN = 1, 2, 4
 IDENTIFIER, ASCII, UTF8, ANGLE, DOTTED = 1, 2, 4, 8, 16
 
 # Columns of every sheet.
-_OWN = ("length", "parent", "index", "edge", "depth", "flags", "present")
+_COMMON_COLUMNS = ("length", "parent", "index", "edge", "depth", "flags", "present")
 # dtypes of columns, in the byte order of the machine
 _NUMPY = {"TEXT": "i4", "NUMBER": "i8", "CHILD": "i4"}
 _MAX_KEPT_ROWS = 4096  # longer columns that are quick to compute are not kept
@@ -132,7 +132,7 @@ class Table:
     def at(self, rows: Any, template: str, **columns: Any) -> Finding:
         """Return a finding about rows of this table.
 
-        rows: a bool for each row or for all, or row numbers in an array or any iterable. template, columns: as of
+        rows: a bool for each row or for all, or row numbers in an array or any iterable. template, columns: see
         `Finding`.
         """
         if isinstance(rows, np.ndarray):
@@ -185,7 +185,7 @@ class Table:
         raise NotImplementedError
 
     def field_at(self, number: int) -> tuple[str, str]:
-        """Return type and name of a field by its number in `positions`; two empty strings for the root's."""
+        """Return the type and name of a field by its number in `positions`; two empty strings for the root."""
         raise NotImplementedError
 
     def depth_of(self, rows: Rows) -> Rows:
@@ -209,7 +209,7 @@ class Sheet(Table):
 
         def __getattr__(self, name):
             try:
-                value = self._own(name) if name in _OWN else self._field(name)
+                value = self._own(name) if name in _COMMON_COLUMNS else self._field(name)
             except KeyError:
                 raise AttributeError(f"{self.type_name} has no column {name}") from None
             self.__dict__[name] = value
@@ -293,7 +293,7 @@ class Sheet(Table):
     def cell(self, name: str, row: int) -> str | int:
         """Return one value of a field's column, a string for an id."""
         number = int(getattr(self, name)[row])
-        is_text = name not in _OWN and self.facts.columns.field_column(self.type_name, name)[1] == "TEXT"
+        is_text = name not in _COMMON_COLUMNS and self.facts.columns.field_column(self.type_name, name)[1] == "TEXT"
         return self.facts.text(number) if is_text else number
 
     def path(self, row: int) -> str:
@@ -430,7 +430,7 @@ class Facts:
         ir_version: the version to check against, or None for the document's own. checksums: whether rules may read
         whole files. is_placed: whether offsets refer to the caller's bytes. saved_document: the document whose file
         external data is relative to, if it is not `document`. operators: the operators that nodes are checked against;
-        by default ONNX's own.
+        by default those of ONNX.
         max_elements: the limit of a value's size in untrusted models. Raises DecodeError for damaged bytes.
         """
         self.columns = Sheets(document, root, is_placed)
@@ -585,7 +585,7 @@ class Facts:
 def repeats(*keys: Rows, where: Rows | None = None) -> Rows:
     """Return whether each row has the same keys as an earlier one.
 
-    keys: columns of equal length, such as (parent, name). where: a bool column of the rows that count; None for all.
+    keys: columns of equal length, such as (parent, name). where: a bool column of the rows to compare; None for all.
     """
     n = len(keys[0])
     if n < 2:

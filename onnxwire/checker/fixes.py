@@ -1,5 +1,4 @@
-"""Repairs of faults that have one safe answer: one function each, registered under the ids of the rules that it
-satisfies.
+"""Repairs of faults that have one safe repair: one function per repair, registered under the ids of its rules.
 
 A repair does not change the meaning of a model for any reader: it removes exact repetitions and entries without effect,
 and adds a value where only one is possible. Other problems are left to the user.
@@ -68,8 +67,8 @@ class _Remover:
     choose: Chooser
 
 
-# A function of a message that breaks a rule: description, its detail, and the change; None if there is no single
-# answer.
+# A function of a message that breaks a rule. It returns the description, its detail and the change, or None if there is
+# no single safe repair.
 Editor = Callable[[Any], tuple[str, str, Callable[[Any], object]] | None]
 
 _removers: dict[str, _Remover] = {}
@@ -155,8 +154,10 @@ def _value_names(facts: Facts) -> NDArray[np.bool_]:
     "function-value-info-known-name",
 )
 def stale_value_info(siblings: Any, field: FieldRows, table: Table) -> Iterator[int]:
-    """Choose entries whose name is no value of any graph, since shape inference copies types from one graph to
-    another."""
+    """Choose entries whose name is not a value of any graph.
+
+    Other graphs are considered because shape inference copies types from one graph to another.
+    """
     is_name = table.facts.derive(_value_names)
     return _numbers(field.indices[~is_name[table.facts.ValueInfoProto.name[field.rows]]])
 
@@ -186,7 +187,7 @@ def missing_type(attribute: Any) -> tuple[str, str, Callable[[Any], object]] | N
 
 @edits("attribute-type-valid")
 def undefined_type(attribute: Any) -> tuple[str, str, Callable[[Any], object]] | None:
-    """Set the type UNDEFINED in the same way; an unknown number is not changed."""
+    """Replace the type UNDEFINED by the type of the value; an unknown number is not changed."""
     return missing_type(attribute) if attribute.HasField("type") and attribute.type == 0 else None
 
 
@@ -224,7 +225,7 @@ class _Rows:
 class Fixes(Collection[Fix]):
     """The possible repairs of a message. Iterate over them before they are applied.
 
-    They are stored as row numbers of the findings, since a damaged file may need a million.
+    Repairs are stored as row numbers of the findings, since a damaged file may need a million repairs.
     omitted: violations that were not examined because of `limits.MAX_CHANGES`. After these repairs, `check` and
     `find_fixes` find the next ones.
     """

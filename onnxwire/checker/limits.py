@@ -1,12 +1,12 @@
 """Limits on the work of `check`, whatever a document contains."""
 
-# Default of `--limit`: problems of one rule that the command stores; further ones are counted.
+# Default of `--limit`: the number of problems of one rule that the command stores; further ones are counted.
 MAX_PROBLEMS_PER_RULE = 10_000
 
-# Messages that `find_fixes` changes in one call: each change of a few bytes takes about two hundred bytes of memory.
+# The maximum number of messages that `find_fixes` changes in one call. A change takes about 200 bytes of memory.
 MAX_CHANGES = 50_000
 
-# Unknown operator names for which similar names are searched; each search takes a millisecond.
+# The maximum number of unknown operator names for which similar names are searched; each search takes a millisecond.
 MAX_HINTS = 1_000
 
 # Limits on payloads of which rules need the first values, a count or the maximum: bytes of a message whose values are

@@ -26,8 +26,8 @@ _HEAD = 16  # maximum bytes of a tag and a length
 
 
 class Portion(NamedTuple):
-    """The payloads of some tensors. rows: rows of TensorProto; lengths: bytes of each payload, above 0; data: all
-    bytes, uint8."""
+    """The payloads of some tensors. rows: rows of TensorProto; lengths: the positive sizes; data: all bytes, as
+    uint8."""
 
     rows: Rows
     lengths: Rows
@@ -85,7 +85,7 @@ def _find_packed(facts: Facts, document: Rows, at: Rows, field: str, rows: Rows)
     tag = TensorProto.DESCRIPTOR.fields_by_name[field].number << 3 | _LEN
     is_packed = (records[rows] == 1) & (document[at] == tag)
     at = at + 1
-    # The length comes next: up to ten bytes, of which all but the last have the high bit.
+    # The length follows: up to ten bytes, all of which except the last have the high bit.
     goes_on = is_packed.copy()
     for _ in range(10):
         byte = document[np.minimum(at, len(document) - 1)]

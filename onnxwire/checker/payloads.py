@@ -135,7 +135,7 @@ class Payloads:
     @cached_property
     def count(self) -> Any:
         """The lengths of the lists that the tensors' types require; -1 where counting would take too long."""
-        held = np.zeros(len(self.elements), np.int64)  # takes no memory until it is written to
+        held = np.zeros(len(self.elements), np.int64)  # pages take no memory until they are written to
         makers = {"int32_data": int32_numbers, "int64_data": int64_numbers, "uint64_data": uint64_numbers}
         for location, field in enumerate(FIELDS):
             is_here = (self.own_location == location) & is_filled(self.facts.TensorProto, field)
@@ -149,7 +149,7 @@ class Payloads:
 
     @cached_property
     def count_bytes(self) -> Any:
-        """The bytes of that list."""
+        """The sizes in bytes of the lists that the tensors' types require."""
         sizes = np.zeros(len(self.elements), np.int64)
         for location, field in enumerate(FIELDS):
             is_here = (self.own_location == location) & is_filled(self.facts.TensorProto, field)
@@ -211,7 +211,8 @@ def uint64_numbers(facts: Facts) -> Numbers:
 
 
 def raw_bytes(facts: Facts) -> tuple[Any, Any]:
-    """Return the greatest of the first 64 KiB of booleans in raw_data, and the last byte if it is not full.
+    """Return the greatest of the first 64 KiB of booleans in raw_data, and the last byte if some of its bits are
+    unused.
 
     Both are 0 where there is no such byte. At most 16 MiB of a document are scanned.
     """

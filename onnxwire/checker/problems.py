@@ -21,7 +21,7 @@ _BATCH = 4096  # problems whose offsets are looked up at a time
 
 
 class _Group(NamedTuple):
-    """One finding of a rule. rows: int32, those rows of `found.table` that are within the limit."""
+    """One finding of a rule. rows: the rows of `found.table` within the limit, int32."""
 
     rule: Rule
     found: Finding

@@ -13,10 +13,10 @@ of the rule:
     }
 
 A third element, {name: function of the sheet that returns a column}, adds names to the message. Messages are made
-later, so a column must not call `derive` or read the document by then. A list of entries describes several faults of
-one rule. The key ("NodeProto", "NodeProto.domain") checks nodes of documents in which some node has a domain, and
-("NodeProto.input", "FunctionProto") node inputs of documents that have functions: conditions are not called where they
-could not be met. A check that needs more is a function with the decorator `rule`.
+later, so the function of a column must not call `derive` or read the document. A list of entries describes several
+faults of one rule. The key ("NodeProto", "NodeProto.domain") checks nodes of documents in which some node has a domain,
+and ("NodeProto.input", "FunctionProto") node inputs of documents that have functions: conditions are not called for
+documents that cannot meet them. A check that needs more is a function with the decorator `rule`.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ class Rule(NamedTuple):
 
 
 class Check(NamedTuple):
-    """One way to find breaches of a rule. tables: it runs only where each of these is one of `Facts.present`."""
+    """One function that finds breaches of a rule. tables: the names that `Facts.present` must contain for it to run."""
 
     tables: tuple[str, ...]
     find: Find

@@ -53,8 +53,8 @@ def check(
     compare their digests.
     limit: the maximum number of problems of one rule, None for all; further ones are counted in `Problems.omitted`.
     operators: the path of a table of further operators, in the notation of checker/operators.tsv.
-    untrusted: whether to apply the rules of security, too, which name known attacks on programs that read models, and
-    to open source with untrusted=True, as `load` does; a message stays as it was opened.
+    untrusted: whether to apply also the rules of security, which detect known attacks on programs that read models, and
+    to open `source` with untrusted=True of `load`; a message that is already open is not affected.
     max_elements: the number of elements from which these rules report a value.
     baseline: a trusted model, or a source of one, which is opened like `source`. Only problems that it does not have at
     the matching part are reported; parts are matched by structure, as for `diff`. See docs/untrusted.md.
@@ -64,7 +64,7 @@ def check(
     and SourceError for an unreadable table of operators. The same errors are raised for the baseline.
     """
     select, ignore = _words(select), _words(ignore)
-    _choose(select, ignore, untrusted)  # only for its errors
+    _choose(select, ignore, untrusted)  # called only to raise its errors
     if limit is not None and limit < 1:
         raise FieldValueError(f"limit is {limit}; give a number from 1 on, or None for no limit")
     if max_elements < 1:
@@ -161,7 +161,7 @@ def _run(
 def _plan(
     select: _Words, ignore: _Words, ir_version: int | None, present: frozenset[str], untrusted: bool
 ) -> tuple[int, list[tuple[Rule, list[Find]]]]:
-    """Return how many rules apply, and the functions to call; present: as of `Facts`."""
+    """Return the number of rules that apply, and the functions to call; present: see `Facts`."""
     load_for(present, untrusted)
     chosen = [
         rule

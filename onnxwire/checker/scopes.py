@@ -34,9 +34,8 @@ class Scopes:
     described: for each ValueInfoProto, the element of NodeProto.output that it describes, or -1.
     outputs, named: for each ValueInfoProto that is a graph's output or value_info, its meaning.
     function_outputs: the meaning of each element of FunctionProto.output. defined: for each element of
-    NodeProto.output, the earlier meanings of its name; all_defined: the flags of all together; inputs, initializers,
-    sparse:
-    as `defined`, for ValueInfoProto, TensorProto, SparseTensorProto.
+    NodeProto.output, the earlier meanings of its name; all_defined: the bitwise or of these flags; inputs,
+    initializers, sparse: the earlier meanings for each ValueInfoProto, TensorProto and SparseTensorProto.
     is_main, is_algorithm, is_nested: whether each GraphProto is of a kind, and False for no graph, -1.
     graph_kind, graph_function: for each GraphProto, MAIN ... ALGORITHM, and the function that contains it, or -1.
     node_graph_kind, node_function: the same for the graph of a node; MAIN for nodes directly in functions.

@@ -1,4 +1,4 @@
-"""Evaluates, before a model runs, how large its values get and how often its loops run: lower bounds, within a budget.
+"""Computes lower bounds of the sizes of a model's values and of its loops' iterations, without running the model.
 
 Each graph is walked once in the order of its nodes. Sizes that do not depend on data are computed with integers of any
 size; constants of a few elements are folded. Bodies of loops are evaluated a few times, and functions with the
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from onnxwire.messages import AttributeProto, TensorProto
 
 MAX_ITERATIONS = 10_000_000  # maximum product of the iterations of all loops around a node
-MAX_TOTAL_FACTOR = 16  # all constants together, times max_elements
-MAX_GIVEN_FACTOR = 64  # a value whose size depends on the declared shape of an input, times max_elements
-MAX_STORED_FACTOR = 16  # a value derived from a stored weight, times its elements
+MAX_TOTAL_FACTOR = 16  # limit of the elements of all constants together, as multiple of max_elements
+MAX_GIVEN_FACTOR = 64  # limit of a value whose size depends on an input's declared shape, as multiple of max_elements
+MAX_STORED_FACTOR = 16  # limit of a value derived from a stored weight, as multiple of the weight's elements
 _MAX_BODY_RUNS = 64
 _MAX_CALL_DEPTH = 48
-_BUDGET_FACTOR, _LEAST_BUDGET = 8, 20_000
+_BUDGET_FACTOR, _MIN_BUDGET = 8, 20_000
 _NO_VALUE = Value()
-_GROWING = frozenset(
+_SIZING_OPERATORS = frozenset(
     ("ConstantOfShape", "Expand", "Tile", "Range", "OneHot", "RandomNormal", "RandomUniform", "Pad", "Resize")
 )
 
@@ -50,7 +50,7 @@ class Scope:
 
 
 class _Call:
-    """A node and its inputs, as `Call` of shape_operators.py."""
+    """A node and its inputs: the implementation of `Call` of shape_operators.py."""
 
     __slots__ = ("_attributes", "inputs", "node", "op_type", "owner", "scope")
 
@@ -117,10 +117,10 @@ class _Call:
 class ShapeBounds:
     """The findings about sizes and loops, by `facts.derive(ShapeBounds)`.
 
-    elements: for nodes of which an output is too large, the lower bound of its elements; overflows: the same where it
+    elements: for nodes with a too large output, the lower bound of its element count; overflows: the nodes whose bound
     is 2**63 or more. endless: nodes of loops that do not end; iterations: the number of iterations of loops that take
     too many. faults: per kind in constant_inputs.py, the text of the fault by the row of the node.
-    total: the first node with which all constants together are too large, and the sum; or None.
+    total: the first node at which the sum of the constants' elements exceeds the limit, and the sum; or None.
     """
 
     def __init__(self, facts: Facts) -> None:
@@ -135,7 +135,7 @@ class ShapeBounds:
         self.total: tuple[int, int] | None = None
         self._total = 0
         nodes = facts.NodeProto
-        self.budget = nodes.n * _BUDGET_FACTOR + _LEAST_BUDGET
+        self.budget = nodes.n * _BUDGET_FACTOR + _MIN_BUDGET
         self._op_types = constants.column("NodeProto", "op_type")
         self._first_inputs = constants.column("NodeProto", "first.input")
         self._n_inputs = constants.column("NodeProto", "input")
@@ -318,7 +318,7 @@ class ShapeBounds:
             self._depth -= 1
 
     def _accept(self, node: int, op_type: str, value: Value) -> bool:
-        """Record a value that is too large; return whether it is not."""
+        """Return whether a value is within the limits; record a value that is too large."""
         size = value.size
         if size < 1 << 20:
             return True
@@ -329,7 +329,7 @@ class ShapeBounds:
         if size > limit and size > value.stored * MAX_STORED_FACTOR:
             self.elements.setdefault(node, size)
             return False
-        if op_type in _GROWING and not value.is_given:
+        if op_type in _SIZING_OPERATORS and not value.is_given:
             self._total += size
             if self._total > self.max_elements * MAX_TOTAL_FACTOR and self.total is None:
                 self.total = node, self._total
@@ -374,7 +374,7 @@ class ShapeBounds:
     def _repeat(
         self, body: int, scope: Scope, carried: list[Value], trips: int | None, starts_true: bool
     ) -> tuple[list[Value], bool]:
-        """Evaluate a body some times; return its last outputs, and whether it always continues."""
+        """Evaluate a body several times; return its last outputs, and whether the loop always continues."""
         n = len(carried)
         history = [carried]
         results: list[Value] = []
@@ -395,7 +395,7 @@ class ShapeBounds:
                 _extrapolated(*values, trips - len(history)) for values in zip(history[-2], history[-1], strict=True)
             ]
         if is_true and starts_true and self.budget > 0:
-            # Counters advance by the same step, so the condition after many iterations is known, too.
+            # Counters advance by a constant step, so the condition after many iterations can be computed.
             arguments = [Value((), [MAX_ITERATIONS]), Value((), [True])]
             arguments += [_advanced(*values) for values in zip(history[0], history[1], strict=True)]
             outputs = self._run_graph(body, Scope(scope), arguments)

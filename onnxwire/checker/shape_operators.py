@@ -357,7 +357,7 @@ def _einsum(call: Call) -> Value | None:
 
 
 def _convolution(call: Call) -> Value | None:
-    """Return the size of Conv and pools, of which only the padding matters here."""
+    """Return the size of Conv and pools by their padding; other attributes do not affect the lower bound."""
     value, pads = _first(call), call.ints("pads")
     if not pads:
         return None
@@ -427,7 +427,7 @@ def _divided(left: Any, right: Any) -> Any:
 
 
 def _power(base: Any, exponent: Any) -> Any:
-    # An integer of more than 64 bits is not represented; what follows from it is not known.
+    # An integer of more than 64 bits is not represented; values computed from it are unknown.
     if isinstance(base, int) and isinstance(exponent, int) and abs(base).bit_length() * max(exponent, 0) > 4096:
         raise OverflowError
     return base**exponent

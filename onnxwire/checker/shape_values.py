@@ -36,7 +36,7 @@ class Value:
         return 0 if self.shape is None else math.prod(1 if dim is None else dim for dim in self.shape)
 
     def same_as(self, other: Value) -> bool:
-        """Return whether the same is known of another value."""
+        """Return whether another value has the same known properties."""
         return self.shape == other.shape and self.data == other.data
 
 
@@ -46,7 +46,7 @@ def vector(data: list[Any], is_given: bool = False) -> Value:
 
 
 def wrap(number: float) -> int | float:
-    """Return an integer as int64 arithmetic has it; floats unchanged."""
+    """Return an integer wrapped to 64 bits, as in int64 arithmetic; return floats unchanged."""
     if isinstance(number, int) and not -_INT64 <= number < _INT64:
         return (number + _INT64) % (1 << 64) - _INT64
     return number

@@ -264,7 +264,7 @@ class SignatureCheck:
 
 
 def withdrawn(facts: Facts) -> list[int]:
-    """Return the ids of the names of operators that were experiments, of those that the document has."""
+    """Return the string ids of experimental operators that were withdrawn and whose names the document contains."""
     return [id for name in WITHDRAWN if (id := facts.find(name)) >= 0]
 
 
@@ -359,7 +359,7 @@ class Hints:
         """Return the last part of a message."""
         versions = self.operators.versions.get((domain, name))
         if versions:
-            return f"it came with version {versions[0]}; import that, or use what version {version} has"
+            return f"it was introduced in version {versions[0]}; import that version, or use one of version {version}"
         if (domain, name) not in self.known:
             if len(self.known) >= MAX_HINTS or len(name) > 100:
                 return "correct op_type or domain"

@@ -41,7 +41,7 @@ class WireRecords(Table):
         self._names: dict[tuple[int, int], str] = {}
 
     def cell(self, name: str, row: int) -> str | int:
-        """Return one value of a column; field: the name of the record's field, or its number."""
+        """Return one value of a column; the column `field` has the name of the record's field, or its number."""
         if name == "field":
             return self._field(int(self.sheet[row]), int(self.number[row]))
         return int(getattr(self, name)[row])

@@ -50,7 +50,7 @@ def make_reporter(out: IO[str], options: argparse.Namespace, files: int) -> Repo
 
 
 class _TextReporter(Reporter):
-    """Groups under headings on a terminal; otherwise lines that each begin with the file and the severity."""
+    """Prints groups under headings on a terminal; otherwise lines that each begin with the file and the severity."""
 
     def __init__(self, out: IO[str], options: argparse.Namespace, files: int) -> None:
         self.out = out
@@ -147,7 +147,7 @@ def _notes(count: int) -> str:
 
 
 class _JsonReporter(Reporter):
-    """A list with one object per file; each problem is one line."""
+    """Prints a JSON list with one object per file; each problem is one line."""
 
     def __init__(self, out: IO[str]) -> None:
         self.out = out

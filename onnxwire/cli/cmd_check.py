@@ -54,7 +54,7 @@ exit status: 0 no problem as severe as --fail-on, 1 such a problem, 2 a file cou
 def add_parser(commands: Any) -> None:
     """Add the command to the parser's `commands`."""
     parser = add_command(
-        commands, "check", _DESCRIPTION, _EXAMPLES, "apply the rules of security, too, and refuse redirects"
+        commands, "check", _DESCRIPTION, _EXAMPLES, "also apply the security rules, and refuse redirects"
     )
     add = parser.add_argument
     add("files", metavar="FILE", nargs="*", help="a path, a pattern such as 'models/*.onnx', or - for stdin")
@@ -139,7 +139,7 @@ def run(options: argparse.Namespace) -> int:
                 _refuse_stream(path)
             status = max(status, _check(path, options, limits, reporter))
         except (DecodeError, FileError) as error:
-            # Continue with the other files.
+            # The error is reported; continue with the other files.
             line = without_credentials(shell_advice(str(error)))
             reporter.fault(shown_source(path), line)
             sys.stdout.flush()

@@ -67,7 +67,7 @@ def run(options: argparse.Namespace) -> int:
         found = diff(options.old, options.new, weights=weights, match=options.match, progress=progress)
         if options.quiet:
             return DIFFERENT if any(True for _ in found) else SAME
-        # Lines would interrupt the progress bar, so print them after it.
+        # Lines would interrupt the progress bar, so they are printed after it has ended.
         differences: Iterable[Difference] = found if progress is None else list(found)
         if options.json or options.stat:
             differences = list(differences)

@@ -39,7 +39,7 @@ examples:
   onnxwire git uninstall
   onnxwire git merge base.onnx ours.onnx theirs.onnx
 """
-_ACTIONS = {"install": 0, "uninstall": 0, "textconv": 1, "difftool": 2, "merge": 3}
+_ARGUMENT_COUNTS = {"install": 0, "uninstall": 0, "textconv": 1, "difftool": 2, "merge": 3}
 """The number of files by action; `merge` also takes the path in the repository, for messages."""
 _ATTRIBUTES = "*.onnx diff=onnxwire merge=onnxwire"
 _SETTINGS = {
@@ -57,7 +57,7 @@ _MERGED, _CONFLICTS, _UNREADABLE = 0, 1, 2
 def add_parser(commands: Any) -> None:
     """Add the command to the parser's `commands`."""
     parser = add_command(commands, "git", _DESCRIPTION, _EXAMPLES)
-    parser.add_argument("action", metavar="ACTION", choices=list(_ACTIONS), help=", ".join(_ACTIONS))
+    parser.add_argument("action", metavar="ACTION", choices=list(_ARGUMENT_COUNTS), help=", ".join(_ARGUMENT_COUNTS))
     parser.add_argument("files", metavar="FILE", nargs="*", help="textconv FILE; difftool A B; merge BASE OURS THEIRS")
     where = parser.add_mutually_exclusive_group()
     where.add_argument("--local", action="store_true", help="install for this clone (default)")
@@ -70,7 +70,7 @@ def add_parser(commands: Any) -> None:
 def run(options: argparse.Namespace) -> int:
     """Install, uninstall, or run a driver; returns the exit status."""
     action, files = options.action, options.files
-    count = _ACTIONS[action]
+    count = _ARGUMENT_COUNTS[action]
     if not (len(files) == count or (action == "merge" and len(files) == count + 1)):
         options.parser.error(f"{action} takes {count or 'no'} file{'' if count == 1 else 's'}, not {len(files)}")
     if count and (options.local or options.is_global):
@@ -94,7 +94,7 @@ def _set_up(is_installed: bool, is_global: bool) -> int:
     path = git_repository.attributes_file(is_global)
     if is_installed:
         _install(scope)
-    # The attributes are written last and removed first: alone they would make git merge models as text.
+    # The attributes are written last and removed first: without the settings they would make git merge models as text.
     git_repository.edit_line(path, _ATTRIBUTES, is_kept=is_installed)
     if not is_installed:
         _uninstall(scope)
@@ -178,7 +178,7 @@ def _print_text(path: str) -> int:
 def _load_versions(shown: str, base: str, ours: str, theirs: str) -> list[ModelProto] | None:
     """Load the three versions of a model; reports the first one that cannot be read, and returns None.
 
-    Only the base can be absent, which git passes as an empty file; another file without bytes is a damaged one.
+    Only the base can be absent; git then passes an empty file. Any other empty file is damaged.
     """
     from onnxwire.engine.verify import verify_document
 
@@ -217,7 +217,7 @@ def _merge(base: str, ours: str, theirs: str, name: str | None = None) -> int:
     if git_repository.read_pointer(ours) is None:
         save(merged, ours)
         return _MERGED
-    # Git LFS writes the model to its store, and the pointer to it is what git commits.
+    # Git LFS writes the model to its store; git commits the pointer.
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "merged.onnx"
         save(merged, path)

@@ -86,7 +86,10 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _lines(summary: dict[str, Any], paint: Paint, fit: int | None) -> list[str]:
-    """Format the summary as text. fit: the width of the terminal, to which texts of the file are cut; None for none."""
+    """Format the summary as text.
+
+    fit: the width of the terminal, to which texts of the file are truncated; None without a terminal.
+    """
     nodes, tensors = summary["nodes"], summary["tensors"]
     producer = f"{summary['producer_name']} {summary['producer_version']}".strip() or "-"
     opsets = ", ".join(f"{opset['domain'] or 'ai.onnx'} {opset['version']}" for opset in summary["opset_import"])
@@ -154,7 +157,7 @@ def _name(text: str, fit: int | None) -> str:
 
 
 def _bounded(text: str, fit: int | None = None) -> str:
-    """Escape a text; cut a long one, and append its length. fit: the most characters on a terminal."""
+    """Escape a text; truncate a long one and append its length. fit: the maximum number of characters on a terminal."""
     shown = safe_text(text[:_MAX_TEXT_CHARS])
     most = _MAX_TEXT_CHARS if fit is None else min(fit, _MAX_TEXT_CHARS)
     if len(text) <= _MAX_TEXT_CHARS and (fit is None or len(shown) <= fit):

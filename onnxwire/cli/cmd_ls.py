@@ -85,7 +85,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _chosen(rows: Iterator[Row], options: argparse.Namespace) -> Iterable[Row]:
-    """Select and sort the rows; stores all of them only for sorting."""
+    """Select and sort the rows; all rows are in memory only for sorting."""
     if options.pattern is not None or options.filter:
         rows = filter(row_test(options.pattern, options.regex, options.filter), rows)
     if options.sort is not None or options.reverse:
@@ -130,7 +130,7 @@ def _print_rows(rows: Iterable[Row], options: argparse.Namespace, paint: Paint) 
     first = headings if is_terminal else None
     widths: list[int] = []
     fit = terminal_width()
-    # In batches, so that a long list starts to print at once; columns only become wider.
+    # Print in batches, so that a long list appears at once; columns only become wider.
     while batch := list(islice(waiting, _BATCH_ROWS)):
         count += len(batch)
         if noun == "tensor":

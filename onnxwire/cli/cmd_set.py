@@ -25,7 +25,7 @@ values:
   [1, 2, 3]            for a repeated field; texts with commas in them as ["a, b", "c"]
   @FILE                for a field of bytes; @FILE.npy for a tensor, of the same data type and shape without --force
   {op_type: "Relu"}    for a message: protobuf's text format in braces
-  For an attribute, a metadata entry, an operator set or a dimension, its value is set.
+A PATH to an attribute, a metadata entry, an operator set or a dimension sets its value.
 
 examples:
   onnxwire set m.onnx producer_name=me model_version=3 -o out.onnx
@@ -68,7 +68,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _assign_weights(model: ModelProto, path: str, force: bool) -> None:
-    """Assign the tensors of a .safetensors file to the initializers of the same names; report on stderr what differs.
+    """Assign the tensors of a .safetensors file to the initializers of the same names; report differences on stderr.
 
     The payloads become raw_data of the model. Raises EditError if no name is in both, or, without `force`, if a tensor
     of the file has another type or shape; the model is then unchanged.

@@ -93,7 +93,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _print(message: Message, options: argparse.Namespace) -> None:
-    # A separate function, since the model can't be closed while a local variable refers to its bytes.
+    # This is a separate function, since the model can't be closed while a local variable refers to its bytes.
     found = resolve(message, options.path)
     if options.json:
         print(json.dumps(_as_json(found, options), indent=2, allow_nan=False))
@@ -175,7 +175,7 @@ def _lines(found: Resolved, options: argparse.Namespace, paint: Paint) -> list[s
             return [describe_number(found.field, entry) for entry in value]
         return [f"{start(i)}{one_line(entry, found.field)}" for i, entry in enumerate(value)]
     if isinstance(value, str):
-        # Escaped on a terminal only, so that scripts get the text itself.
+        # Text is escaped only on a terminal, so that scripts get the unchanged text.
         return [safe_text(value) if sys.stdout.isatty() else value]
     return [describe_number(found.field, value) if found.field is not None else str(value)]
 
@@ -423,7 +423,7 @@ def histogram_lines(histogram: Histogram, paint: Paint, width: int = 40, is_disc
 
 
 def _value_lines(found: Resolved, ranges: list[range], shape: list[int], paint: Paint) -> list[str]:
-    """Format the elements; if they are too many, the first ones of the last two axes."""
+    """Format the elements; of too many, format only the first ones of the last two axes."""
     import numpy as np
 
     tensor: TensorProto = found.value

@@ -44,7 +44,7 @@ _CSV = (
     "before it; --json and .parquet have every text unchanged"
 )
 
-_BATCH_ROWS = 1000  # rows that are Python objects at a time
+_BATCH_ROWS = 1000  # rows that are converted to Python objects at a time
 _NUMBER_TYPES = {
     "BOOLEAN", "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT",
     "UHUGEINT", "FLOAT", "DOUBLE",
@@ -200,8 +200,8 @@ def _print(found: duckdb.DuckDBPyRelation, options: argparse.Namespace, form: st
 
 
 def _batches(found: duckdb.DuckDBPyRelation) -> Iterator[list[Any]]:
-    """Yield the rows, some at a time; at least one batch, which may be empty."""
-    # Before DuckDB 2.0, a relation has a position instead.
+    """Yield the rows in batches; yield at least one batch, which may be empty."""
+    # Before DuckDB 2.0, a relation itself is a cursor.
     rows = found.iter_rows() if hasattr(found, "iter_rows") else iter(found.fetchone, None)
     yield list(islice(rows, _BATCH_ROWS))
     while batch := list(islice(rows, _BATCH_ROWS)):
@@ -232,7 +232,7 @@ def _csv_parts(found: duckdb.DuckDBPyRelation) -> Iterator[str]:
 
 
 def _table_parts(found: duckdb.DuckDBPyRelation, paint: Paint, is_shown: bool) -> Iterator[str]:
-    """Yield lines of columns; those of a batch are as wide as those of the batches before, or wider."""
+    """Yield lines of columns; from batch to batch, columns keep their width or become wider."""
     headings = [safe_text(name) for name in found.columns]
     is_number = [str(type) in _NUMBER_TYPES for type in found.types]
     widths: list[int] = []

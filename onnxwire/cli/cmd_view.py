@@ -133,9 +133,9 @@ def run(options: argparse.Namespace) -> int:
         )
         if not options.no_browser and _has_screen():
             redirect = stack.enter_context(_redirect_page(address))
-            # Removed as soon as it is of no use, so that a kill leaves no file.
+            # The file is removed as soon as the browser has read it, so that a killed process leaves no file.
             server.when_opened = partial(_remove, redirect)
-            # Some browsers return only when they are closed.
+            # Some browser commands return only when the browser is closed.
             threading.Thread(target=_open, args=(Path(redirect).as_uri(),), daemon=True).start()
         if not options.json:
             print(
@@ -156,7 +156,7 @@ def run(options: argparse.Namespace) -> int:
         edits.uploads.close()
     if start is not None:
         start.close()
-    # Threads may still read the models; then these stay open until the process ends.
+    # If threads still read the models, the models stay open until the process ends.
     for one in filter(None, (queries, other)):
         with contextlib.suppress(InUseError):
             one.message.close()
@@ -221,7 +221,7 @@ def _print_lines(*lines: str) -> None:
 
 
 class _Ending:
-    """Make SIGTERM raise KeyboardInterrupt too, since background jobs of a shell ignore SIGINT."""
+    """A context manager in which SIGTERM raises KeyboardInterrupt, since background jobs of a shell ignore SIGINT."""
 
     def __enter__(self) -> None:
         self._count = 0
@@ -244,7 +244,7 @@ class _Ending:
 def _redirect_page(address: str) -> Iterator[str]:
     """Write a private file that redirects to an address, and return its path.
 
-    So the browser's command line, which every user of the machine can read, contains no token.
+    Every user of the machine can read the browser's command line; with this file it contains no token.
     """
     descriptor, path = tempfile.mkstemp(prefix="onnxwire-", suffix=".html")  # with mode 0600
     try:
@@ -273,7 +273,7 @@ _REDIRECT = """\
 
 
 def _has_screen() -> bool:
-    """Return whether there is a graphical browser; one in the terminal runs no scripts, and occupies the terminal."""
+    """Return whether there is a graphical browser; a text browser runs no scripts and occupies the terminal."""
     return sys.platform in ("win32", "darwin") or any(
         os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
     )

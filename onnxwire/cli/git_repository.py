@@ -26,7 +26,7 @@ def run_git(*arguments: str, file: IO[bytes] | None = None, may_fail: bool = Fal
 
     file: its standard input. may_fail: whether to return "" if git fails, instead of raising SourceError.
     """
-    environment = {**os.environ, "LC_ALL": "C"}  # untranslated messages, of which some are recognized
+    environment = {**os.environ, "LC_ALL": "C"}  # untranslated, because some messages are parsed
     try:
         done = subprocess.run(
             ["git", *arguments],
@@ -118,7 +118,7 @@ def attributes_file(is_global: bool) -> Path:
 
 
 def edit_line(path: Path, line: str, *, is_kept: bool) -> None:
-    """Move or add a line to the end of a text file, or remove it; every other byte stays.
+    """Move a line to the end of a text file, append it, or remove it; every other byte is preserved.
 
     The file is created if necessary, and removed if nothing is left.
     """
@@ -154,5 +154,5 @@ def refuse_outside(path: str) -> None:
         run_git("rev-parse", "--git-dir")
     except SourceError as error:
         if "not a git repository" not in str(error):
-            raise  # such as a repository of another user
+            raise  # another error, such as a repository that belongs to another user
         raise PathError("not in a git repository; change into one, or use --global", "", path) from None

@@ -9,14 +9,16 @@ from contextlib import contextmanager
 from onnxwire.errors import EditError, Error
 from onnxwire.io.remote.address import shown_source
 
-# The prefix of a failed assertion in its C++ code.
+# The prefix of a failed assertion in the package's C++ code.
 _ASSERTION = re.compile(r"^\S+:\d+: \w+: Assertion `.*?` failed: ")
 
 
 @contextmanager
 def official_errors(path: str) -> Iterator[None]:
-    """Convert any exception of the official package, whose exceptions have no common base class, to an EditError with
-    the file."""
+    """Convert any exception of the official package to an EditError with the file.
+
+    The exceptions of the package have no common base class.
+    """
     try:
         yield
     except Error:

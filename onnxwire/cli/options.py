@@ -22,7 +22,7 @@ _LOCAL_COMMANDS = ("completion", "encode", "git")  # commands that read no remot
 
 
 class Formatter(argparse.RawDescriptionHelpFormatter):
-    """A formatter that reads the width of the terminal itself: argparse imports shutil for it with each parser."""
+    """A formatter that reads the terminal's width without shutil, which argparse would import for each parser."""
 
     def __init__(self, prog: str, **options: Any) -> None:
         try:
@@ -73,7 +73,7 @@ def server_settings(options: argparse.Namespace) -> Iterator[None]:
     if headers:
         values[HEADERS_VARIABLE] = "\n".join([*os.environ.get(HEADERS_VARIABLE, "").split("\n"), *headers])
     if "OPENBLAS_NUM_THREADS" not in os.environ:
-        # No command multiplies matrices, and threads that numpy starts for that cost as much as the rest of its import.
+        # No command multiplies matrices. Starting numpy's threads for that would double the time of importing numpy.
         values["OPENBLAS_NUM_THREADS"] = "1"
     before = {name: os.environ.get(name) for name in values}
     os.environ.update({name: value for name, value in values.items() if value is not None})

@@ -1,4 +1,4 @@
-"""The file that a command writes with -o: never its input, and complete or not at all."""
+"""Opens the file that a command writes with -o: never its input, and replaced atomically."""
 
 from __future__ import annotations
 
@@ -35,6 +35,6 @@ def open_output(path: str) -> Iterator[IO[bytes]]:
 
 @contextmanager
 def open_text_output(path: str, errors: str = "strict") -> Iterator[IO[str]]:
-    """Open a file for writing text in UTF-8; otherwise as `open_output`. errors: as for `open`."""
+    """Open a file for writing text in UTF-8, otherwise like `open_output`. errors: see `open`."""
     with open_output(path) as file, io.TextIOWrapper(file, "utf-8", errors, "\n") as out:
         yield out

@@ -24,7 +24,7 @@ _MAX_BYTES = 64
 def print_raw(path: str, type_name: str | None, out: IO[str]) -> int:
     """Print the tree of tags of a file.
 
-    path: the file. type_name: the message in it, "none" for no names, None for the message that fits.
+    path: the file. type_name: the type of its message; "none" to print no names, None to guess the type.
     Returns 0. Raises DecodeError at the first fault, after printing everything before it.
     """
     document = open_document(path)
@@ -95,7 +95,7 @@ class Printer:
             self.levels.append(_Level(None, offset, level.end, group=record.number))
             return value
         if after is None:
-            # Show a message that runs past the end as far as the data goes.
+            # If a message runs past the end, print the part that exists.
             if record.raw is None or field is None or field.message_type is None or not may_enter:
                 raise self._fault(offset)
             self._line(offset, f"{label} {{  # {level.end - value:,} of {record.raw:,} bytes")

@@ -32,13 +32,13 @@ def row_test(pattern: str | None, is_regex: bool, conditions: Iterable[str]) -> 
     tests: list[Callable[[Row], bool]] = [row_filter(text) for text in conditions]
     if pattern is not None:
         is_meant = name_matcher(pattern, is_regex)
-        # A row without a name is found by its path.
+        # The pattern is compared with the path of a row without a name.
         tests.append(lambda row: is_meant(row["name"] or row["path"]))
     return lambda row: all(test(row) for test in tests)
 
 
 def arrange(rows: list[Row], options: argparse.Namespace) -> list[Row]:
-    """Sort and limit rows as the options require."""
+    """Sort and limit rows by the options."""
     if options.sort is not None:
         rows = sort_rows(rows, options.sort)
     if options.reverse:

@@ -33,9 +33,9 @@ def add_color(parser: argparse.ArgumentParser) -> None:
 
 
 class CleanTerminal:
-    """A wrapper of a terminal that escapes control characters; every command's stdout and stderr on a terminal.
+    """A wrapper of a terminal that escapes control characters; used for every command's stdout and stderr.
 
-    stream: the terminal itself. takes_color: do not escape color sequences, since a painter writes them.
+    stream: the wrapped terminal. takes_color: whether color sequences, which a painter writes, are not escaped.
     """
 
     def __init__(self, stream: IO[str]) -> None:
@@ -68,7 +68,8 @@ def given_streams() -> Iterator[None]:
     """
     before = sys.stdin, sys.stdout, sys.stderr
     with ExitStack() as opened:
-        # Opened first and in order, so that they get the descriptors 0 to 2, not a file of the command.
+        # The streams are opened first and in order, so that they get the descriptors 0 to 2, rather than a file of the
+        # command.
         for name, mode, flags in (
             ("stdin", "r", os.O_WRONLY),
             ("stdout", "w", os.O_RDONLY),
@@ -180,7 +181,8 @@ def cut_middle(text: str, width: int) -> str:
 
 
 def _fit_widths(widths: list[int], fixed: set[int], fit: int) -> None:
-    """Narrow the widest columns, except for `fixed` ones, until a line of them fits; none below 8 characters."""
+    """Narrow the widest columns, except `fixed` ones, until a line fits; no column becomes narrower than 8
+    characters."""
     left = sum(widths) + 2 * (len(widths) - 1) - fit
     while left > 0:
         order = sorted((width, i) for i, width in enumerate(widths) if i not in fixed and width > _MIN_WIDTH)
@@ -207,8 +209,8 @@ def table_lines(
 
     headings: the headings of the columns, underlined in color. right: indices of the columns to align to the right.
     styles: the styles of the columns, "" for none. widest: the maximum width of a column; a longer text exceeds its
-    column. widths: the widths of the previous batch, updated in place. fit: the width of the terminal, to which the
-    widest columns of texts are cut, in their middle; None for no limit.
+    column. widths: the widths of the previous batch, updated in place. fit: the width of the terminal, None for no
+    limit; the middle of long texts is omitted until the lines fit.
     """
     paint = paint or (lambda text, style: text)
     every = [*([headings] if headings else []), *rows]

@@ -1,4 +1,4 @@
-"""Make the `onnx` package use the message classes of onnxwire instead of protobuf's."""
+"""Makes the `onnx` package use the message classes of onnxwire instead of protobuf's."""
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

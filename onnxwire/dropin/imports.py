@@ -25,7 +25,7 @@ MODULES = {
     "onnx.onnx_data_pb2": "onnx/onnx-data.proto",
     "onnx.onnx_operators_ml_pb2": "onnx/onnx-operators-ml.proto",
 }
-_CHANGED = ("onnx", "onnx.external_data_helper", "onnx.numpy_helper")
+_CHANGED_MODULES = ("onnx", "onnx.external_data_helper", "onnx.numpy_helper")
 # The modules of protobuf that `onnx` 1.17 to 1.23 imports, and their packages.
 _STAND_INS = {
     "google": "",
@@ -48,7 +48,7 @@ class Finder(MetaPathFinder):
         """Return the spec of such a module, or None for any other module."""
         if MODULES.get(name):
             return ModuleSpec(name, _ClassesLoader(MODULES[name]), origin="onnxwire.dropin")
-        if name not in _CHANGED and name != POOL:
+        if name not in _CHANGED_MODULES and name != POOL:
             return None
         for finder in sys.meta_path:
             spec = None if finder is self else finder.find_spec(name, path, target)

@@ -31,9 +31,9 @@ enum { OW_DISTANCES = 64, OW_REQUESTED_HEADERS = 16, OW_MAX_SHIFT = 64 };
 
 typedef struct {
     const uint8_t *last;               /* the header that was jumped to last */
-    size_t distances[OW_DISTANCES];    /* between successive headers, a ring */
+    size_t distances[OW_DISTANCES];    /* distances between successive headers, a ring buffer */
     unsigned n;                        /* number of distances since the walk began */
-    unsigned pause;                    /* jumps before the next request */
+    unsigned pause;                    /* number of jumps before the next request */
 } OwHeaders;
 
 static inline size_t ow_page_size(void) {
@@ -49,7 +49,7 @@ static inline size_t ow_distance(const OwHeaders *headers, unsigned i) {
     return headers->distances[i % OW_DISTANCES];
 }
 
-/* Note a jump to the header at p, and request the pages of those that probably follow, unless they are in memory.
+/* Record a jump to the header at p, and request the pages of the headers that probably follow, if not in memory.
  * The prediction assumes that the distances repeat, since the layers of a model are alike. */
 static inline void ow_request_headers(OwHeaders *headers, const uint8_t *p, const uint8_t *end) {
     const size_t page = ow_page_size();

@@ -124,7 +124,7 @@ cdef object get_in_section(View self, void* closure):
 
 @critical_section
 cdef int set_in_section(View self, PyObject* value, void* closure) except -1:
-    """The setter of every attribute there."""
+    """The setter of every attribute in Python without the GIL; `closure` is the Field."""
     return (<Setter>(<Field*>closure).set)(self, value, closure)
 
 

@@ -10,7 +10,7 @@ from onnxwire.engine.table cimport Slot, Table
 
 
 cdef struct Entry:
-    # One field of an overlay.
+    # The state of one field of an overlay.
     Slot slot
     PyObject* held
     uint32_t clears

@@ -91,7 +91,7 @@ cdef inline bint has_something(Overlay overlay, uint32_t i) noexcept:
 
 
 cdef PyObject* bytes_of(Overlay overlay, Document document) except? NULL:
-    """Return the bytes object with an overlay's whole content, or NULL if its document has another owner or use."""
+    """Return the bytes object with an overlay's whole content, or NULL if the overlay's document has another use."""
     cdef PyObject* held = overlay.base
     cdef Document base
     cdef PyObject* data

@@ -335,7 +335,7 @@ _DEFAULTS: dict[int, object] = {1: 0.0, 2: 0.0, 8: False, 9: "", 11: None, 12: b
 class Descriptor(_Described):
     """A message: `fields` and `retired_fields` by number, `oneofs`, nested types and enums, reserved numbers and names.
 
-    reserved_ranges: (first, last) of each, both included. file: its FileDescriptor. No message has extensions.
+    reserved_ranges: (first, last) of each range, both included. file: its FileDescriptor. No message has extensions.
     """
 
     __slots__ = (

@@ -29,9 +29,9 @@ cdef struct Span:
 cdef struct FarReads:
     # The budget of one document for `advise_far`.
     const uint8_t* end
-    int left             # calls of madvise that are left; 0 for bytes in memory
-    int used             # calls of madvise that were made
-    OwHeaders* headers   # where the walk jumped to; NULL before its first jump
+    int left             # number of remaining calls of madvise; 0 for bytes in memory
+    int used             # number of calls of madvise so far
+    OwHeaders* headers   # the headers that the walk jumped to; NULL before its first jump
 
 
 @final
@@ -79,11 +79,11 @@ cdef class Document:
     cdef bint is_part                   # messages of other documents refer to it; close() has no effect
     cdef uint32_t depth                 # nesting of forks and overlays
     cdef FarReads far
-    cdef readonly Py_ssize_t pins       # exported buffers that point into the bytes, and scans without the GIL
+    cdef readonly Py_ssize_t pins       # number of exported buffers of the bytes, and of scans without the GIL
     cdef readonly str name              # the file's path, or a description such as "<bytes>"
     cdef readonly object root           # message class of the whole document, set once; or None
     cdef Text* texts                    # hash table of TEXTS short strings, or NULL before WATCHED strings were made
-    cdef uint8_t n_texts                # strings made before `texts` is allocated
+    cdef uint8_t n_texts                # number of strings made before `texts` is allocated
     cdef uint64_t cached_tables         # bits (`bit_of`) of the tables with entries in the cache SLOTS
     cdef dict caches                    # (address, Cache) as one int -> cached object; or None
     cdef object overlays                # OverlayIndex: the edits, by the first byte of each message; None without

@@ -35,7 +35,8 @@ from onnxwire.errors import ClosedError, InUseError, SourceError
 
 
 # Each call of madvise splits a mapping, and a process may have about 65,000 mappings. This budget is for all open
-# documents together. Invariant: it and the `left` and `used` of every open document add up to the number here.
+# documents together. Invariant: this variable and the `left` and `used` of all open documents add up to its initial
+# value.
 cdef int FAR_READS_LEFT = 8192
 
 
@@ -193,7 +194,7 @@ cdef class Document:
         self.release()
 
     cdef object short_text(self, const uint8_t* p, uint64_t n):
-        """Return the string of a cached length, cached: names of operators and attributes occur repeatedly.
+        """Return a short string, cached: names of operators and attributes occur repeatedly.
 
         A part has no cache: a model that was built by a program has many parts.
         """
@@ -395,7 +396,7 @@ cdef bint has_other_cause(const OwFileState* before, const OwFileState* now, str
         or before.user != now.user or before.group != now.group
     ):
         return True
-    # In C, so that no other thread runs meanwhile: callers use addresses of bytes of the document.
+    # This is a C function, so that no other thread runs meanwhile: callers use addresses of the document's bytes.
     return not ow_is_at(PyUnicode_EncodeFSDefault(name), now)
 
 
@@ -447,5 +448,5 @@ cdef Document part_of_bytes(data, cls, uint32_t depth, Document source):
     return document
 
 
-# The document of messages that were not read from bytes.
+# The document of all messages that were not read from bytes.
 cdef Document EMPTY = part_of_bytes(b"", None, 0, None)

@@ -52,7 +52,7 @@ cdef object field_error(const Field* field, type error_class, str reason):
 # --- the overlay of a message
 
 cdef Overlay start_edit(View self):
-    """Do what `edit` does, for a message without an overlay, with an outdated one, or absent.
+    """Return the overlay as `edit` does, for an absent message or one whose overlay is missing or outdated.
 
     Some steps may run other code, which may edit the same message; the state is read again after each of them.
     """

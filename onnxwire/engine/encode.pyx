@@ -149,7 +149,7 @@ cdef int emit_sized(Encoder self, Content* content, uint32_t number) except -1:
     self.depth -= 1
     size = self.total - before
     if is_canonical:
-        # The second pass does not enter it: drop the sizes of nested messages.
+        # The second pass does not enter this message: drop the sizes of nested messages.
         self.n = index + 1
         size |= CANONICAL
     self.sizes[index] = size
@@ -528,7 +528,7 @@ cdef int emit_numbers(Encoder self, const Field* field, const uint8_t* items, Py
         self.total += size
         return 0
     if field.wire != WIRE_VARINT and LITTLE_ENDIAN:
-        # Always copied, however long, because the numbers may change.
+        # The numbers are copied, whatever their size, because they may change.
         while size:
             part = min(size, <uint64_t>MIN_PIECE_BYTES - 1)
             put_bytes(self, items, part, NULL, NULL)
@@ -667,7 +667,7 @@ cdef int emit_read_numbers(Encoder self, Content* content, const Field* field, c
 
 
 cdef int emit_unknown(Encoder self, Content* content) except -1:
-    """Put the unknown fields of the bytes; unknown values in a packed run of a closed enum as single records."""
+    """Put the unknown fields of the bytes; put unknown values in a packed run of a closed enum as single records."""
     cdef Cursor cursor
     cdef Record record
     cdef Field* field
@@ -734,7 +734,7 @@ cdef uint64_t encoded_size(View message) except? 0xFFFFFFFF:
 
 
 cdef int measure_resident(Encoder encoder, View message) except -1:
-    """Measure a message, and fetch the bytes that writing needs. Other code may run only before the last measurement.
+    """Measure a message, and fetch the bytes that writing needs. Other code can run only before the last measurement.
     """
     while True:
         encoder.missing = None
@@ -769,7 +769,7 @@ cdef bytes encode(View message, bint deterministic):
 
 
 cdef bytes encode_small(View message, Encoder encoder):
-    """Return the encoding of a message, or None if it is empty or long; encoder: one to reuse, or None."""
+    """Return the encoding of a message, or None if it is empty or long; encoder: an Encoder to reuse, or None."""
     cdef bytes data
     if encoder is None:
         encoder = Encoder(False)

@@ -62,7 +62,7 @@ cdef struct Side:
 cdef struct Comparison:
     PyObject* encoder            # Encoder that collects bytes that are not resident; NULL if all files are local
     PyObject* checked            # the last Document whose file was found unchanged; only compared
-    int n_buffers                # number of those that are initialized, from the end
+    int n_buffers                # number of initialized buffers, from the end
     Slot* buffers[BUFFERS]       # slots and held values of the two messages at each depth
     size_t[BUFFERS] sizes
 
@@ -149,7 +149,7 @@ cdef bint compare_messages(
     """Compare two values of a message field; document: the document of the message that has the field."""
     cdef Side ours
     cdef Side theirs
-    # Owners of overlays that are expanded for this comparison only.
+    # These variables own overlays that are expanded only for this comparison.
     cdef Overlay _ours
     cdef Overlay _theirs
     if depth == 0:
@@ -166,7 +166,7 @@ cdef bint compare_messages(
 
 
 cdef bint are_identical(Comparison* c, const Side* a, const Side* b, int depth) noexcept:
-    """Return whether two messages are spans without edits, of the same bytes, which are sound; False if unknown."""
+    """Return whether two messages are unedited spans of the same undamaged bytes; False if unknown."""
     cdef uint64_t n = <uint64_t>(a.content.end - a.content.start)
     if not (a.is_plain and b.is_plain) or c.encoder != NULL or n > MAX_IDENTICAL_BYTES:
         return False
@@ -375,7 +375,7 @@ cdef bint equal_bytes(Comparison* c, const uint8_t* a, const uint8_t* b, uint64_
     if a == b:
         return True
     if c.encoder != NULL and n >= LONG_BYTES and not (is_resident(a, n) and is_resident(b, n)):
-        # Equal so far: the missing bytes are fetched if nothing else differs.
+        # No difference so far; the missing bytes are fetched if nothing else differs.
         put_missing(<Encoder>c.encoder, a, n)
         put_missing(<Encoder>c.encoder, b, n)
         return True
@@ -488,7 +488,7 @@ cdef bint start_numbers(Comparison* c, NumberCursor* cursor, const Side* side, c
 
 
 cdef inline int next_of(NumberCursor* cursor, const Field* field, uint64_t* raw) noexcept nogil:
-    """Read the raw bits of the next number, as next_number."""
+    """Read the raw bits of the next number, like next_number."""
     if cursor.numbers == NULL:
         return next_number(&cursor.reader, field, raw)
     if <uint64_t>cursor.i * field.size >= cursor.n:
@@ -507,7 +507,7 @@ cdef bint compare_numbers(Comparison* c, Side* a, Side* b, const Field* field) e
     cdef int found, other
     cdef bint all_resident = start_numbers(c, &ours, a, field)
     if not start_numbers(c, &theirs, b, field) or not all_resident:
-        return True  # equal so far: the missing bytes are fetched if nothing else differs
+        return True  # no difference so far; the missing bytes are fetched if nothing else differs
     if ours.is_native and theirs.is_native:
         return ours.n == theirs.n and memcmp(ours.run, theirs.run, ours.n) == 0
     if ours.run != NULL and theirs.run != NULL and ours.n == theirs.n and ours.is_native == theirs.is_native:

@@ -7,7 +7,7 @@ from onnxwire.engine.table cimport Field, Table
 
 
 cdef struct Wanted:
-    # Lengths in bytes from which a value is skipped, by its type.
+    # The lengths in bytes from which values are skipped, by type.
     uint64_t text            # strings
     uint64_t run             # packed numbers
     uint64_t data            # bytes, and values of unknown fields

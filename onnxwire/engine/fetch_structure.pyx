@@ -78,7 +78,7 @@ cdef int walk(
 ) except -1:
     """Fetch the bytes between the long values of a message.
 
-    is_deep: whether to walk the messages in it, too; otherwise long ones are skipped. After a damaged record the rest
+    is_deep: whether to walk also the nested messages; otherwise long ones are skipped. After a damaged record the rest
     of its message is not fetched, because no reader continues there. Raises the errors of the source.
     """
     cdef PartialMemory memory = memory_of(p)

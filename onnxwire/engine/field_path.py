@@ -39,8 +39,8 @@ def field_path(document: Document, offset: int) -> str:
 
     Returns "" for a byte of the root itself, and for a document without a root, such as that of a new message. The path
     follows tags, so it is found in damaged messages, too. The middle of a very long path is left out. A search for a
-    later byte continues from the levels of the last search: a damaged file may have a million errors, and each would
-    cost a walk over all records before it.
+    later byte continues from the levels of the last search. Otherwise each error of a damaged file, of which there may
+    be a million, would require a walk over all records before it.
     """
     if document.root is None:
         return ""

@@ -51,7 +51,7 @@ static inline int64_t ow_write(int fd, const uint8_t *p, uint64_t n, uint64_t of
 /* Copy in the kernel: on the server or by sharing blocks if the file system can. Returns 0 at the end of the source. */
 static inline int64_t ow_copy(int source, uint64_t source_offset, int target, uint64_t target_offset, uint64_t n) {
 #if defined(__linux__) && defined(SYS_copy_file_range)
-    /* By number: the C library that wheels are built against is older than the function. */
+    /* Called by its number: the C library that wheels are built against is older than the function. */
     int64_t from = (int64_t)source_offset, to = (int64_t)target_offset;
     int64_t moved = syscall(SYS_copy_file_range, source, &from, target, &to, (size_t)n, 0u);
     return moved < 0 ? -errno : moved;

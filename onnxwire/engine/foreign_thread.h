@@ -1,7 +1,7 @@
-/* Threads that call back without the GIL, perhaps while the interpreter exits.
+/* Support for threads that call back without the GIL, possibly while the interpreter exits.
  *
  * Once Python's finalization has begun, PyGILState_Ensure ends or blocks a thread that calls it. So every entry is
- * counted, and an `atexit` function refuses new entries and waits until those under way have left.
+ * counted, and an `atexit` function refuses new entries and waits until all entered threads have left.
  */
 #ifndef ONNXWIRE_FOREIGN_THREAD_H
 #define ONNXWIRE_FOREIGN_THREAD_H

@@ -47,7 +47,7 @@ def close_entrance():
 
 
 def forget_other_threads():
-    """Reset the count in a new process, which has none of the other threads."""
+    """Reset the count in a forked process, which does not have the other threads."""
     ow_add(&ENTRIES, -ow_add(&ENTRIES, 0))
 
 

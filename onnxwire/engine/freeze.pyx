@@ -66,14 +66,14 @@ cdef int encode_together(Elements elements, View message, Elements gone) except 
         try:
             data = write_at_once(encoder, view, MAX_SMALL_BYTES)
         except Exception:
-            data = None  # the error is raised when the message is saved
+            data = None  # saving the message raises the error
         if data is not None:
             encoded.append(data)
             gone.insert(gone.n, NULL, <uint64_t>i, None)  # its index; `held` is set below
     if not encoded:
         return 0
     cls = <object>(<Overlay>elements.items[gone.items[0].n].held).table.cls
-    # A separator byte gives each message an address of its own, also after an empty message.
+    # A separator byte gives each message a unique address, even after an empty message.
     document = part_of_bytes(b"\0".join(encoded), cls, depth_of(message) + 1, <Document>message.document)
     p = document.start
     for i in range(gone.n):

@@ -18,8 +18,8 @@ _FLAGS = os.O_RDONLY | _NONBLOCK | getattr(os, "O_NOCTTY", 0) | getattr(os, "O_B
 _FLAGS |= getattr(os, "O_CLOEXEC", 0)
 _CHUNK_BYTES = 1 << 20
 WRITER_SECONDS = 2.0  # timeout for a pipe without a writer
-PIPE_LIMIT = 1 << 31  # bytes read from a pipe or socket, which are stored in memory
-DEVICE_LIMIT = 1 << 26  # bytes read from a device, which may have no end
+PIPE_LIMIT = 1 << 31  # maximum number of bytes read from a pipe or socket, which are stored in memory
+DEVICE_LIMIT = 1 << 26  # maximum number of bytes read from a device, which may have no end
 
 
 def open_input(path: str) -> int:
@@ -72,7 +72,8 @@ def read_input(descriptor: int, name: str, max_bytes: int | None = None) -> byte
 def _first_bytes(descriptor: int, name: str) -> bytes:
     """Wait for the first bytes of a non-blocking pipe, and return them.
 
-    Raises SourceError if the pipe has no writer after WRITER_SECONDS. A writer that ends without data is as none.
+    Raises SourceError if the pipe has no writer after WRITER_SECONDS. A writer that ends without writing is treated as
+    no writer.
     """
     import select
     import time

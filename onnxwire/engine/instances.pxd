@@ -1,4 +1,4 @@
-"""Types whose instances only the engine creates, with `T.__new__(T)` in the C code of the module that defines T."""
+"""Makes types whose instances only the engine creates, with `T.__new__(T)` in the C code of T's module."""
 
 cdef extern from *:
     """

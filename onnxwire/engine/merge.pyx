@@ -72,7 +72,7 @@ cdef class Step:
     cdef const uint8_t* p    # PUT: the slot
     cdef uint64_t n
     cdef object value        # the new elements, numbers or bytes; PUT: the owner of the value, or None
-    cdef object grown        # ADD_ELEMENTS, ADD_NUMBERS: those of the target, with room for the new ones
+    cdef object grown        # ADD_ELEMENTS, ADD_NUMBERS: the elements of the target, with space for the new ones
 
 
 make_internal(Step, b"MergeFrom")
@@ -210,7 +210,7 @@ cdef bint is_ready(Step step) except -1:
 
 
 cdef int add_unknown(list steps) except -1:
-    """Append the unknown fields: all, or none if memory runs out."""
+    """Append the unknown fields; append none if memory runs out."""
     cdef Step step
     cdef Overlay overlay
     cdef Py_ssize_t done = 0
@@ -234,7 +234,7 @@ cdef int add_to_unknown(Overlay overlay, Step step) except -1:
     if old == NULL:
         step.grown = step.value  # set by `apply`
     elif Py_REFCNT(old) == 1:
-        # In place, so that a loop of merges takes linear time.
+        # Append in place, so that a loop of merges takes linear time.
         lengthen(&overlay.unknown, step.value)
     else:
         overlay.unknown = owned(<bytes><object>old + <bytes>step.value)

@@ -320,7 +320,8 @@ cdef class Message(View):
         try:
             (<Document>self.document).close()
         except InUseError:
-            # The exception of the block takes precedence; the bytes are released with the last array that uses them.
+            # The exception of the block takes precedence over InUseError; the last array that uses the bytes releases
+            # them.
             if error is None:
                 raise
 
@@ -388,7 +389,7 @@ def verify_on_parse(turned_on):
 
 
 cdef object exact_bytes(cls, data):
-    """Return bytes to make a message of a class from: the same object, or a copy of another buffer."""
+    """Return the bytes from which a message is made: the same bytes object, or a copy of another buffer."""
     if isinstance(data, bytes):
         return data
     try:

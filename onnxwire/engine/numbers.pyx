@@ -26,7 +26,7 @@ from onnxwire.engine.view cimport fill, next_usable
 from sys import byteorder
 
 cdef bint LITTLE_ENDIAN = byteorder == "little"
-# Whether numpy makes a copy of a sequence, as of a list.
+# Whether numpy copies a sequence, as it copies a list.
 cdef bint COPIES_TO_ARRAYS = False
 
 cdef extern from "thresholds.h":
@@ -375,8 +375,7 @@ cdef class RepeatedScalar(Repeated):
 
     @critical_section
     def __bytes__(self):
-        """Return one byte per number, as bytes() does for any iterable of ints; for the memory, use
-        `memoryview(self)`."""
+        """Return one byte per number, as bytes() does for any iterable of ints; `memoryview(self)` is the memory."""
         return bytes(list(self))
 
     @critical_section
@@ -402,7 +401,7 @@ cdef class RepeatedScalar(Repeated):
     # --- changes
 
     cdef Numbers start_edit(self, Py_ssize_t room):
-        """Return the numbers for a change, with capacity for `room` more; as RepeatedSpan.start_edit."""
+        """Return the numbers for a change, with capacity for `room` more, like RepeatedSpan.start_edit."""
         cdef Numbers numbers
         cdef const uint8_t* items
         while True:
@@ -570,7 +569,7 @@ def copy_to_arrays(turned_on):
 
 
 cdef object array_of_copy(RepeatedScalar self, dtype, copy):
-    """Return the array that numpy makes of protobuf's sequences: a writable copy."""
+    """Return a writable copy as array, as numpy makes from protobuf's sequences."""
     if copy is False:
         raise ValueError("the numbers of a message are copied to an array")
     array = self.numpy()

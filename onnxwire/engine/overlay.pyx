@@ -89,7 +89,8 @@ cdef void put_value(Overlay self, const Field* field, const uint8_t* p, uint64_t
         self.held[slot] = NULL
         self.slots[slot].p = NULL
         self.slots[slot].n = 0
-        # Absent members too: their records in the bytes would be written after the new value, and win.
+        # Absent members are cleared too: their records in the bytes would be written after the new value, and replace
+        # it.
         self.touched[slot] = True
     Py_XINCREF(held)
     self.held[field.slot] = held
@@ -230,7 +231,7 @@ cdef class Elements:
         cdef Py_ssize_t capacity = self.n + n
         cdef Element* items
         if capacity > self.capacity:
-            # Exact at first: many sequences never grow.
+            # The first capacity is exact: many sequences never grow.
             capacity = max(capacity, self.capacity + (self.capacity >> 1), 4 if self.n else 1)
             items = <Element*>realloc(self.items, <size_t>capacity * sizeof(Element))
             if items == NULL:

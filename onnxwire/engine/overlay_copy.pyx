@@ -26,7 +26,7 @@ cdef int copy_edits(Document document, const uint8_t* start, const uint8_t* end,
             make_index(fork).put(pair.address, pair.end, NULL)
             continue
         if is_in_place(overlay):
-            # Nested messages in its bytes have overlays of their own in this document; the loop copies them too.
+            # Nested messages in the registered bytes have separate overlays in this document; the loop copies them too.
             copy = new_overlay(overlay.table, fork.depth + 1)
             copy.start = overlay.start
             copy.end = overlay.end
@@ -34,7 +34,8 @@ cdef int copy_edits(Document document, const uint8_t* start, const uint8_t* end,
             Py_XINCREF(copy.parts)
             copy_fields(overlay, copy, document)
         else:
-            # Its content was exchanged: no message in the registered bytes is part of it. Skip them.
+            # The overlay's content was exchanged: skip the messages in the registered bytes, which are no longer part
+            # of it.
             copy = copy_overlay(overlay, document, fork.depth + 1)
             start = <const uint8_t*>pair.end + 1
         copy.address = <const uint8_t*>pair.address
@@ -65,7 +66,7 @@ cdef Overlay copy_overlay(Overlay self, Document document, uint32_t depth):
         if depth >= MAX_OVERLAY_DEPTH:
             raise FieldValueError(f"messages nested more than {MAX_OVERLAY_DEPTH:,} deep are not made", "")
         fork = base.fork(depth + 1)
-        # From `start + 1`: the overlay registered at `start` is this one.
+        # Start at `start + 1`: the overlay registered at `start` is this one.
         copy_edits(base, self.start + 1, self.end, fork)
         if self.parts != NULL:
             parts = <Spans>self.parts

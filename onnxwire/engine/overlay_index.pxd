@@ -24,7 +24,7 @@ cdef struct Leaf:
 @final
 cdef class OverlayIndex:
     """A sorted map of two levels, so that an insertion moves the pairs of one leaf only."""
-    cdef Leaf* leaves            # sorted
+    cdef Leaf* leaves            # sorted by address
     cdef Py_ssize_t n_leaves
     cdef Py_ssize_t capacity
     # The position found last: programs, encoders and comparisons mostly go through messages in order.
@@ -44,7 +44,7 @@ cdef class RecentOverlays:
     cdef size_t* addresses
     cdef size_t n
     cdef size_t capacity
-    cdef size_t next             # index of the oldest, once the ring is full
+    cdef size_t next             # index of the oldest address, once the ring is full
 
 
 cdef OverlayIndex index_of(Document document)

@@ -134,7 +134,7 @@ cdef class OverlayIndex:
         self.add_leaf()
         leaf = &self.leaves[self.leaf]
         if self.i == leaf.n and self.n_leaves > 1:
-            # In ascending order leaves stay full.
+            # If overlays are added in ascending order, leaves stay full.
             self.leaf += 1
             self.i = 0
         elif self.n_leaves > 1:
@@ -177,7 +177,7 @@ cdef OverlayIndex index_of(Document document):
 
 
 cdef OverlayIndex make_index(Document document):
-    """Return the overlays of a document, to be added to."""
+    """Return the overlays of a document; create an empty index if there is none."""
     if document.overlays is None:
         document.overlays = OverlayIndex.__new__(OverlayIndex)
     return <OverlayIndex>document.overlays
@@ -204,7 +204,7 @@ cdef int register_overlay(Document document, Overlay overlay) except -1:
         parts = <Spans>overlay.parts
         for i in range(1, parts.n):
             index.put(<size_t>parts.items[i].p, <size_t>(parts.items[i].p + parts.items[i].n), NULL)
-    # Last, because releasing a replaced overlay can run other code.
+    # This is the last step, because releasing a replaced overlay can run other code.
     index.put(<size_t>overlay.start, <size_t>overlay.end, <PyObject*>overlay)
     note_use(document, <size_t>overlay.address)
     return 0
@@ -253,7 +253,7 @@ cdef class RecentOverlays:
 cdef int note_use(Document document, size_t address) except -1:
     """Record that an overlay was made, and compact the one made MAX_FULL_OVERLAYS earlier unless it is in use.
 
-    If memory runs out, the overlays stay as they are.
+    If memory runs out, the overlays are not compacted.
     """
     try:
         compact_oldest(document, address)

@@ -23,12 +23,12 @@ cdef class PartialMemory:
     cdef uint64_t* pages             # one bit per page: 1 if it is resident
     cdef Walked* walked
     cdef Py_ssize_t n_walked, walked_capacity
-    cdef Py_ssize_t exports          # exported buffers, and calls that wait for bytes
+    cdef Py_ssize_t exports          # number of exported buffers, and of calls that wait for bytes
     cdef bint is_closed
     cdef bint allows_buffer          # a document is requesting the buffer
     cdef const void* root            # the table of the records of the whole file, if they were walked; or NULL
     cdef readonly uint64_t resident  # number of resident bytes
-    cdef readonly object source      # fetches bytes
+    cdef readonly object source      # the object that fetches bytes
 
     cdef bint has(self, const uint8_t* p, uint64_t n) noexcept nogil
     cdef bint is_walked(self, const uint8_t* p, const uint8_t* end) noexcept nogil

@@ -200,7 +200,7 @@ cdef class PartialMemory:
             raise SourceError(5, "the server did not return the requested bytes")
         return 0
 
-    # Called by the source.
+    # The following methods are called by the source.
 
     @critical_section
     def missing(self, ranges):
@@ -249,7 +249,7 @@ cdef class PartialMemory:
             if self.has(self.start + offset, n):
                 return
             with nogil:
-                # Not with huge pages: allocating them took three times as long as the copy.
+                # Huge pages are not used: allocating them took three times as long as the copy.
                 ow_populate(self.start + offset, <size_t>n)
                 memcpy(self.start + offset, buffer.buf, <size_t>n)
             while page <= last:

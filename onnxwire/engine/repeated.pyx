@@ -50,7 +50,7 @@ cdef Py_ssize_t index_in(const Field* field, index, uint64_t n) except -1:
     """
     cdef Py_ssize_t i
     try:
-        i = PyNumber_AsSsize_t(index, NULL)  # clips
+        i = PyNumber_AsSsize_t(index, NULL)  # clips an int that is out of range
     except TypeError:
         raise field_error(field, FieldTypeError, f"list indices must be integers, not {type(index).__name__}") from None
     if i < 0:
@@ -93,8 +93,8 @@ cdef void point_at(Repeated self, View message, Field* field):
 cdef bint refresh(Repeated self) except -1:
     """Update a sequence after changes of its message; return whether its elements are records, not `bound`.
 
-    A sequence keeps its elements: if the field was cleared or the message replaced, the sequence becomes detached and
-    keeps a copy of them, like protobuf's.
+    If the field was cleared or the message was replaced, the sequence becomes detached and keeps a copy of its
+    elements, like protobuf's sequences.
     """
     cdef PyObject* held
     fill(self.message)
@@ -125,7 +125,7 @@ cdef const uint8_t* origin_of(const Field* field, PyObject* held) noexcept:
 @cython.no_gc
 @cython.freelist(32)
 cdef class Repeated:
-    """The common base of the two types of sequences: the methods of lists, by way of `take`, `splice` and `replace`."""
+    """The common base of both types of sequences; implements the methods of lists by `take`, `splice` and `replace`."""
 
     def __cinit__(self):
         if type(self) is Repeated:
@@ -157,7 +157,7 @@ cdef class Repeated:
 
     @critical_section
     def __repr__(self):
-        """Return the form of a list; of many or long elements only the first, and the number of the others."""
+        """Return the repr of a list; of many or long elements, only the first ones and the number of the others."""
         cdef Py_ssize_t n_chars = 0
         parts = []
         for element in self:
@@ -309,7 +309,7 @@ cdef class Repeated:
         raise NotImplementedError
 
     cdef int replace(self, Py_ssize_t start, Py_ssize_t step, Py_ssize_t n, incoming) except -1:
-        """Replace n elements, from `start` in steps of `step`, by n others."""
+        """Replace n elements, from `start` in steps of `step`, by the n elements of `incoming`."""
         raise NotImplementedError
 
 
@@ -361,7 +361,7 @@ cdef class RepeatedSpan(Repeated):
         fill(message)
         iterator.sequence = self
         iterator.tag = self.field.number << 3 | WIRE_LEN if self.field.number < 16 else 0
-        # The records of an unedited message: the first step then needs no `refresh` and no `seek`.
+        # If these are the records of an unedited message, the first step needs no `refresh` and no `seek`.
         if (
             message.overlay == NULL and self.bound is None and self.state == 0
             and message.slots[self.field.slot].p == self.first
@@ -661,7 +661,7 @@ cdef Elements take_values(View message, Field* field, values):
             encoder = encoder or Encoder(False)
             data = encode_small(source, encoder)
             if data is not None:
-                # Its address is set by `locate_encoded`.
+                # `locate_encoded` sets the element's address later.
                 encoded.append(data)
                 origin = document_of(source)
                 incoming.insert(incoming.n, NULL, <uint64_t>len(data), None)
@@ -681,7 +681,7 @@ cdef Elements take_values(View message, Field* field, values):
             fork = held
             last = p + n
     if encoded:
-        # A separator byte: otherwise an empty message at the end would have the address of the next message.
+        # Add a separator byte: otherwise an empty message at the end would have the address of the next message.
         locate_encoded(incoming, part_of_bytes(b"\0".join(encoded), <object>field.sub.cls, depth + 1, origin))
     return incoming
 

@@ -107,7 +107,7 @@ cdef class Paths:
                 steps.append(self.step(outer))
                 outer = <Py_ssize_t>self.parents[outer] - 1
             prefix = "".join([f"{step}." for step in reversed(steps)])
-            # Both are set without other code in between, so that they always belong to one path.
+            # `parent` and `prefix` are set without other code in between, so that they always belong to one path.
             self.parent, self.prefix = parent, prefix
         return prefix + self.step(number)
 
@@ -130,10 +130,10 @@ cdef class Search:
     """
     cdef TableOwner owner
     cdef bytearray marked        # the marks of the owner's tables
-    cdef uint8_t* marks          # its memory
+    cdef uint8_t* marks          # the memory of `marked`
     cdef list levels
-    cdef Paths paths             # or None
-    cdef NameFilter names        # or None
+    cdef Paths paths             # where paths are stored, or None
+    cdef NameFilter names        # names that results must contain, or None
     cdef Document scanned        # the document of the last scan, or None
     cdef const uint8_t* clear_from    # the bytes up to `clear_to` contain no target
     cdef const uint8_t* clear_to

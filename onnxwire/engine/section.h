@@ -43,8 +43,8 @@ static PyObject *ow_section_owner(void)
     return owner;
 }
 
-/* Whether the section is the critical section that this thread entered last. If it has entered another one since, and
- * blocks, CPython releases both and re-acquires only the other one by itself. */
+/* Return whether the section is the critical section that this thread entered last. If the thread has entered another
+ * one since, and blocks, CPython releases both and re-acquires only the other one by itself. */
 static inline int ow_is_inside(PyThreadState *thread, PyObject *owner)
 {
     uintptr_t last = thread->critical_section; /* the two lowest bits are flags; the lowest one: suspended */

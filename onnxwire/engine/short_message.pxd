@@ -26,7 +26,7 @@ cdef struct ShortMessage:
     int n
     int records                  # number of records that were read
     int depth
-    int used                     # bytes of `scratch`
+    int used                     # number of used bytes of `scratch`
     Chunk[MAX_SHORT_CHUNKS] chunks
     uint8_t[SCRATCH_BYTES] scratch
 

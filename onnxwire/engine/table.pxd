@@ -25,7 +25,7 @@ cdef enum FieldType:
     SINT64 = 18
 
 cdef enum:
-    DENSE = 64         # field numbers below this are looked up in one step
+    DENSE = 64         # smaller field numbers are looked up in one step
     FREE_LIST_CAPACITY = 32  # views per class
 
 cdef struct Slot:

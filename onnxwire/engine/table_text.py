@@ -185,7 +185,7 @@ class _Reader:
                 self._take(field.until, field.name, field.number)
 
     def _take(self, until: int | None, *keys: int | str) -> None:
-        """Add the name and number of a current row to those in use."""
+        """Add the name and number of a current row to the names and numbers in use."""
         if until is None:
             for key in keys:
                 if key in self.taken:

@@ -13,11 +13,11 @@ cdef extern from "Python.h":
     uint8_t* PyUnicode_1BYTE_DATA(object text)
 
 cdef enum:
-    TEXTS = 64                # entries of a document's cache
-    MIN_CACHED_TEXT_BYTES = 2   # minimum bytes of a cached string; Python caches shorter ones
-    MAX_CACHED_TEXT_BYTES = 16  # maximum bytes of a cached string: two words, which are compared instead of it
-    WATCHED = 32              # short strings that a document makes before it allocates the cache
-    PLAIN = 256               # maximum bytes of a string that is checked for ASCII here
+    TEXTS = 64                # number of entries of a document's cache
+    MIN_CACHED_TEXT_BYTES = 2   # minimum size of a cached string; Python caches shorter ones
+    MAX_CACHED_TEXT_BYTES = 16  # maximum size of a cached string: keys are two words
+    WATCHED = 32              # number of short strings that a document makes before it allocates the cache
+    PLAIN = 256               # maximum size of a string that is checked for ASCII here
 
 
 cdef struct Text:

@@ -1,4 +1,4 @@
-/* Sizes from which the engine uses an index, a cache, a thread or another slower start.
+/* Minimum sizes for which the engine uses an index, a cache, a thread or other means with a cost of their own.
  *
  * The sanitized builds (`make sanitize`, `make fuzz-sanitized`) use small values, so that short inputs reach the same
  * code, and have no free lists, so that a use after free is detected.
@@ -12,10 +12,10 @@
 #define OW_LIMIT(usual, small) (usual)
 #endif
 
-/* The document caches the slots of messages with at least this many records and bytes, */
+/* The document caches the slots of messages with at least this many records and bytes. */
 #define OW_MIN_CACHED_RECORDS OW_LIMIT(64, 3)
 #define OW_MIN_CACHED_BYTES OW_LIMIT(256, 16)
-#define OW_MIN_CACHED_PARTS OW_LIMIT(8, 2)       /* and the Spans of messages with at least this many parts */
+#define OW_MIN_CACHED_PARTS OW_LIMIT(8, 2)       /* it caches the Spans of messages with at least this many parts */
 #define OW_MAX_LEAF_PAIRS OW_LIMIT(512, 4)         /* overlays in one leaf of engine/overlay_index.pyx */
 #define OW_MAX_FULL_OVERLAYS OW_LIMIT(1024, 2)   /* maximum number of overlays of a document that are not compacted */
 #define OW_MAX_FULL_PART_OVERLAYS OW_LIMIT(8, 2)   /* the same, of a document that is part of another */

@@ -22,7 +22,7 @@ cdef class View:
     # Created by `make_view`, not by Cython's constructor, as an instance of a class that `make_class` made: such a
     # class has memory for all slots, a free list, no __dict__, and is not tracked by the garbage collector. Therefore
     # the members are C pointers; `document`, `parts` and `overlay` are owned references.
-    cdef PyObject* document      # owns the bytes, unless the overlay has a `base`; its epoch counts in any case
+    cdef PyObject* document      # owns the bytes, unless the overlay has a `base`; its epoch is compared in any case
     cdef PyObject* parts         # Spans of a message in several parts, to be merged; else NULL
     cdef PyObject* overlay       # Overlay of a message that was edited or is absent; else NULL
     cdef Table* table
@@ -88,12 +88,12 @@ cdef inline Document filled(View self):
 
 
 cdef inline Document document_of(View self):
-    """Return the document of the message's bytes, as of the last `fill`."""
+    """Return the document of the message's bytes at the time of the last `fill`."""
     return <Document>base_of(self)
 
 
 cdef inline PyObject* base_of(View self) noexcept:
-    """Return the same as a borrowed reference."""
+    """Return `document_of` as a borrowed reference."""
     if self.overlay != NULL and (<Overlay>self.overlay).base != NULL:
         return (<Overlay>self.overlay).base
     return self.document

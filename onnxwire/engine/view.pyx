@@ -99,7 +99,7 @@ cdef object make_view(Table* table, PyObject* document, const uint8_t* start, co
 
 
 cdef object overlay_view(Table* table, Document document, Overlay overlay):
-    """Return a view of an edited message; while identity is kept, an existing one."""
+    """Return a view of an edited message; while identity is kept, return an existing one."""
     cdef ViewKey key
     cdef View found = None
     if KEEPS_IDENTITY:
@@ -427,7 +427,7 @@ cdef int follow(View self) except -1:
     if found.overlay != NULL:
         use_overlay(self, <Overlay>found.overlay)
     else:
-        # Not `overlay`: `fill` may have run code that refreshed this view already.
+        # Do not use `overlay`: `fill` may have run code that refreshed this view already.
         old = self.overlay
         self.overlay = NULL
         self.start = found.start
@@ -444,7 +444,7 @@ cdef int follow(View self) except -1:
     if KEEPS_IDENTITY:
         key = key_of(self)
         if Py_REFCNT(<PyObject*>found) == 1:
-            # There is no other reference to it, so that `self` becomes the view of the message.
+            # There is no other reference to the new view, so `self` becomes the view of the message.
             unregister_view(&key, <PyObject*>found)
         if lookup_view(&key) is None:
             register_view(&key, <PyObject*>self)

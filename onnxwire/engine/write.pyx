@@ -25,7 +25,7 @@ def encode_pieces(View message, bint deterministic, FileWriter target or None):
     """Encode a message; returns (size in bytes, pieces that remain to be written).
 
     target: a seekable file that receives everything but the long Pieces, each byte at its offset. For a stream or None,
-    the list has everything in order: bytes objects and Pieces.
+    the list contains the whole encoding in order: bytes objects and Pieces.
     """
     cdef Encoder encoder = Encoder(deterministic)
     measure_resident(encoder, message)

@@ -10,7 +10,7 @@ cdef struct Bucket:
     int32_t id           # -1 for none
 
 cdef struct Texts:
-    # An empty table is all zeros but for the seed, which prevents files whose strings are made to collide.
+    # An empty table is all zeros except the random seed, which prevents hash collisions by design of a file.
     uint64_t seed
     int32_t n            # the number of ids; id 0 is the empty string, which is inserted first
     int32_t capacity

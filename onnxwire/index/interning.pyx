@@ -43,7 +43,7 @@ cdef inline uint32_t hash_text(const uint8_t* p, uint64_t n, uint64_t seed) noex
         while p < last:
             h = mix(h ^ load64(p))
             p += 8
-        tail = load64(last)  # hashing some bytes twice is harmless
+        tail = load64(last)  # the last word may overlap the previous one
     elif n >= 4:
         tail = load32(p) | <uint64_t>load32(p + n - 4) << 32
     elif n:

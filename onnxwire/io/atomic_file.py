@@ -60,8 +60,8 @@ class AtomicFile:
     contents are copied into the old file at the end. This is not atomic: a kill during the copy leaves the file
     damaged, and its old contents in a file `onnxwire-backup-…` in the temporary directory (`io/in_place.py`).
     in_place: whether that is allowed.
-    folder: an open folder in which the path's last component is used; a link there is replaced, not followed. The
-    caller closes the folder.
+    folder: an open folder that contains the file; only the path's last component is then used, and a link there is
+    replaced, not followed. The caller closes the folder.
 
     Raises SaveError for any failure to write. SourceError, and exceptions of the block or `progress`, pass through.
     """
@@ -75,14 +75,14 @@ class AtomicFile:
         folder: Folder | None = None,
         in_place: bool = True,
     ) -> None:
-        # State for `__del__` to clean up is set first: a KeyboardInterrupt may occur at any line.
+        # Attributes that `__del__` reads are set first: a KeyboardInterrupt may occur at any line.
         self._temporary: str | None = None  # the temporary name of the new file, while it has one
         self._descriptor = -1
         self._owns_folder = folder is None
         self.folder = folder
         self.size = size
         self.identity: Identity | None = None  # the identity of the new file, once it is prepared
-        self._stream = -1  # the open descriptor that the path names, as /dev/stdout does
+        self._stream = -1  # the open descriptor that a path such as /dev/stdout names
         self.progress = progress
         self._in_place = in_place and sys.platform != "win32"
         self._is_elsewhere = False  # the new file is in the temporary directory
@@ -206,7 +206,7 @@ class AtomicFile:
 
     def close(self) -> None:
         """Close the descriptor of a prepared file. Another save to the same path may then remove it as stale."""
-        # Cleared first: after a KeyboardInterrupt the number may belong to another file.
+        # The attribute is cleared first: after a KeyboardInterrupt the number may belong to another file.
         descriptor, self._descriptor = self._descriptor, -1
         if descriptor >= 0:
             os.close(descriptor)
@@ -272,7 +272,7 @@ class AtomicFile:
             name = self._temporary = temporary_name(self.name)
             with suppress(FileExistsError):
                 descriptor = self.folder.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL, mode)
-                # Before the lock another save may have removed the file as stale.
+                # Before this process locked the file, another save may have removed it as stale.
                 if try_lock(descriptor) and self.folder.status(name) is not None:
                     self._descriptor = descriptor
                     return
@@ -348,7 +348,7 @@ class AtomicFile:
             self._leave_folder()
 
     def _clean_up(self) -> None:
-        # Removed before it is closed, which releases the lock. Windows requires the opposite order.
+        # The file is removed before it is closed, which releases the lock. Windows requires the opposite order.
         for _ in range(2):
             if self._temporary is not None and self.folder is not None:
                 with suppress(OSError):
@@ -479,7 +479,7 @@ def _copy_attributes(descriptor: int, old: os.stat_result, folder: Folder, name:
         try:
             os.fchown(descriptor, -1, old.st_gid)
         except OSError:
-            # The new group is a different one; it gets the permissions of others.
+            # The file belongs to another group than before, which gets the permissions of others.
             mode = (mode & 0o707) | (mode & 0o007) << 3
     if sys.platform == "linux":
         with suppress(OSError):
@@ -492,7 +492,7 @@ def _copy_attributes(descriptor: int, old: os.stat_result, folder: Folder, name:
             finally:
                 os.close(source)
     try:
-        # After the access control list, whose mask it sets.
+        # The mode is set after the access control list, because it sets the list's mask.
         os.fchmod(descriptor, mode)
     except OSError as error:
         if error.errno not in _UNSUPPORTED:  # a file system without permissions

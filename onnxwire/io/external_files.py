@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from onnxwire.engine.document import Document
 from onnxwire.errors import ClosedError, Error, ExternalDataError, SourceError
 from onnxwire.io.folder import HAS_DIR_FD as _HAS_DIR_FD
-from onnxwire.io.folder import LIST, NO_FOLLOW, PASS, absolute_path, identity_of, walk
+from onnxwire.io.folder import LIST, NO_FOLLOW, TRAVERSE_FLAGS, absolute_path, identity_of, walk
 from onnxwire.tensor.external_data import fault_of
 from onnxwire.tensor.external_file import ExternalFile, advice_for
 
@@ -34,9 +34,11 @@ if TYPE_CHECKING:
 _MAX_ENTRIES = 10_000  # directory entries searched for the names of one hard-linked file
 _MAX_DEPTH = 32  # levels of folders searched
 
-_READ = os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0) | NO_FOLLOW
+_READ_FLAGS = (
+    os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0) | NO_FOLLOW
+)
 
-_CHANGED = "the file was changed or replaced while it was opened; load the model again"
+_CHANGED_ERROR = "the file was changed or replaced while it was opened; load the model again"
 _COPY_ADVICE = "copy the file there, or pass its folder as external_root="
 _TYPES = {stat.S_IFDIR: "a folder", stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket"}
 
@@ -258,7 +260,7 @@ class AllowedFolders:
 
     def _open_at(self, folder: _Folder, location: str) -> int:
         """Open a file for reading, component by component. Raises OSError and ExternalDataError."""
-        start = os.open(folder.path, PASS)
+        start = os.open(folder.path, TRAVERSE_FLAGS)
         try:
             self._check_folder(location, folder, os.fstat(start))
             here, name, status = walk(start, location.encode())
@@ -268,7 +270,7 @@ class AllowedFolders:
         try:
             chain = _folders_above(here)
             self._check_inside(location, status, chain)
-            descriptor = os.open(name, _READ, dir_fd=here)
+            descriptor = os.open(name, _READ_FLAGS, dir_fd=here)
             try:
                 self._check_file(location, descriptor, chain, lambda: os.lstat(name, dir_fd=here))
             except BaseException:
@@ -292,11 +294,11 @@ class AllowedFolders:
             chain.append(identity_of(os.stat(above)))
             above = os.path.dirname(above)
         self._check_inside(location, os.lstat(real), chain)
-        descriptor = os.open(real, _READ)
+        descriptor = os.open(real, _READ_FLAGS)
         try:
             self._check_file(location, descriptor, chain, lambda: os.lstat(real))
             if os.path.realpath(path) != real or identity_of(os.lstat(real)) != identity_of(os.fstat(descriptor)):
-                raise self._refused(location, _CHANGED)
+                raise self._refused(location, _CHANGED_ERROR)
         except BaseException:
             os.close(descriptor)
             raise
@@ -334,7 +336,7 @@ class AllowedFolders:
             )
         # Removing or moving a name during the count makes it wrong, and changes the ctime.
         if len({(*identity_of(s), s.st_nlink, s.st_ctime_ns) for s in (status, look_again())}) > 1:
-            raise self._refused(location, _CHANGED)
+            raise self._refused(location, _CHANGED_ERROR)
 
     def _count_names(self, wanted: os.stat_result) -> int:
         """Return how many names of a file are in or below the allowed folders. The search is limited."""
@@ -373,7 +375,7 @@ def _folder_of(path: str, name: str) -> tuple[_Folder, os.stat_result]:
     folder, last = os.path.split(path)
     if not _HAS_DIR_FD:
         return _Folder(folder, name, identity_of(os.stat(folder))), os.lstat(path)
-    here = os.open(folder, PASS)
+    here = os.open(folder, TRAVERSE_FLAGS)
     try:
         return _Folder(folder, name, identity_of(os.fstat(here))), os.lstat(last, dir_fd=here)
     finally:
@@ -391,7 +393,7 @@ def _folders_above(folder: int) -> list[Identity]:
                 return chain  # the root is its own parent
             chain.append(identity)
             try:
-                inner, here = here, os.open("..", PASS, dir_fd=here)
+                inner, here = here, os.open("..", TRAVERSE_FLAGS, dir_fd=here)
             except OSError:
                 return chain
             os.close(inner)

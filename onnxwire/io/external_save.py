@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 _MAX_PADDING = 1 << 21  # zero bytes between payloads: below the largest alignment in use, that of huge pages
 _OLD_SUFFIX = ".old"  # follows a temporary name; marks the only copy of old data, which is never removed as stale
-_UNSAFE = re.compile(r"[^A-Za-z0-9._-]+|\.{2,}")  # the official runtime refuses any name that contains ".."
+_UNSAFE_NAME_CHARS = re.compile(r"[^A-Za-z0-9._-]+|\.{2,}")  # the official runtime refuses any name that contains ".."
 _MAX_NAME_CHARS = 100  # limit for a tensor's name in a file name
 
 
@@ -56,8 +56,8 @@ class _DataFile:
         self.size = 0
         self.payloads: list[tuple[int, Origin]] = []  # payloads with their offsets, ascending
         self.atomic: AtomicFile | None = None  # the writer of this file
-        self.old = ""  # the temporary name of the file that this one replaces
-        self.found: tuple[int, ...] = ()  # the `_state` of the file that this one may replace
+        self.old = ""  # the temporary name of the replaced file
+        self.found: tuple[int, ...] = ()  # the `_state` of the existing file at this location
         self._align = align
         self._offsets: dict[Origin, int] = {}
 
@@ -332,7 +332,7 @@ class Relocation:
             try:
                 folder = self._folder(above)
                 if folder.status(names[depth]) is None:
-                    self._created.append(path)  # first, so that a KeyboardInterrupt can't lose it
+                    self._created.append(path)  # recorded first, so that a KeyboardInterrupt can't lose the path
                     folder.mkdir(names[depth])
             except FileExistsError:
                 self._created.remove(path)  # another process created it
@@ -353,7 +353,9 @@ class Relocation:
             file.atomic.folder = folder = self._reopen(file)
             try:
                 if folder.status(file.name) is not None:
-                    file.old = temporary_name(file.name) + _OLD_SUFFIX  # first, as above
+                    file.old = (
+                        temporary_name(file.name) + _OLD_SUFFIX
+                    )  # recorded first, so that a KeyboardInterrupt can't lose it
                     folder.replace(file.name, file.old)
                     if not self._overwrite and _state(folder.status(file.old)) != file.found:
                         raise _not_owned(file.atomic.path)
@@ -387,7 +389,7 @@ class Relocation:
         atomic.folder = folder = self._folder(file.folder)
         is_new = atomic.is_replaced
         if file.old and folder.status(file.old) is not None:
-            # A file that another process created in the meantime stays.
+            # A file that another process created in the meantime is not removed.
             if is_new or folder.status(file.name) is None:
                 folder.replace(file.old, file.name)
         elif is_new:
@@ -462,7 +464,7 @@ def _chooser(choice: Choice, model: str) -> Callable[[TensorInfo], object]:
     numbers: dict[str, int] = {}
 
     def name_of(info: TensorInfo) -> str:
-        stem = _UNSAFE.sub("_", info.name or info.path)[-_MAX_NAME_CHARS:].strip(".") or "tensor"
+        stem = _UNSAFE_NAME_CHARS.sub("_", info.name or info.path)[-_MAX_NAME_CHARS:].strip(".") or "tensor"
         name, folded = location.replace("{name}", stem), stem.casefold()
         while name.casefold() in taken:
             numbers[folded] = numbers.get(folded, 1) + 1

@@ -26,7 +26,7 @@ HAS_DIR_FD = HAS_DIR_FD and {os.scandir, os.listdir} <= os.supports_fd
 NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)
 LIST = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0)
 # Traversing a folder does not require permission to list it.
-PASS = LIST | getattr(os, "O_PATH", getattr(os, "O_SEARCH", 0))
+TRAVERSE_FLAGS = LIST | getattr(os, "O_PATH", getattr(os, "O_SEARCH", 0))
 FLAGS = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 _MAX_LINKS = 40  # the limit of Linux
 
@@ -59,7 +59,7 @@ class Folder:
     """An open folder. Its methods take names in the folder, and none of them follows a symbolic link.
 
     path: used in errors, and to access the folder where the system can't use names in an open folder. descriptor: the
-    open folder, closed with the object; -1 where paths are used. All methods raise OSError.
+    descriptor of the open folder, closed with the object; -1 where paths are used. All methods raise OSError.
     """
 
     def __init__(self, path: str, descriptor: int = -1) -> None:
@@ -69,7 +69,7 @@ class Folder:
     @classmethod
     def at(cls, path: str) -> Folder:
         """Open the folder at a path. Links on the path are followed."""
-        return cls(path, os.open(path or os.curdir, PASS)) if HAS_DIR_FD else cls(path)
+        return cls(path, os.open(path or os.curdir, TRAVERSE_FLAGS)) if HAS_DIR_FD else cls(path)
 
     @property
     def _at(self) -> int | None:
@@ -82,7 +82,7 @@ class Folder:
         """Open a subfolder."""
         path = os.path.join(self.path, name)
         if self._descriptor >= 0:
-            return Folder(path, os.open(name, PASS | NO_FOLLOW, dir_fd=self._descriptor))
+            return Folder(path, os.open(name, TRAVERSE_FLAGS | NO_FOLLOW, dir_fd=self._descriptor))
         status = os.lstat(path)
         if not stat.S_ISDIR(status.st_mode):
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
@@ -169,7 +169,7 @@ def find(path: str) -> tuple[Folder, str] | int:
     """
     if not HAS_DIR_FD:
         return _find_by_path(path)
-    start = os.open("/" if os.path.isabs(path) else os.curdir, PASS)
+    start = os.open("/" if os.path.isabs(path) else os.curdir, TRAVERSE_FLAGS)
     try:
         here, last, _ = walk(start, os.fsencode(path), may_be_new=True)
     finally:
@@ -178,7 +178,7 @@ def find(path: str) -> tuple[Folder, str] | int:
     if _is_descriptor(here, name):
         os.close(here)
         return int(name)
-    # A path without links is shown as it was given.
+    # Errors show a path without links as it was given.
     path = absolute_path(path)
     return Folder(os.path.dirname(os.path.realpath(path) if os.path.islink(path) else path), here), name
 
@@ -232,7 +232,7 @@ def walk(start: int, path: bytes, *, may_be_new: bool = False) -> tuple[int, byt
             elif not rest:
                 return here, name, status
             # This fails if the folder was replaced by a link in the meantime.
-            outer, here = here, os.open(name, PASS | NO_FOLLOW, dir_fd=here)
+            outer, here = here, os.open(name, TRAVERSE_FLAGS | NO_FOLLOW, dir_fd=here)
             os.close(outer)
     except BaseException:
         os.close(here)

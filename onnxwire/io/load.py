@@ -71,7 +71,7 @@ def load(
         document.files = files_beside(source, document, root=external_root, data=external_data, mmap=mmap)
         return _root(document, type)
     except BaseException:
-        # A caller may store the error, which references these frames; release the source now.
+        # The caller may store the error, whose traceback references these frames: release the source now.
         document.close()
         raise
 

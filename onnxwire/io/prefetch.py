@@ -68,9 +68,9 @@ def open_external(source: Message | Iterable[TensorProto]) -> None:
 def scheduled(rows: Iterable[tuple[TensorProto, ...]]) -> AbstractContextManager[object]:
     """Return a context in which payloads are fetched concurrently before they are read.
 
-    rows: tensors in the order in which they are read; of the pairs that are compared, those with one range of one file
-    are not read. Fetched bytes stay in memory only until they are read; faults are left to the code that reads the
-    tensors. No-op for local models, and for payloads that were fetched before.
+    rows: tensors, or pairs of compared tensors, in the order in which they are read. Pairs with the same range of the
+    same file are not read. Fetched bytes stay in memory only until they are read; faults are left to the code that
+    reads the tensors. No-op for local models, and for payloads that were fetched before.
     """
     ranges: dict[tuple[RemoteFile, int, int], None] = {}
     for row in rows:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from onnxwire.io.external_save import Choice, Relocation
 
 
-_CHUNK_BYTES = 1 << 23  # written to a file object at a time
+_CHUNK_BYTES = 1 << 23  # bytes written to a file object at a time
 _MAX_BYTES_IN_MEMORY = 1 << 26  # a larger encoding goes to a temporary file
 _MAX_ALIGNMENT = 1 << 30  # the size of the largest memory pages
 
@@ -290,7 +290,7 @@ def _write_some(file: IO[bytes], rest: memoryview, written: int, total: int) -> 
             raise
         name = getattr(file, "name", None)
         name = name if isinstance(name, str) else f"<{type(file).__name__}>"
-        # A buffered file object reports what it accepted before it failed.
+        # A buffered file object reports the number of bytes that it accepted before it failed.
         written += getattr(error, "characters_written", 0) if isinstance(error, BlockingIOError) else 0
         raise SaveError.from_os_error(error, name, f"{written:,} of {total:,} bytes are written") from None
     return count

@@ -110,7 +110,7 @@ def _records(document: Document, start: int, end: int) -> Iterator[tuple[int, in
 
 
 def type_mismatch(message: Message) -> str | None:
-    """Return why a root message that decodes is probably not of its type; None if it probably is."""
+    """Return the reason why a decoded root message is probably not of its type; None if it probably is."""
     document, expected = message._document, message.DESCRIPTOR
     foreign = foreign_format(document)
     if foreign is not None:
@@ -147,7 +147,8 @@ def best_fit(document: Document) -> Descriptor | None:
 def _fit(document: Document, descriptor: Descriptor) -> tuple[int, int]:
     """Return how many of a document's first records, nested ones included, fit a message type, and how many do not.
 
-    Valid text in a string field counts twice: arbitrary bytes often look like a number, but rarely like text.
+    Valid text in a string field is counted twice, because arbitrary bytes often look like a number, but rarely like
+    text.
     """
     hits = misfits = 0
     # Spans of messages to examine; large nested messages are skipped.

@@ -126,7 +126,7 @@ def _map_file(file: IO[bytes], may_map: bool) -> Document:
     """Map the rest of a file object from its position on, or read it if it can't be mapped."""
     name = getattr(file, "name", None)
     name = name if isinstance(name, str) else f"<{type(file).__name__}>"
-    # Only for a plain file: the descriptor of a GzipFile has the compressed bytes instead of those that `read` returns.
+    # Map only a plain file: the descriptor of a GzipFile has the compressed bytes instead of those that `read` returns.
     if type(getattr(file, "raw", file)) is io.FileIO:
         try:
             mode = os.fstat(file.fileno()).st_mode

@@ -176,7 +176,7 @@ def _entry(
         offset = layout.offset
     elif raw is not None and (document := raw.document) is not None:
         span = raw.span
-        # Offsets in bytes that an edit created are of no use to the caller.
+        # Offsets in the encoding of an edited message are meaningless to the caller.
         if span is not None and document.root is not None:
             file, offset = document.name, span[0]
     return tensor.name, layout.data_type, layout.shape, layout.nbytes, file, offset, location

@@ -93,7 +93,7 @@ OW_INLINE void ow_unpack_b(const uint8_t *p, const uint8_t *end, int shift, uint
 
 OW_INLINE void ow_pack_b(const uint8_t *p, uint8_t *out, size_t n, int b) {
     const size_t step = OW_WORDS * b, reach = step - b + 8;
-    size_t left = n / 8 * b + (n % 8 * b + 7) / 8; /* bytes to write */
+    size_t left = n / 8 * b + (n % 8 * b + 7) / 8; /* number of bytes to write */
     for (; left >= reach && n >= OW_GROUP; n -= OW_GROUP, left -= step, p += OW_GROUP, out += step)
         ow_store_words(out, ow_gather(ow_load_words(p, 8), b), b);
     while (n > 0) {

@@ -12,7 +12,7 @@ cdef extern from "bits.h" nogil:
     void ow_unpack(const uint8_t* p, const uint8_t* end, int shift, uint8_t* out, size_t n, int bits)
     void ow_pack(const uint8_t* p, uint8_t* out, size_t n, int bits)
 
-cdef Py_ssize_t MIN_NOGIL_ELEMENTS = 1 << 16  # fewer take no longer than releasing the GIL
+cdef Py_ssize_t MIN_NOGIL_ELEMENTS = 1 << 16  # unpacking fewer elements takes no longer than releasing the GIL
 
 
 def unpack(source, out, int bits, Py_ssize_t start=0):

@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from onnxwire.tensor.dtypes import DataType
 
 
-# The bytes of a tensor on a server that are fetched at once, and the number of such windows that are cached: a second
-# pass over a tensor of up to 256 MiB, as for a histogram, fetches nothing.
+# The size of the windows in which a remote tensor is fetched, and the number of cached windows: a second pass over a
+# tensor of up to 256 MiB, such as for a histogram, fetches nothing.
 _WINDOW_BYTES = 1 << 26
 _MAX_WINDOWS = 4
 

@@ -79,8 +79,9 @@ def locations_of(tensor: TensorFields) -> list[str]:
 def payload(tensor: TensorFields, files: Files | None) -> tuple[ExternalFile, int, int]:
     """Return the file that contains an EXTERNAL tensor's data, and the data's offset and length in bytes.
 
-    files: those of the tensor's document. No data is read. Raises ExternalDataError for a reference that is invalid,
-    not allowed, or runs past the end of the file, SourceError for a file that can't be opened; both name the tensor.
+    files: the external files of the tensor's document. No data is read. Raises ExternalDataError for a reference that
+    is invalid, not allowed, or runs past the end of the file, SourceError for a file that can't be opened; both name
+    the tensor.
     """
     reference = reference_of(tensor)
     if files is None:
@@ -112,7 +113,7 @@ def _error(tensor: TensorFields, reason: str) -> ExternalDataError:
 
 
 def fault_of(location: str) -> str:
-    """Return why a location is never allowed; "" if it may be.
+    """Return the reason why a location is never allowed; "" if it may be allowed.
 
     The result is the same on all systems, except for special names of Windows. Source: docs/ExternalData.md.
     """
@@ -143,7 +144,7 @@ def fault_of(location: str) -> str:
 
 
 def windows_fault_of(location: str) -> str:
-    """Return why a location is not allowed on Windows, in addition to `fault_of`; "" if it may be."""
+    """Return the reason why a location is not allowed on Windows, in addition to `fault_of`; "" if there is none."""
     for name in location.split("/"):
         if ":" in name or name.split(".")[0].rstrip(" ").upper() in _RESERVED:
             return f"{name!r} is a device or stream on Windows"

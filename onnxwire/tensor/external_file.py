@@ -24,8 +24,8 @@ _CHUNK_BYTES = 1 << 20
 class ExternalFile:
     """A file that contains data of tensors, or a buffer that replaces one.
 
-    document: its bytes, mapped or in memory; if `size` is given, only the open descriptor of a file of that many bytes,
-    which is read on demand. name: the name in errors; size: the number of bytes when the file was opened.
+    document: the file's bytes, mapped or in memory; if `size` is given, only the open descriptor of a file of that many
+    bytes, which is read on demand. name: the name in errors; size: the number of bytes when the file was opened.
     """
 
     def __init__(self, document: Document, size: int | None = None) -> None:
@@ -82,7 +82,7 @@ class ExternalFile:
         if self.document is None:
             import numpy as np
 
-            # A bytearray would be zero-filled first.
+            # Not a bytearray, which would be filled with zeros first.
             out: Any = np.empty(length, np.uint8)
             self.read_into(offset, out)
             return out  # type: ignore[no-any-return]
@@ -139,7 +139,7 @@ class ExternalFile:
             )
 
     def close(self) -> None:
-        """Close the file. Raises InUseError, and leaves it open, if arrays or memoryviews reference it."""
+        """Close the file. Raises InUseError, and leaves the file open, if arrays or memoryviews reference it."""
         self._source.close()
         self._is_closed = True
 

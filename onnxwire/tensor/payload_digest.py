@@ -20,13 +20,12 @@ if TYPE_CHECKING:
 
 _CHUNK_BYTES = 1 << 22
 _SMALL_BYTES = 1 << 12  # payloads of up to this size are read as a value of the message
-_PLAIN = frozenset({"dims", "data_type", "name", "doc_string", "metadata_props", "raw_data"})
+_INLINE_TENSOR_FIELDS = frozenset({"dims", "data_type", "name", "doc_string", "metadata_props", "raw_data"})
 """The fields of a tensor whose payload is raw_data, whatever their values."""
 
 
 def add_payload(digest: Digest, tensor: TensorProto) -> None:
-    """Update a digest with the payload of a tensor, in the layout of raw_data; strings one by one, each after its
-    length.
+    """Update a digest with the payload of a tensor in the layout of raw_data; add each string after its length.
 
     Raises TensorError for a tensor without a valid payload, SourceError and ExternalDataError for external data that
     cannot be read.
@@ -50,7 +49,8 @@ def add_payload(digest: Digest, tensor: TensorProto) -> None:
         for chunk in file.memory.source.chunks(start, start + size):
             digest.update(chunk)
         return
-    # Read rather than mapped: a file that is truncated meanwhile is then an error, not the end of the process.
+    # The file is read rather than mapped, so that truncating it meanwhile raises an error and does not kill the
+    # process.
     buffer = memoryview(bytearray(min(size, _CHUNK_BYTES)))
     for first in range(0, size, _CHUNK_BYTES):
         chunk = buffer[: size - first]
@@ -59,12 +59,12 @@ def add_payload(digest: Digest, tensor: TensorProto) -> None:
 
 
 def _small_payload(tensor: TensorProto) -> bytes | None:
-    """Return raw_data if it is the payload, small, and as long as the type and dims require; else None.
+    """Return raw_data if it is the payload, is small, and has the size that type and dims require; else None.
 
     Models have up to 100,000 of these tensors, for which a Storage takes ten times as long.
     """
     data_type = BY_NUMBER.get(tensor.data_type)
-    if data_type is None or data_type is STRING or not _PLAIN.issuperset(tensor._present()):
+    if data_type is None or data_type is STRING or not _INLINE_TENSOR_FIELDS.issuperset(tensor._present()):
         return None
     elements, is_negative, is_excessive = count_elements(tensor.dims)
     if not elements or is_negative or is_excessive:

@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """The layout of a tensor's payload: data type, element count, size in bytes, location, offset and length.
 
-The only implementation of these rules. Readers of a TensorProto in any form (a message object, the slots of a walk,
-columns of all tensors) fill in a `Layout` or call the functions on columns. No payload is read.
+This is the only implementation of these rules. Readers of a TensorProto in any form (a message object, the slots of a
+walk, columns of all tensors) fill in a `Layout` or call the functions on columns. No payload is read.
 
 Source: onnx.proto, TensorProto; onnx/external_data_helper.py; onnxruntime's ExternalDataInfo::Create. For damaged
 tensors, which these leave undefined, the rules are:
@@ -11,7 +11,7 @@ Elements. The product of dims; 1 without dims, 0 if a dim is 0 or negative. More
 2**63 - 1 elements and bytes, whatever the order of dims and the size of an element. `NEGATIVE` and `EXCESSIVE` report
 dims that no array can have; readers of elements refuse them.
 
-Stored elements. Those of the segment, if there is one with 0 <= begin <= end <= elements; else all elements.
+Stored elements. The elements of the segment, if there is one with 0 <= begin <= end <= elements; else all elements.
 
 Bytes. The last byte of sub-byte elements is padded. An unknown data type counts as one byte per element. For strings,
 the sum of their lengths.

@@ -29,7 +29,7 @@ def share_elements(tensor: TensorProto, source: TensorProto) -> None:
     rest = type(tensor)()
     rest.CopyFrom(tensor)
     clear_elements(rest)
-    rest.DiscardUnknownFields()  # `source` has the same ones
+    rest.DiscardUnknownFields()  # `source` has the same unknown fields
     tensor.CopyFrom(source)
     for field in ("dims", "data_type", "segment", "name", "doc_string", "metadata_props"):
         tensor.ClearField(field)

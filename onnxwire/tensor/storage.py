@@ -129,7 +129,7 @@ class Storage:
         if tensor.data_location == EXTERNAL:
             if [field for field in filled if field != "raw_data" or tensor._payload("raw_data")]:
                 raise self._error(
-                    f"the data_location is EXTERNAL, but {filled[0]} also contains data; clear one of the two"
+                    f"the data_location is EXTERNAL, but {filled[0]} also contains data; clear one of them"
                 )
             if self.data_type is STRING:
                 raise self._error("the elements of STRING can't be external data; they belong in string_data")
@@ -412,9 +412,10 @@ def _runs(ranges: list[range], shape: tuple[int, ...], max_step: int) -> Iterato
 
 
 def elements_of(data: Any, count: int, data_type: DataType, start: int = 0) -> Array:
-    """Return the elements of `data`, bytes in the format of raw_data; shape (count,), the data type's dtype.
+    """Return the elements of `data`, bytes in the format of raw_data, as an array of shape (count,).
 
-    start: the index of the first element, for elements of less than a byte. Those are unpacked; others share `data`.
+    start: the index of the first element, for elements of less than a byte, which are unpacked. Other elements share
+    `data`.
     """
     import numpy as np
 

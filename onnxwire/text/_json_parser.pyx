@@ -33,7 +33,8 @@ cdef class JsonParser(Tokenizer):
     cdef int read_message(self, message, dict table) except -1:
         """Read an object.
 
-        seen: for each field that occurred its key, by name; and for each oneof that of its member.
+        The local dict `seen` maps the name of each field that occurred to its key, and the name of a oneof to its
+        member's key.
         """
         cdef dict seen = {}
         cdef Entry entry
@@ -253,7 +254,7 @@ cdef class JsonParser(Tokenizer):
     # --- strings
 
     cdef str read_key(self, dict table, Py_ssize_t* end):
-        """Return the string at the position; `end` as of `string`."""
+        """Return the string at the position; `end` is set as by `string`."""
         cdef Py_ssize_t quote = PyUnicode_FindChar(self.buf, c'"', self.pos + 1, self.n, 1)
         cdef str key
         if quote > 0:
@@ -264,7 +265,7 @@ cdef class JsonParser(Tokenizer):
         return self.string(MAX_KEY_CHARS, end)
 
     cdef str string(self, Py_ssize_t max_chars, Py_ssize_t* end, Entry entry=None, Py_ssize_t n_pending=NO_INDEX):
-        """Return the string at the position, which stays, and its end.
+        """Return the string at the position, which does not change, and the string's end.
 
         If more than max_chars are in memory without an end, `end` is -1 and the result is a part of the string.
         """

@@ -33,8 +33,8 @@ cdef class TextParser(Tokenizer):
     cdef int read_message(self, message, dict table, int closer) except -1:
         """Read the fields of a message, and its closing bracket.
 
-        seen: for each field that occurred, by name: True, or the values of a repeated field that are not yet in the
-        message; and for each oneof the name of its member.
+        The local dict `seen` maps the name of each field that occurred to True, or to the values of a repeated field
+        that are not yet in the message, and the name of a oneof to its member's name.
         """
         cdef dict seen = {}
         cdef Entry entry
@@ -98,7 +98,7 @@ cdef class TextParser(Tokenizer):
         return 0
 
     cdef int check_first(self, Entry entry, dict seen) except -1:
-        """Check that a singular field, or another of its oneof, did not occur."""
+        """Check that neither a singular field nor another member of its oneof has occurred."""
         if entry.name in seen:
             raise self.error("the field occurs a second time", entry)
         seen[entry.name] = True
@@ -110,7 +110,7 @@ cdef class TextParser(Tokenizer):
         return 0
 
     cdef int read_child(self, message, Entry entry) except -1:
-        """Read a message that is a field's value; it stays the current message."""
+        """Read a message that is a field's value, which remains the current message."""
         cdef int c = self.peek()
         if c != c"{" and c != c"<":
             raise self.error(f"expected '{{', found {self.found()}", entry, 0)
@@ -120,7 +120,7 @@ cdef class TextParser(Tokenizer):
         return self.read_message(self.enter(message, entry), entry.table, c"}" if c == c"{" else c">")
 
     cdef read_value(self, Entry entry, Py_ssize_t n_pending):
-        """Read a number, string or bytes. n_pending: as in `error`."""
+        """Read a number, string or bytes. n_pending: see `error`."""
         cdef Py_ssize_t end
         cdef int64_t number = 0
         cdef double real = 0

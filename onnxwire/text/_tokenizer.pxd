@@ -3,8 +3,8 @@
 from libc.stdint cimport int64_t
 
 cdef enum:
-    END = -1             # instead of a character: the end of the text
-    NO_INDEX = -1        # instead of a number of values: an error of the field as a whole
+    END = -1             # the end of the text, in place of a character
+    NO_INDEX = -1        # an error of the field as a whole, in place of a number of values
 
 
 cdef class Entry:
@@ -22,9 +22,9 @@ cdef class Entry:
 cdef class Tokenizer:
     """A text, of which `buf` is in memory, parsed up to the index `pos`."""
     cdef str buf
-    cdef int kind        # bytes of a character of `buf`
+    cdef int kind        # size of a character of `buf` in bytes
     cdef const void* data
-    cdef Py_ssize_t n    # characters of `buf`
+    cdef Py_ssize_t n    # number of characters of `buf`
     cdef Py_ssize_t pos
     cdef bint is_last    # the text ends at the end of `buf`
     cdef bint is_json

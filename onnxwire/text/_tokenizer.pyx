@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """The tokens of a text, for the parsers of the text format and JSON.
 
-A text is read in pieces: a token that the text in memory may cut is read again after `more`.
+A text is read in pieces: if the end of the text in memory may cut a token, the token is read again after `more`.
 """
 import re
 
@@ -29,7 +29,7 @@ cdef enum:
     MAX_DIGITS = 18      # digits of any number that fits int64_t
     MAX_REAL_CHARS = 40
 
-# What the last character of a number is, for `parse_real`.
+# The kinds of the last character of a number, for `parse_real`.
 cdef enum:
     SIGN, ZERO, DIGITS, POINT, DECIMALS, EXPONENT, EXPONENT_SIGN, EXPONENT_DIGITS
 cdef int[8] NEXT_STATE = [
@@ -40,7 +40,7 @@ cdef char[128] CLASSES
 for _i in range(128):
     CLASSES[_i] = LETTER if chr(_i).isalpha() or _i == c"_" else OTHER if chr(_i).isdigit() or chr(_i) in "+-" else 0
 CLASSES[c"."] = DOT
-# Tokens of JSON, as errors call them.
+# Names of JSON tokens in error messages.
 _NAMES = {ord('"'): "a string", ord("{"): "an object", ord("["): "an array", 0xFEFF: "a byte order mark"}
 # Python decodes the result of such an escape again, together with the text before it: `\1\u0032` is `\12`.
 _ASCII_ESCAPE = re.compile(r"\\[uU]00")
@@ -178,7 +178,7 @@ cdef class Tokenizer:
         return entry.least <= value[0] <= entry.greatest
 
     cdef bint parse_real(self, Py_ssize_t end, double* value) except -1:
-        """Parse the number from the position to `end`, if it is in the notation of printers; an integer in text only.
+        """Parse the number from the position to `end` if it is in the notation of printers; integers only in text.
 
         Other notations may be valid.
         """

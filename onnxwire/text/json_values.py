@@ -45,7 +45,7 @@ def _convert_base64(value: Any) -> bytes:
 
 
 def decode_base64(data: bytes) -> bytes:
-    """Decode base64 of either alphabet, with or without padding; skips other characters, as Python's base64 does."""
+    """Decode base64 of either alphabet, with or without padding; skip other characters, like Python's base64."""
     try:
         return a2b_base64(data.translate(URL_SAFE) + b"=" * (4 - len(data) % 4))
     except ValueError as error:

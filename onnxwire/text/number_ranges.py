@@ -29,7 +29,7 @@ def integer_reader(field: Any, parse: Callable[[Any], int], show: Callable[[Any]
 
 
 def enum_reader(field: Any, parse: Callable[[Any], int], show: Callable[[Any], str]) -> Callable[[Any], int]:
-    """Return a function that converts a name or number to a number of an enum field; arguments as `integer_reader`.
+    """Return a function that converts a name or number to a number of an enum field; arguments: see `integer_reader`.
 
     It raises UnknownNameError for an unknown name, ValueError for an invalid number.
     """

@@ -13,7 +13,7 @@ from onnxwire.engine.repeated import RepeatedSpan
 
 SMALL_BYTES = 1 << 16  # a message or value of at most this size is read at once
 CHUNK_BYTES = 3 << 14  # longer values are read in chunks: a multiple of 3 for base64, small enough for the caches
-BATCH = 4096  # numbers that are formatted at a time
+BATCH = 4096  # number of numbers that are formatted at a time
 
 Format = Callable[[Sequence[Any]], list[str]]
 
@@ -56,7 +56,7 @@ class LongValue:
 def present_fields(message: Message) -> Iterator[tuple[FieldDescriptor, Iterable[Any]]]:
     """Yield each present field, by number, with its values; a singular field has one.
 
-    Values are those of the attribute, or LongValue.
+    A value is that of the attribute, or a LongValue.
     """
     span = message._span
     if span is not None and span[1] - span[0] <= SMALL_BYTES:

@@ -68,7 +68,7 @@ def _read_bool(token: str) -> bool:
 def unescape(text: str) -> bytes:
     """Decode the escapes of a string literal or a part of one. Raises UnicodeError for an invalid escape.
 
-    As the official runtime does, with Python's two codecs for escapes in sequence; `\\?` is an escape in C only.
+    Like the official runtime, this applies Python's two codecs for escapes in sequence; `\\?` is an escape only in C.
     """
     if "\\?" in text:
         text = _QUESTION_MARK.sub(lambda match: f"{match[1][:-1]}?" if len(match[1]) & 1 else match[0], text)

@@ -12,7 +12,7 @@ from onnxwire.text.printed_fields import check_arguments
 from onnxwire.text.unknown_fields import UnknownFieldPrinter
 
 Summary = Callable[[Message], tuple[Container[str], str] | None]
-"""A function that returns the fields to omit of a message, and the comment to print in their place; None for most."""
+"""A function that returns the fields of a message to omit and the comment to print in their place, or None."""
 
 
 @overload

@@ -1,1 +1,1 @@
-"""Edits of models: assign, rename, remove, bypass, extract."""
+"""Edits of models: assign, rename, remove, bypass, extract, merge."""

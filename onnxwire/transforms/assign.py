@@ -46,11 +46,11 @@ _MAX_QUOTED_CHARS = 60
 def assign(message: Message, assignment: str, *, keep_type: bool = False) -> str:
     """Apply one assignment PATH=VALUE; returns the path in fields and indexes.
 
-    message: the root, usually a model; it is changed. PATH: as for `resolve`. VALUE depends on the target: a number,
-    true or false, the name of an enum value (also for data_type and elem_type), or text without quotes; for a repeated
-    field a list such as [1, 2, 3]; for a bytes field text, or @FILE for the content of a file; for an attribute, an
-    entry of metadata, an operator set or a dimension its value; for a tensor @FILE.npy; for elements of a tensor one
-    number; for any message protobuf's text format in braces, {op_type: "Relu" input: "x"}.
+    message: the root, usually a model; it is changed. PATH: see `resolve`. VALUE depends on the target: a number, true
+    or false, the name of an enum value (also for data_type and elem_type), or text without quotes; for a repeated field
+    a list such as [1, 2, 3]; for a bytes field text, or @FILE for the content of a file; for an attribute, an entry of
+    metadata, an operator set or a dimension its value; for a tensor @FILE.npy; for elements of a tensor one number; for
+    any message protobuf's text format in braces, {op_type: "Relu" input: "x"}.
     keep_type: reject an @FILE.npy of another data type or shape than the tensor's.
     Raises PathError if the path names nothing, EditError for a value of the wrong type, SourceError for a file that
     can't be read; the message is then unchanged.
@@ -91,7 +91,7 @@ def add_element(message: Message, path: str, text: str | None = None) -> str:
         return found.path
     elements = getattr(parent, field.name)
     added = f"{found.path}[{len(elements)}]"
-    # Made in a separate message, so that nothing is added if the value is invalid.
+    # The element is made in a separate message, so that nothing is added if the value is invalid.
     scratch = type(parent)()
     made = getattr(scratch, field.name)
     if field.message_type is not None:
@@ -218,11 +218,11 @@ def _parse(field: FieldDescriptor, text: str) -> object:
     return _number(text, lambda digits: int(digits, 0), "is not a whole number")
 
 
-def _number(text: str, read: Callable[[str], Any], complaint: str) -> Any:
+def _number(text: str, read: Callable[[str], Any], fault: str) -> Any:
     try:
         return read(text.strip())
     except ValueError:
-        raise EditError(f"{_short(text)!r} {complaint}") from None
+        raise EditError(f"{_short(text)!r} {fault}") from None
 
 
 def _set_message(message: Message, text: str) -> None:
@@ -367,7 +367,7 @@ def remove(message: Message, paths: Sequence[str]) -> list[str]:
 
 
 def dangling_values(model: ModelProto, before: Iterable[str]) -> list[str]:
-    """Return those of the names that the model uses but no longer defines."""
+    """Return the names, among those in `before`, that the model uses but no longer defines."""
     names = set(before)
     used: dict[str, None] = {}
     if not names:

@@ -66,10 +66,10 @@ def bypass(model: ModelProto, path: str, input: int = 0) -> str:
         # errors are raised here.
         rename_values(model, {new: old, old: new}, scope=scope_path)
         if isinstance(scope, GraphProto):
-            # Both had a type; the type of the output remains.
+            # Both values had a type; the type of the output remains.
             keep_if(scope.value_info, lambda value: value.name != old)
         old, new = new, old
-    # Before the node is removed, so that the model is unchanged if this raises.
+    # This step precedes the removal of the node, so that the model is unchanged if it raises.
     replace_uses(model, old, new, scope=scope_path)
     del scope.node[found.element_index]
     return found.path
@@ -78,8 +78,8 @@ def bypass(model: ModelProto, path: str, input: int = 0) -> str:
 def bypass_all(model: ModelProto, paths: Iterable[str]) -> list[str]:
     """Bypass several nodes by their first inputs; returns their paths, in the given order.
 
-    All paths are resolved first, so indexes do not shift. Raises the errors of `bypass`; the nodes before the fault are
-    then removed already.
+    All paths are resolved first, so indexes do not shift. Raises the errors of `bypass`; the nodes before the faulty
+    one are then already removed.
     """
     found = list(dict.fromkeys(resolve(model, path).path for path in paths))
     # Later nodes, and those in subgraphs of nodes, come first.

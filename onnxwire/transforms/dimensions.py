@@ -63,15 +63,16 @@ def change_dimensions(
 ) -> tuple[ModelProto, DimensionChanges]:
     """Change dimensions of the inputs of a model, and of all values that have the same dimension variable.
 
-    model: is changed, and after an error may be changed in part. sizes: a size, or the name of a variable, for a
-    variable (`batch`) or for one dimension of an input (`input:image[0]`, `image[-1]`). renames: new names of
-    variables. dynamic: the name of a variable for the first dimension of every input that is not an initializer.
+    model: the model, which is changed; after an error, some changes may remain. sizes: a size, or the name of a
+    variable, for a variable (`batch`) or for one dimension of an input (`input:image[0]`, `image[-1]`). renames: new
+    names of variables. dynamic: the name of a variable for the first dimension of every input that is not an
+    initializer.
     If the dimension of an input is a variable, the variable changes in the main graph and its subgraphs. If it is a
     number, the shapes of all values except inputs are removed, since each may depend on it. infer: infer shapes with
     the onnx package.
-    Functions are unchanged: their variables are their own. Returns the model, a new one after inference, and the
-    changes. Raises PathError for a variable or input that does not exist, EditError for changes that contradict each
-    other or sizes that no dimension can have.
+    Functions are unchanged, because variables in functions are independent. Returns the model, a new one after
+    inference, and the changes. Raises PathError for a variable or input that does not exist, EditError for changes that
+    contradict each other or sizes that no dimension can have.
     """
     change = _Change(model)
     for old, new in (renames or {}).items():
@@ -228,7 +229,7 @@ def _write(dim: Dim, value: str | int) -> None:
 
 
 def _shape_of(kind: TypeProto) -> TensorShapeProto | None:
-    """Return the shape of a type of a tensor, or of what an optional contains; None for other types and no shape."""
+    """Return the shape of a tensor type, or of the type that an optional contains; None if there is no shape."""
     for _ in range(_MAX_NESTED_GRAPHS):
         which = kind.WhichOneof("value")
         if which != "optional_type":
@@ -258,7 +259,7 @@ def _scopes_that_redefine(graph: GraphProto, symbols: Mapping[str, object]) -> l
             continue
         around = path.rpartition("node[")[0].rstrip(".")
         if around not in values:
-            # Only the graphs around this one, which the search will return to.
+            # Keep only the graphs around this one, which the search will return to.
             values = {key: known for key, known in values.items() if around.startswith(key)}
             values[around] = _graph_values(resolve(graph, around).value)
         outer, body = values[around], node.attribute[bodies[0]].g
@@ -355,6 +356,6 @@ def _inferred(model: ModelProto, done: DimensionChanges) -> ModelProto:
         done.reason = str(error)
     except Error:
         raise
-    except Exception as error:  # the official package's have no common base class
+    except Exception as error:  # the exceptions of the official package have no common base class
         done.reason = f"the onnx package rejects the model: {' '.join(str(error).split())}"
     return model

@@ -29,7 +29,8 @@ class UntypedValueWarning(UserWarning):
 def extract(model: ModelProto, inputs: Iterable[str] | None, outputs: Iterable[str]) -> ModelProto:
     """Make a model of the part that computes some values from others; it shares the model's bytes, weights included.
 
-    model: is not changed. inputs: names of any values, which become inputs; None for the needed inputs of the model.
+    model: the model, which is not changed. inputs: names of any values, which become inputs; None for the needed inputs
+    of the model.
     outputs: names of the values to compute.
     The part has the needed nodes and initializers, including those that subgraphs need; the functions that are called,
     directly or not; value_info of its values; quantization_annotation of values in use, with the initializers that it
@@ -50,8 +51,8 @@ def extract(model: ModelProto, inputs: Iterable[str] | None, outputs: Iterable[s
 def boundary(graph: GraphProto, nodes: Iterable[int]) -> tuple[list[str], list[str]]:
     """Return the values that enter and leave a set of nodes of a graph.
 
-    nodes: indexes. Returns arguments for `extract`: inputs without initializers; and outputs that other nodes or the
-    graph's outputs use, or nothing uses.
+    nodes: indexes of nodes. Returns arguments for `extract`: the inputs, without initializers; and the outputs that
+    other nodes or the graph use, or that nothing uses.
     """
     chosen = set(nodes)
     constants = {tensor.name for tensor in graph.initializer}
@@ -88,7 +89,7 @@ def cut(model: ModelProto, inputs: Iterable[str] | None, outputs: Iterable[str],
     keep_if(graph.sparse_initializer, lambda s: s.values.name in plan.constants)
     ends = {*names, *wanted}
     keep_if(graph.value_info, lambda value: value.name in made and value.name not in ends)
-    # Only annotations of used values, since only their parameters were kept.
+    # Keep only annotations of used values, since only their parameters were kept.
     keep_if(graph.quantization_annotation, lambda annotation: annotation.tensor_name in plan.used)
     model.ClearField("training_info")
     called = _called_functions(model)

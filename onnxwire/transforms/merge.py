@@ -115,7 +115,7 @@ class _Merge:
                 self.conflicts.append(Conflict("field", field.name, path, "changed", "changed"))
         unknown = [message._unknown_fields() for message in (base, ours, theirs)]
         if unknown[2] not in unknown[:2]:
-            # They cannot be assigned, so those of their side would be lost.
+            # Unknown fields cannot be assigned, so those of `theirs` would be lost.
             action = "kept" if unknown[0] == unknown[1] else "changed"
             self.conflicts.append(Conflict("field", "unknown fields", path, action, "changed"))
 
@@ -362,7 +362,7 @@ def _called(node: NodeProto) -> tuple[str, str, str]:
 def _new_nodes(base: ModelProto, side: ModelProto, other: ModelProto, path: str | None = None) -> list[NodeProto]:
     """Return the nodes of `side` that are neither in `base` nor in `other`.
 
-    path: "" for the main graph, or a function's path, for those with its operator sets; None for all.
+    path: select only nodes of the main graph ("") or of the function at the path; None selects all nodes.
     """
     known = {node.SerializeToString() for model in (base, other) for node in _nodes(model, path)}
     return [node for node in _nodes(side, path) if node.SerializeToString() not in known]

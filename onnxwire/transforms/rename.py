@@ -26,8 +26,8 @@ _TRAINING_GRAPH = re.compile(r"training_info\[(\d+)\]\.(initialization|algorithm
 def rename_values(model: ModelProto, names: Mapping[str, str], *, scope: str | None = None) -> int:
     """Rename values: inputs, outputs, initializers and outputs of nodes. Returns the number of changed occurrences.
 
-    model: is changed. names: new names by old names; all are applied at once, so two values can swap names.
-    A value is renamed where it is defined and wherever it is used: by nodes, subgraphs and training graphs, in
+    model: the model, which is changed. names: new names by old names; all are applied at once, so two values can swap
+    names. A value is renamed where it is defined and wherever it is used: by nodes, subgraphs and training graphs, in
     value_info, quantization_annotation, sharding specs and training bindings. A name that the main graph does not
     define is renamed in each subgraph and function that defines it.
     scope: the path of the one graph or function that defines the values, such as "functions[0]"; values of enclosing
@@ -63,8 +63,9 @@ def _texts(model: ModelProto, names: Mapping[str, str]) -> dict[str, str]:
 def replace_uses(model: ModelProto, old: str, new: str, *, scope: str = "graph") -> int:
     """Replace all uses of a value by another value. Returns the number of changed occurrences.
 
-    model: is changed. old: the name of a value that is no longer defined in the graph or function at the path `scope`;
-    new: the name of a value that is visible there. The type and quantization annotation of the old one are removed.
+    model: the model, which is changed. old: the name of a value that is no longer defined in the graph or function at
+    the path `scope`; new: the name of a value that is visible there. The type and quantization annotation of the old
+    one are removed.
     Raises EditError if a subgraph defines a value called `new` itself; the model is then unchanged.
     """
     scopes = _Scopes(model, {old, new})
@@ -228,7 +229,8 @@ def _duplicate(source: str, path: str, new: str) -> EditError:
 def rename_nodes(model: ModelProto, names: Mapping[str, str]) -> int:
     """Rename nodes in all graphs and functions; returns the number of renamed nodes.
 
-    model: is changed. names: new names by old names, all applied at once. Nothing refers to a node by its name.
+    model: the model, which is changed. names: new names by old names, all applied at once. Nothing refers to a node by
+    its name.
     Raises PathError for a name that no node has, or several nodes in one graph have; EditError for a new name that
     another node of the graph already has, or that is not text; DecodeError for messages nested more than 100 deep. The
     model is then unchanged.

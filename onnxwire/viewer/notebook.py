@@ -28,7 +28,13 @@ _MAX_COUNTED_NODES = 200_000  # in larger models, operators are not counted
 _MAX_READ_BYTES = 1 << 12  # maximum size of a tensor whose elements are shown
 _MAX_ELEMENTS = 8
 _STYLE = "text-align:left;vertical-align:top;font-weight:"
-_HIDDEN = {*range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x200E, 0x200F, 0x061C}  # marks of the direction of text
+_DIRECTION_MARKS = {
+    *range(0x202A, 0x202F),
+    *range(0x2066, 0x206A),
+    0x200E,
+    0x200F,
+    0x061C,
+}  # marks of the direction of text
 
 
 class View:
@@ -192,8 +198,8 @@ def _short(text: str, longest: int = _MAX_CHARS) -> str:
 def _cell(text: str) -> str:
     """Return a text as HTML: escaped, bounded, isolated, without characters that control the display."""
     text = _short(text)
-    if not text.isprintable() or not _HIDDEN.isdisjoint(map(ord, text)):
-        text = "".join(c if c.isprintable() and ord(c) not in _HIDDEN else ascii(c)[1:-1] for c in text)
+    if not text.isprintable() or not _DIRECTION_MARKS.isdisjoint(map(ord, text)):
+        text = "".join(c if c.isprintable() and ord(c) not in _DIRECTION_MARKS else ascii(c)[1:-1] for c in text)
     return f"<bdi>{escape(text)}</bdi>"
 
 

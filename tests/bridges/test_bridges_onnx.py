@@ -430,7 +430,7 @@ def write_model(path, size, count=1, operator="Add"):
         file.truncate()
 
 
-BIG = """\
+LARGE_MODEL_PROGRAM = """\
 import sys
 import onnx, onnxwire
 from onnx import helper
@@ -463,7 +463,7 @@ def test_of_five_gigabytes_no_payload_is_read_and_the_result_is_that_of_a_small_
     made = {}
     for name, size in (("big", 1 << 30), ("small", 1 << 12)):
         write_model(tmp_path / f"{name}.onnx", size, 5)
-        code = BIG.format(call=CALLS[call])
+        code = LARGE_MODEL_PROGRAM.format(call=CALLS[call])
         command = [sys.executable, "-W", "ignore", "-c", code, tmp_path / f"{name}.onnx", tmp_path / f"{name}.out"]
         kilobytes = int(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
         assert kilobytes < 200_000  # pages of the mapped file included

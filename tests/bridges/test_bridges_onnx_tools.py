@@ -20,7 +20,7 @@ from onnx.backend.test.case import node
 
 import onnxwire
 from onnxwire.bridges.onnx import apply_keeping
-from onnxwire.bridges.shape_values import PROPAGATED, READ, read_tensors
+from onnxwire.bridges.shape_values import PROPAGATED, READ_INPUTS, read_tensors
 from onnxwire.errors import FieldValueError
 
 HOME = Path(onnx.__file__).parent / "backend" / "test" / "data"
@@ -91,7 +91,7 @@ def test_the_checker_reports_the_official_faults(name):
 
 def read_cases():
     """Return some of the package's tests of each operator whose elements are read, and of each of its expansions."""
-    wanted, counts = {operator.lower() for operator in {*READ, *PROPAGATED}}, Counter()
+    wanted, counts = {operator.lower() for operator in {*READ_INPUTS, *PROPAGATED}}, Counter()
     for module in pkgutil.iter_modules(node.__path__):
         if module.name.replace("_", "") in wanted:
             import_module(f"{node.__name__}.{module.name}")
@@ -142,7 +142,7 @@ def test_tensors_that_inference_and_conversion_read_stay_in_the_model():
 
         made = result_of(apply_keeping, model, convert, read_tensors, 0)
         assert made == result_of(convert, official), case.name
-    assert seen >= (READ.keys() | PROPAGATED.keys()) - {"Upsample"}  # which no version of today has
+    assert seen >= (READ_INPUTS.keys() | PROPAGATED.keys()) - {"Upsample"}  # which no version of today has
 
 
 def shape_model(shape, **fields):
@@ -157,19 +157,19 @@ def shape_model(shape, **fields):
     return helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", 13)], **fields)
 
 
-LONG = np.int64([1] * SIZE + [2, 3])
+LONG_PADS = np.int64([1] * SIZE + [2, 3])
 
 
 def test_a_shape_larger_than_the_threshold_is_read():
-    official = shape_model(LONG)
+    official = shape_model(LONG_PADS)
     made = onnxwire.infer_shapes(ours(official), strict_mode=True)
     assert onnxwire.to_onnx(made) == shape_inference.infer_shapes(official, strict_mode=True)
-    assert len(made.graph.output[0].type.tensor_type.shape.dim) == len(LONG)
+    assert len(made.graph.output[0].type.tensor_type.shape.dim) == len(LONG_PADS)
     onnxwire.check_official(made, full=True)
 
 
 def test_a_shape_in_a_constant_node_is_read():
-    official = shape_model(LONG)
+    official = shape_model(LONG_PADS)
     tensor = official.graph.initializer.pop()
     tensor.name = "unnamed"
     official.graph.node.insert(0, helper.make_node("Constant", [], ["shape"], value=tensor))
@@ -181,23 +181,23 @@ def test_a_shape_passed_through_functions_is_read():
     opsets = [helper.make_opsetid("", 13), helper.make_opsetid("local", 1)]
     inner = helper.make_node("Reshape", ["a", "s"], ["b"])
     outer = helper.make_node("Inner", ["a", "t"], ["b"], domain="local")
-    official = shape_model(LONG)
+    official = shape_model(LONG_PADS)
     official.functions.append(helper.make_function("local", "Inner", ["a", "s"], ["b"], [inner], opsets))
     official.functions.append(helper.make_function("local", "Outer", ["a", "t"], ["b"], [outer], opsets))
     official.opset_import.append(opsets[1])
     official.graph.node[0].CopyFrom(helper.make_node("Outer", ["x", "shape"], ["y"], domain="local"))
     made = onnxwire.infer_shapes(ours(official), strict_mode=True)
     assert onnxwire.to_onnx(made) == shape_inference.infer_shapes(official, strict_mode=True)
-    assert len(made.graph.output[0].type.tensor_type.shape.dim) == len(LONG)
+    assert len(made.graph.output[0].type.tensor_type.shape.dim) == len(LONG_PADS)
 
 
 def test_a_name_applies_only_in_its_scope():
     # A weight of the main graph called as the shape in a function.
     opsets = [helper.make_opsetid("", 13), helper.make_opsetid("local", 1)]
-    shape = helper.make_node("Constant", [], ["shape"], value=numpy_helper.from_array(LONG))
+    shape = helper.make_node("Constant", [], ["shape"], value=numpy_helper.from_array(LONG_PADS))
     reshape = helper.make_node("Reshape", ["a", "shape"], ["b"])
     weight = numpy_helper.from_array(np.zeros(SIZE, np.float32), "shape")
-    official = shape_model(LONG)
+    official = shape_model(LONG_PADS)
     official.graph.node[0].CopyFrom(helper.make_node("Add", ["x", "shape"], ["y"]))
     official.graph.initializer[0].CopyFrom(weight)
     official.functions.append(helper.make_function("local", "F", ["a"], ["b"], [shape, reshape], opsets))
@@ -218,17 +218,17 @@ def test_many_functions_that_call_each_other_take_linear_time():
                                              helper.make_node("ConstantOfShape", ["a"], ["c"])], []
         )
     )  # fmt: skip
-    official = shape_model(LONG)
+    official = shape_model(LONG_PADS)
     official.functions.extend(functions)
     official.graph.node[0].CopyFrom(helper.make_node("F0", ["shape"], ["y"], domain="local"))
     assert read_tensors(ours(official)) == {"graph.initializer[0]"}
 
 
 def test_shapes_in_files_are_read_and_stay_there(tmp_path):
-    onnxwire.save(ours(shape_model(LONG)), tmp_path / "m.onnx", external="m.data")
+    onnxwire.save(ours(shape_model(LONG_PADS)), tmp_path / "m.onnx", external="m.data")
     model = onnxwire.load(tmp_path / "m.onnx")
     made = onnxwire.infer_shapes(model, strict_mode=True)
-    wanted = shape_inference.infer_shapes(shape_model(LONG), strict_mode=True)
+    wanted = shape_inference.infer_shapes(shape_model(LONG_PADS), strict_mode=True)
     assert made.graph.output[0] == ours(wanted).graph.output[0]
     assert made.graph.initializer == model.graph.initializer
     (tmp_path / "m.data").unlink()
@@ -238,7 +238,7 @@ def test_shapes_in_files_are_read_and_stay_there(tmp_path):
 
 @pytest.mark.parametrize("step", [13, pytest.param(1, marks=pytest.mark.long)])
 def test_inference_of_a_model_that_is_edited_meanwhile_uses_one_consistent_state(step):
-    official = shape_model(LONG)
+    official = shape_model(LONG_PADS)
     official.graph.initializer.append(numpy_helper.from_array(np.zeros(SIZE, np.float32), "weight"))
     data = official.SerializeToString()
     thresholds = gc.get_threshold()
@@ -255,7 +255,7 @@ def test_inference_of_a_model_that_is_edited_meanwhile_uses_one_consistent_state
             gc.set_threshold(*thresholds)
             gc.callbacks.remove(edit)
         assert not edits
-        assert len(made.graph.output[0].type.tensor_type.shape.dim) == len(LONG)
+        assert len(made.graph.output[0].type.tensor_type.shape.dim) == len(LONG_PADS)
 
 
 def test_errors_are_the_official_ones():

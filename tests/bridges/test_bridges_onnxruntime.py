@@ -86,7 +86,7 @@ def holders():
     yield "sparse initializer", model_of([add], inputs=[x], sparse=[sparse])
 
 
-HOLDERS = dict(holders())
+TENSOR_PARENTS = dict(holders())
 
 
 def run(session):
@@ -137,21 +137,21 @@ def test_an_edited_example_gives_the_outputs_of_the_saved_one(name, edit, tmp_pa
 
 @pytest.mark.parametrize("mapped", [True, False], ids=["mapped", "read"])
 @pytest.mark.parametrize("external", [None, "w.bin", "{name}.bin"], ids=["inline", "one file", "many files"])
-@pytest.mark.parametrize("holder", HOLDERS)
+@pytest.mark.parametrize("holder", TENSOR_PARENTS)
 def test_a_weight_in_a_file_may_have_any_offset(holder, external, mapped, tmp_path):
-    onnxwire.save(HOLDERS[holder], tmp_path / "m.onnx", external=external)
+    onnxwire.save(TENSOR_PARENTS[holder], tmp_path / "m.onnx", external=external)
     with onnxwire.load(tmp_path / "m.onnx", mmap=mapped) as model:
         session = onnxwire.inference_session(model, providers=CPU)
     assert np.array_equal(run(session)[0], X + WEIGHT)
 
 
-@pytest.mark.parametrize("holder", HOLDERS)
+@pytest.mark.parametrize("holder", TENSOR_PARENTS)
 def test_a_weight_in_memory_may_have_any_address(holder):
-    assert np.array_equal(run(onnxwire.inference_session(HOLDERS[holder], providers=CPU))[0], X + WEIGHT)
+    assert np.array_equal(run(onnxwire.inference_session(TENSOR_PARENTS[holder], providers=CPU))[0], X + WEIGHT)
 
 
 def test_a_weight_may_be_a_buffer_in_place_of_a_file(tmp_path):
-    onnxwire.save(HOLDERS["initializer"], tmp_path / "m.onnx", external="w.bin")
+    onnxwire.save(TENSOR_PARENTS["initializer"], tmp_path / "m.onnx", external="w.bin")
     with onnxwire.load(tmp_path / "m.onnx", external_data={"w.bin": (WEIGHT * 2).tobytes()}) as model:
         session = onnxwire.inference_session(model, providers=CPU)
     assert np.array_equal(run(session)[0], X + WEIGHT * 2)
@@ -219,7 +219,7 @@ def test_an_initializer_in_memory_may_be_an_output_or_unused(field):
 @pytest.mark.parametrize("external", [None, "w.bin"], ids=["inline", "external"])
 @pytest.mark.parametrize("change", ["removed", "replaced"])
 def test_a_deleted_file_is_passed_from_its_mapping(change, external, tmp_path):
-    onnxwire.save(HOLDERS["initializer"], tmp_path / "m.onnx", external=external)
+    onnxwire.save(TENSOR_PARENTS["initializer"], tmp_path / "m.onnx", external=external)
     with onnxwire.load(tmp_path / "m.onnx") as model:
         model.graph.initializer[0].numpy()
         path = tmp_path / (external or "m.onnx")
@@ -233,7 +233,7 @@ def test_a_deleted_file_is_passed_from_its_mapping(change, external, tmp_path):
 
 
 def test_the_session_may_be_recreated_when_the_model_is_closed(tmp_path):
-    onnxwire.save(HOLDERS["initializer"], tmp_path / "m.onnx")
+    onnxwire.save(TENSOR_PARENTS["initializer"], tmp_path / "m.onnx")
     for source in (tmp_path / "m.onnx", (tmp_path / "m.onnx").read_bytes()):
         with onnxwire.load(source) as model:
             model.graph.initializer.append(onnxwire.from_array(WEIGHT, "v"))
@@ -248,7 +248,7 @@ def test_the_session_may_be_recreated_when_the_model_is_closed(tmp_path):
 
 def test_memory_of_arrays_lives_as_long_as_the_options():
     chosen = onnxruntime.SessionOptions()
-    model = ModelProto.FromString(HOLDERS["initializer"].SerializeToString())
+    model = ModelProto.FromString(TENSOR_PARENTS["initializer"].SerializeToString())
     session = onnxwire.inference_session(model, sess_options=chosen, providers=CPU)
     encoded = session._model_bytes
     del session, model
@@ -258,7 +258,7 @@ def test_memory_of_arrays_lives_as_long_as_the_options():
 
 
 def test_the_working_folder_does_not_matter(tmp_path, monkeypatch):
-    onnxwire.save(HOLDERS["initializer"], tmp_path / "m.onnx", external="w.bin")
+    onnxwire.save(TENSOR_PARENTS["initializer"], tmp_path / "m.onnx", external="w.bin")
     monkeypatch.chdir(tmp_path)
     model = onnxwire.load("m.onnx")
     model.graph.initializer[0].numpy()
@@ -297,7 +297,7 @@ def test_a_model_that_protobuf_can_not_read_runs_in_little_memory(tmp_path):
 
 
 def test_options_are_those_of_onnxruntime(tmp_path):
-    onnxwire.save(HOLDERS["initializer"], tmp_path / "m.onnx")
+    onnxwire.save(TENSOR_PARENTS["initializer"], tmp_path / "m.onnx")
     chosen = onnxruntime.SessionOptions()
     chosen.log_severity_level = 3
     chosen.intra_op_num_threads = 1
@@ -310,7 +310,7 @@ def test_options_are_those_of_onnxruntime(tmp_path):
 
 
 def test_a_wrong_tensor_is_named(tmp_path):
-    model = HOLDERS["initializer"]
+    model = TENSOR_PARENTS["initializer"]
     wrong = ModelProto()
     wrong.CopyFrom(model)
     wrong.graph.initializer[0].dims[0] = 7000
@@ -326,5 +326,5 @@ def test_other_objects_are_rejected():
 def test_a_model_that_protobuf_can_not_read_is_rejected(monkeypatch):
     monkeypatch.setattr("onnxwire.bridges.onnxruntime.INLINE_LIMIT", 20_000)  # it is 2 GiB
     with pytest.raises(onnxwire.TensorError, match="save the model"):
-        onnxwire.inference_session(HOLDERS["Constant"])
-    onnxwire.inference_session(HOLDERS["initializer"])
+        onnxwire.inference_session(TENSOR_PARENTS["Constant"])
+    onnxwire.inference_session(TENSOR_PARENTS["initializer"])

@@ -24,7 +24,7 @@ HOME = Path(onnx.__file__).parent / "backend" / "test" / "data"
 DIGITS = Path(__file__).parents[2] / "examples" / "digits_cnn.onnx"
 MODELS = [DIGITS, *sorted(HOME.rglob("*.onnx"))[::10]]
 EVERY_MODEL = pytest.mark.parametrize("path", MODELS, ids=lambda path: f"{path.parent.name}/{path.name}")
-PASSES = [name for name in onnxoptimizer.get_fuse_and_elimination_passes() if name not in optimize._WEIGHT_PASSES]
+PASS_NAMES = [name for name in onnxoptimizer.get_fuse_and_elimination_passes() if name not in optimize._WEIGHT_PASSES]
 
 
 def run(model):
@@ -42,7 +42,7 @@ def test_onnxslim_returns_the_result_for_the_full_model(path):
 
 @EVERY_MODEL
 def test_onnxoptimizer_returns_the_result_for_the_full_model(path):
-    wanted = result_of(onnxoptimizer.optimize, onnx.load(path), PASSES)
+    wanted = result_of(onnxoptimizer.optimize, onnx.load(path), PASS_NAMES)
     for threshold in (1 << 10, 1 << 14):
         made = result_of(onnxwire.optimize, onnxwire.load(path), tool="onnxoptimizer", threshold=threshold)
         assert made == wanted

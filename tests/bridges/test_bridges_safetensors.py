@@ -27,7 +27,7 @@ import safetensors.numpy
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits_cnn.onnx"
 T = stored_tensors.DATA_TYPES
-LACKING = ["STRING", "COMPLEX128", "UINT4", "INT4", "UINT2", "INT2"]
+UNSUPPORTED_TYPES = ["STRING", "COMPLEX128", "UINT4", "INT4", "UINT2", "INT2"]
 NAMES = {
     "BOOL": "BOOL", "FLOAT4E2M1": "F4", "FLOAT6E2M3": "F6_E2M3", "FLOAT6E3M2": "F6_E3M2", "UINT8": "U8", "INT8": "I8",
     "FLOAT8E5M2": "F8_E5M2", "FLOAT8E4M3FN": "F8_E4M3", "FLOAT8E8M0": "F8_E8M0", "FLOAT8E4M3FNUZ": "F8_E4M3FNUZ",
@@ -195,7 +195,7 @@ def chunk():
     [
         *[
             ([stored_tensors.Stored(T[kind], [2], [b""] * 2 if kind == "STRING" else [0] * 2).inline("w")[0]], kind)
-            for kind in LACKING
+            for kind in UNSUPPORTED_TYPES
         ],
         ([stored_tensors.Stored(T["FLOAT4E2M1"], [3], [0] * 3).inline("w")[-1]], "do not fill the last byte"),
         ([stored_tensors.Stored(T["FLOAT6E2M3"], [2], [0] * 2).inline("w")[-1]], "do not fill the last byte"),
@@ -444,7 +444,7 @@ def test_a_duplicate_name_is_rejected(tmp_path):
         onnxwire.from_safetensors(model_of(), path)
 
 
-SOUND = {
+VALID_FILES = {
     "a": row("F32", (2, 3), 0, 24), "b": row("U8", (3,), 24, 27), "e": row("I64", (0, 7), 27, 27),
     "f": row("F4", (4,), 27, 29), "__metadata__": {"k": "v"},
 }  # fmt: skip
@@ -455,11 +455,11 @@ _values = st.none() | st.booleans() | _sizes | st.floats() | st.text(max_size=3)
 @st.composite
 def headers(draw):
     """Draw a valid header with one or two changes."""
-    header = json.loads(json.dumps(SOUND))
+    header = json.loads(json.dumps(VALID_FILES))
     for _ in range(draw(st.integers(0, 2))):
-        entry = header[draw(st.sampled_from(list(SOUND)))]
+        entry = header[draw(st.sampled_from(list(VALID_FILES)))]
         if not isinstance(entry, dict) or draw(st.integers(0, 9)) == 0:
-            header[draw(st.sampled_from([*SOUND, "n"]))] = draw(_values)
+            header[draw(st.sampled_from([*VALID_FILES, "n"]))] = draw(_values)
         elif draw(st.booleans()) and "shape" in entry:
             sizes = entry[draw(st.sampled_from(["shape", "data_offsets"]))]
             if isinstance(sizes, list) and sizes:

@@ -33,9 +33,9 @@ pq = pytest.importorskip("pyarrow.parquet")
 pytest.importorskip("fcntl")
 
 module = sys.modules["onnxwire.catalog.build"]
-FOREIGN = "f" * 32 + ".parquet"
+FOREIGN_FILE = "f" * 32 + ".parquet"
 # Replaced files are deleted at once, three groups are merged, and every change makes a new journal.
-SMALL = {"GRACE_SECONDS": -1, "_FAN_IN": 3, "_JOURNAL_BYTES": -(1 << 20)}
+SMALL_LIMITS = {"GRACE_SECONDS": -1, "_FAN_IN": 3, "_JOURNAL_BYTES": -(1 << 20)}
 
 
 class Scenario:
@@ -59,7 +59,7 @@ class Scenario:
     def copy(self):
         shutil.rmtree(self.out.parent, ignore_errors=True)
         self.out.parent.mkdir()
-        (self.out.parent / FOREIGN).write_text("beside")
+        (self.out.parent / FOREIGN_FILE).write_text("beside")
         if self.template.exists():
             shutil.copytree(self.template, self.out)
 
@@ -87,7 +87,7 @@ class Scenario:
             pass
         assert parquet_files(self.out) - valid_files(self.out) == set(self.foreign)
         assert [path.name for path in self.out.glob("*.jsonl")] == [JOURNAL]
-        for path in (*self.foreign, self.out.parent / FOREIGN):
+        for path in (*self.foreign, self.out.parent / FOREIGN_FILE):
             assert path.read_text() in ("mine", "beside")
         return sum(rows == self.new.get(model) for model, rows in seen.items())
 
@@ -110,7 +110,7 @@ def scenario(request, tmp_path, monkeypatch):
     monkeypatch.setattr(module, "run_tasks", lambda tasks, *_: ((task, read_models(task)) for task in tasks))
     monkeypatch.setattr(module, "_TASK_MODELS", 1)
     monkeypatch.setattr(module, "_GROUP_MODELS", 3)
-    for name, value in SMALL.items():
+    for name, value in SMALL_LIMITS.items():
         monkeypatch.setattr(dataset, name, value)
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)  # a kill does not lose unsynced data
     scenario = Scenario(tmp_path)
@@ -125,7 +125,7 @@ def scenario(request, tmp_path, monkeypatch):
         scenario.models(**old | {"m3": "Neg"})
         scenario.build()  # the version of m3 before is in a file that was replaced
         scenario.old = scenario.rows()
-        scenario.foreign = [scenario.out / "notes.parquet", scenario.out / "models" / FOREIGN]
+        scenario.foreign = [scenario.out / "notes.parquet", scenario.out / "models" / FOREIGN_FILE]
         for path in scenario.foreign:
             path.write_text("mine")
         if scenario.is_damaged:
@@ -176,7 +176,7 @@ def test_a_run_that_is_killed_at_any_step_leaves_old_or_new_rows(scenario):
         str(scenario.zoo),
         str(scenario.out),
         str(Path(catalogs.__file__).parent),
-        repr(SMALL),
+        repr(SMALL_LIMITS),
         *used,
     ]
     found = []
@@ -232,7 +232,7 @@ def test_runs_that_are_killed_at_random_moments_are_completed_by_the_next(scenar
         "module._TASK_MODELS, module._GROUP_MODELS = 1, 3\nvars(dataset).update(eval(sys.argv[3]))\n"
         "print(flush=True)\nbuild([sys.argv[1]], sys.argv[2], prune=True, workers=1)\n"
     )
-    words = [sys.executable, "-c", code, str(scenario.zoo), str(scenario.out), repr(SMALL)]
+    words = [sys.executable, "-c", code, str(scenario.zoo), str(scenario.out), repr(SMALL_LIMITS)]
     chance = random.Random(1)
     longest = None
     for _ in range(40 if IS_LONG else 3):  # the first one is not killed

@@ -20,7 +20,7 @@ pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
 pytest.importorskip("duckdb")
 
-ODD = [
+UNUSUAL_NAMES = [
     "it's",
     'a "b"',
     "new\nline",
@@ -61,11 +61,13 @@ def versions(folder):
 
 def test_replaced_and_removed_models_do_not_count_in_any_reader(tmp_path):
     with Dataset(str(tmp_path)) as data:
-        put(data, [*ODD, *map(str, range(200))])
-        put(data, ODD[::2], 1)
-        put(data, ["new"], 2, remove=["5", *ODD[1::4]])
-    wanted = dict.fromkeys([*ODD, *map(str, range(200))], 0) | dict.fromkeys(ODD[::2], 1) | {"new": 2}
-    for name in ["5", *ODD[1::4]]:
+        put(data, [*UNUSUAL_NAMES, *map(str, range(200))])
+        put(data, UNUSUAL_NAMES[::2], 1)
+        put(data, ["new"], 2, remove=["5", *UNUSUAL_NAMES[1::4]])
+    wanted = (
+        dict.fromkeys([*UNUSUAL_NAMES, *map(str, range(200))], 0) | dict.fromkeys(UNUSUAL_NAMES[::2], 1) | {"new": 2}
+    )
+    for name in ["5", *UNUSUAL_NAMES[1::4]]:
         del wanted[name]
     assert versions(tmp_path) == wanted
     assert sorted(map(len, files_of(tmp_path)["operators"].values())) == [0, 0, 10]  # nothing was rewritten
@@ -250,5 +252,5 @@ def test_a_file_that_the_system_can_not_read_is_not_set_aside(tmp_path, monkeypa
 
 
 def test_names_are_recovered_from_the_column_of_models():
-    for name in [*ODD, "\udcff\udc80x", r"\ud800", r"\x5cx80", "/a/b.onnx"]:
+    for name in [*UNUSUAL_NAMES, "\udcff\udc80x", r"\ud800", r"\x5cx80", "/a/b.onnx"]:
         assert model_name(model_text(name)) == name

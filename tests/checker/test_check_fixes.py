@@ -172,7 +172,7 @@ CASES = {
 }
 
 # Models that break a rule, but have no unique repair.
-LEFT = {
+UNFIXED = {
     "attributes that differ": (
         "attribute-name-unique",
         attribute('name: "a" type: INT i: 1', 'attribute { name: "a" type: INT i: 2 }'),
@@ -243,9 +243,9 @@ def test_a_repair_does_what_the_official_runtime_does_and_no_more(rule, number, 
     assert path.read_bytes() == before
 
 
-@pytest.mark.parametrize("what", LEFT)
+@pytest.mark.parametrize("what", UNFIXED)
 def test_a_fault_without_a_unique_answer_is_not_repaired(what, tmp_path):
-    rule, text = LEFT[what]
+    rule, text = UNFIXED[what]
     path = write(tmp_path / "m.onnx", text)
     assert onnxwire.check(path, select=rule)
     state = state_of(path)

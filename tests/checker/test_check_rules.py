@@ -9,12 +9,12 @@ import onnxwire
 from onnxwire.checker.registry import MODULES, SECURITY_MODULES, checked, read_table, rules, unchecked
 
 CASES: dict[str, Case] = {}
-ELSEWHERE: set[str] = set()
+TESTED_ELSEWHERE: set[str] = set()
 for _name in MODULES | SECURITY_MODULES:
     _module = import_module(f"cases.{_name}")
     assert not CASES.keys() & _module.CASES.keys()
     CASES |= _module.CASES
-    ELSEWHERE |= getattr(_module, "ELSEWHERE", set())
+    TESTED_ELSEWHERE |= getattr(_module, "TESTED_ELSEWHERE", set())
 
 
 def _document(case, content):
@@ -27,7 +27,7 @@ def _missing_of(id):
         "row in onnxwire/checker/rules.tsv or security.tsv": id in rules(untrusted=True),
         "check in onnxwire/checker/rules/, nor a row in onnxwire/checker/unchecked.tsv": id
         in checked(untrusted=True) | unchecked().keys(),
-        "Case in tests/checker/cases/": id in CASES.keys() | ELSEWHERE | unchecked().keys(),
+        "Case in tests/checker/cases/": id in CASES.keys() | TESTED_ELSEWHERE | unchecked().keys(),
     }
     return [f"{id} has no {piece}" for piece, is_there in has.items() if not is_there]
 
@@ -57,7 +57,7 @@ def test_a_sound_document_is_not_reported(id):
 
 
 def test_every_rule_has_a_row_a_function_and_a_case_or_a_reason_to_have_none():
-    ids = rules(untrusted=True).keys() | checked(untrusted=True) | unchecked().keys() | CASES.keys() | ELSEWHERE
+    ids = rules(untrusted=True).keys() | checked(untrusted=True) | unchecked().keys() | CASES.keys() | TESTED_ELSEWHERE
     assert [line for id in sorted(ids) for line in _missing_of(id)] == []
     twice = [f"{id} has a function and a row in unchecked.tsv" for id in checked(untrusted=True) & unchecked().keys()]
     rows = [row[0] for name in ("rules.tsv", "security.tsv") for row in read_table(name)]

@@ -97,7 +97,7 @@ def test_an_operator_that_does_not_exist_yet_has_no_version():
 @pytest.mark.parametrize(
     ("op", "hint"),
     [
-        ("Gelu", "it came with version 20"),
+        ("Gelu", "it was introduced in version 20"),
         ("relu", "did you mean Relu?"),
         ("Transpos", "did you mean Transpose?"),
         ("Scaler", "ai.onnx.ml has it"),

@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[2]
 SECURITY = [rule for rule in rules(untrusted=True).values() if rule.scope == "security"]
 BUNDLED = sorted((Path(onnx.__file__).parent / "backend" / "test" / "data").rglob("*.onnx"))
 BUNDLED += sorted((ROOT / "examples").glob("*.onnx"))
-TWICE = onnxwire.from_text(model()).SerializeToString() + b"\x08\x09"  # a second ir_version
+DUPLICATE_IR_VERSION = onnxwire.from_text(model()).SerializeToString() + b"\x08\x09"  # a second ir_version
 
 
 def _severities(path):
@@ -39,8 +39,8 @@ def test_at_most_one_trustworthy_model_in_ten_has_a_security_warning():
 
 
 def test_security_rules_run_for_untrusted_models_only():
-    assert "security" not in str(onnxwire.check(TWICE))
-    problems = onnxwire.check(TWICE, untrusted=True)
+    assert "security" not in str(onnxwire.check(DUPLICATE_IR_VERSION))
+    problems = onnxwire.check(DUPLICATE_IR_VERSION, untrusted=True)
     assert "security-wire-field-repeated" in {problem.rule for problem in problems}
     assert "node-op-type-present" not in {problem.rule for problem in problems}
 
@@ -48,7 +48,7 @@ def test_security_rules_run_for_untrusted_models_only():
 @pytest.mark.parametrize("word", ["security", "security-wire-group"])
 def test_selecting_a_security_rule_needs_the_option(word):
     with pytest.raises(ValueError, match="untrusted=True"):
-        onnxwire.check(TWICE, select=word)
+        onnxwire.check(DUPLICATE_IR_VERSION, select=word)
 
 
 def test_a_check_of_a_trusted_model_imports_no_security_module():
@@ -86,7 +86,7 @@ def _records(data):
 
 
 def test_records_have_fields_and_offsets():
-    assert _records(TWICE) == [("ir_version", 5, len(TWICE) - 2)]
+    assert _records(DUPLICATE_IR_VERSION) == [("ir_version", 5, len(DUPLICATE_IR_VERSION) - 2)]
 
 
 @pytest.mark.parametrize("data", [b"\x08\x08" + b"\x98\x06\x01" * 3, b"\x08\x08\x3a\x00\x3a\x02\x0a\x00"])
@@ -96,7 +96,7 @@ def test_every_piece_of_a_message_is_read(data):
 
 
 def test_an_edited_model_is_checked_as_it_would_be_saved():
-    message = onnxwire.load(TWICE)
+    message = onnxwire.load(DUPLICATE_IR_VERSION)
     assert len(onnxwire.check(message, untrusted=True, select="security")) == 1
     message.ir_version = 8
     assert len(onnxwire.check(message, untrusted=True, select="security")) == 0
@@ -119,5 +119,5 @@ def test_max_elements_sets_the_limit_of_values(tmp_path):
 
 def test_texts_that_are_not_utf8_are_checked_too():
     elf = b"\x7fELF\x02\x01\x01\x81\xff"
-    data = TWICE + b"\x32" + bytes([len(elf)]) + elf  # doc_string
+    data = DUPLICATE_IR_VERSION + b"\x32" + bytes([len(elf)]) + elf  # doc_string
     assert "security-payload-text" in {problem.rule for problem in onnxwire.check(data, untrusted=True)}

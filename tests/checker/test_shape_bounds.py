@@ -47,7 +47,7 @@ BOMBS = {
     ),
     "attribute": _model([_node("Constant", [], "s", value_ints=[1 << 20, 1 << 20]), _node("ConstantOfShape", ["s"])]),
 }
-SOUND = {
+VALID_GRAPHS = {
     "cast of a weight": _model([_node("Cast", ["w"], to=10)], {"w": np.zeros((64, 64), np.float32)}),
     "declared shape": _model(
         [_node("MatMul", ["q", "k"])],
@@ -71,9 +71,9 @@ def test_a_value_that_is_too_large_is_found(name):
     assert bounds.elements or bounds.overflows
 
 
-@each("name", SOUND)
+@each("name", VALID_GRAPHS)
 def test_a_value_of_ordinary_size_is_accepted(name):
-    bounds = _bounds(SOUND[name])
+    bounds = _bounds(VALID_GRAPHS[name])
     assert not bounds.elements and not bounds.overflows and bounds.total is None
 
 

@@ -20,13 +20,13 @@ from onnxwire.cli import main
 
 ROOT = Path(__file__).parents[2]
 # A model without problems, except notes about a missing denotation and missing standard metadata.
-SOUND = (
+VALID_MODEL = (
     f'ir_version: 10 {OPSET} producer_name: "p" producer_version: "1" domain: "com.example" '
     f'graph {{ name: "g" doc_string: "d" input {{ {value("x")} }} {node("x", "y")} output {{ {value("y")} }} }}'
 )
-WARNED = SOUND.replace("output {", f"value_info {{ {value('gone')} }} output {{")
-ADVISED = SOUND.replace('domain: "com.example"', "")
-BROKEN = WARNED.replace('input: "x"', 'input: "lost"')
+MODEL_WITH_WARNING = VALID_MODEL.replace("output {", f"value_info {{ {value('gone')} }} output {{")
+MODEL_WITH_NOTE = VALID_MODEL.replace('domain: "com.example"', "")
+BROKEN = MODEL_WITH_WARNING.replace('input: "x"', 'input: "lost"')
 
 
 def write(path, text, type=onnxwire.ModelProto):
@@ -68,13 +68,13 @@ def test_each_line_in_a_pipe_has_file_severity_location_fault_and_rule(broken):
 
 
 def test_a_valid_file_prints_nothing_in_a_pipe(tmp_path):
-    done = check(write(tmp_path / "m.onnx", SOUND))
+    done = check(write(tmp_path / "m.onnx", VALID_MODEL))
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
 def test_a_valid_file_is_one_line_on_a_terminal(tmp_path):
-    sound, advised = write(tmp_path / "s.onnx", SOUND), write(tmp_path / "a.onnx", ADVISED)
+    sound, advised = write(tmp_path / "s.onnx", VALID_MODEL), write(tmp_path / "a.onnx", MODEL_WITH_NOTE)
     shown, status = check_on_terminal(sound, "--ignore", "note", "--color", "never")
     assert status == 0
     assert re.fullmatch(rf"{sound}: no problem: \d+ rules, 1 node, 0 tensors, \d+\.\d\d s\n", shown)
@@ -85,7 +85,7 @@ def test_a_valid_file_is_one_line_on_a_terminal(tmp_path):
 
 @pytest.mark.parametrize("options", [["--strict"], ["--select", "error,warning,note"]])
 def test_notes_are_listed_on_request(tmp_path, options):
-    path = write(tmp_path / "m.onnx", ADVISED)
+    path = write(tmp_path / "m.onnx", MODEL_WITH_NOTE)
     lines = check(path, *options).stdout.decode().splitlines()
     assert len(lines) == 2 and all(line.startswith(f"{path}: note: ") for line in lines)
 
@@ -159,7 +159,7 @@ def test_names_of_a_file_are_escaped_on_a_terminal(tmp_path):
 def test_patterns_name_files_and_each_is_checked_once(tmp_path):
     (tmp_path / "deep" / "er").mkdir(parents=True)
     for name in ("b.onnx", "a.onnx", "deep/er/c.onnx", "[x].onnx"):
-        write(tmp_path / name, SOUND)
+        write(tmp_path / name, VALID_MODEL)
 
     def checked(*words):
         return [entry["file"] for entry in json.loads(check(*words, "--json", cwd=tmp_path).stdout)]
@@ -170,7 +170,7 @@ def test_patterns_name_files_and_each_is_checked_once(tmp_path):
 
 
 def test_fail_on_sets_the_severity_of_exit_status_1(tmp_path, broken):
-    warned, sound = write(tmp_path / "warned.onnx", WARNED), write(tmp_path / "sound.onnx", SOUND)
+    warned, sound = write(tmp_path / "warned.onnx", MODEL_WITH_WARNING), write(tmp_path / "sound.onnx", VALID_MODEL)
     assert main(["check", str(warned)]) == 0
     assert main(["check", str(warned), "--fail-on", "warning"]) == 1
     assert main(["check", str(sound), "--fail-on", "warning"]) == 0
@@ -199,7 +199,7 @@ def test_quiet_only_sets_the_exit_status(tmp_path, broken):
 
 
 def test_rules_are_selected_and_ignored_with_commas_or_in_turn(tmp_path):
-    path = write(tmp_path / "m.onnx", WARNED.replace(OPSET, f"{OPSET} {OPSET}"))
+    path = write(tmp_path / "m.onnx", MODEL_WITH_WARNING.replace(OPSET, f"{OPSET} {OPSET}"))
 
     def found(*options):
         (report,) = json.loads(check(path, "--json", *options).stdout)
@@ -360,7 +360,7 @@ def test_sarif_of_several_files_is_one_run_with_the_failures(tmp_path, broken):
 
 
 def test_sarif_without_a_problem_has_no_results(tmp_path):
-    log, _ = sarif(write(tmp_path / "m.onnx", SOUND), "--select", "error")
+    log, _ = sarif(write(tmp_path / "m.onnx", VALID_MODEL), "--select", "error")
     assert log["runs"][0]["results"] == []
 
 
@@ -395,7 +395,9 @@ def test_help_shows_examples(capsys):
 
 def test_a_table_of_operators_can_be_given(tmp_path):
     domain = f'{OPSET} opset_import {{ domain: "com.example" version: 1 }}'
-    path = write(tmp_path / "m.onnx", SOUND.replace(OPSET, domain).replace('"Relu"', '"Fuse" domain: "com.example"'))
+    path = write(
+        tmp_path / "m.onnx", VALID_MODEL.replace(OPSET, domain).replace('"Relu"', '"Fuse" domain: "com.example"')
+    )
     table = tmp_path / "operators.tsv"
     table.write_text("com.example\tFuse\t1\tX:T Y:T\tZ:T\t\tT=float\n")
     assert check(path).returncode == 0

@@ -61,14 +61,14 @@ def test_a_model_does_not_overwrite_the_weights_of_its_input(model, capsys, comm
         assert packed.graph.initializer[0].numpy()[-1] == 2999
 
 
-OTHERS = [
+OTHER_COMMANDS = [
     ("rm", "tensor:w"), ("set", "tensor:w=@{folder}/new.npy"), ("sql", "from nodes", "--csv"),
     ("sql", "from nodes", "--json"), ("extract", "--tensor", "w"),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize("ending", [".npy", ".npz", ".safetensors", ".parquet", ".csv"])
-@pytest.mark.parametrize("command", OTHERS, ids=lambda command: " ".join(command[:2]))
+@pytest.mark.parametrize("command", OTHER_COMMANDS, ids=lambda command: " ".join(command[:2]))
 def test_weights_that_the_command_removes_are_not_overwritten(model, capsys, command, ending):
     if command[0] == "sql":
         pytest.importorskip("duckdb")

@@ -16,7 +16,7 @@ from onnxwire.cli.parser import make_parser
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SHELLS = ["bash", "zsh", "fish"]
 # Simulate bash when Tab is pressed after the last word.
-ASK = """\
+COMPLETE_SCRIPT = """\
 source "$1"; shift
 cd "$1"; shift
 function=$(complete -p onnxwire | sed 's/.*-F \\([^ ]*\\) .*/\\1/')
@@ -66,7 +66,7 @@ def test_bash_completes_commands_options_choices_and_files(capsys, tmp_path: Pat
     path.write_text(script(capsys, "bash"))
 
     def ask(*words: str) -> set[str]:
-        command = ["bash", "-c", ASK, "bash", path, EXAMPLES, "onnxwire", *words]
+        command = ["bash", "-c", COMPLETE_SCRIPT, "bash", path, EXAMPLES, "onnxwire", *words]
         return set(subprocess.run(command, capture_output=True, text=True, check=True).stdout.split())
 
     assert ask("") == set(SUMMARIES)

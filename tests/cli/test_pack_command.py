@@ -20,7 +20,7 @@ from onnxwire.cli import main
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits_cnn.onnx"
 MODEL = onnx.load(DIGITS)
-LARGE = {tensor.name for tensor in MODEL.graph.initializer if len(tensor.raw_data) >= 1024}
+LARGE_TENSORS = {tensor.name for tensor in MODEL.graph.initializer if len(tensor.raw_data) >= 1024}
 
 
 def run(*arguments, cwd, stdout=subprocess.PIPE):
@@ -65,7 +65,7 @@ def test_unpack_moves_large_weights_to_the_new_models_folder(folder):
     assert sorted(os.listdir(folder)) == ["m.onnx", "out.data", "out.onnx"]
     assert (folder / "m.onnx").read_bytes() == DIGITS.read_bytes()
     check_model(folder / "out.onnx")
-    assert set(moved(folder / "out.onnx")) == LARGE
+    assert set(moved(folder / "out.onnx")) == LARGE_TENSORS
     assert {info.location for info in moved(folder / "out.onnx").values()} == {"out.data"}
 
 
@@ -100,7 +100,7 @@ def test_the_data_is_written_to_the_given_files(folder):
     for name in ("one", "each", "shards"):
         check_model(folder / f"{name}.onnx")
     assert os.listdir(folder / "weights") == ["one.bin"]
-    assert set(os.listdir(folder / "each")) == {f"{name}.bin" for name in LARGE}
+    assert set(os.listdir(folder / "each")) == {f"{name}.bin" for name in LARGE_TENSORS}
     shards = {info.location for info in moved(folder / "shards.onnx").values()}
     assert shards == {f"shards-{i:05}-of-{len(shards):05}.data" for i in range(1, len(shards) + 1)}
     assert len(shards) > 1
@@ -150,10 +150,10 @@ def test_verbose_lists_the_written_files(folder):
     done = run("unpack", "m.onnx", "-o", "out.onnx", "-v", cwd=folder)
     assert (done.returncode, done.stdout) == (0, b"")
     sizes = [(folder / name).stat().st_size for name in ("out.onnx", "out.data")]
-    inline = len(onnxwire.tensors(DIGITS)) - len(LARGE)
+    inline = len(onnxwire.tensors(DIGITS)) - len(LARGE_TENSORS)
     assert done.stderr.decode().splitlines() == [
         f"out.onnx: {sizes[0]:,} bytes, {inline} tensors",
-        f"out.data: {sizes[1]:,} bytes, {len(LARGE)} tensors",
+        f"out.data: {sizes[1]:,} bytes, {len(LARGE_TENSORS)} tensors",
     ]
 
 

@@ -15,21 +15,21 @@ from onnxwire.cli.terminal import cut_middle, table_lines
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
 # An escape sequence, its one-character form, DEL, a reversal of the text direction, a window title, and a sequence that
 # hides text.
-EVIL = "a\x1b[2Jb\x9b31mc\x7fd\u202ee\x1b]0;t\x07f\x1b[8mg\rh"
+HOSTILE_TEXT = "a\x1b[2Jb\x9b31mc\x7fd\u202ee\x1b]0;t\x07f\x1b[8mg\rh"
 COLOR = re.compile("\x1b\\[[0-9;]*m")
 
 
 @pytest.fixture
 def evil(tmp_path):
     """Return a model that has the hostile name everywhere."""
-    model = onnxwire.ModelProto(ir_version=8, producer_name=EVIL, doc_string=EVIL)
+    model = onnxwire.ModelProto(ir_version=8, producer_name=HOSTILE_TEXT, doc_string=HOSTILE_TEXT)
     model.opset_import.add(version=17)
-    model.metadata_props.add(key=EVIL, value=EVIL)
-    model.metadata_props.add(key="k", value=f"{EVIL}\n\tnext")
-    model.graph.name = EVIL
-    model.graph.node.add(op_type=EVIL, name="n", input=[EVIL], output=["y"], doc_string=EVIL)
-    model.graph.initializer.add(name=EVIL, data_type=1, dims=[1], raw_data=bytes(4))
-    model.graph.output.add(name=EVIL)
+    model.metadata_props.add(key=HOSTILE_TEXT, value=HOSTILE_TEXT)
+    model.metadata_props.add(key="k", value=f"{HOSTILE_TEXT}\n\tnext")
+    model.graph.name = HOSTILE_TEXT
+    model.graph.node.add(op_type=HOSTILE_TEXT, name="n", input=[HOSTILE_TEXT], output=["y"], doc_string=HOSTILE_TEXT)
+    model.graph.initializer.add(name=HOSTILE_TEXT, data_type=1, dims=[1], raw_data=bytes(4))
+    model.graph.output.add(name=HOSTILE_TEXT)
     (tmp_path / "m.onnx").write_bytes(model.SerializeToString())
     return tmp_path
 
@@ -66,7 +66,10 @@ def test_control_characters_do_not_reach_the_terminal(command, color, evil):
 
 def test_piped_output_is_unchanged(evil):
     command = [sys.executable, "-P", "-m", "onnxwire", "meta", "m.onnx", "k"]
-    assert subprocess.run(command, cwd=evil, capture_output=True, check=True).stdout.decode() == f"{EVIL}\n\tnext\n"
+    assert (
+        subprocess.run(command, cwd=evil, capture_output=True, check=True).stdout.decode()
+        == f"{HOSTILE_TEXT}\n\tnext\n"
+    )
 
 
 def test_line_ends_and_tabs_of_a_value_are_kept(evil):
@@ -77,19 +80,21 @@ def test_line_ends_and_tabs_of_a_value_are_kept(evil):
 @pytest.mark.parametrize("command", ["info", "check", "view -o", "meta", "nothing"])
 def test_file_names_are_escaped_in_errors(command, evil):
     name, *options = command.split()
-    for path in (f"{EVIL}.onnx", f"no{EVIL}.onnx"):
+    for path in (f"{HOSTILE_TEXT}.onnx", f"no{HOSTILE_TEXT}.onnx"):
         if not path.startswith("no"):
             (evil / path).write_bytes(b"\x3a\xff" + b"\xff" * 20)
         _, shown = shown_on_terminal(name, path, *options, *(["r.html"] if options else []), stream="stderr", cwd=evil)
         assert assert_clean(shown).startswith("onnxwire: ") or not shown
-    _, shown = shown_on_terminal("info", "m.onnx", f"--{EVIL}", stream="stderr", cwd=evil)
+    _, shown = shown_on_terminal("info", "m.onnx", f"--{HOSTILE_TEXT}", stream="stderr", cwd=evil)
     assert "unrecognized" in assert_clean(shown)
 
 
 def test_file_names_are_escaped_in_warnings_and_progress_bars(evil):
     pytest.importorskip("rich")
-    (evil / f"{EVIL}[red].txt").write_text("graph { producer_tag: 1 }")
-    _, shown = shown_on_terminal("encode", f"{EVIL}[red].txt", "-o", f"{EVIL}[red].onnx", stream="stderr", cwd=evil)
+    (evil / f"{HOSTILE_TEXT}[red].txt").write_text("graph { producer_tag: 1 }")
+    _, shown = shown_on_terminal(
+        "encode", f"{HOSTILE_TEXT}[red].txt", "-o", f"{HOSTILE_TEXT}[red].onnx", stream="stderr", cwd=evil
+    )
     for sign in ("\x9b", "\u202e", "\x07", "\x1b[8m", "\x7f"):
         assert sign not in shown.decode()
     assert b"RetiredField" not in shown

@@ -113,7 +113,7 @@ def structured(tmp_path):
     return path
 
 
-ELSEWHERE = {
+CHANGES_BY_PROCESS = {
     "truncated": "open(sys.argv[1], 'wb').close()",
     "cut": "import os; os.truncate(sys.argv[1], 5000)",
     "zeroed": "open(sys.argv[1], 'r+b').write(bytes(48 << 20))",
@@ -121,13 +121,13 @@ ELSEWHERE = {
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="mapped files can't be truncated")
-@pytest.mark.parametrize("way", ELSEWHERE)
+@pytest.mark.parametrize("way", CHANGES_BY_PROCESS)
 def test_the_structure_of_a_model_survives_changes_by_another_process(way, structured):
     code = SWITCH + (
         "import onnx, subprocess, sys\n"
         "path = sys.argv[1]\n"
         "model = onnx.load(path)\n"
-        f"subprocess.run([sys.executable, '-c', 'import sys; ' + {ELSEWHERE[way]!r}, path], check=True)\n"
+        f"subprocess.run([sys.executable, '-c', 'import sys; ' + {CHANGES_BY_PROCESS[way]!r}, path], check=True)\n"
         "for number in range(20):\n"
         "    node = model.graph.node[number]\n"
         "    assert node.name == f'node {number}' and len(node.doc_string) == 5000\n"

@@ -372,7 +372,7 @@ def test_pickles_of_protobuf_load_and_ours_load_in_protobuf(tmp_path):
 
 
 # The calls of a module that protoc generates from a file that imports onnx/onnx-ml.proto.
-HOLDER = """
+HOLDING_PROGRAM = """
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 file = descriptor_pb2.FileDescriptorProto(name='holder.proto', package='own', dependency=['onnx/onnx-ml.proto'])
 file.message_type.add(name='Holder').field.add(name='model', number=1, type=11, label=1, type_name='.onnx.ModelProto')
@@ -383,7 +383,7 @@ Holder = message_factory.GetMessageClass(descriptor_pool.Default().FindMessageTy
 
 @pytest.mark.parametrize("first", ["", "import google.protobuf.descriptor_pool\n"], ids=["later", "pool first"])
 def test_other_packages_messages_hold_messages_of_onnx(first):
-    code = HOLDER + (
+    code = HOLDING_PROGRAM + (
         "from google.protobuf import any_pb2, symbol_database, text_format, unknown_fields\n"
         "import onnx\n"
         "model = onnx.helper.make_model(onnx.helper.make_graph([], 'g', [], []), ir_version=8)\n"

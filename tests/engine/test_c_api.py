@@ -31,7 +31,7 @@ from onnxwire.engine.message import root_view
 HERE = Path(__file__).parent
 PAGE = HERE.parents[1] / "docs" / "c.md"
 LAZY = 1
-LONG = 1 << 16
+LONG_BYTES = 1 << 16
 C = shlex.split(os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc")
 COMPILERS = {"c": [*C, "-std=c99"], "c++": ["g++", "-std=c++11", "-x", "c++"]}
 pytestmark = pytest.mark.skipif(
@@ -109,7 +109,7 @@ def content(api, message, flags=0):
 
 def long_model(n=3):
     """A model with n tensors of 64 KiB and more."""
-    tensors = [ow.from_array(np.arange(LONG // 4 + i, dtype=np.int32), f"w{i}") for i in range(n)]
+    tensors = [ow.from_array(np.arange(LONG_BYTES // 4 + i, dtype=np.int32), f"w{i}") for i in range(n)]
     return ow.ModelProto(ir_version=8, graph={"name": "g", "node": [{"op_type": "Relu"}], "initializer": tensors})
 
 
@@ -182,16 +182,16 @@ def test_many_edited_nodes_are_a_few_pieces(api):
 
 def test_many_pieces_share_one_value(api):
     count = 100_000 if IS_LONG else 5_000
-    payload = bytes(LONG)
+    payload = bytes(LONG_BYTES)
     graph = ow.GraphProto()
     for _ in range(count):
         graph.initializer.append(ow.TensorProto(raw_data=payload))
     with exported(api, graph) as (handle, size, rows):
-        assert size > count * LONG
+        assert size > count * LONG_BYTES
         assert len(rows) == 2 * count
-        assert len({address for _, n, address, _ in rows if n >= LONG}) == 1
+        assert len({address for _, n, address, _ in rows if n >= LONG_BYTES}) == 1
         offset, n, _, _ = rows[-1]
-        assert n >= LONG
+        assert n >= LONG_BYTES
         assert api.has_range(handle, offset, n)
         assert not api.has_range(handle, offset - 1, 2)
         assert api.read(handle, offset - 4, 8)[4:] == payload[:4]
@@ -228,11 +228,11 @@ def test_reads_outside_of_the_encoding_fail(api):
 def test_pieces_are_unchanged_by_edits(api, tmp_path):
     model = ow.load(saved(tmp_path))
     model.graph.name = "before"
-    model.graph.initializer[2].raw_data = b"q" * LONG
+    model.graph.initializer[2].raw_data = b"q" * LONG_BYTES
     expected = model.SerializeToString()
     with exported(api, model) as (handle, size, _):
         model.graph.name = "after"
-        model.graph.initializer[2].raw_data = b"r" * LONG
+        model.graph.initializer[2].raw_data = b"r" * LONG_BYTES
         model.graph.initializer[0].ClearField("raw_data")
         del model.graph.initializer[:]
         del model
@@ -337,7 +337,7 @@ def test_pieces_that_are_never_released_only_keep_memory(api, tmp_path):
 
 
 def test_a_release_frees_everything(api):
-    array = np.zeros(LONG, np.uint8)
+    array = np.zeros(LONG_BYTES, np.uint8)
     alive = weakref.ref(array)
     model = ow.ModelProto(graph={"initializer": [ow.from_array(array, "w")]})
     handle = api.export_message(model)

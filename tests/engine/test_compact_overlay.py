@@ -9,10 +9,10 @@ from wire import same
 
 import onnxwire
 
-MANY = 3_000  # more than MAX_FULL_OVERLAYS of engine/overlay_index.pyx
+NODE_COUNT = 3_000  # more than MAX_FULL_OVERLAYS of engine/overlay_index.pyx
 
 
-def nodes(m, count=MANY):
+def nodes(m, count=NODE_COUNT):
     """Return a parsed model of many nodes, each with fields of every kind."""
     made = m.ModelProto(ir_version=8)
     for i in range(count):
@@ -114,10 +114,10 @@ def test_a_message_made_by_parsing_takes_little_memory():
 def test_earlier_views_and_sequences_see_later_edits():
     def body(m):
         model = nodes(m)
-        held = [model.graph.node[i] for i in range(0, MANY, 100)]
-        inputs = [model.graph.node[i].input for i in range(0, MANY, 100)]
-        attributes = [model.graph.node[i].attribute[0] for i in range(50, MANY, 100)]
-        absent = [model.graph.node[i].attribute[0].g for i in range(25, MANY, 100)]
+        held = [model.graph.node[i] for i in range(0, NODE_COUNT, 100)]
+        inputs = [model.graph.node[i].input for i in range(0, NODE_COUNT, 100)]
+        attributes = [model.graph.node[i].attribute[0] for i in range(50, NODE_COUNT, 100)]
+        absent = [model.graph.node[i].attribute[0].g for i in range(25, NODE_COUNT, 100)]
         edit_each(model)
         for node, texts, attribute, graph in zip(held, inputs, attributes, absent, strict=True):
             texts.append("late")
@@ -176,7 +176,7 @@ def test_many_edited_messages_are_equal_where_the_official_ones_are():
             edit_each(model)
         built.ParseFromString(ours.SerializeToString())
         yield ours == theirs, theirs == ours, ours == built, built == theirs, ours == nodes(m)
-        node = theirs.graph.node[MANY // 2]
+        node = theirs.graph.node[NODE_COUNT // 2]
         for change, undo in (
             (lambda: node.attribute[0].ints.append(4), lambda: node.attribute[0].ints.pop()),
             (lambda: node.input.append("x"), lambda: node.input.pop()),

@@ -245,17 +245,17 @@ def test_a_view_of_an_absent_sequence_stays_attached_when_the_parent_sets_it():
 
 # --- views of removed messages
 
-TAKE_GRAPH = snippets("r.ClearField('graph'); r.Clear(); r.CopyFrom(M()); r.CopyFrom(M(graph={'name': 'other'}))")
-TAKE_GRAPH += ["r.ParseFromString(b'')", "r.ParseFromString(b':\\3\\x12\\1x')"]
-TAKE_NODE = snippets(
+REPLACE_GRAPH = snippets("r.ClearField('graph'); r.Clear(); r.CopyFrom(M()); r.CopyFrom(M(graph={'name': 'other'}))")
+REPLACE_GRAPH += ["r.ParseFromString(b'')", "r.ParseFromString(b':\\3\\x12\\1x')"]
+REPLACE_NODE = snippets(
     """g.ClearField('node'); g.Clear(); del g.node[0]; del g.node[:]; g.node.pop(0); g.node.remove(g.node[0]);
     g.node.clear(); del g.node[::2]; g.CopyFrom(G()); g.CopyFrom(G(node=[{'op_type': 'other'}]))"""
 )
-TAKE_NODE += ["g.ParseFromString(b'')"]
+REPLACE_NODE += ["g.ParseFromString(b'')"]
 
 
 @MADE_OR_PARSED
-@pytest.mark.parametrize("code", TAKE_GRAPH)
+@pytest.mark.parametrize("code", REPLACE_GRAPH)
 def test_a_removed_message_keeps_its_contents_and_is_edited_independently(code, parsed):
     def body(m):
         root = model(m, parsed)
@@ -273,7 +273,7 @@ def test_a_removed_message_keeps_its_contents_and_is_edited_independently(code, 
 
 
 @MADE_OR_PARSED
-@pytest.mark.parametrize("code", TAKE_NODE + TAKE_GRAPH)
+@pytest.mark.parametrize("code", REPLACE_NODE + REPLACE_GRAPH)
 def test_a_removed_element_keeps_its_contents_and_is_edited_independently(code, parsed):
     def body(m):
         root = model(m, parsed)
@@ -289,7 +289,7 @@ def test_a_removed_element_keeps_its_contents_and_is_edited_independently(code, 
 
 
 @MADE_OR_PARSED
-@pytest.mark.parametrize("code", TAKE_NODE + TAKE_GRAPH)
+@pytest.mark.parametrize("code", REPLACE_NODE + REPLACE_GRAPH)
 def test_removed_elements_disappear_from_views_of_their_sequence(code, parsed):
     def body(m):
         root = model(m, parsed)
@@ -329,7 +329,7 @@ def test_a_sequence_of_scalars_is_emptied_or_removed_as_officially(name, code, p
 
 
 @MADE_OR_PARSED
-@pytest.mark.parametrize("code", TAKE_NODE + TAKE_GRAPH)
+@pytest.mark.parametrize("code", REPLACE_NODE + REPLACE_GRAPH)
 def test_two_views_of_a_removed_message_still_share_edits(code, parsed):
     # Officially the two sequences stay one list; here each keeps its elements.
     def body(m):

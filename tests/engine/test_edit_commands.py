@@ -29,7 +29,7 @@ EVERY_MESSAGE = pytest.mark.parametrize("name", PAIRS)
 
 FLOATS = [0.0, -0.0, 1.0, 0.1, -2.5, 1e39, math.inf, math.nan]
 SIGNED, UNSIGNED = [0, 1, 2, -1, 127, 300], [0, 1, 2, 127, 128, 300]
-GOOD = {
+VALID_VALUES = {
     F.TYPE_DOUBLE: FLOATS, F.TYPE_FLOAT: FLOATS, F.TYPE_BOOL: [True, False, 0, 1, 2],
     F.TYPE_STRING: ["", "a", "b", "name", "ä€𝄞", "x" * 200, b"bytes"],
     F.TYPE_BYTES: [b"", b"a", b"b", b"\xff\0", b"x" * 200],
@@ -38,7 +38,19 @@ GOOD = {
     F.TYPE_INT64: [*SIGNED, -(1 << 63)], F.TYPE_SINT64: [*SIGNED, -(1 << 63)], F.TYPE_SFIXED64: [*SIGNED, -(1 << 63)],
     F.TYPE_INT32: [*SIGNED, -(1 << 31)], F.TYPE_SINT32: [*SIGNED, -(1 << 31)], F.TYPE_SFIXED32: [*SIGNED, -(1 << 31)],
 }  # fmt: skip
-BAD = ["None", "'no_such_name'", "1.5", "1 << 70", "-1", "b'\\xff'", "[]", "True", "object()", "'\\ud800'", "nan"]
+INVALID_VALUES = [
+    "None",
+    "'no_such_name'",
+    "1.5",
+    "1 << 70",
+    "-1",
+    "b'\\xff'",
+    "[]",
+    "True",
+    "object()",
+    "'\\ud800'",
+    "nan",
+]
 SLICES = [":", "1:", ":-1", "1:2", "2:1", "::2", "::-1", "-2:", "5:9"]
 
 
@@ -144,10 +156,10 @@ class Lockstep:
 
     def value(self, field, flawed=True):
         if flawed and self.pick(range(12)) == 0:
-            return self.pick(BAD)
+            return self.pick(INVALID_VALUES)
         if field.enum_type is not None:
             return repr(self.pick([x for value in field.enum_type.values for x in (value.number, value.name)]))
-        return repr(self.pick(GOOD[field.type]))
+        return repr(self.pick(VALID_VALUES[field.type]))
 
     def source(self, descriptor, target):
         """Return the source of a copy to `target`: a copy of a message that contains `target`, or upb would crash."""

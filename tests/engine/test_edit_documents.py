@@ -47,7 +47,7 @@ def path(tmp_path):
 # --- errors
 
 
-REFUSED = {
+REFUSED_EDITS = {
     "NodeProto.op_type": r"""n.op_type = 5; n.op_type = None; n.op_type = b'\xff'; n.op_type = '\ud800';
         nodes.add(op_type=5)""",
     "NodeProto.input": """n.input = []; n.input.append(5); n.input[0] = None; n.input.remove('z');
@@ -75,7 +75,9 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize(("names", "act"), [(names, act) for names, text in REFUSED.items() for act in snippets(text)])
+@pytest.mark.parametrize(
+    ("names", "act"), [(names, act) for names, text in REFUSED_EDITS.items() for act in snippets(text)]
+)
 def test_the_error_of_a_refused_edit_names_its_field_or_class(names, act):
     model = onnxwire.ModelProto.FromString(DATA)
     graph = model.graph

@@ -605,15 +605,15 @@ def test_writing_at_any_depth_sets_all_messages_above():
 
 # --- oneofs
 
-PICKS = snippets(
+ONEOF_EDITS = snippets(
     """pick_int = 1; pick_text = ''; pick_shade = 'DARK'; pick_message.one_int32 = 1; pick_far.SetInParent();
     pick_message.child.child.many_int32.append(1); pick_far.message.texts.extend([]); pick_message.Clear();
     pick_far.text; pick_message.children; ClearField('pick'); ClearField('pick_int'); pick_int = 'a'"""
 )
 
 
-@each("last", PICKS)
-@each("first", PICKS)
+@each("last", ONEOF_EDITS)
+@each("first", ONEOF_EDITS)
 def test_setting_a_member_of_a_oneof_clears_the_others(first, last):
     def body(m):
         message = m.Everything(other_double=1.5)

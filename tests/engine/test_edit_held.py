@@ -295,7 +295,7 @@ class Closes:
         self.model.close()
 
 
-ASKED = {
+READS_AND_EDITS = {
     "a name": lambda model: model.graph.name,
     "a first edit": lambda model: setattr(model.graph, "name", "edited"),
     "a node by its index": lambda model: model.graph.node[50].name,
@@ -311,8 +311,8 @@ ASKED = {
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-@pytest.mark.parametrize("asked", ASKED)
-def test_a_document_that_a_finalizer_closes_raises_an_error_in_the_interrupted_read(tmp_path, asked):
+@pytest.mark.parametrize("case", READS_AND_EDITS)
+def test_a_document_that_a_finalizer_closes_raises_an_error_in_the_interrupted_read(tmp_path, case):
     path = tmp_path / "model.onnx"
     nodes = [NodeProto(name=f"n{i}", input=["x"]) for i in range(100)]
     tensor = TensorProto(int64_data=range(0, 10_000, 100))
@@ -324,7 +324,7 @@ def test_a_document_that_a_finalizer_closes_raises_an_error_in_the_interrupted_r
         Closes(model)
         gc.set_threshold(count)
         try:
-            ASKED[asked](model)
+            READS_AND_EDITS[case](model)
         except onnxwire.ClosedError:
             pass
         finally:
@@ -422,16 +422,16 @@ def test_an_edit_during_the_first_access_to_a_message_is_not_lost():
     assert set(at_any_time(make)) == {("other", "one", True)}
 
 
-ARRANGED = {
+REORDERINGS = {
     "reversed": (lambda nodes: nodes.reverse(), "76543210"),
     "sorted": (lambda nodes: nodes.sort(key=lambda node: -int(node.op_type)), "76543210"),
     "thinned": (lambda nodes: nodes.__delitem__(slice(None, None, 2)), "1357"),
 }
 
 
-@pytest.mark.parametrize("how", ARRANGED)
+@pytest.mark.parametrize("how", REORDERINGS)
 def test_a_field_that_is_cleared_while_it_is_reordered_stays_consistent(how):
-    arrange, arranged = ARRANGED[how]
+    arrange, arranged = REORDERINGS[how]
     data = GraphProto(node=[NodeProto(op_type=str(i)) for i in range(8)]).SerializeToString()
 
     def make():

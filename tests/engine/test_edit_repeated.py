@@ -52,7 +52,7 @@ HELPERS = {"np": np, "copy": copy, "gen": yields, "Index": wire.Index, "Key": Ke
 
 # --- values
 
-WAYS = {
+CONSTRUCTIONS = {
     "append": "s.append(v)",
     "extend": "s.extend([s[0], v, s[1]])",
     "generator": "s.extend(gen(s[0], v))",
@@ -65,13 +65,13 @@ WAYS = {
 
 
 @each("value", wire.VALUES)
-@each("way", WAYS)
+@each("way", CONSTRUCTIONS)
 def test_a_sequence_accepts_or_refuses_a_value_as_officially(way, value):
     def body(m):
         for name in REPEATED:
             message = m.Everything(**{name: sample(name)})
             before = plain(message)
-            result = act(WAYS[way], {**HELPERS, "s": getattr(message, name), "v": wire.VALUES[value]})
+            result = act(CONSTRUCTIONS[way], {**HELPERS, "s": getattr(message, name), "v": wire.VALUES[value]})
             yield name, result, settled(m, result, before, message)
 
     same(body)
@@ -144,7 +144,7 @@ def test_extend_accepts_a_big_array():
 
 INDEXES = snippets("0; 1; 2; 3; -1; -3; -4; None; 1.0; 'a'; True; Index(1); np.int8(-2)")
 SLICES = snippets("0:2; :; 1:1; 5:9; 2:1; -2:; ::2; ::-1; 1::-1")
-ACTS = [
+SEQUENCE_EDITS = [
     *snippets(
         """s.append(); s.append(v[0], v[1]); s.append(v[2]); s.extend(); s.extend(v, v);
         s.extend([]); s.extend(v); s.extend(tuple(v)); s.extend(gen(*v)); s.extend(gen(v[0], Key)); s.extend(());
@@ -173,9 +173,9 @@ ACTS = [
     *[f"del s[{i}]" for i in [*SLICES, "::-2", "1::5", "::0", "'a':"]],
 ]
 # Deleting an extended slice of an empty sequence crashes the official runtime, or deletes elements.
-DEADLY = ["del s[::2]", "del s[::-2]", "del s[1::5]"]
+UPB_CRASHES = ["del s[::2]", "del s[::-2]", "del s[1::5]"]
 # On an absent sequence the official runtime ignores the arguments, or checks the index first.
-FREE_IF_EMPTY = snippets(
+UNCHECKED_IF_EMPTY = snippets(
     """s.sort(None); s.sort(str); s.sort(other=1); s.sort(cmp=str); s.sort(cmp=1);
     s[0] = T(); s[0] = s[1]; s[0] = None; s[0] = {}"""
 )
@@ -212,8 +212,8 @@ def sequence(m, name, origin):
 )
 def test_an_operation_on_a_sequence_has_the_official_effect(name, origin):
     def body(m):
-        for code in ACTS:
-            if code in DEADLY + FREE_IF_EMPTY and origin in ("cleared", "absent"):
+        for code in SEQUENCE_EDITS:
+            if code in UPB_CRASHES + UNCHECKED_IF_EMPTY and origin in ("cleared", "absent"):
                 continue
             message, values = sequence(m, name, origin)
             before = plain(message)
@@ -275,9 +275,9 @@ def test_augmented_assignment_has_the_official_effect(name):
     same(body)
 
 
-@pytest.mark.parametrize("code", [*DEADLY, "del s[5::2]", "del s[2:1:2]", "del s[0:2:-2]", "del s[0:2:-1]"])
+@pytest.mark.parametrize("code", [*UPB_CRASHES, "del s[5::2]", "del s[2:1:2]", "del s[0:2:-2]", "del s[0:2:-1]"])
 def test_deleting_an_extended_slice_of_nothing_deletes_nothing(code):
-    for count in (0, 3) if code not in DEADLY else (0,):
+    for count in (0, 3) if code not in UPB_CRASHES else (0,):
         message = wire.makers()[0].Everything(many_int32=range(count), many_string="abc"[:count], children=[{}] * count)
         for values in (message.many_int32, message.many_string, message.children):
             exec(code, {"s": values})
@@ -440,7 +440,7 @@ MESSAGE_ACTS = [
     *[f"del s[{i}]" for i in [*INDEXES, *SLICES, "::-2", "1::5", "::0", "'a':"]],
 ]
 # Operations that fail officially after a part of them has been done.
-HALF_DONE = snippets(
+PARTIAL_EDITS = snippets(
     """s.append(None); s.append(1); s.append({}); s.append(N()); s.insert(0, None); s.insert(0, {});
         s.insert(0, N()); s.add(no_such_field=1); s.add(value='a'); s.add({'value': 1}); s.add(T()); s.add(None);
         s.add(value=1, branches=[1]); s.extend([T(), N()]); s.extend([T(), None]); s.extend(gen(T(), Key));
@@ -473,7 +473,7 @@ def names(m, values):
 @each("origin", ORIGINS)
 @each("code", MESSAGE_ACTS)
 def test_an_operation_on_a_sequence_of_messages_has_the_official_effect(code, origin):
-    if code in DEADLY + FREE_IF_EMPTY and origin in ("cleared", "absent"):
+    if code in UPB_CRASHES + UNCHECKED_IF_EMPTY and origin in ("cleared", "absent"):
         return
 
     def body(m):
@@ -490,7 +490,7 @@ def test_an_operation_on_a_sequence_of_messages_has_the_official_effect(code, or
 
 
 @each("origin", ORIGINS)
-@each("code", HALF_DONE)
+@each("code", PARTIAL_EDITS)
 def test_a_failing_operation_does_not_change_a_sequence_of_messages(code, origin):
     same(lambda m: iter([act(code, names(m, trees(m, origin)[1]))]))
     message, values = trees(wire.makers()[0], origin)

@@ -24,7 +24,7 @@ def fill(node, i):
     node.attribute.add(name="group", type=2, i=i)
 
 
-HELD = {
+REFERENCES = {
     "the node": lambda node: node,
     "its names": lambda node: node.input,
     "an iterator": lambda node: iter(node.input),
@@ -36,7 +36,7 @@ HELD = {
 }
 
 
-@pytest.mark.parametrize("kind", HELD)
+@pytest.mark.parametrize("kind", REFERENCES)
 def test_referenced_values_stay_attached_while_elements_are_added(kind):
     def make(package):
         graph, kept = package.GraphProto(), {}
@@ -45,7 +45,9 @@ def test_referenced_values_stay_attached_while_elements_are_added(kind):
             fill(node, i)
             if i % 7 == 0:
                 # protobuf has no buffers of its numbers.
-                kept[i] = HELD["numbers of an attribute" if package is onnx and kind == "a memoryview" else kind](node)
+                kept[i] = REFERENCES["numbers of an attribute" if package is onnx and kind == "a memoryview" else kind](
+                    node
+                )
         for i, held in kept.items():
             if kind == "the node":
                 held.name = f"renamed_{i}"

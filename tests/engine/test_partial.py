@@ -20,7 +20,7 @@ from onnxwire.engine.message import root_view
 from onnxwire.engine.verify import verify_document
 from onnxwire.errors import ClosedError, SourceError
 
-LONG = 1 << 16
+LONG_BYTES = 1 << 16
 
 
 def record(number: int, data: bytes) -> bytes:
@@ -31,20 +31,26 @@ def record(number: int, data: bytes) -> bytes:
 def model_bytes() -> bytes:
     """Return a model with a long value of every kind, and short ones between them."""
     rng = np.random.default_rng(3)
-    model = ow.ModelProto(ir_version=9, producer_name="p", doc_string="d" * (LONG + 5))
+    model = ow.ModelProto(ir_version=9, producer_name="p", doc_string="d" * (LONG_BYTES + 5))
     model.opset_import.add(version=17)
     graph = model.graph
     graph.name = "graph"
     graph.input.add(name="x").type.tensor_type.elem_type = 1
     tensors = [
-        ow.from_array(rng.standard_normal(3 * LONG).astype(np.float32), "raw"),
-        ow.TensorProto(name="floats", data_type=1, dims=[LONG], float_data=rng.standard_normal(LONG).tolist()),
-        ow.TensorProto(name="ints", data_type=7, dims=[LONG], int64_data=rng.integers(-9, 1 << 40, LONG).tolist()),
-        ow.TensorProto(name="small ints", data_type=6, dims=[LONG], int32_data=rng.integers(0, 99, LONG).tolist()),
-        ow.TensorProto(name="strings", data_type=8, dims=[3], string_data=[b"a", b"b" * (LONG + 1), b"c"]),
+        ow.from_array(rng.standard_normal(3 * LONG_BYTES).astype(np.float32), "raw"),
+        ow.TensorProto(
+            name="floats", data_type=1, dims=[LONG_BYTES], float_data=rng.standard_normal(LONG_BYTES).tolist()
+        ),
+        ow.TensorProto(
+            name="ints", data_type=7, dims=[LONG_BYTES], int64_data=rng.integers(-9, 1 << 40, LONG_BYTES).tolist()
+        ),
+        ow.TensorProto(
+            name="small ints", data_type=6, dims=[LONG_BYTES], int32_data=rng.integers(0, 99, LONG_BYTES).tolist()
+        ),
+        ow.TensorProto(name="strings", data_type=8, dims=[3], string_data=[b"a", b"b" * (LONG_BYTES + 1), b"c"]),
         ow.from_array(np.arange(5), "short"),
-        ow.TensorProto(name="nibbles", data_type=22, dims=[4 * LONG], raw_data=rng.bytes(2 * LONG)),
-        ow.TensorProto(name="truths", data_type=9, dims=[2 * LONG], raw_data=bytes(2 * LONG)),
+        ow.TensorProto(name="nibbles", data_type=22, dims=[4 * LONG_BYTES], raw_data=rng.bytes(2 * LONG_BYTES)),
+        ow.TensorProto(name="truths", data_type=9, dims=[2 * LONG_BYTES], raw_data=bytes(2 * LONG_BYTES)),
     ]
     for tensor in tensors:
         graph.initializer.append(tensor)
@@ -54,21 +60,21 @@ def model_bytes() -> bytes:
             node.op_type = "Constant"
             del node.input[:]
             node.attribute.add(name="value", type="TENSOR").t.CopyFrom(tensors[0])
-            node.attribute.add(name="value_ints", type="INTS", ints=range(LONG))
-            node.attribute.add(name="value_floats", type="FLOATS", floats=[0.5] * LONG)
-            node.attribute.add(name="value_strings", type="STRINGS", strings=[b"s" * (2 * LONG), b"t"])
-            node.attribute.add(name="text", type="STRING", s=b"u" * (2 * LONG))
+            node.attribute.add(name="value_ints", type="INTS", ints=range(LONG_BYTES))
+            node.attribute.add(name="value_floats", type="FLOATS", floats=[0.5] * LONG_BYTES)
+            node.attribute.add(name="value_strings", type="STRINGS", strings=[b"s" * (2 * LONG_BYTES), b"t"])
+            node.attribute.add(name="text", type="STRING", s=b"u" * (2 * LONG_BYTES))
         if i == 150:
             inner = node.attribute.add(name="then_branch", type="GRAPH").g
             inner.name = "inner"
             inner.initializer.append(tensors[0])
             inner.node.add(op_type="Relu", input=["raw"], output=["z"])
     graph.output.add(name="y199").type.tensor_type.elem_type = 1
-    function = model.functions.add(name="f", domain="local", doc_string="e" * 2 * LONG)
+    function = model.functions.add(name="f", domain="local", doc_string="e" * 2 * LONG_BYTES)
     function.node.add(op_type="Identity", input=["a"], output=["b"])
     data = model.SerializeToString()
-    group = b"\xa3\x06" + record(3, b"g" * 2 * LONG) + b"\xa4\x06"
-    return data + record(77, b"unknown" * LONG) + group + record(2, b"q")
+    group = b"\xa3\x06" + record(3, b"g" * 2 * LONG_BYTES) + b"\xa4\x06"
+    return data + record(77, b"unknown" * LONG_BYTES) + group + record(2, b"q")
 
 
 def whole() -> ow.ModelProto:
@@ -163,7 +169,7 @@ def test_a_call_has_the_same_result_as_on_the_whole_document(call) -> None:
 def test_calls_that_need_no_long_value_fetch_none(call) -> None:
     model = partial()
     if call == "lengths of bytes":
-        assert [len(tensor.raw_view) for tensor in model.graph.initializer[:1]] == [12 * LONG]
+        assert [len(tensor.raw_view) for tensor in model.graph.initializer[:1]] == [12 * LONG_BYTES]
         return
     CALLS[call](model)
     assert model._document.memory.resident < len(model_bytes()) // 4
@@ -226,7 +232,7 @@ def test_an_error_of_the_source_is_raised_and_the_next_call_continues() -> None:
     source.on_fetch = fail
     with pytest.raises(SourceError, match="no luck"):
         model.graph.initializer[0].numpy()
-    assert model.graph.initializer[0].numpy().shape == (3 * LONG,)
+    assert model.graph.initializer[0].numpy().shape == (3 * LONG_BYTES,)
 
 
 CLOSED = {

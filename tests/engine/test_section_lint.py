@@ -19,41 +19,46 @@ FUNCTION = re.compile(
 )
 # Functions that do not enter the section, with reasons.
 OWN_MEMORY = "frees its own memory"
-ENTERS = "enters the section in its body, or calls one function that does"
+ENTERS_SECTION = "enters the section in its body, or calls one function that does"
 STATELESS = "looks at its arguments only"
 GENERATOR = "a generator, which can't stay in the section; the functions that it calls enter it"
 NEW = "has an object that no other thread has yet"
-OWN = "reads numbers of its own, which never change"
+CONSTANT_NUMBERS = "reads numbers of its own, which never change"
 ONE_CALL = "has objects of its own; the function that it calls enters the section"
-APART = {
+EXEMPT_FUNCTIONS = {
     "_varint": {"packed_levels": STATELESS, "decode_packed": STATELESS},
     "analysis._sums": {"sum_block": STATELESS},
     "analysis.structure_match": {
         "__init__": NEW,
-        "__getitem__": OWN,
-        "rewired": OWN,
-        "renamed": OWN,
-        "unequal": OWN,
-        "is_alike": OWN,
+        "__getitem__": CONSTANT_NUMBERS,
+        "rewired": CONSTANT_NUMBERS,
+        "renamed": CONSTANT_NUMBERS,
+        "unequal": CONSTANT_NUMBERS,
+        "is_alike": CONSTANT_NUMBERS,
         "match_unique": STATELESS,
     },
-    "analysis.flat_graph": {"__cinit__": NEW, "__dealloc__": OWN_MEMORY, "changed_types": OWN},
+    "analysis.flat_graph": {"__cinit__": NEW, "__dealloc__": OWN_MEMORY, "changed_types": CONSTANT_NUMBERS},
     "arrow._program": {"__dealloc__": OWN_MEMORY},
     "arrow._types": {"tensor_type": STATELESS},
     "checker._facts": {"__dealloc__": OWN_MEMORY},
     "checker._scopes": {"__dealloc__": OWN_MEMORY},
     "index.names": {"__dealloc__": OWN_MEMORY, "__cinit__": NEW, "definitions_of": STATELESS},
-    "index.producers": {"__dealloc__": OWN_MEMORY, "__iter__": OWN, "keys": OWN, "items": OWN},
+    "index.producers": {
+        "__dealloc__": OWN_MEMORY,
+        "__iter__": CONSTANT_NUMBERS,
+        "keys": CONSTANT_NUMBERS,
+        "items": CONSTANT_NUMBERS,
+    },
     "dropin.audit": {"watch_opening": "this module turns the GIL on"},
     "engine.classes": {"__dealloc__": OWN_MEMORY},
     "engine.document": {"__cinit__": NEW, "__dealloc__": "of Spans: " + OWN_MEMORY},
     "engine.encoder": {"__dealloc__": OWN_MEMORY},
     "engine.file_writer": {"__dealloc__": OWN_MEMORY, "copy_range": STATELESS, "write_buffer": STATELESS},
     "engine.mapping": {"__dealloc__": OWN_MEMORY, "map_file": STATELESS},
-    "engine.numbers": {"__next__": ENTERS},
+    "engine.numbers": {"__next__": ENTERS_SECTION},
     "engine.overlay": {"__dealloc__": "of Numbers: " + OWN_MEMORY},
     "engine.overlay_index": {"__dealloc__": "of RecentOverlays: " + OWN_MEMORY},
-    "engine.repeated": {"__cinit__": NEW, "__next__": ENTERS},
+    "engine.repeated": {"__cinit__": NEW, "__next__": ENTERS_SECTION},
     "engine.scan": {"of": STATELESS, "mentioning": GENERATOR, "strings_of": GENERATOR},
     "engine.foreign_thread": {
         "close_entrance": "one atomic number",
@@ -62,18 +67,18 @@ APART = {
     "engine.section": {"after_fork": "a new process has one thread"},
     "engine.table": {"__cinit__": NEW, "__dealloc__": OWN_MEMORY},
     "engine.text_form": {"__dealloc__": OWN_MEMORY},
-    "engine.view": {"count_views": ENTERS},
+    "engine.view": {"count_views": ENTERS_SECTION},
     "engine.write": {"chunks_of": GENERATOR},
     "tensor.bits": {"unpack": STATELESS, "pack": STATELESS},
     "tensor.dlpack": {"to_capsule": STATELESS},
     "tensor.payload_layout": {
         "__cinit__": NEW,
-        "data_type": OWN,
-        "nbytes": OWN,
-        "is_external": OWN,
-        "is_ambiguous": OWN,
-        "offset": OWN,
-        "length": OWN,
+        "data_type": CONSTANT_NUMBERS,
+        "nbytes": CONSTANT_NUMBERS,
+        "is_external": CONSTANT_NUMBERS,
+        "is_ambiguous": CONSTANT_NUMBERS,
+        "offset": CONSTANT_NUMBERS,
+        "length": CONSTANT_NUMBERS,
         "layout_of": STATELESS,
         "count_elements": STATELESS,
         "plain_number": STATELESS,
@@ -90,7 +95,7 @@ APART = {
 @pytest.mark.parametrize("path", SOURCES, ids=[str(path.relative_to(ROOT)) for path in SOURCES])
 def test_functions_enter_the_section(path):
     module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
-    apart = APART.get(module, {})
+    apart = EXEMPT_FUNCTIONS.get(module, {})
     functions = list(FUNCTION.finditer(path.read_text(encoding="utf-8")))
     outside = {found["name"] for found in functions if "@critical_section" not in found["decorators"]}
     assert outside <= set(apart), "decorate it with @critical_section, or list it above with a reason"

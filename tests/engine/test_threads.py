@@ -118,7 +118,7 @@ def read_whole(model) -> bool:
     return isinstance(copy == model, bool) and str(model).startswith("ir_version: 13\n")
 
 
-READS = [read_fields, read_held, read_numbers, read_encoding, read_whole]
+READ_FUNCTIONS = [read_fields, read_held, read_numbers, read_encoding, read_whole]
 
 
 def test_no_module_of_the_engine_enables_the_gil():
@@ -135,12 +135,12 @@ def test_concurrent_readers_read_existing_values_and_do_not_disturb_an_editor(se
     model = onnxwire.load(DATA)
     is_over = threading.Event()
     failures: list[object] = []
-    counts = dict.fromkeys(READS, 0)
+    counts = dict.fromkeys(READ_FUNCTIONS, 0)
 
     def work(first: int) -> None:
         try:
             while not (is_over.is_set() and all(counts.values())):  # also if the editor has finished
-                for read in READS[first:] + READS[:first]:
+                for read in READ_FUNCTIONS[first:] + READ_FUNCTIONS[:first]:
                     try:
                         if not read(model):
                             failures.append(read)

@@ -14,7 +14,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 COMMIT = "0123456789abcdef" * 2 + "01234567"
 TOKEN = "hf_secret"
-_LARGE = 10_000  # bytes from which a file is on the other server
+_LARGE_FILE_BYTES = 10_000  # bytes from which a file is on the other server
 
 
 @dataclass
@@ -73,7 +73,7 @@ class _Handler(BaseHTTPRequestHandler):
         if data is None or commit is None:
             self.reply(404, b"", {"X-Error-Code": "EntryNotFound"})
             return
-        if len(data) < _LARGE:
+        if len(data) < _LARGE_FILE_BYTES:
             self.content(data, {"X-Repo-Commit": commit, "ETag": f'"{hashlib.sha1(data).hexdigest()}"'})
             return
         digest = hashlib.sha256(data).hexdigest()
@@ -94,7 +94,7 @@ class _Handler(BaseHTTPRequestHandler):
         names = [name for name in hub.files[repository] if name.startswith(f"{folder}/" if folder else "")]
         entries = [{"type": "directory", "path": "onnx", "size": 0, "oid": "1"}] + [
             {"type": "file", "path": name, "size": len(data), "oid": hashlib.sha1(data).hexdigest()}
-            | ({"lfs": _lfs(data)} if len(data) >= _LARGE else {})
+            | ({"lfs": _lfs(data)} if len(data) >= _LARGE_FILE_BYTES else {})
             for name, data in hub.files[repository].items()
             if name in names
         ]

@@ -201,7 +201,7 @@ def test_plain_names_are_read_on_windows_too(case: Case, windows: None) -> None:
 # --- numbers
 
 
-LARGEST = (1 << 63) - 1
+MAX_INT64 = (1 << 63) - 1
 BAD_NUMBERS = [
     "-1", "+1", "1e3", "0x10", " 1", "1 ", "\uff11", "\u0663", "²", "1_000", "1.0", "", "-0", "1\0", "nan", "inf",
     "None", "1,000", str(1 << 63), str(1 << 64), str((1 << 64) + 1), "9" * 5000,
@@ -216,8 +216,8 @@ def test_a_number_that_is_not_a_plain_decimal_below_2_to_the_63_is_refused(case:
 
 @pytest.mark.parametrize(
     ("offset", "length"),
-    [(17, None), (0, 17), (1, 16), (16, 1), (17, 0), (1 << 40, 16), (LARGEST, LARGEST), (LARGEST - 15, 16),
-     (0, LARGEST), (1, LARGEST)],
+    [(17, None), (0, 17), (1, 16), (16, 1), (17, 0), (1 << 40, 16), (MAX_INT64, MAX_INT64), (MAX_INT64 - 15, 16),
+     (0, MAX_INT64), (1, MAX_INT64)],
 )  # fmt: skip
 def test_a_range_that_the_file_does_not_have_is_refused(case: Case, offset: int, length: int | None) -> None:
     entries = [("offset", offset)] + ([] if length is None else [("length", length)])
@@ -517,7 +517,7 @@ def test_a_function_receives_only_valid_locations(case: Case) -> None:
 # --- races
 
 
-SWAPPER = """
+SWAPPING_PROGRAM = """
 import itertools, os, sys
 kind, folder, secret = sys.argv[1:]
 os.chdir(folder)
@@ -553,7 +553,7 @@ def test_a_path_swapped_while_it_is_opened_never_yields_the_secret(case: Case, k
     # onnx/onnx#7790: a path could be changed between its checks and its opening.
     (case.outside / "w").write_bytes(SECRET)
     case.model.write_bytes(encoded(tensor(("location", location))))
-    command = [sys.executable, "-c", SWAPPER, kind, str(case.folder), str(case.outside / "w")]
+    command = [sys.executable, "-c", SWAPPING_PROGRAM, kind, str(case.folder), str(case.outside / "w")]
     read, refused, rounds = 0, 0, 0
     with subprocess.Popen(command, stdout=subprocess.PIPE) as swapper:
         try:

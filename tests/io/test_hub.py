@@ -17,9 +17,9 @@ from onnxwire.io.remote.address import parse_address
 from onnxwire.io.remote.address_listing import find, look
 from onnxwire.io.remote.hub_address import parse_hub_file
 
-PIECES = model([100_000, 5_000_000, 70_000, 300_000])
-DATA = PIECES.read(0, PIECES.size)
-SMALL = model([100], nodes=3).read(0, model([100], nodes=3).size)
+MODEL_PIECES = model([100_000, 5_000_000, 70_000, 300_000])
+DATA = MODEL_PIECES.read(0, MODEL_PIECES.size)
+SMALL_MODEL = model([100], nodes=3).read(0, model([100], nodes=3).size)
 OTHER_COMMIT = COMMIT[::-1]
 REPOSITORY = "some-org/some.model"
 
@@ -36,7 +36,12 @@ def fake(monkeypatch):
     message = ow.ModelProto(ir_version=9)
     tensor = message.graph.initializer.add(name="w", data_type=2, dims=[len(DATA)], data_location=1)
     tensor.external_data.add(key="location", value="w.data")
-    files = {"m.onnx": DATA, "onnx/small.onnx": SMALL, "onnx/x.onnx": message.SerializeToString(), "onnx/w.data": DATA}
+    files = {
+        "m.onnx": DATA,
+        "onnx/small.onnx": SMALL_MODEL,
+        "onnx/x.onnx": message.SerializeToString(),
+        "onnx/w.data": DATA,
+    }
     with FakeHub({REPOSITORY: files | {"README.md": b"text", "a%2Fb @1.onnx": DATA}}) as server:
         monkeypatch.setenv("HF_ENDPOINT", server.url)
         yield server
@@ -250,7 +255,7 @@ def test_offline_only_the_cache_is_read(fake, tmp_path, monkeypatch) -> None:
 def test_links_of_the_cache_lead_nowhere_else(kind, fake, tmp_path) -> None:
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
-    (elsewhere / "m.onnx").write_bytes(SMALL)
+    (elsewhere / "m.onnx").write_bytes(SMALL_MODEL)
     folder = cached(tmp_path, {}, COMMIT)
     snapshot = folder / "snapshots" / COMMIT
     snapshot.mkdir(parents=True)

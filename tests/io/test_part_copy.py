@@ -16,8 +16,8 @@ from onnxwire.io.remote import part_copy
 from onnxwire.io.remote.part_copy import Copied, Sent, plan_parts
 
 MIB = 1 << 20
-PIECES = model([8 * MIB] * 4, nodes=30)
-DATA = PIECES.read(0, PIECES.size)
+MODEL_PIECES = model([8 * MIB] * 4, nodes=30)
+DATA = MODEL_PIECES.read(0, MODEL_PIECES.size)
 
 
 @pytest.fixture(scope="module")

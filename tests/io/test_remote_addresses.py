@@ -26,7 +26,7 @@ PASSWORDS = [
     f"{SECRET}/../{SECRET}", f"{SECRET}@a/{SECRET}", f"80/{SECRET}@b:1",
 ]  # fmt: skip
 FAULTS = ["401", "403", "404", "500", "refused", "html", "cut", "other size", "wrong range"]
-ONCE = {"retry_config": {"max_retries": 0}}
+NO_RETRIES = {"retry_config": {"max_retries": 0}}
 
 
 def whole(pieces: Pieces) -> bytes:
@@ -64,7 +64,7 @@ def test_a_password_is_never_shown(password, is_encoded) -> None:
         texts = [shown_address(address)]
         for fault in (None, *FAULTS):
             server.state.always = fault
-            texts += texts_of(lambda: ow.load(address, storage_options=ONCE))
+            texts += texts_of(lambda: ow.load(address, storage_options=NO_RETRIES))
         for call in (lambda: ow.verify(address), lambda: ow.save(ow.ModelProto(ir_version=9), address)):
             server.state.always = "404"
             texts += texts_of(lambda call=call: (call(), ow.ModelProto())[1])
@@ -108,7 +108,7 @@ def test_a_header_of_the_caller_comes_before_the_user_in_an_address() -> None:
 @pytest.mark.parametrize("value", [f"{SECRET}\r\nX-Injected: 1", f"{SECRET}\n", f"{SECRET}\0\r\n", f"{SECRET}\u2603"])
 def test_a_header_that_can_not_be_sent_is_an_error_that_does_not_show_it(value) -> None:
     with ObjectServer({"m.onnx": model([100])}) as server:
-        options = {**ONCE, "client_options": {"default_headers": {"X-Token": value}}}
+        options = {**NO_RETRIES, "client_options": {"default_headers": {"X-Token": value}}}
         texts = texts_of(lambda: ow.load(f"{server.url}/m.onnx", storage_options=options))
         assert any("can't be sent" in text for text in texts) and not [text for text in texts if SECRET in text]
         assert not [request for request in server.state.requests if "x-injected" in request.headers]
@@ -143,7 +143,7 @@ def test_escapes_in_an_address_are_sent_unchanged() -> None:
     for given, sent in cases.items():
         with ObjectServer({}) as server:
             with pytest.raises(ow.SourceError, match="no such file"):
-                ow.load(f"{server.url}{given}", storage_options=ONCE)
+                ow.load(f"{server.url}{given}", storage_options=NO_RETRIES)
             assert [request.path for request in server.state.requests] == [sent]
 
 

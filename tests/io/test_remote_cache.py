@@ -295,7 +295,7 @@ def test_a_disk_that_fills_up_keeps_no_part_of_a_page(pieces, tmp_path, monkeypa
         check_all(f"{server.url}/m.onnx", pieces, tmp_path)
 
 
-READ = """\
+READING_PROGRAM = """\
 import sys, onnxwire as ow
 while True:
     with ow.load(sys.argv[1], cache=sys.argv[2]) as message:
@@ -310,7 +310,8 @@ def test_processes_that_are_killed_leave_a_cache_that_works(pieces, tmp_path, mo
         for chance in range(4):
             running = [
                 subprocess.Popen(
-                    [sys.executable, "-c", READ, f"{server.url}/{name}.onnx", str(tmp_path)], stdout=subprocess.PIPE
+                    [sys.executable, "-c", READING_PROGRAM, f"{server.url}/{name}.onnx", str(tmp_path)],
+                    stdout=subprocess.PIPE,
                 )
                 for name in "mn"
             ]

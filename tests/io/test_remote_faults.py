@@ -24,8 +24,8 @@ OPTIONS = {
     },
     "client_options": {"timeout": "300ms"},
 }
-PASSING = ["refused", "cut", "500", "503", "429", "timeout"]
-LASTING = ["changed", "wrong range", "other size", "longer", "shorter", "html", "401", "403", "404"]
+TRANSIENT_FAULTS = ["refused", "cut", "500", "503", "429", "timeout"]
+PERMANENT_FAULTS = ["changed", "wrong range", "other size", "longer", "shorter", "html", "401", "403", "404"]
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +51,7 @@ def requests_of(pieces: Pieces) -> int:
 
 
 @pytest.mark.filterwarnings("ignore:.*complete file was downloaded")
-@pytest.mark.parametrize("fault", PASSING + LASTING)
+@pytest.mark.parametrize("fault", TRANSIENT_FAULTS + PERMANENT_FAULTS)
 def test_a_fault_at_each_request_is_an_error_or_made_good(fault, pieces) -> None:
     errors = 0
     count = requests_of(pieces)
@@ -66,10 +66,10 @@ def test_a_fault_at_each_request_is_an_error_or_made_good(fault, pieces) -> None
                 assert error.__cause__ is None
     # Transient faults are retried; others are reported. If the first response is a page, the complete file is
     # requested.
-    assert errors == (0 if fault in PASSING else count - (fault == "html"))
+    assert errors == (0 if fault in TRANSIENT_FAULTS else count - (fault == "html"))
 
 
-@pytest.mark.parametrize("fault", PASSING + LASTING)
+@pytest.mark.parametrize("fault", TRANSIENT_FAULTS + PERMANENT_FAULTS)
 def test_a_permanent_fault_is_an_error_with_position_and_reason(fault, pieces) -> None:
     with (
         ObjectServer({"m.onnx": pieces}, stall=0.4) as server,
@@ -216,7 +216,7 @@ RAW = {
 }  # fmt: skip
 
 
-DRIPS = {
+SLOW_RESPONSES = {
     "100 Continue": (b"", b"HTTP/1.1 100 Continue\r\n\r\n"),
     "headers": (b"HTTP/1.1 200 OK\r\n", b"X-A: a\r\n"),
     "chunks": (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", b"1\r\na\r\n"),
@@ -225,10 +225,10 @@ DRIPS = {
 }
 
 
-@pytest.mark.parametrize("name", DRIPS)
+@pytest.mark.parametrize("name", SLOW_RESPONSES)
 def test_an_answer_to_a_save_that_does_not_end_is_an_error_in_time(name) -> None:
     """The server sends pieces, each within the timeout, until the client closes the connection."""
-    head, more = DRIPS[name]
+    head, more = SLOW_RESPONSES[name]
     options = {"retry_config": {"max_retries": 0}, "client_options": {"timeout": "400ms"}}
     stop = threading.Event()
     pieces = 0

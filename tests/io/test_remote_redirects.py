@@ -17,7 +17,7 @@ from onnxwire.io.remote.address import Site
 from onnxwire.io.remote.failures import RefusedError
 from onnxwire.io.remote.hosts import GLOBAL, PRIVATE, THIS_HOST, Hosts, reach_of, redirect_target
 
-ONCE = {"retry_config": {"max_retries": 0}}
+NO_RETRIES = {"retry_config": {"max_retries": 0}}
 
 
 @pytest.fixture
@@ -161,8 +161,10 @@ def test_a_name_that_is_public_first_is_not_private_later(public, monkeypatch) -
     monkeypatch.setattr(hosts, "addresses_of", lambda host, port: found)
     with ObjectServer(files, host="127.0.0.2") as own:
         port = int(own.host.rpartition(":")[2])
-        ow.load(f"http://rebinding.example:{port}/d/m.onnx", storage_options=ONCE)  # the next one uses its connection
-        with ow.load(f"http://rebinding.example:{port}/d/m.onnx", storage_options=ONCE) as message:
+        ow.load(
+            f"http://rebinding.example:{port}/d/m.onnx", storage_options=NO_RETRIES
+        )  # the next one uses its connection
+        with ow.load(f"http://rebinding.example:{port}/d/m.onnx", storage_options=NO_RETRIES) as message:
             found[:] = ["127.0.0.1"]
             from onnxwire.io.remote.stores import _STORES
 
@@ -250,7 +252,7 @@ def test_a_redirect_to_an_invalid_address_is_refused(location, words, servers) -
     if location is None or location.isascii():
         own.state.redirects["/d/m.onnx"] = 302, location
         with pytest.raises(ow.SourceError, match=words):
-            ow.load(f"{own.url}/d/m.onnx", storage_options=ONCE)
+            ow.load(f"{own.url}/d/m.onnx", storage_options=NO_RETRIES)
     assert not other.state.requests
 
 
@@ -259,7 +261,7 @@ def test_a_redirect_is_not_followed_by_a_second_line_of_its_header(servers) -> N
     for location in (f"/d/\r\n {other.url}", "/d/m.onnx\r\nX-Injected: 1", "/d/m.onnx HTTP/1.1\r\n\r\nGET /x"):
         own.state.redirects["/a"] = 302, location
         try:
-            ow.load(f"{own.url}/a", storage_options=ONCE)
+            ow.load(f"{own.url}/a", storage_options=NO_RETRIES)
         except ow.SourceError as error:
             assert "\n" not in str(error)
         assert not other.state.requests
@@ -324,7 +326,7 @@ def test_a_status_that_is_not_a_redirect_is_not_followed(servers, status) -> Non
     own, other = servers
     own.state.redirects["/d/m.onnx"] = status, f"{other.url}/d/m.onnx"
     with pytest.raises(ow.SourceError, match=f"answered {status}"):
-        ow.load(f"{own.url}/d/m.onnx", storage_options=ONCE)
+        ow.load(f"{own.url}/d/m.onnx", storage_options=NO_RETRIES)
     assert not other.state.requests
 
 
@@ -369,6 +371,6 @@ def test_a_large_body_of_a_redirect_is_not_read(servers) -> None:
     own.state.files["/d/big"] = Endless(10**10)
     own.state.has_ranges = False
     with pytest.raises(ow.SourceError, match="range requests"):
-        ow.load(f"{own.url}/d/big", storage_options=ONCE)
+        ow.load(f"{own.url}/d/big", storage_options=NO_RETRIES)
     assert sum(sent) < 10**8
     assert model([10]).size

@@ -22,8 +22,8 @@ from onnxwire.io.remote.http_client import _seconds_to_wait
 from onnxwire.io.remote.settings import headers_of_environment, parse_header, retry_limits
 from onnxwire.io.remote.stores import identity_in_store, source_error
 
-PIECES = model([100])
-SMALL = PIECES.read(0, PIECES.size)
+MODEL_PIECES = model([100])
+MODEL_BYTES = MODEL_PIECES.read(0, MODEL_PIECES.size)
 SECRET = "hunter2"
 
 
@@ -34,7 +34,7 @@ def no_netrc(monkeypatch, tmp_path):
 
 @pytest.fixture
 def servers():
-    with ObjectServer({"d/m.onnx": SMALL}) as own, ObjectServer({"d/m.onnx": SMALL}) as other:
+    with ObjectServer({"d/m.onnx": MODEL_BYTES}) as own, ObjectServer({"d/m.onnx": MODEL_BYTES}) as other:
         yield own, other
 
 
@@ -219,7 +219,7 @@ def test_a_key_with_an_empty_name_does_not_fail_the_listing(monkeypatch) -> None
         client = boto3.client("s3", endpoint_url=url, **keys)
         client.create_bucket(Bucket="bucket")
         for key in ("a/m.onnx", "a//n.onnx", "a/f//"):
-            client.put_object(Bucket="bucket", Key=key, Body=SMALL)
+            client.put_object(Bucket="bucket", Key=key, Body=MODEL_BYTES)
         options = {"endpoint": url, "region": "us-east-1", "client_options": {"allow_http": True}}
         options |= {"access_key_id": "key", "secret_access_key": SECRET}
         with pytest.warns(UserWarning, match="1 models whose keys contain //"):
@@ -255,7 +255,7 @@ def test_only_models_are_written_to_addresses(tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "s3:").mkdir()
     (tmp_path / "s3:" / "bucket").mkdir()
-    message = ow.ModelProto.FromString(SMALL)
+    message = ow.ModelProto.FromString(MODEL_BYTES)
     with pytest.raises(ow.SaveError, match="only models are written to addresses"):
         ow.to_safetensors(message, "s3://bucket/m.safetensors")
     assert not list((tmp_path / "s3:" / "bucket").iterdir())

@@ -715,18 +715,18 @@ def arrays(model):
     return {tensor.name: tensor.numpy().tobytes() for tensor in model.graph.initializer}
 
 
-MOVES = {
+COPY_CALLS = {
     "append": lambda to, source: to.append(source[0]),
     "extend": lambda to, source: to.extend(source),
     "CopyFrom": lambda to, source: to.add().CopyFrom(source[0]),
 }
 
 
-@pytest.mark.parametrize("move", MOVES)
+@pytest.mark.parametrize("move", COPY_CALLS)
 def test_a_tensor_of_another_folder_does_not_become_one_of_a_file_of_the_same_name(tmp_path, move):
     ours, others = beside(tmp_path / "a", "x"), beside(tmp_path / "b", "y")
     with onnxwire.load(ours) as model, onnxwire.load(others) as other:
-        MOVES[move](model.graph.initializer, other.graph.initializer)
+        COPY_CALLS[move](model.graph.initializer, other.graph.initializer)
         before, whole = ours.read_bytes(), arrays(model)
         with pytest.raises(
             onnxwire.SaveError, match=r"in two different files named 'w\.data'; give external= to write"

@@ -18,7 +18,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from onnx import numpy_helper
-from test_save_faults import POWERLESS, linux, public, refuse  # noqa: F401  (public is a fixture)
+from test_save_faults import DROP_PRIVILEGES, linux, public, refuse  # noqa: F401  (public is a fixture)
 
 import onnxwire
 
@@ -137,15 +137,18 @@ def test_a_file_and_a_folder_do_not_replace_each_other(tmp_path, name, data):
 # --- names
 
 
-NASTY = [
+HOSTILE_NAMES = [
     "", "a", "A", "a_2", "a/b", "a\\b", "..", "../a", "/a", ".", "-", " ", "a\0b", "a\nb", "ä", "\u00e9", "e\u0301",
     "ß", "SS", "\u017f", "K", "\u212a", "\u202e", "n" * 500, "𝄞" * 100, "a.", ".a", "CON", "{name}", "tensor",
     "graph.initializer[0]", "graph.initializer_0_", "0..0", "a...b",
 ]  # fmt: skip
 
 
-@given(st.lists(st.sampled_from(NASTY) | st.text(max_size=5), max_size=30), st.sampled_from(["{name}", "d/{name}.bin"]))
-@example(NASTY * 2, "{name}")
+@given(
+    st.lists(st.sampled_from(HOSTILE_NAMES) | st.text(max_size=5), max_size=30),
+    st.sampled_from(["{name}", "d/{name}.bin"]),
+)
+@example(HOSTILE_NAMES * 2, "{name}")
 def test_every_tensor_gets_a_separate_file_regardless_of_its_name(tmp_path, monkeypatch, names, pattern):
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)  # it would run for hundreds of files
     folder = Path(tempfile.mkdtemp(dir=tmp_path))
@@ -179,7 +182,7 @@ def test_colliding_locations_are_made_unique_or_refused(tmp_path, locations):
 
 # --- writes outside of the folder; see CVE-2025-51480, in which the model chose the written file
 
-OUTSIDE = [
+OUTSIDE_LOCATIONS = [
     "../w", "d/../../w", "d/../w", "/w", "//w", "..", ".", "", "d/", "C:w", "c:\\w", "..\\w", "d\\..\\..\\w",
     "\\\\host\\w", "a\0b", "a\nb", "#w", "*/_ORT_MEM_ADDR_/*", "w" * 300, "\ud800",
     "folder/w", "folder/../w", "file", "dangling", "circle", "within", "folder", "d/up/w", "m.onnx", "./m.onnx",
@@ -199,7 +202,7 @@ def trap(tmp_path):
     return folder
 
 
-@pytest.mark.parametrize("location", OUTSIDE, ids=ascii)
+@pytest.mark.parametrize("location", OUTSIDE_LOCATIONS, ids=ascii)
 @pytest.mark.parametrize("overwrite", [False, True])
 def test_a_location_outside_the_folder_is_refused_and_nothing_is_created(trap, location, overwrite):
     before = tree(trap.parent)
@@ -242,7 +245,7 @@ def test_data_that_may_not_be_read_is_not_copied_into_a_new_file(trap, location)
 
 # --- kills
 
-KILLED = """
+KILLED_PROGRAM = """
 import json, os, shutil, signal, sys
 import numpy as np
 import onnxwire
@@ -279,7 +282,7 @@ def killed_at_every_moment(folder, before, after):
     template = folder / "killed"
     template.mkdir()
     saved(template, 1, before)
-    command = [sys.executable, "-c", KILLED, template, json.dumps(after)]
+    command = [sys.executable, "-c", KILLED_PROGRAM, template, json.dumps(after)]
     count = int(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout)
     assert value_of(folder / f"killed-{count}" / "m.onnx") == 2  # this one was not killed
     return [folder / f"killed-{moment}" for moment in range(count)]
@@ -513,7 +516,7 @@ def limited(code, *arguments, before=()):
 
 TOO_LONG = ["300_000, external='w.data'", "10, 300_000, external='{name}'", "300_000, external='d/{name}'"]
 TOO_LONG += [f"5000, external={external!r}, text=300_000" for external in ("w.data", "{name}")]
-TOO_MUCH = ["5 << 20, external='w'", "5000, external='w', text=5 << 20", "*[300_000] * 8, external='{name}'"]
+EXCESSIVE_PAYLOADS = ["5 << 20, external='w'", "5000, external='w', text=5 << 20", "*[300_000] * 8, external='{name}'"]
 
 
 @linux
@@ -527,7 +530,7 @@ def test_a_limit_of_file_size_changes_nothing(tmp_path, arguments):
 
 
 @linux
-@pytest.mark.parametrize("arguments", TOO_MUCH)
+@pytest.mark.parametrize("arguments", EXCESSIVE_PAYLOADS)
 def test_a_full_disk_changes_nothing(tmp_path, arguments):
     before = ("unshare", "--user", "--map-root-user", "--mount", "sh", "-c")
     mount = (*before, 'mount -t tmpfs -o size=1m none "$0" && exec "$@"', str(tmp_path))
@@ -557,7 +560,7 @@ def test_a_folder_without_write_permission_is_named_and_nothing_changes(public, 
         (public / name).chmod(0o666)
     public.chmod(0o777)
     (public / "locked").chmod(0o555)
-    code = POWERLESS + "attempt(sys.argv[1], 5000, external=sys.argv[2], overwrite=True)"
+    code = DROP_PRIVILEGES + "attempt(sys.argv[1], 5000, external=sys.argv[2], overwrite=True)"
     told = limited(code, path, location)
     (public / "locked").chmod(0o755)
     assert "Permission denied" in told

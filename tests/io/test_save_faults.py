@@ -31,7 +31,7 @@ from onnxwire.io.atomic_file import AtomicFile
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="needs Linux")
 root = pytest.mark.skipif(not hasattr(os, "getuid") or os.getuid() != 0, reason="needs root")
-NOBODY = 65534
+NOBODY_UID = 65534
 NAMELESS = getattr(os, "O_TMPFILE", -1)  # flags of a file without a name
 MIB = 1 << 20
 SHM = Path("/dev/shm")
@@ -66,7 +66,7 @@ def attempt(path, data):
 """
 
 # Gives up root, who may access everything.
-POWERLESS = f"if os.getuid() == 0: os.setgroups([]); os.setgid({NOBODY}); os.setuid({NOBODY})\n"
+DROP_PRIVILEGES = f"if os.getuid() == 0: os.setgroups([]); os.setgid({NOBODY_UID}); os.setuid({NOBODY_UID})\n"
 
 
 @pytest.fixture
@@ -508,7 +508,7 @@ def test_the_bytes_reach_the_disk_before_the_name(old: Path, way: str, monkeypat
 
 # --- kills
 
-KILLED = """
+KILLED_PROGRAM = """
 way, moment, path = sys.argv[1:]
 def wait(*_, **__):
     print("now", flush=True)
@@ -534,7 +534,7 @@ with AtomicFile(path) as target:
     ],
 )
 def test_a_kill_leaves_the_old_file_and_no_lasting_leftovers(old: Path, way: str, moment: str) -> None:
-    command = [sys.executable, "-c", PRELUDE + KILLED, way, moment, str(old)]
+    command = [sys.executable, "-c", PRELUDE + KILLED_PROGRAM, way, moment, str(old)]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == b"now\n"
@@ -708,11 +708,11 @@ def test_a_group_that_can_not_be_kept_gets_the_permissions_of_others(public: Pat
     path = public / "model.onnx"
     path.write_bytes(b"old")
     path.chmod(0o664)
-    os.chown(path, NOBODY, 0)
-    os.chown(public, NOBODY, NOBODY)
-    python(POWERLESS + "save(sys.argv[1], b'new')", path)
+    os.chown(path, NOBODY_UID, 0)
+    os.chown(public, NOBODY_UID, NOBODY_UID)
+    python(DROP_PRIVILEGES + "save(sys.argv[1], b'new')", path)
     status = path.stat()
-    assert (status.st_uid, status.st_gid, stat.S_IMODE(status.st_mode)) == (NOBODY, NOBODY, 0o644)
+    assert (status.st_uid, status.st_gid, stat.S_IMODE(status.st_mode)) == (NOBODY_UID, NOBODY_UID, 0o644)
 
 
 @linux
@@ -736,7 +736,7 @@ def test_a_directory_that_may_not_be_written_is_named_for_a_new_file(public: Pat
     (folder / "model.onnx").write_bytes(b"old")
     (folder / "model.onnx").chmod(0o666)
     folder.chmod(0o555)
-    code = POWERLESS + "attempt(sys.argv[1], b'new'); save(sys.argv[2], b'new')"
+    code = DROP_PRIVILEGES + "attempt(sys.argv[1], b'new'); save(sys.argv[2], b'new')"
     reason = f"Permission denied; the directory {folder} is not writable; save elsewhere"
     assert python(code, folder / "new.onnx", folder / "model.onnx").splitlines() == [
         f"SavePermissionError: {folder}/new.onnx: {reason}",
@@ -752,9 +752,9 @@ def test_a_file_that_is_write_protected_is_not_replaced(public: Path) -> None:
     path.write_bytes(b"old")
     path.chmod(0o444)
     if os.getuid() == 0:
-        os.chown(public, NOBODY, NOBODY)
-        os.chown(path, NOBODY, NOBODY)
-    assert python(POWERLESS + "attempt(sys.argv[1], b'new')", path) == (
+        os.chown(public, NOBODY_UID, NOBODY_UID)
+        os.chown(path, NOBODY_UID, NOBODY_UID)
+    assert python(DROP_PRIVILEGES + "attempt(sys.argv[1], b'new')", path) == (
         f"SavePermissionError: {path}: Permission denied; make the file writable, or save under another name; "
         "the old file is unchanged"
     )

@@ -23,7 +23,7 @@ COUNT = 1 << 20
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="other systems refuse otherwise")
 root = pytest.mark.skipif(not hasattr(os, "getuid") or os.getuid() != 0, reason="needs root")
-NOBODY = 65534
+NOBODY_UID = 65534
 
 
 def encoded(value: float) -> bytes:
@@ -117,7 +117,7 @@ def test_a_file_in_a_folder_that_may_not_be_written_is_written(path: Path, tmp_p
     path.chmod(0o666)
     path.parent.chmod(0o555)
     try:
-        python(sys.executable, "-c", SAVE, path, NOBODY)
+        python(sys.executable, "-c", SAVE, path, NOBODY_UID)
     finally:
         path.parent.chmod(0o755)
     assert left(path) == ["model.onnx"]

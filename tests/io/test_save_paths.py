@@ -14,7 +14,7 @@ import onnx
 import pytest
 from onnx import numpy_helper
 from test_save_external_faults import N, a_model, saved, tree, value_of
-from test_save_faults import POWERLESS, linux, public, root  # noqa: F401  (public is a fixture)
+from test_save_faults import DROP_PRIVILEGES, linux, public, root  # noqa: F401  (public is a fixture)
 
 import onnxwire
 from onnxwire.io import folder as folders
@@ -32,7 +32,7 @@ def claim(folder, dims, **external):
     (folder / "m.onnx").write_bytes(model.SerializeToString())
 
 
-CLAIMS = {
+EXTERNAL_RANGES = {
     "no length": ([8], {"location": "notes.txt"}),
     "a part": ([8], {"location": "notes.txt", "length": "8"}),
     "all but the first byte": ([7999], {"location": "notes.txt", "offset": "1", "length": "7999"}),
@@ -41,7 +41,7 @@ CLAIMS = {
 }
 
 
-@pytest.mark.parametrize(("dims", "external"), CLAIMS.values(), ids=CLAIMS)
+@pytest.mark.parametrize(("dims", "external"), EXTERNAL_RANGES.values(), ids=EXTERNAL_RANGES)
 def test_a_reference_does_not_make_a_file_the_models_own(tmp_path, dims, external):
     (tmp_path / "notes.txt").write_bytes(b"precious" * 1000)
     claim(tmp_path, dims, **external)
@@ -368,8 +368,8 @@ def test_the_missing_directory_of_a_links_target_is_named(tmp_path, external):
         onnxwire.save(a_model(1), tmp_path / "link.onnx", **external)
 
 
-UNNAMEABLE = ["a\0b", "\ud800"]
-TAKERS = {
+INVALID_NAMES = ["a\0b", "\ud800"]
+PATH_FUNCTIONS = {
     "load": onnxwire.load,
     "external_root": lambda path: onnxwire.load(b"\x08\x08", external_root=path),
     "verify": onnxwire.verify,
@@ -385,11 +385,11 @@ TAKERS = {
 }
 
 
-@pytest.mark.parametrize("path", UNNAMEABLE, ids=ascii)
-@pytest.mark.parametrize("taker", TAKERS)
+@pytest.mark.parametrize("path", INVALID_NAMES, ids=ascii)
+@pytest.mark.parametrize("taker", PATH_FUNCTIONS)
 def test_a_name_that_no_file_can_have_is_an_error_of_the_file(taker, path):
     with pytest.raises((onnxwire.SourceError, onnxwire.SaveError), match="the path is not a valid file name") as caught:
-        TAKERS[taker](path)
+        PATH_FUNCTIONS[taker](path)
     assert caught.value.filename == path
 
 

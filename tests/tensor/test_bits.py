@@ -19,7 +19,7 @@ DTYPES = {
     "float6_e2m3fn": 6,
     "float6_e3m2fn": 6,
 }
-LONG = 200_003  # elements: more than are unpacked while holding the GIL, and a prime number
+LONG_COUNT = 200_003  # elements: more than are unpacked while holding the GIL, and a prime number
 GUARD = 0xA5
 
 
@@ -90,7 +90,7 @@ def test_packing_equals_plain_python(bits, elements):
 
 
 @pytest.mark.parametrize("bits", WIDTHS)
-@pytest.mark.parametrize("n", [0, 1, 2, 3, 4, 5, 7, 8, 15, 16, 17, 31, 33, 1000, LONG])
+@pytest.mark.parametrize("n", [0, 1, 2, 3, 4, 5, 7, 8, 15, 16, 17, 31, 33, 1000, LONG_COUNT])
 def test_both_ways_equal_the_official_helpers(bits, n):
     packed = random_bytes(packed_size(n, bits))
     out = np.empty(n, np.uint8)
@@ -105,10 +105,10 @@ def test_both_ways_equal_the_official_helpers(bits, n):
 @pytest.mark.parametrize("bits", WIDTHS)
 @pytest.mark.parametrize("start", [0, 1, 2, 3, 5, 16, 99_999])
 def test_a_long_run_is_read_from_any_element_on(bits, start):
-    packed = random_bytes(packed_size(LONG, bits))
-    out = np.empty(LONG - start, np.uint8)
+    packed = random_bytes(packed_size(LONG_COUNT, bits))
+    out = np.empty(LONG_COUNT - start, np.uint8)
     unpack(packed, out, bits, start)
-    np.testing.assert_array_equal(out, official_unpack(packed, LONG, bits)[start:])
+    np.testing.assert_array_equal(out, official_unpack(packed, LONG_COUNT, bits)[start:])
 
 
 @pytest.mark.parametrize("name, bits", DTYPES.items())
@@ -135,7 +135,7 @@ def test_high_bits_of_numpys_elements_are_not_packed(name, bits):
 
 @pytest.mark.parametrize("bits", WIDTHS)
 def test_a_source_that_is_too_short_raises_and_nothing_is_written(bits):
-    for n, start in [(1, 0), (16, 0), (17, 3), (1000, 5), (LONG, 0)]:
+    for n, start in [(1, 0), (16, 0), (17, 3), (1000, 5), (LONG_COUNT, 0)]:
         source = random_bytes(packed_size(start + n, bits) - 1)
         out = np.full(n, GUARD, np.uint8)
         with pytest.raises(ValueError, match=f"contain .* elements of {bits} bits, not {n} from index {start}"):
@@ -155,7 +155,7 @@ def test_a_start_outside_the_source_raises(start):
 @pytest.mark.parametrize("bits", WIDTHS)
 @pytest.mark.parametrize("difference", [-1, 1])
 def test_packing_into_another_size_raises_and_nothing_is_written(bits, difference):
-    for n in (1, 16, 17, 1000, LONG):
+    for n in (1, 16, 17, 1000, LONG_COUNT):
         out = np.full(packed_size(n, bits) + difference, GUARD, np.uint8)
         with pytest.raises(ValueError, match=f"{n} elements of {bits} bits take"):
             pack(random_bytes(n), out, bits)

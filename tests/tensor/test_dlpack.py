@@ -17,15 +17,15 @@ NATIVE = [
     "complex64", "complex128",
 ]  # fmt: skip
 # The types of ml_dtypes that torch supports, and the codes and bits of the others.
-SMALL = [
+ML_DTYPES = [
     "bfloat16", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu",
 ]  # fmt: skip
-OTHERS = {
+DLPACK_CODES = {
     "float8_e3m4": (7, 8), "float8_e4m3": (8, 8), "float8_e4m3b11fnuz": (9, 8), "float6_e2m3fn": (15, 6),
     "float6_e3m2fn": (16, 6), "float4_e2m1fn": (17, 4), "int4": (0, 4), "uint4": (1, 4), "int2": (0, 2),
     "uint2": (1, 2),
 }  # fmt: skip
-SUB_BYTE = [name for name, (_, bits) in OTHERS.items() if bits < 8]
+SUB_BYTE = [name for name, (_, bits) in DLPACK_CODES.items() if bits < 8]
 READ_ONLY, IS_COPIED, IS_PADDED = 1, 2, 4
 
 
@@ -81,11 +81,11 @@ def take(capsule, layout=Versioned):
     taken = content(capsule, layout)
     rename = ctypes.pythonapi.PyCapsule_SetName
     rename.argtypes = (ctypes.py_object, ctypes.c_char_p)
-    rename(capsule, USED)
+    rename(capsule, USED_CAPSULE_NAME)
     return taken
 
 
-USED = b"used_dltensor"  # a capsule keeps the pointer to its name
+USED_CAPSULE_NAME = b"used_dltensor"  # a capsule keeps the pointer to its name
 
 
 class Exporter:
@@ -240,13 +240,13 @@ def test_the_structs_are_those_of_dlpack(max_version):
     assert tuple(tensor.strides[: tensor.ndim]) == (12, -4, 1)
 
 
-@pytest.mark.parametrize("name", OTHERS)
+@pytest.mark.parametrize("name", DLPACK_CODES)
 def test_rare_types_have_the_codes_of_dlpack(name):
     array = filled(name)
     array.flags.writeable = False
     capsule = to_capsule(array, max_version=(1, 1))
     managed = content(capsule)
-    assert (managed.tensor.code, managed.tensor.bits, managed.tensor.lanes) == (*OTHERS[name], 1)
+    assert (managed.tensor.code, managed.tensor.bits, managed.tensor.lanes) == (*DLPACK_CODES[name], 1)
     assert managed.flags == READ_ONLY | (IS_PADDED if name in SUB_BYTE else 0)
     assert ctypes.string_at(managed.tensor.data, array.nbytes) == array.tobytes()
 
@@ -310,7 +310,7 @@ def torch():
     return pytest.importorskip("torch")
 
 
-@pytest.mark.parametrize("name", [*NATIVE, *SMALL])
+@pytest.mark.parametrize("name", [*NATIVE, *ML_DTYPES])
 def test_torch_shares_the_memory_of_every_type_it_has(torch, name):
     array = filled(name)
     taken = torch.from_dlpack(Exporter(array))

@@ -19,7 +19,9 @@ from onnxwire import TensorProto, from_array
 
 T = stored_tensors.DATA_TYPES
 EVERY_TYPE = pytest.mark.parametrize("data_type", T.values(), ids=T)
-WIDE = pytest.mark.parametrize("name", [name for name in T if stored_tensors.BITS[T[name]] >= 8 and name != "STRING"])
+EACH_BYTE_TYPE = pytest.mark.parametrize(
+    "name", [name for name in T if stored_tensors.BITS[T[name]] >= 8 and name != "STRING"]
+)
 
 
 def official(tensor):
@@ -153,7 +155,7 @@ def test_a_dtype_without_an_onnx_type_is_refused(array):
 # --- the owner of the memory
 
 
-@WIDE
+@EACH_BYTE_TYPE
 def test_the_array_is_shared_until_the_tensor_is_saved(name, tmp_path):
     ones = stored_tensors.Stored(T[name], [2, 3], [1] * 6).array()
     array = np.zeros((2, 3), ones.dtype)

@@ -15,15 +15,15 @@ import onnxwire
 from onnxwire.viewer.map_columns import MapColumns
 from onnxwire.viewer.queries import Queries
 
-MOST = (1 << 63) - 1
+MAX_INT64 = (1 << 63) - 1
 STRING = onnx.TensorProto.STRING
-NUMBERS = ["0", "7", "0040", "4096", str(MOST), "0" * 30 + "8"]
+NUMBERS = ["0", "7", "0040", "4096", str(MAX_INT64), "0" * 30 + "8"]
 # Texts that are not plain decimal numbers below 2**63: signs, white space, underscores, digits of other scripts, a
 # fraction, "".
-NO_NUMBERS = ["-1", "+4", " 8", "8 ", "1_000", "٣", "0x10", "1.0", "", str(MOST + 1), "9" * 40, "8\0"]
+NO_NUMBERS = ["-1", "+4", " 8", "8 ", "1_000", "٣", "0x10", "1.0", "", str(MAX_INT64 + 1), "9" * 40, "8\0"]
 LOCATIONS = ["w.bin", "deep/w.bin", "", "é.bin"]
 # Products of these reach any size; two or more factors of 2**31 and 2**62 exceed the limit.
-DIMS = [0, 1, 2, 3, 5, 7, 1000, 1 << 31, (1 << 31) + 1, 1 << 62, MOST, -1, -(1 << 63)]
+DIMS = [0, 1, 2, 3, 5, 7, 1000, 1 << 31, (1 << 31) + 1, 1 << 62, MAX_INT64, -1, -(1 << 63)]
 SEGMENTS = [(0, 0), (0, 2), (1, 3), (2, 1), (-1, 2), (0, 1 << 62)]
 
 
@@ -57,19 +57,19 @@ class Made:
         count = 1
         for dim in self.dims:
             count *= max(dim, 0)
-        count = min(count, MOST)
+        count = min(count, MAX_INT64)
         begin, end = self.segment or (0, count)
         return end - begin if 0 <= begin <= end <= count else count
 
     @property
     def is_excessive(self):
-        return 0 not in self.dims and all(dim > 0 for dim in self.dims) and np.prod(self.dims, dtype=object) > MOST
+        return 0 not in self.dims and all(dim > 0 for dim in self.dims) and np.prod(self.dims, dtype=object) > MAX_INT64
 
     @property
     def called_for(self):
-        if self.is_excessive and self.elements == MOST:
-            return MOST
-        return min((self.elements * BITS.get(self.data_type, 8) + 7) // 8, MOST)
+        if self.is_excessive and self.elements == MAX_INT64:
+            return MAX_INT64
+        return min((self.elements * BITS.get(self.data_type, 8) + 7) // 8, MAX_INT64)
 
     def given(self, key):
         """Return the values of a key."""

@@ -124,9 +124,9 @@ def test_coordinates_of_a_huge_array_take_little_memory():
         ours.numpy()
 
 
-ONE = TensorProto(data_type=T["FLOAT"], dims=[1], float_data=[1], name="w0")
+ONE_VALUE = TensorProto(data_type=T["FLOAT"], dims=[1], float_data=[1], name="w0")
 TWO = TensorProto(data_type=T["FLOAT"], dims=[2], float_data=[1, 2], name="w0")
-WRONG = {
+WRONG_TENSORS = {
     "no values": (None, int64s([0], [1]), [2]),
     "values that do not fit": (
         TensorProto(data_type=T["FLOAT"], dims=[2], float_data=[1], name="w0"),
@@ -139,27 +139,27 @@ WRONG = {
         [2],
     ),
     "values of rank 0": (TensorProto(data_type=T["FLOAT"], float_data=[1], name="w0"), int64s([0], [1]), [2]),
-    "no indices": (ONE, None, [2]),
+    "no indices": (ONE_VALUE, None, [2]),
     "too few indices": (TWO, int64s([0], [1]), [4]),
-    "too many indices": (ONE, int64s([0, 1], [2]), [4]),
+    "too many indices": (ONE_VALUE, int64s([0, 1], [2]), [4]),
     "indices that do not fit": (TWO, int64s([0], [2]), [4]),
     "too few coordinates": (TWO, int64s([0, 0], [1, 2]), [4, 4]),
     "coordinates of another rank": (TWO, int64s([0, 1], [2, 1]), [4, 4]),
-    "coordinates of rank 3": (ONE, int64s([0, 0], [1, 2, 1]), [4, 4]),
-    "a single index of rank 0": (ONE, int64s([0], []), [4]),
-    "indices of another type": (ONE, TensorProto(data_type=T["INT32"], dims=[1], int32_data=[0]), [4]),
-    "float indices": (ONE, TensorProto(data_type=T["DOUBLE"], dims=[1], double_data=[0]), [4]),
-    "an index too large": (ONE, int64s([16], [1]), [4, 4]),
-    "a negative index": (ONE, int64s([-1], [1]), [4, 4]),
-    "the least index": (ONE, int64s([-(1 << 63)], [1]), [4, 4]),
-    "a coordinate too large": (ONE, int64s([0, 4], [1, 2]), [4, 4]),
-    "a coordinate too large though the linear index is not": (ONE, int64s([0, 7], [1, 2]), [4, 4]),
-    "a negative coordinate": (ONE, int64s([1, -1], [1, 2]), [4, 4]),
-    "no dims": (ONE, int64s([0], [1]), []),
-    "a zero dim": (ONE, int64s([0], [1]), [0]),
-    "a negative dim": (ONE, int64s([0], [1]), [-4]),
-    "two negative dims": (ONE, int64s([0], [1]), [-4, -4]),
-    "dims beyond int64": (ONE, int64s([0], [1]), [1 << 32, 1 << 32]),
+    "coordinates of rank 3": (ONE_VALUE, int64s([0, 0], [1, 2, 1]), [4, 4]),
+    "a single index of rank 0": (ONE_VALUE, int64s([0], []), [4]),
+    "indices of another type": (ONE_VALUE, TensorProto(data_type=T["INT32"], dims=[1], int32_data=[0]), [4]),
+    "float indices": (ONE_VALUE, TensorProto(data_type=T["DOUBLE"], dims=[1], double_data=[0]), [4]),
+    "an index too large": (ONE_VALUE, int64s([16], [1]), [4, 4]),
+    "a negative index": (ONE_VALUE, int64s([-1], [1]), [4, 4]),
+    "the least index": (ONE_VALUE, int64s([-(1 << 63)], [1]), [4, 4]),
+    "a coordinate too large": (ONE_VALUE, int64s([0, 4], [1, 2]), [4, 4]),
+    "a coordinate too large though the linear index is not": (ONE_VALUE, int64s([0, 7], [1, 2]), [4, 4]),
+    "a negative coordinate": (ONE_VALUE, int64s([1, -1], [1, 2]), [4, 4]),
+    "no dims": (ONE_VALUE, int64s([0], [1]), []),
+    "a zero dim": (ONE_VALUE, int64s([0], [1]), [0]),
+    "a negative dim": (ONE_VALUE, int64s([0], [1]), [-4]),
+    "two negative dims": (ONE_VALUE, int64s([0], [1]), [-4, -4]),
+    "dims beyond int64": (ONE_VALUE, int64s([0], [1]), [1 << 32, 1 << 32]),
     "an index twice": (TWO, int64s([3, 3], [2]), [4]),
     "a coordinate twice": (TWO, int64s([0, 3, 0, 3], [2, 2]), [4, 4]),
     "indices that descend": (TWO, int64s([3, 2], [2]), [4]),
@@ -167,7 +167,7 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize("message", [sparse(*row) for row in WRONG.values()], ids=WRONG)
+@pytest.mark.parametrize("message", [sparse(*row) for row in WRONG_TENSORS.values()], ids=WRONG_TENSORS)
 def test_inconsistent_parts_raise(message):
     for use in (message.to_coo, message.numpy):
         with pytest.raises(onnxwire.TensorError) as caught:

@@ -20,7 +20,7 @@ from onnxwire import GraphProto, ModelProto, TensorProto
 from onnxwire.errors import TensorError
 
 T = stored_tensors.DATA_TYPES
-BIG = 10**18
+HUGE_DIM = 10**18
 EXTERNAL = onnx.TensorProto.EXTERNAL
 
 
@@ -29,7 +29,7 @@ def entries(**pairs):
 
 
 # By fault: the fields of a tensor, and the words and numbers that the message must contain.
-WRONG = {
+DAMAGED_TENSORS = {
     "too few bytes": ({"data_type": T["FLOAT"], "dims": [3, 5], "raw_data": bytes(59)}, "60", "59"),
     "too many bytes": ({"data_type": T["FLOAT"], "dims": [3, 5], "raw_data": bytes(61)}, "60", "61"),
     "bytes of another type": ({"data_type": T["INT64"], "dims": [15], "raw_data": bytes(60)}, "120", "60"),
@@ -131,7 +131,9 @@ WRONG = {
         "w.bin",
     ),
 }
-EVERY_WRONG = pytest.mark.parametrize("fields, words", [(row[0], row[1:]) for row in WRONG.values()], ids=WRONG)
+EVERY_WRONG = pytest.mark.parametrize(
+    "fields, words", [(row[0], row[1:]) for row in DAMAGED_TENSORS.values()], ids=DAMAGED_TENSORS
+)
 
 
 def parsed_and_built(fields):
@@ -234,7 +236,7 @@ def peak_of(act, *arguments):
 @each("name", T)
 @each(
     "dims",
-    [[BIG], [1 << 20, 1 << 20], [(1 << 63) - 1], [1 << 31, 1 << 31], [BIG, 0], [1] * 63 + [BIG]],
+    [[HUGE_DIM], [1 << 20, 1 << 20], [(1 << 63) - 1], [1 << 31, 1 << 31], [HUGE_DIM, 0], [1] * 63 + [HUGE_DIM]],
     ids=["big", "square", "most", "2^62", "none", "deep"],
 )
 def test_dims_without_data_allocate_nothing(name, dims):

@@ -61,12 +61,12 @@ FORMS = {
         '{"oneString": "é€𝄞",\n"manyInt32": [1, 2]}\n',
     ),
 }  # fmt: skip
-EACH = pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
+EACH_FORM = pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
 
 # --- printing
 
 
-@EACH
+@EACH_FORM
 @EVERY_MESSAGE
 @examples(20)
 @given(data=st.data())
@@ -74,13 +74,13 @@ def test_every_message_is_printed_as_officially(form, name, data):
     form.printing.check(PAIRS[name], data.draw(wire.sound(PAIRS[name][0].DESCRIPTOR, 2)))
 
 
-@EACH
+@EACH_FORM
 def test_every_bundled_file_is_printed_as_officially(form):
     for file in FILES:
         form.printing.check(pair(file), read(file))
 
 
-@EACH
+@EACH_FORM
 @examples(80)
 @given(values=st.lists(FLOATS, max_size=60))
 @example(values=[sign * 2.0**n for n in range(-149, 128) for sign in (1, -1)])
@@ -89,14 +89,14 @@ def test_floats_have_the_official_digits(form, values):
     form.printing.check(TENSOR, TENSOR[1](float_data=values, double_data=values).SerializeToString())
 
 
-@EACH
+@EACH_FORM
 def test_more_numbers_than_are_formatted_at_once_are_all_printed(form):
     values = range(-5, 2 * printed_fields.BATCH + 5)
     tensor = TENSOR[1](int64_data=values, int32_data=values, float_data=values, double_data=values)
     form.printing.check(TENSOR, tensor.SerializeToString())
 
 
-@EACH
+@EACH_FORM
 @examples(80)
 @given(texts=st.lists(st.text() | st.binary(), max_size=3))
 @example(texts=[bytes([byte]) for byte in range(256)])
@@ -109,7 +109,7 @@ def test_strings_and_bytes_have_the_official_form(form, texts):
     form.printing.check(EVERYTHING, b"".join(wire.span(number, value) for number in numbers for value in values))
 
 
-@EACH
+@EACH_FORM
 @pytest.mark.parametrize("piece", ["a", "ä", "€", "𝄞", "\0", "a𝄞€", b"a\xff", b"\xf0\x9f\x98"], ids=ascii)
 @pytest.mark.parametrize("name", ["one_string", "many_string", "one_bytes", "many_bytes"])
 def test_values_too_long_to_be_read_at_once_have_the_official_form(form, name, piece):
@@ -125,7 +125,7 @@ def test_values_too_long_to_be_read_at_once_have_the_official_form(form, name, p
 # --- reading
 
 
-@EACH
+@EACH_FORM
 @EVERY_MESSAGE
 @examples(15)
 @given(data=st.data())
@@ -135,7 +135,7 @@ def test_output_of_the_official_runtime_is_read(form, name, data):
         form.reading.check(PAIRS[name], form.official(message, **style))
 
 
-@EACH
+@EACH_FORM
 @pytest.mark.parametrize("name", ["test.Everything", "test.Sparse", "test.Holder"])
 @examples(40)
 @given(seed=st.integers(0, 1 << 32))
@@ -146,7 +146,7 @@ def test_any_text_is_accepted_or_rejected_as_by_the_official_runtime(form, name,
         form.reading.check(PAIRS[name], mutated(draw, text, form.reading.SNIPPETS))
 
 
-@EACH
+@EACH_FORM
 @EVERY_MESSAGE
 @examples(15)
 @given(data=st.data(), seed=st.integers(0, 1 << 32))
@@ -159,7 +159,7 @@ def test_mutated_texts_are_accepted_or_rejected_as_by_the_official_runtime(form,
             form.reading.check(PAIRS[name], mutated(draw, text, form.reading.SNIPPETS))
 
 
-@EACH
+@EACH_FORM
 @examples(40)
 @given(seed=st.integers(0, 1 << 32))
 def test_the_size_of_the_pieces_of_a_text_does_not_matter(form, seed):
@@ -171,7 +171,7 @@ def test_the_size_of_the_pieces_of_a_text_does_not_matter(form, seed):
             assert form.reading.reading(EVERYTHING, text) == wanted
 
 
-@EACH
+@EACH_FORM
 @pytest.mark.parametrize("size", [1000, text_source.CHUNK])
 @pytest.mark.parametrize("extra", [-1, 0, 1, printed_fields.BATCH + 3])
 def test_more_numbers_than_a_batch_are_all_read(form, extra, size):
@@ -186,7 +186,7 @@ def test_more_numbers_than_a_batch_are_all_read(form, extra, size):
             assert form.from_form(text, EVERYTHING[0]).SerializeToString() == message.SerializeToString()
 
 
-@EACH
+@EACH_FORM
 def test_a_text_may_be_a_str_bytes_or_a_file(form, tmp_path):
     wanted = form.reading.official_reading(EVERYTHING[1], form.sample)
     for kind in kinds_of_text(form.sample):
@@ -198,7 +198,7 @@ def test_a_text_may_be_a_str_bytes_or_a_file(form, tmp_path):
             assert form.reading.reading(EVERYTHING, file) == wanted
 
 
-@EACH
+@EACH_FORM
 def test_the_default_class_is_modelproto(form):
     model = form.from_form(form.to_form(onnxwire.load(DIGITS)))
     assert type(model) is onnxwire.ModelProto

@@ -46,16 +46,16 @@ def convert_pairs(parser, js, message, path, convert=json_format._Parser._Conver
     return convert(parser, js, message, path)
 
 
-MENDS = (
+PATCHES = (
     mock.patch.object(json_format, "_ConvertScalarFieldValue", convert_value),
     mock.patch.object(json_format._Parser, "_ConvertFieldValuePair", convert_pairs),
 )
-READERS = Readers(onnxwire.from_json, json_format.Parse, *MENDS)
+READERS = Readers(onnxwire.from_json, json_format.Parse, *PATCHES)
 official_reading, reading, check = READERS.official_reading, READERS.reading, READERS.check
 check_ignoring_unknown = Readers(
     functools.partial(onnxwire.from_json, ignore_unknown=True),
     functools.partial(json_format.Parse, ignore_unknown_fields=True),
-    *MENDS,
+    *PATCHES,
 ).check
 
 

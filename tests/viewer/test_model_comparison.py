@@ -24,7 +24,7 @@ from onnxwire.viewer.queries import Queries
 from onnxwire.viewer.server import KEY_HEADER, Server
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits_cnn.onnx"
-EVIL = "<img src=x onerror=alert(1)>\u202e\x1b[2J\"'&"
+HOSTILE_NAME = "<img src=x onerror=alert(1)>\u202e\x1b[2J\"'&"
 
 
 def model(*operators, weight=1.0):
@@ -95,7 +95,7 @@ def test_equal_models_have_no_difference():
 def test_answers_are_bounded():
     models = [model("Abs"), model("Abs")]
     for i in range(2_500):
-        models[0].graph.node.add(op_type="Relu", name=f"{i}{EVIL * 100}", output=[f"y{i}"])
+        models[0].graph.node.add(op_type="Relu", name=f"{i}{HOSTILE_NAME * 100}", output=[f"y{i}"])
     comparison = ModelComparison(*models)
     answer = comparison.comparison()
     assert (answer["total"], len(answer["rows"]), len(comparison.marks(0))) == (2_500, 2_000, 2_500)
@@ -150,7 +150,7 @@ def test_a_question_names_its_side_and_needs_the_key(server):
 @needs_browser
 def test_both_models_are_shown_and_a_difference_leads_to_its_node(driver, tmp_path):
     models = model("Relu", "Add", "Abs"), model("Relu", "Add", weight=3.0)
-    models[1].graph.node.add(op_type="Neg", name=EVIL, input=["x2"], output=[EVIL])
+    models[1].graph.node.add(op_type="Neg", name=HOSTILE_NAME, input=["x2"], output=[HOSTILE_NAME])
     paths = [tmp_path / "old.onnx", tmp_path / "new.onnx"]
     for one, path in zip(models, paths, strict=True):
         onnxwire.save(one, path)

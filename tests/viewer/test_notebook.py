@@ -16,7 +16,7 @@ import onnxwire
 from onnxwire.viewer.notebook import message_html
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits_cnn.onnx"
-EVIL = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>&amp;\u202e\u2066\x1b[2J\0\x07"
+HOSTILE_NAME = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>&amp;\u202e\u2066\x1b[2J\0\x07"
 MAX_CHARS = 40_000
 TAGS = {"div", "b", "bdi", "table", "tr", "th", "td"}
 
@@ -84,7 +84,7 @@ def hostile(name):
 
 
 @pytest.mark.parametrize(
-    "name", [EVIL, EVIL * 10_000, "\ud7ff\U0010ffff" * 100, ""], ids=["evil", "long", "odd", "none"]
+    "name", [HOSTILE_NAME, HOSTILE_NAME * 10_000, "\ud7ff\U0010ffff" * 100, ""], ids=["evil", "long", "odd", "none"]
 )
 def test_names_with_any_content_are_text(name):
     model = hostile(name)
@@ -147,7 +147,7 @@ def test_other_arguments_are_errors(arguments):
 
 
 def test_a_hostile_model_stays_inside_of_the_frame():
-    text = onnxwire.view(hostile(EVIL))._repr_html_()
+    text = onnxwire.view(hostile(HOSTILE_NAME))._repr_html_()
     assert Parsed(text).tags == ["iframe"]
 
 
@@ -196,7 +196,7 @@ def test_the_example_notebook_has_no_outputs():
 
 @pytest.mark.long
 def test_a_whole_notebook_shows_models_and_the_report(tmp_path):
-    hostile_cell = f"onnxwire.NodeProto(op_type={EVIL!r}, name={EVIL!r}, input=[{EVIL!r}])"
+    hostile_cell = f"onnxwire.NodeProto(op_type={HOSTILE_NAME!r}, name={HOSTILE_NAME!r}, input=[{HOSTILE_NAME!r}])"
     notebook = run_notebook(tmp_path, hostile_cell, "model.graph.node")
     outputs = [cell.outputs for cell in notebook.cells if cell.cell_type == "code"]
     shown = [one[0].data for one in outputs]

@@ -84,7 +84,7 @@ def test_external_data_of_uploaded_bytes_is_an_error(page):
         page.queries(receive(page, model.SerializeToString())).histogram("graph.initializer[0]")
 
 
-REFUSED = [
+REFUSED_REQUESTS = [
     ("", "ModelProto"), (".", "ModelProto"), ("nothere.onnx", "ModelProto"), ("/dev/zero", "ModelProto"),
     ("/dev/stdin", "ModelProto"), ("fifo", "ModelProto"), ("m.onnx\0", "ModelProto"), ("x" * 5000, "ModelProto"),
     ("https://example.com/m.onnx", "ModelProto"), ("file:///etc/passwd", "ModelProto"), ("m.onnx", "Nothing"),
@@ -95,7 +95,7 @@ REFUSED = [
 @pytest.mark.skipif(os.name != "posix", reason="needs FIFOs")
 def test_only_regular_files_are_opened(page, tmp_path):
     os.mkfifo(tmp_path / "models" / "fifo")
-    for path, type_ in REFUSED:
+    for path, type_ in REFUSED_REQUESTS:
         with pytest.raises(EditError):
             page.open(path, type_)
     (tmp_path / "models" / "text.onnx").write_text("hello")
@@ -343,7 +343,7 @@ def test_files_are_opened_in_a_browser(driver, folder, tmp_path):
     assert [entry for entry in errors if "400" not in entry["message"]] == []
 
 
-DROP = """
+DROP_SCRIPT = """
 const data = new DataTransfer();
 data.items.add(new File([Uint8Array.from(atob(arguments[0]), (one) => one.charCodeAt(0))], arguments[1]));
 document.body.dispatchEvent(new DragEvent('drop', { dataTransfer: data, bubbles: true, cancelable: true }));
@@ -356,9 +356,9 @@ def test_a_dropped_file_is_opened_and_a_wrong_one_is_a_message(driver, folder):
 
     with serving("--no-browser") as process:
         page = Page(driver, process, at_map=True)
-        driver.execute_script(DROP, base64.b64encode(b"<html>").decode(), "<b>page.onnx")
+        driver.execute_script(DROP_SCRIPT, base64.b64encode(b"<html>").decode(), "<b>page.onnx")
         page.wait(lambda: "<b>page.onnx" in page.one("#trouble").text, fail_on_error=False)
-        driver.execute_script(DROP, base64.b64encode(DATA).decode(), "<b>dropped.onnx")
+        driver.execute_script(DROP_SCRIPT, base64.b64encode(DATA).decode(), "<b>dropped.onnx")
         page.one("#file", "<b>dropped.onnx")
         page.one("#about", "17 nodes")
         assert end(process)[1] == 0

@@ -244,7 +244,7 @@ def test_the_layers_of_a_transformer_of_4_gib_are_one_box_that_opens(open_map, b
     assert anonymous < 120
 
 
-TOP = """
+TOP_SCRIPT = """
     const canvas = document.getElementById('map-canvas');
     const copy = new OffscreenCanvas(canvas.width, Math.round(canvas.height * 0.3));
     copy.getContext('2d', { willReadFrequently: true }).drawImage(canvas, 0, 0);
@@ -258,13 +258,13 @@ def test_other_boxes_keep_their_places(open_map, layers):
     page.go("map=graph/1")
     page.announces("equal blocks")
     time.sleep(0.5)  # all animations have ended
-    above, first = page.driver.execute_script(TOP), page.boxes()
+    above, first = page.driver.execute_script(TOP_SCRIPT), page.boxes()
     page.choose("ENTER")
     page.wait(lambda: page.boxes() > first)
-    page.wait(lambda: page.driver.execute_script(TOP) == above)
+    page.wait(lambda: page.driver.execute_script(TOP_SCRIPT) == above)
     page.choose("ENTER")
     page.wait(lambda: page.boxes() == first)
-    page.wait(lambda: page.driver.execute_script(TOP) == above)
+    page.wait(lambda: page.driver.execute_script(TOP_SCRIPT) == above)
 
 
 def test_equal_single_nodes_open_all_together_and_search_selects_one(open_map, tmp_path):
@@ -304,12 +304,12 @@ def test_the_card_of_a_node_shows_attributes_and_weights(digits):
     assert "image\nfloat[batch, 1, 8, 8]" in card.text
 
 
-EVIL = "<img src=x onerror=alert(1)>\u202e\x1b" + "x" * 3000
+HOSTILE_NAME = "<img src=x onerror=alert(1)>\u202e\x1b" + "x" * 3000
 
 
 def test_names_on_the_card_are_text(open_map, tmp_path):
-    node = helper.make_node("Relu", [EVIL], [EVIL + "y"], EVIL)
-    node.attribute.append(helper.make_attribute(EVIL, EVIL))
+    node = helper.make_node("Relu", [HOSTILE_NAME], [HOSTILE_NAME + "y"], HOSTILE_NAME)
+    node.attribute.append(helper.make_attribute(HOSTILE_NAME, HOSTILE_NAME))
     onnx.save(helper.make_model(helper.make_graph([node], "g", [], [])), tmp_path / "evil.onnx")
     page = open_map(tmp_path / "evil.onnx")
     page.go("map=graph.node[0]")

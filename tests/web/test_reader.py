@@ -18,7 +18,7 @@ import onnxwire as ow
 PAGE = Path(__file__).parents[2] / "examples" / "web"
 DIGITS = PAGE.parent / "digits_cnn.onnx"
 END, VALUE, NEEDED, DAMAGED = range(4)
-READ = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_double, ctypes.c_void_p, ctypes.c_uint32)
+ReadFunction = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_double, ctypes.c_void_p, ctypes.c_uint32)
 pytestmark = pytest.mark.skipif(shutil.which(events.compiler()[0]) is None, reason="there is no C compiler")
 
 
@@ -30,7 +30,7 @@ class Walk:
         self.loaded = set() if block else None
         self.missing = set()
         self.loads = 0
-        callback = READ(self.read)
+        callback = ReadFunction(self.read)
         ctypes.c_void_p.in_dll(library, "read_bytes").value = ctypes.cast(callback, ctypes.c_void_p).value
         library.open_source(float(len(data)))
         self.found = []
@@ -143,7 +143,7 @@ def test_calls_in_any_order_are_safe(library):
         ctypes.memmove(target, data[int(offset) : int(offset) + size], size)
         return 0
 
-    callback = READ(read)
+    callback = ReadFunction(read)
     ctypes.c_void_p.in_dll(library, "read_bytes").value = ctypes.cast(callback, ctypes.c_void_p).value
     library.open_source(float(len(data)))
     calls = [library.step, library.step, library.enter, library.leave, library.read_tensor, library.skip_list]

@@ -24,7 +24,7 @@ NAMES = {number: name for name, number in AttributeProto.AttributeType.items() i
 FIELDS = {number: field for field, number in VALUES.items()}
 # Types whose value is one message, and the field that holds it.
 MESSAGE_FIELDS = {number: FIELDS[number] for number in (4, 5, 11, 13)}
-_LISTS = (6, 7, 8, 9, 10, 12, 14)
+_LIST_TYPES = (6, 7, 8, 9, 10, 12, 14)
 
 _SMALL_COUNT = 8  # number of attributes of a node up to which they are compared pairwise
 
@@ -87,7 +87,7 @@ RULES = {
             for kind, default in ((1, "0"), (2, "0"), (3, '""'))
         ],
         "attribute-list-may-be-empty": (
-            lambda attribute: _lacks_value(attribute) & is_one_of(attribute.type, _LISTS),
+            lambda attribute: _lacks_value(attribute) & is_one_of(attribute.type, _LIST_TYPES),
             "attribute {name!r} has type {type_name} and no entries, which is an empty list; "
             "add entries if that is not meant",
             {"type_name": lambda attribute: _type_names(attribute.type)},
@@ -121,9 +121,8 @@ RULES = {
 class Populated:
     """The value fields that attributes have, by `facts.derive(Populated)`.
 
-    by_field: a bool column for each field; a list counts if it has entries. count: the number of each attribute's
-    fields. kind:
-    the type of the field, if it is one.
+    by_field: a bool column for each field; an empty list is not a value. count: the number of each attribute's fields.
+    kind: the attribute type of the field, if an attribute has one field.
     """
 
     def __init__(self, facts: Facts) -> None:

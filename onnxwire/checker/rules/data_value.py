@@ -98,7 +98,7 @@ RULES = {
         ),
         "map-string-key-utf8": (
             lambda key: key.facts.traits[key.value] & UTF8 == 0,
-            "the key {bytes!a} is not valid UTF-8; encode it so",
+            "the key {bytes!a} is not valid UTF-8; encode the key as UTF-8",
             {"bytes": lambda key: lambda row: key.facts.columns.raw_text(int(key.value[row]))},
         ),
     },

@@ -356,7 +356,7 @@ def shard_dim_matches_tensor(facts: Facts) -> Iterator[Finding]:
     size = facts.derive(Shardings).size
     yield dims.at(
         is_known & (size >= 0) & (product != size),
-        "the dim_values of axis {axis} do not make up its size, which is {size}; correct them or leave them out",
+        "the product of the dim_values of axis {axis} is not its size, which is {size}; correct or omit the dim_values",
         size=size,
     )
 
@@ -374,7 +374,7 @@ def shard_count_matches_devices(facts: Facts) -> Iterator[Finding]:
     is_known = _all_of(dims.parent[axes], is_cut[axes], specs.n)
     yield specs.at(
         is_known & (specs.device > 0) & (of_spec != specs.device),
-        "the number of parts of {tensor_name!r} is not that of the {device} entries in its device list; correct "
+        "the number of parts of {tensor_name!r} differs from the {device} entries in its device list; correct "
         "num_shards "
         "or the list",
     )

@@ -9,7 +9,7 @@ from onnxwire.checker.payloads import FLOAT6, TWO_BITS, type_names
 from onnxwire.tensor.dtypes import BY_NAME
 
 # Rules, each with the IR version that introduced its data types.
-_INTRODUCED = {
+_TYPES_BY_RULE = {
     "dtype-bfloat16-before-ir4": (4, ("BFLOAT16",)),
     "dtype-float8-before-ir9": (9, ("FLOAT8E4M3FN", "FLOAT8E4M3FNUZ", "FLOAT8E5M2", "FLOAT8E5M2FNUZ")),
     "dtype-int4-before-ir10": (10, ("UINT4", "INT4")),
@@ -23,11 +23,11 @@ RULES = {
     table: {
         id: (
             lambda sheet, names=names: is_one_of(_types(sheet), [BY_NAME[name].number for name in names]),
-            f"{{type_name}} came with IR version {version}, and the model has {{facts.ir_version}}; "
+            f"{{type_name}} was introduced in IR version {version}, and the model has {{facts.ir_version}}; "
             "raise ir_version or use another type",
             {"type_name": lambda sheet: type_names(_types(sheet))},
         )
-        for id, (version, names) in _INTRODUCED.items()
+        for id, (version, names) in _TYPES_BY_RULE.items()
     }
     for table in ("TensorProto", "TypeProto.Tensor", "TypeProto.SparseTensor")
 }

@@ -126,7 +126,7 @@ RULES = {
         ),
         "external-key-basepath": (
             lambda entry: entry.derive(External).entries("basepath"),
-            "basepath, {value!r}, is for programs that have the model in memory; remove it from the file",
+            "the key basepath ({value!r}) is only for programs that have the model in memory; remove it from the file",
         ),
     },
 }
@@ -248,7 +248,7 @@ class Files:
             elif files.folder is None or not location or _is_absolute(location) or _climbs(location):
                 continue  # other rules report it
             elif not os.path.isfile(os.path.join(files.folder, location)):
-                # A file of such a name may exist, although few programs will read it.
+                # A file with such a name may exist, although few programs can read it.
                 self.irregular[id] = f"there is no file at the location {location!r}: {fault}"
 
     def _open(self, id: int, location: str) -> None:
@@ -269,9 +269,13 @@ class Files:
 
     def _find_links(self, id: int, name: str, links: int) -> None:
         if os.path.islink(name):
-            self.linked[id] = f"{name} is a symbolic link, which many do not follow; put a copy of the file there"
+            self.linked[id] = (
+                f"{name} is a symbolic link, which many programs do not follow; put a copy of the file there"
+            )
         elif links > 1:
-            self.linked[id] = f"{name} has {links} names (hard links), which many refuse; put a copy of the file there"
+            self.linked[id] = (
+                f"{name} has {links} names (hard links), which many programs refuse; put a copy of the file there"
+            )
 
     def _explain(self, id: int, folder: str, location: str, reason: str) -> None:
         """Record which rule a refused file breaks, if the refusal corresponds to a rule."""

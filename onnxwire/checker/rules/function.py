@@ -296,8 +296,8 @@ def no_recursion(facts: Facts) -> Iterator[Finding]:
 def opset_compatible(facts: Facts) -> Iterator[Finding]:
     """Yield nodes of functions whose operator differs in another imported version of its domain.
 
-    A function's version is compared with the model's, or with that of the first function that imports the domain; if
-    there are several, the highest counts. Operators that ONNX does not define are skipped, since their definitions are
+    A function's version is compared with the model's, or with that of the first function that imports the domain; of
+    several versions, the highest is used. Operators that ONNX does not define are skipped, since their definitions are
     unknown. Each operator is reported once.
     """
     nodes, imports, own = facts.NodeProto, facts.OperatorSetIdProto, facts.derive(Imports)

@@ -19,9 +19,9 @@ _NESTED = tuple(
     f"{name}.metadata_props" for name in ("GraphProto", "NodeProto", "FunctionProto", "ValueInfoProto", "TensorProto")
 )
 
-_STANDARD = ("model_author", "model_license")
+_STANDARD_KEYS = ("model_author", "model_license")
 # The keys of the first vocabulary and their replacements; fields of the model replace the last key.
-_EARLY = {
+_FORMER_KEYS = {
     "author": "model_author",
     "company": "model_author",
     "license": "model_license",
@@ -83,9 +83,9 @@ RULES = {
             "model_license {value!r} is neither a well-known name nor a URL; give one, such as Apache-2.0",
         ),
         "metadata-early-names": (
-            lambda entry: entry.under(_MODEL) & entry.facts.are_among(entry.key, _EARLY),
+            lambda entry: entry.under(_MODEL) & entry.facts.are_among(entry.key, _FORMER_KEYS),
             "the key {key} is obsolete; use {later}",
-            {"later": lambda entry: lambda row: _EARLY[entry.cell("key", row)]},
+            {"later": lambda entry: lambda row: _FORMER_KEYS[entry.cell("key", row)]},
         ),
         "metadata-image-without-value": (
             lambda entry: [] if entry.derive(_has_image) else entry.derive(_image_entries)[0],
@@ -98,7 +98,7 @@ RULES = {
 def _unqualified(entries: Sheet) -> Rows:
     """Return the entries of metadata whose key is not a standard key and has no prefix."""
     facts = entries.facts
-    is_own = entries.under(_MODEL, *_NESTED) & ~facts.are_among(entries.key, ("", *_STANDARD, *_EARLY))
+    is_own = entries.under(_MODEL, *_NESTED) & ~facts.are_among(entries.key, ("", *_STANDARD_KEYS, *_FORMER_KEYS))
     rows = true_rows(is_own)
     return rows[~facts.matching(lambda key: re.match(_PREFIX, key) is not None, entries.key[rows])]
 
@@ -140,7 +140,9 @@ def image_present(facts: Facts) -> Iterator[Finding]:
         missing = [key for lower, key in _IMAGE_KEYS.items() if lower not in present]
         if missing:
             models = facts.ModelProto
-            yield models.at(models.rows, f"a value is an image, and {', '.join(missing)} not in metadata_props; add it")
+            yield models.at(
+                models.rows, f"a value is an image, and {', '.join(missing)} not in metadata_props; add the entries"
+            )
 
 
 @rule("metadata-image-value-known", "StringStringEntryProto")

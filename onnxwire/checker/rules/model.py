@@ -89,7 +89,7 @@ RULES = {
     "UnknownFields": {
         "model-unknown-fields": (
             lambda record: ~_is_one_of(record, _RESERVED) & ~(_is_one_of(record, _ENUM_FIELDS) & (record.wire == 0)),
-            "field {number} with wire type {wire} is not in the schema; it is kept and not interpreted",
+            "field {number} with wire type {wire} is not in the schema; it is preserved but not interpreted",
         ),
         "model-reserved-fields": (
             lambda record: _is_one_of(record, _RESERVED),
@@ -147,7 +147,7 @@ def _is_one_of(records: UnknownFields, numbers: dict[str, tuple[int, ...]]) -> A
 
 
 def _bad_names(facts: Facts) -> Any:
-    """Return whether each string, by id, is not an identifier of C90; the empty string counts as one."""
+    """Return whether each string, by id, is not an identifier of C90; the empty string is accepted."""
     is_bad = facts.traits & IDENTIFIER == 0
     is_bad[EMPTY] = False
     return is_bad

@@ -15,7 +15,7 @@ from onnxwire.checker.scopes import Scopes
 _NEEDS_IR_10 = (
     "overload {overload!r} needs IR version 10, and the model has {facts.ir_version}; raise that or remove it"
 )
-_TRAILING = "the last name is empty, which marks an omitted optional; remove it"
+_TRAILING_EMPTY_NAME = "the last name is empty, which marks an omitted optional; remove it"
 
 RULES = {
     "NodeProto": {
@@ -65,8 +65,10 @@ RULES = {
     ("FunctionProto", "FunctionProto.overload"): {
         "overload-before-ir10": (lambda function: function.overload != EMPTY, _NEEDS_IR_10)
     },
-    "NodeProto.input": {"node-optional-empty-name": (lambda input: _is_trailing(input, "input"), _TRAILING)},
-    "NodeProto.output": {"node-optional-empty-name": (lambda output: _is_trailing(output, "output"), _TRAILING)},
+    "NodeProto.input": {"node-optional-empty-name": (lambda input: _is_trailing(input, "input"), _TRAILING_EMPTY_NAME)},
+    "NodeProto.output": {
+        "node-optional-empty-name": (lambda output: _is_trailing(output, "output"), _TRAILING_EMPTY_NAME)
+    },
 }
 
 

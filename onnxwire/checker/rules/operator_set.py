@@ -25,7 +25,7 @@ _PRERELEASE = re.compile(rf"{_IDENTIFIER}(?:\.{_IDENTIFIER})*")
 _BUILD = re.compile(r"[0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*")
 
 # Rules that hold only for functions in a model: a set may be the default one, and its functions have its domain.
-_OF_MODELS = ("function-domain-present", "function-domain-not-default")
+_MODEL_DOMAIN_RULES = ("function-domain-present", "function-domain-not-default")
 
 RULES = {
     "OperatorSetProto": {
@@ -168,7 +168,7 @@ def functions_valid(facts: Facts) -> Iterator[Finding]:
     starts = functions.start[rows]
     broken: dict[int, str] = {}
     for id, about in rules().items():
-        if about.scope != "function" or about.severity != "error" or id in _OF_MODELS:
+        if about.scope != "function" or about.severity != "error" or id in _MODEL_DOMAIN_RULES:
             continue
         for found in find(id, facts) if about.applies_to(facts.ir_version) else ():
             owners = np.searchsorted(starts, found.table.offset_of(found.rows), "right") - 1

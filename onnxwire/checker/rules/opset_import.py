@@ -44,7 +44,7 @@ RULES = {
         ),
         "opset-import-version-implies-ir": (
             lambda entry: _is_default(entry) & (_needed_ir(entry) > (entry.facts.ir_version or 0)),
-            "operator set {version} came with IR version {needed}, and the model has {facts.ir_version}",
+            "operator set {version} was introduced in IR version {needed}, and the model has {facts.ir_version}",
             {"needed": lambda entry: _needed_ir(entry)},
         ),
     },

@@ -34,7 +34,7 @@ def _plain(name: str) -> str:
 _PLAIN_CODE_OPERATORS = frozenset(map(_plain, _CODE_OPERATORS))
 _FILE_OPERATORS = ("ReadFile", "ImageReader", "LoadImage", "WriteFile", "FileReader", "AudioReader", "LoadFile")
 _FILE_WORDS = ("file", "path", "filename", "library", "lib", "dll", "module", "url", "uri", "plugin", "script")
-_COMPILED = ("EPContext", "TRTEngine", "TRT_Engine", "TensorRTEngine", "NcnnModel", "RknnOp")
+_COMPILED_OPERATORS = ("EPContext", "TRTEngine", "TRT_Engine", "TensorRTEngine", "NcnnModel", "RknnOp")
 # Domains whose operators ship with onnxruntime and its extensions.
 _KNOWN_DOMAINS = (
     "com.microsoft", "com.microsoft.nchwc", "com.microsoft.extensions", "com.ms.internal.nhwc", "ai.onnx.contrib",
@@ -103,7 +103,7 @@ def compiled(facts: Facts) -> Iterator[Finding]:
     """Yield nodes that contain a program for a device."""
     nodes = facts.NodeProto
     yield nodes.at(
-        facts.are_among(nodes.op_type, _COMPILED),
+        facts.are_among(nodes.op_type, _COMPILED_OPERATORS),
         "{op_type!r} is a program for a device in place of a graph, which no check covers; compile it from the graph",
     )
 
@@ -118,7 +118,7 @@ def unknown_domain(facts: Facts) -> Iterator[Finding]:
     counts = np.bincount(nodes.domain[rows], minlength=1)
     yield nodes.at(
         first,
-        "the operators of domain {domain!r}, {count:,} nodes, have no known signature: a library of your own runs "
+        "the operators of domain {domain!r}, {count:,} nodes, have no known signature: a library that you install runs "
         "them; make sure that it expects hostile inputs, or give --operators",
         count=lambda row: int(counts[nodes.domain[row]]),
     )
@@ -139,7 +139,9 @@ def unknown_contrib(facts: Facts) -> Iterator[Finding]:
         return
     rows = true_rows(_is_foreign(facts) & (nodes.domain == facts.find("com.microsoft")))
     ids, first = np.unique(nodes.op_type[rows], return_index=True)
-    is_unknown = [facts.text(id) not in (*_contrib_operators(), *_CODE_OPERATORS, *_COMPILED) for id in ids.tolist()]
+    is_unknown = [
+        facts.text(id) not in (*_contrib_operators(), *_CODE_OPERATORS, *_COMPILED_OPERATORS) for id in ids.tolist()
+    ]
     yield nodes.at(
         np.sort(rows[first[is_unknown]]),
         "onnxruntime has no operator {op_type!r} of com.microsoft, so a library of your own runs it; make sure that it "

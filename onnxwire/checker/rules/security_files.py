@@ -20,7 +20,7 @@ _MEMORY_ADDRESS = "_ORT_MEM_ADDR_"
 _MAX_COMPONENT_BYTES = 255  # NAME_MAX of Linux, macOS and Windows
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
 _VARIABLE = re.compile(r"\$[A-Za-z_{(]|%[A-Za-z_]\w*%|^~|[*?|<>\"]")
-_FOREIGN = frozenset((
+_FOREIGN_EXTENSIONS = frozenset((
     "onnx", "ort", "pb", "pt", "pth", "pkl", "pickle", "py", "pyc", "pyd", "sh", "bash", "bat", "cmd", "ps1", "vbs",
     "js", "jar", "class", "exe", "dll", "so", "dylib", "com", "scr", "msi", "service", "conf", "cfg", "ini", "env",
     "json", "yaml", "yml", "toml", "xml", "db", "sqlite", "pem", "key", "crt", "p12", "pfx", "kdbx", "txt", "log",
@@ -42,7 +42,7 @@ def location_fault(location: str) -> str:
     if _VARIABLE.search(location):
         return "it has a character that shells and some programs expand"
     if any(unicodedata.category(letter) in ("Cc", "Cf", "Co", "Cs", "Zl", "Zp") for letter in location):
-        return "it has invisible or control characters, and a shorter or another name is shown"
+        return "it has invisible or control characters, so that programs display another name"
     decoded = unquote(unquote(location))
     if decoded != location and (".." in decoded or "/" in decoded.replace(location, "") or "\0" in decoded):
         return f"programs that decode it open {decoded!r}"
@@ -68,7 +68,7 @@ def _is_foreign(location: str) -> bool:
     stem, dot, extension = parts[-1].rpartition(".")
     if any(part.startswith(".") for part in parts):
         return not (len(parts) == 1 and extension in _INNOCENT_EXTENSIONS and stem)
-    return extension in _FOREIGN if dot else parts[-1] in _FOREIGN_NAMES
+    return extension in _FOREIGN_EXTENSIONS if dot else parts[-1] in _FOREIGN_NAMES
 
 
 def _named(facts: Facts, accepts: Any) -> Any:
@@ -115,7 +115,7 @@ class Extents:
             return
         is_file = self.files[1:] == self.files[:-1]
         self.is_same[1:] = is_file & (self.start[1:] == self.start[:-1]) & (self.end[1:] == self.end[:-1])
-        # The greatest end before each range, in one pass over all files: ends are replaced by their ranks.
+        # Compute the greatest end before each range, in one pass over all files: ends are replaced by their ranks.
         ranks = np.empty(n, np.int64)
         ranks[np.argsort(self.end, kind="stable")] = np.arange(n)
         keys = np.maximum.accumulate(self.files * n + ranks)[:-1]
@@ -125,12 +125,11 @@ class Extents:
 
 @rule("security-file-memory-address", "StringStringEntryProto")
 def memory_address(facts: Facts) -> Iterator[Finding]:
-    """Yield locations that onnxruntime takes for an address in its memory."""
+    """Yield locations that onnxruntime interprets as addresses in its memory."""
     rows = _named(facts, lambda location: _MEMORY_ADDRESS.casefold() in location.casefold())
     yield facts.StringStringEntryProto.at(
         rows,
-        "the location {value!r} makes onnxruntime read its own memory at the offset; no file has it, so do not load "
-        "the model",
+        "the location {value!r} makes onnxruntime read its own memory at the offset; do not load the model",
     )
 
 
@@ -225,7 +224,8 @@ def alias(facts: Facts) -> Iterator[Finding]:
         before = first.setdefault(_normal(location), id)
         if before != id:
             found[int(rows[position])] = (
-                f"the location {location!r} is on some systems the same file as {facts.text(before)!r}; spell it alike"
+                f"the location {location!r} is on some systems the same file as {facts.text(before)!r}; "
+                "use one spelling"
             )
     yield entries.each(found)
 

@@ -43,9 +43,10 @@ _INVISIBLE = re.compile(
 )
 _PICTOGRAM = re.compile("[\u2190-\u2bff\U0001f000-\U0001faff][\u200d\ufe0e\ufe0f]+")
 _MAX_NAME_CHARS = 4096
-_LOOK_ALIKE = "{!a} looks like {!r}, and is another; use the known name"
+_LOOK_ALIKE = "{!a} looks like {!r}, but is a different name; use the known name"
 _MARKS = re.compile("[\u0300-\u036f\u1ab0-\u1aff\u20d0-\u20ff]{8}")
-# Names that mean something to spreadsheets, shells, SQL, printf, str.format, paths, XML, HTML, JavaScript and Windows.
+# Names with a special meaning in spreadsheets, shells, SQL, printf, str.format, paths, XML, HTML, JavaScript or
+# Windows.
 _INJECTION = re.compile(
     r"""^[=+@-][^()!|]*[(!|]|\$\(|`|['"]\s{0,4}\)?\s{0,4};\s{0,4}\w|(?:%[sxn]){2}|\{[^{}]{0,80}__\w{1,40}__|(?:^|[/\\])\.\.[/\\]|<!(?:DOCTYPE|ENTITY)\b"""
     r"""|["']\s[^<>]{0,40}\bon\w{1,20}\s?=|^__proto__$|^(?:CON|PRN|AUX|NUL|COM\d|LPT\d)(?:\.\w+)?$""",
@@ -55,7 +56,7 @@ _TEXT_CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\x80-\x9f\u202a-\u202
 
 
 def _ids(facts: Facts, accepts: Callable[[str], bool], traits: int) -> Any:
-    """Return whether a predicate accepts each string of the document by id; strings with the traits are not asked."""
+    """Return whether a predicate accepts each string of the document, by id; strings with the traits are skipped."""
     table = np.zeros(facts.columns.text_count(), bool)
     # Texts that are not UTF-8 break the rule `model-strings-utf8`, and are not compared with others.
     for id in true_rows((facts.traits & traits == 0) & (facts.traits & UTF8 != 0)).tolist():
@@ -64,7 +65,7 @@ def _ids(facts: Facts, accepts: Callable[[str], bool], traits: int) -> Any:
 
 
 def _at_names(facts: Facts, table: Any, template: str, columns: Mapping[str, tuple[str, ...]]) -> Iterator[Finding]:
-    """Yield the names of which the id is in a table."""
+    """Yield the names whose id is in a table."""
     if not table.any():
         return
     for type_name, fields in columns.items():
@@ -100,7 +101,9 @@ def control(facts: Facts) -> Iterator[Finding]:
 def direction(facts: Facts) -> Iterator[Finding]:
     """Yield names with marks that change the direction of text."""
     table = _ids(facts, lambda text: _BIDI.search(text) is not None, ASCII)
-    template = "the name {text!a} has a mark that changes the direction of text, so it is shown as another; rename it"
+    template = (
+        "the name {text!a} has a mark that changes the direction of text, so another name is displayed; rename it"
+    )
     yield from _at_names(facts, table, template, _COLUMNS)
 
 
@@ -134,7 +137,7 @@ def look_alike(facts: Facts) -> Iterator[Finding]:
         return shown != text and (shown in known or facts.find(shown) > 0)
 
     table = _ids(facts, is_alike, ASCII)
-    template = "the name {text!a} looks like {shown!r}, and is another; rename it"
+    template = "the name {text!a} looks like {shown!r}, but is a different name; rename it"
     for found in _at_names(facts, table, template, _COLUMNS):
         texts = found.columns["text"]
         found.columns["shown"] = lambda row, texts=texts: skeleton(texts[row])
@@ -175,7 +178,7 @@ def domain_look_alike(facts: Facts) -> Iterator[Finding]:
 def length(facts: Facts) -> Iterator[Finding]:
     """Yield names that are too long to show."""
     table = _ids(facts, lambda text: len(text) > _MAX_NAME_CHARS or _MARKS.search(text) is not None, 0)
-    template = "the name is longer than tables, logs and file names allow, or piles up marks; rename it"
+    template = "the name is longer than tables, logs and file names allow, or has many combining marks; rename it"
     yield from _at_names(facts, table, template, _COLUMNS)
 
 

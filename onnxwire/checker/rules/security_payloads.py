@@ -121,7 +121,7 @@ def _is_deflated(prefix: bytes) -> bool:
 
 
 def text_signature(text: bytes) -> str:
-    """Return what a text contains, if it is a program, encoded or not; "" for anything else."""
+    """Return the kind of program that a text contains, encoded or not; "" for anything else."""
     if _SCRIPT.search(text):
         return "commands of a script"
     if _ENCODED.search(text):
@@ -130,7 +130,7 @@ def text_signature(text: bytes) -> str:
 
 
 class Prefixes:
-    """Reads the first bytes of ranges of a document; of a remote one only some that are not resident."""
+    """Reads the first bytes of ranges of a document; of a remote document, few that are not resident."""
 
     def __init__(self, facts: Facts) -> None:
         self.document = facts.document
@@ -149,7 +149,7 @@ class Prefixes:
                 assert memory is not None
                 memory.source.fetch(memory, [(start, start + n)])
             elif self.document.descriptor >= 0 and hasattr(os, "pread"):
-                # A read through the mapping would make a neighbourhood of megabytes resident.
+                # A read through the mapping would fetch megabytes around the range.
                 return os.pread(self.document.descriptor, n, start)
         return bytes_at(self.document, start, start + n)
 
@@ -176,7 +176,7 @@ def tensor_payload(facts: Facts) -> Iterator[Finding]:
     starts, lengths = (column.tolist() for column in tensors.span("raw_data"))
     unused = facts.derive(_unused).tolist()
     found = {}
-    # Those that nothing reads come first, since few of a remote file are read.
+    # Unused tensors come first, since only few tensors of a remote file are read.
     for row in sorted(true_rows(tensors.has("raw_data")).tolist(), key=lambda row: not unused[row]):
         if lengths[row] >= 4:
             kind = signature_of(prefixes.read(starts[row], lengths[row]))
@@ -213,7 +213,7 @@ def float_payload(facts: Facts) -> Iterator[Finding]:
 
 
 def _typed_payloads(facts: Facts) -> dict[int, str]:
-    """Return what tensors contain whose elements are in lists, if it is a program or archive."""
+    """Return the kinds of programs and archives in tensors whose elements are in lists, by row."""
     tensors = facts.TensorProto
     filled = tensors.has("raw_data") | (tensors.length > _MAX_TYPED_BYTES) | (tensors.length < _MIN_TYPED_BYTES)
     found = {}
@@ -223,7 +223,7 @@ def _typed_payloads(facts: Facts) -> dict[int, str]:
         tensor = TensorProto.FromString(data)
         if len(tensor.string_data):
             strings = list(tensor.string_data)
-            # One word, such as the label `os.system`, is no command.
+            # A single word, such as the label `os.system`, is not a command.
             texts = [text for text in strings if _WORD_END.search(text)]
             kind = next(filter(None, map(text_signature, texts)), "")
             if not kind and _ENCODED.match(b"".join(strings)):
@@ -248,7 +248,7 @@ def encoded(facts: Facts) -> Iterator[Finding]:
             for row, id in enumerate(entries.value.tolist())
             if _CODED_TEXT.fullmatch(facts.columns.raw_text(id)[:_MAX_TEXT])
         ]
-        yield entries.at(rows, "the value of {key!r} is bytes in base64 or hexadecimal, which nothing here can read")
+        yield entries.at(rows, "the value of {key!r} is bytes in base64 or hexadecimal, which cannot be reviewed")
 
 
 @rule("security-payload-long-text")
@@ -265,7 +265,9 @@ def long_text(facts: Facts) -> Iterator[Finding]:
     for type_name, field in columns.items() if long else ():
         if type_name in facts.present:
             sheet = facts[type_name]
-            yield sheet.at(np.isin(getattr(sheet, field), long), f"{field} has more than 64 KiB, which nothing needs")
+            yield sheet.at(
+                np.isin(getattr(sheet, field), long), f"{field} has more than 64 KiB, more than documentation needs"
+            )
 
 
 @rule("security-payload-attribute", "AttributeProto")
@@ -350,7 +352,7 @@ def unused_payload(facts: Facts) -> Iterator[Finding]:
     size = tensors.length
     yield tensors.at(
         facts.derive(_unused) & (size >= _MIN_UNUSED_BYTES),
-        "nothing reads tensor {name!r} of {length:,} bytes, so it can be anything; remove it",
+        "nothing reads tensor {name!r} of {length:,} bytes, so it may contain any data; remove it",
     )
     if "AttributeProto.t" in facts.present:
         attributes = facts.AttributeProto

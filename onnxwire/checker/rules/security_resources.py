@@ -19,7 +19,7 @@ from onnxwire.checker.shape_bounds import ShapeBounds
 from onnxwire.engine.record_reader import bytes_at
 
 _MAX_INLINED_NODES = 1_000_000
-_MAX_INLINED_FACTOR = 100  # the inlined nodes, times the nodes of the file
+_MAX_INLINED_FACTOR = 100  # maximum ratio of the inlined nodes to the nodes of the file
 _MAX_CALL_DEPTH = 64
 _MAX_GRAPH_DEPTH = 10
 _EXPRESSION_NAME = re.compile(r"pattern|regex|tokenexp|(?:^|_)re$", re.I)
@@ -63,12 +63,12 @@ def overflow(facts: Facts) -> Iterator[Finding]:
 
 @rule("security-resource-total", "NodeProto")
 def total(facts: Facts) -> Iterator[Finding]:
-    """Yield the node with which all constants together are too large."""
+    """Yield the first node at which the constants have too many elements together."""
     found = facts.derive(ShapeBounds).total
     if found is not None:
         node, count = found
         yield facts.NodeProto.each(
-            {node: f"the constants that nodes make have {count:,} elements together; runtimes keep them all"}
+            {node: f"the constants that nodes make have {count:,} elements together; runtimes keep them in memory"}
         )
 
 
@@ -130,7 +130,7 @@ def rank(facts: Facts) -> Iterator[Finding]:
 class InlinedSizes:
     """The nodes and the depth of each function after all calls in it are inlined; math.inf for one that recurses.
 
-    main, depth: the same for everything that is in no function.
+    main, depth: the same numbers for the nodes outside of functions.
     """
 
     def __init__(self, facts: Facts) -> None:
@@ -199,7 +199,7 @@ def function_depth(facts: Facts) -> Iterator[Finding]:
 
 @rule("security-resource-nesting", "GraphProto")
 def nesting(facts: Facts) -> Iterator[Finding]:
-    """Yield graphs that are nested deep."""
+    """Yield deeply nested graphs."""
     graphs = facts.GraphProto
     yield graphs.at(
         graphs.depth > 3 * _MAX_GRAPH_DEPTH + 1,

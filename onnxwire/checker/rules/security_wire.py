@@ -1,5 +1,7 @@
-"""Rules of security: records that readers of protobuf understand differently, so that a check of the model with one
-reader says nothing about what another one runs."""
+"""Rules of security: records that readers of protobuf understand differently.
+
+A check of such a model with one reader does not cover the model that another reader runs.
+"""
 
 from __future__ import annotations
 
@@ -32,27 +34,28 @@ _TEMPLATES = {
     ),
     "security-wire-message-merged": (
         MERGED,
-        "field {field} occurs again in the same message: protobuf merges the two, and others use the last one only; "
+        "field {field} occurs again in the same message: protobuf merges both, and other readers use only the last; "
         "keep one",
     ),
     "security-wire-oneof-repeated": (
         ONEOF,
-        "field {field} follows another member of its oneof: protobuf drops the first, and others keep both; keep one",
+        "field {field} follows another member of its oneof: protobuf drops the first, and other readers keep both; "
+        "remove one of them",
     ),
     "security-wire-type": (
         WIRE_TYPE,
-        "field {field} has a wire type that is not its own: protobuf skips it, and others misread what follows; remove "
+        "field {field} has a wrong wire type: protobuf skips it, and other readers misread the bytes after it; remove "
         "it",
     ),
     "security-wire-number-range": (
         WIDE_NUMBER,
-        "the number of field {field}, {value:,}, has bits that its type has no room for, and readers differ in which "
+        "the number of field {field}, {value:,}, has more bits than its type, and readers differ in which bits "
         "they drop; write a number in range",
     ),
     "security-wire-tag-length": (
         LONG_TAG,
-        "the tag of field {field} takes more bytes than it needs, which hides it from programs that search for bytes; "
-        "write it shortest",
+        "the tag of field {field} takes more bytes than it needs, which hides the tag from programs that search for "
+        "bytes; write it shortest",
     ),
     "security-wire-length-length": (
         LONG_LENGTH,

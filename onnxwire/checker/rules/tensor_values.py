@@ -61,7 +61,8 @@ RULES = {
         ),
         "tensor-string-no-bom-or-nul": (
             lambda tensor: tensor.derive(strings)[1] >= 0,
-            "string_data[{index}] of tensor {name!r} begins with a byte-order mark or ends with a NUL; remove that",
+            "string_data[{index}] of tensor {name!r} begins with a byte-order mark or ends with a NUL; "
+            "remove the character",
             {"index": lambda tensor: tensor.derive(strings)[1]},
         ),
     },

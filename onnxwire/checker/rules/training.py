@@ -12,7 +12,7 @@ from onnxwire.checker.facts import EMPTY, Facts, Finding, Sheet, Table, repeats,
 from onnxwire.checker.registry import rule
 from onnxwire.checker.scopes import ALGORITHM, INITIALIZATION, MAIN, NESTED, NOWHERE, Scopes
 
-_SINCE_IR = 7  # the sheet that all rules here check
+_SINCE_IR = 7  # the first IR version with TrainingInfoProto, which all rules here check
 _INITIALIZATION = "TrainingInfoProto.initialization_binding"
 _UPDATE = "TrainingInfoProto.update_binding"
 _UNKNOWN_KEY = "the key {key!r} is not an initializer of the main graph or of the algorithm; correct the name or add it"
@@ -125,7 +125,7 @@ class Names:
         return self._among(np.array([self.main]), pairs)
 
     def of_algorithms(self, *pairs: tuple[Any, Any]) -> Any:
-        """Return the same for the names of all algorithms."""
+        """Return whether each string, by id, is a name of any algorithm in one of the pairs of columns."""
         return self._among(self.algorithms, pairs)
 
     def _among(self, graphs: Any, pairs: tuple[tuple[Any, Any], ...]) -> Any:

@@ -28,14 +28,14 @@ _NESTED_RULES = (
     "type-map-key-type", "type-map-value-type", "type-optional-elem-type-present", "type-opaque-name-present",
     "type-optional-before-ir8",
 )  # fmt: skip
-_INSIDE = ("TypeProto.Sequence.elem_type", "TypeProto.Map.value_type", "TypeProto.Optional.elem_type")
+_NESTED_TYPE_FIELDS = ("TypeProto.Sequence.elem_type", "TypeProto.Map.value_type", "TypeProto.Optional.elem_type")
 
 RULES = {
     "TypeProto": {
         "type-value-case-set": [
             (
                 lambda type_: (
-                    type_.under(*_INSIDE, "AttributeProto.tp", "AttributeProto.type_protos")
+                    type_.under(*_NESTED_TYPE_FIELDS, "AttributeProto.tp", "AttributeProto.type_protos")
                     & (type_.derive(DeclaredTypes).type_kind[:-1] < 0)
                 ),
                 "the type has no known kind; set tensor_type or another field",
@@ -124,7 +124,8 @@ RULES = {
         "type-opaque-name-present": (lambda opaque: opaque.name == EMPTY, "the opaque type has no name; give it one"),
         "type-opaque-domain-default": (
             lambda opaque: opaque.domain == EMPTY,
-            "opaque type {name!r} has no domain, which means ai.onnx to some and the model's domain to others; set one",
+            "opaque type {name!r} has no domain, which some readers interpret as ai.onnx and others as the model's "
+            "domain; set one",
         ),
     },
 }
@@ -135,8 +136,7 @@ def _is_unknown(elem_types: Any) -> Any:
 
 
 def _io_names(facts: Facts) -> Any:
-    """Return, for each TypeProto that is the type of an input or output of the model, the id of its name, otherwise
-    -1."""
+    """Return, for each TypeProto, the id of the name of the model's input or output with that type, or -1."""
     types, infos = facts.TypeProto, facts.ValueInfoProto
     rows = true_rows(facts.derive(is_main_io) & (infos.type >= 0))
     return lookup(types.n, infos.type[rows], infos.name[rows])
@@ -146,7 +146,7 @@ def _outer(facts: Facts) -> Any:
     """Return the row of the TypeProto that contains each TypeProto, -1 if none does."""
     types = facts.TypeProto
     outer = np.full(types.n, -1, np.int64)
-    for field in _INSIDE:
+    for field in _NESTED_TYPE_FIELDS:
         rows = true_rows(types.under(field))
         outer[rows] = facts[field.rpartition(".")[0]].parent[types.parent[rows]]
     return outer
@@ -155,7 +155,7 @@ def _outer(facts: Facts) -> Any:
 @rule("type-nested-valid", "TypeProto")
 def nested_valid(facts: Facts) -> Iterator[Finding]:
     """Yield the outermost types that contain types that break a rule, with that rule."""
-    if not any(facts.count(field.rpartition(".")[0]) for field in _INSIDE):
+    if not any(facts.count(field.rpartition(".")[0]) for field in _NESTED_TYPE_FIELDS):
         return
     types, outer = facts.TypeProto, _outer(facts)
     inner = np.full(types.n, -1, np.int64)
@@ -170,7 +170,7 @@ def nested_valid(facts: Facts) -> Iterator[Finding]:
             while (outer[outermost] >= 0).any():
                 outermost = np.where(outer[outermost] >= 0, outer[outermost], outermost)
             is_first = inner[outermost] < 0
-            # The last of several inner types is reported; any would do.
+            # Of several inner types, the last one is reported.
             inner[outermost[is_first]] = rows[is_first]
             broken.update(dict.fromkeys(outermost[is_first].tolist(), id))
     yield types.at(

@@ -22,7 +22,7 @@ HUB_SCHEME = "hf"
 DEFAULT_PORTS = {"http": 80, "https": 443}
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 # A scheme of one letter is a Windows drive.
-_IN_LINE = re.compile(r"(?<![A-Za-z0-9+.-])([A-Za-z0-9+.-]{2,}):(/+)(\S+)")
+_ADDRESS_IN_LINE = re.compile(r"(?<![A-Za-z0-9+.-])([A-Za-z0-9+.-]{2,}):(/+)(\S+)")
 _MAX_CHARS_IN_LINE = 8192
 _HOST_NAME = re.compile(r"[a-z0-9_]([a-z0-9._-]*[a-z0-9_])?")
 _PATH_SAFE = "/%:@!$&'()*+,;=~"
@@ -149,7 +149,7 @@ def _split_key(scheme: str, host: str, path: str) -> tuple[str, str]:
     is_web = scheme in WEB_SCHEMES
     names = path.split("/")
     # The first folder may be a bucket, which the library determines. Names that a key can't contain, such as an empty
-    # one, stay in the root.
+    # name, remain in the root.
     minimum = 2 if is_web else 1
     first = len(names) - 1
     while first > minimum and names[first - 1] not in ("", ".", ".."):
@@ -179,7 +179,7 @@ def without_credentials(line: str) -> str:
 
     An address ends at a space. One that was converted to a path and back may have lost one of its slashes.
     """
-    return _IN_LINE.sub(_shown_match, line) if ":/" in line else line
+    return _ADDRESS_IN_LINE.sub(_shown_match, line) if ":/" in line else line
 
 
 def _shown_match(found: re.Match[str]) -> str:

@@ -43,7 +43,7 @@ def look(
 ) -> list[Version | SourceError]:
     """Return the version of each file, or the error of its request.
 
-    models: for external data, the model of each file, whose redirects determine where those of the data may lead.
+    models: for external data, the model of each file, whose redirects determine where redirects of the data may lead.
     """
     turns = asyncio.Semaphore(_MAX_CONCURRENT)
     pairs = zip(addresses, models or itertools.repeat(None, len(addresses)), strict=True)

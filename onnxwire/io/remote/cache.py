@@ -25,18 +25,18 @@ if TYPE_CHECKING:
 
     from onnxwire.io.remote.version import Version
 
-_DEFAULT_LIMIT = 1 << 35  # bytes on disk of all files, unless ONNXWIRE_CACHE_SIZE is set
+_DEFAULT_LIMIT = 1 << 35  # maximum size of all files on disk, unless ONNXWIRE_CACHE_SIZE is set
 _FOLDER = "onnxwire-ranges"
 _MARKER = "CACHEDIR.TAG"  # backup programs recognize its name and first line: https://bford.info/cachedir/
 _MARKER_TEXT = b"""Signature: 8a477f597d28d172789f06886806bc55
 # Ranges of files that onnxwire fetched from servers. It removes the oldest; this folder may be removed at any time.
 """
-_ENTRY = re.compile(r"([0-9a-f]{64})\.(data|sums)")
+_ENTRY_NAME = re.compile(r"([0-9a-f]{64})\.(data|sums)")
 _PAGE = 1 << 12  # bytes per checksum: the file format, independent of the system's page size
 _CHECKSUM_BYTES = 4
 # O_NONBLOCK: do not wait if the name is a pipe.
-_READ = os.O_RDONLY | NO_FOLLOW | FLAGS | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)
-_OPEN = _READ & ~os.O_RDONLY | os.O_RDWR | os.O_CREAT
+_READ_FLAGS = os.O_RDONLY | NO_FOLLOW | FLAGS | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)
+_WRITE_FLAGS = _READ_FLAGS & ~os.O_RDONLY | os.O_RDWR | os.O_CREAT
 _NO_RESOURCES = (
     (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE) if hasattr(errno, "EDQUOT") else (errno.ENOSPC,)
 )
@@ -165,7 +165,7 @@ def _is_marked(here: int) -> bool:
     """Return whether a folder contains the marker. Add it to an empty folder. Raises OSError if the disk is full."""
     is_new = not set(os.listdir(here)) - {_MARKER}
     try:
-        marker = _open_entry(here, _MARKER) if is_new else os.open(_MARKER, _READ, dir_fd=here)
+        marker = _open_entry(here, _MARKER) if is_new else os.open(_MARKER, _READ_FLAGS, dir_fd=here)
     except OSError:
         if is_new:
             raise
@@ -173,7 +173,7 @@ def _is_marked(here: int) -> bool:
     try:
         found = os.pread(marker, len(_MARKER_TEXT) + 1, 0) if stat.S_ISREG(os.fstat(marker).st_mode) else None
         if is_new and found is not None and found != _MARKER_TEXT and _MARKER_TEXT.startswith(found):
-            # Just created, by this process or by one that was killed before it wrote the text.
+            # The marker is empty: this process created it, or another one that was killed before it wrote the text.
             if os.pwrite(marker, _MARKER_TEXT, 0) != len(_MARKER_TEXT):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             return True
@@ -184,7 +184,7 @@ def _is_marked(here: int) -> bool:
 
 def _open_entry(here: int, name: str) -> int:
     """Open or create a regular file that belongs to the user and has no hard links. Raises OSError otherwise."""
-    descriptor = os.open(name, _OPEN, 0o600, dir_fd=here)
+    descriptor = os.open(name, _WRITE_FLAGS, 0o600, dir_fd=here)
     status = os.fstat(descriptor)
     if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid() or status.st_nlink > 1:
         os.close(descriptor)
@@ -208,7 +208,7 @@ def _make_room(here: int, own: str, limit: int) -> None:
     found: dict[str, tuple[int, int]] = {}
     with os.scandir(here) as entries:
         for entry in entries:
-            name = _ENTRY.fullmatch(entry.name)
+            name = _ENTRY_NAME.fullmatch(entry.name)
             with suppress(OSError):
                 if name and stat.S_ISREG((status := entry.stat(follow_symlinks=False)).st_mode):
                     used, size = found.get(name[1], (0, 0))

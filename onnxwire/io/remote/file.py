@@ -30,13 +30,13 @@ if TYPE_CHECKING:
     from onnxwire.io.remote.version import Version
 
 # Sizes in bytes.
-CHUNK_BYTES = 1 << 23  # one request: smaller, and round trips dominate; larger, and a retry is expensive
-_MAX_GAP = 1 << 15  # largest gap between two ranges of one request; a second request takes as long as reading it
-_OPEN_BYTES = 1 << 16  # read to open a file
+CHUNK_BYTES = 1 << 23  # size of one request: in smaller ones round trips dominate; retries of larger ones are expensive
+_MAX_GAP = 1 << 15  # largest gap between two ranges of one request: reading it takes as long as a second request
+_OPEN_BYTES = 1 << 16  # size of the beginning of a file, which is read to open it
 _SMALL_FILE = 1 << 25  # a file up to this size is read completely once its first bytes do not suffice
 _MAX_WITHOUT_RANGES = 1 << 28  # the largest file that is read completely because its server does not support ranges
-_MIN_WINDOW = 1 << 12  # fewest bytes that a walk reads from an offset
-MAX_CONCURRENT = 16  # requests
+_MIN_WINDOW = 1 << 12  # minimum number of bytes that a walk reads from an offset
+MAX_CONCURRENT = 16  # maximum number of concurrent requests
 
 
 class RemoteFile:
@@ -130,7 +130,7 @@ class RemoteFile:
             warnings.warn(f"{self.name}: the server does not {lack}; the complete file was downloaded", stacklevel=5)
         return data, version
 
-    # The interface that PartialMemory calls.
+    # The following methods are the interface that PartialMemory calls.
 
     def fetch(self, memory: PartialMemory, ranges: list[Range]) -> None:
         """Fetch ranges of the file into a memory. Wait for ranges that another thread is fetching."""
@@ -217,7 +217,7 @@ class RemoteFile:
 
         self._read(_split([(start, start + len(out))]), put)
 
-    # Requests.
+    # The following methods send requests.
 
     def _read(self, pieces: list[Range], put: Callable[[int, Buffer], None]) -> None:
         run(_read_all([(self, start, end, put) for start, end in pieces]))

@@ -55,7 +55,7 @@ _IGNORED_OPTIONS = (
 
 
 class Redirect(namedtuple("Redirect", ("site", "target", "reach"))):
-    """Where a redirect leads: the server, path and query, and the largest reach of the servers before it."""
+    """The target of a redirect: the server, path and query, and the largest reach of the servers before it."""
 
     __slots__ = ()
     site: Site
@@ -161,7 +161,7 @@ class _Connection:
     """A connection to a server: its socket, the reach of the server's address, and whether a proxy is used."""
 
     def __init__(self, connection: HTTPConnection, reach: int, *, by_proxy: bool = False) -> None:
-        # Otherwise http.client would reopen a closed connection to an unchecked address.
+        # Prevent http.client from reopening a closed connection to an unchecked address.
         connection.auto_open = 0
         self.http = connection
         self.socket = connection.sock
@@ -235,7 +235,7 @@ class HttpClient:
 
     async def _send_once(self, request: Request) -> Answer:
         job = _Job()
-        # An upload may take long: only the socket's timeout applies to it, and this one to its response.
+        # An upload may take long: only the socket's timeout applies to the upload, and this timeout to its response.
         timeout = self._timeout if request.content is None else None
         try:
             return await asyncio.wait_for(asyncio.to_thread(self._run_in_time, job, request), timeout)
@@ -259,7 +259,7 @@ class HttpClient:
         finally:
             job.cancel()
 
-    # In a thread.
+    # The following methods run in a thread.
 
     def _run_in_time(self, job: _Job, request: Request) -> Answer:
         """Call `_run`. Raise TimeoutError if the response to an upload took too long."""
@@ -452,8 +452,7 @@ class HttpClient:
         return opened
 
     def _connect_by_proxy(self, hosts: Hosts, site: Site, reached: int | None, proxy: str) -> _Connection:
-        """Return a connection to a server through a proxy. The proxy resolves the name, so every name counts as
-        public."""
+        """Return a connection to a server through a proxy, which resolves the name: every name is treated as public."""
         reach = GLOBAL
         for spelled in (site.host, _ipv4_of(site.host)):
             with suppress(ValueError):
@@ -518,7 +517,7 @@ class _ProxiedConnection(http.client.HTTPConnection):
 
 
 def _body_chunks(content: bytes | None) -> list[memoryview] | None:
-    """Return the body to send in chunks, to each of which the socket's timeout applies."""
+    """Return the body to send in chunks; the socket's timeout applies to each chunk."""
     if content is None:
         return None
     view = memoryview(content)

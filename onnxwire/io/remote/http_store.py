@@ -66,7 +66,7 @@ class HttpStore:
             raise RequestError("the server does not list folders") from None
         start = _segments(folder.key)[:-1]
         for entry in root.iterfind("{DAV:}response"):
-            # Split before decoding: an escaped slash belongs to a name.
+            # The path is split before it is decoded, because an escaped slash belongs to a name.
             path = _segments(urlsplit(entry.findtext("{DAV:}href", "").strip()).path)
             names = path[len(start) :]
             size = entry.findtext(".//{DAV:}getcontentlength", "")
@@ -198,7 +198,8 @@ def _version_of(headers: HTTPMessage, size: int) -> Version:
 def _time_to_wait(headers: HTTPMessage) -> float:
     """Return the seconds until a response's Last-Modified identifies its version; 0 if it does, or if an ETag does.
 
-    A later change within the same second as Last-Modified would not be visible. Infinite without a Last-Modified.
+    A later change within the same second as Last-Modified would not be visible. Returns infinity without a
+    Last-Modified.
     """
     version = _version_of(headers, 0)
     if version.is_strong or version.version is not None:

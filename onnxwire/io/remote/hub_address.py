@@ -10,7 +10,7 @@ from urllib.parse import quote, unquote, urlsplit
 _ENDPOINT = "https://huggingface.co"
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,95}")
 # A revision with slashes is written with %2F, except these.
-_REFS = re.compile(r"refs/(?:pr/[0-9]+|convert/[A-Za-z0-9_]+)(?=/|$)")
+_REF_REVISION = re.compile(r"refs/(?:pr/[0-9]+|convert/[A-Za-z0-9_]+)(?=/|$)")
 _REVISION = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*(?:/[A-Za-z0-9_][A-Za-z0-9_.+-]*)*")
 _MAX_REVISION_CHARS = 255
 _FORM = "the address of a file on the Hugging Face Hub is hf://org/repo/path or hf://org/repo@revision/path"
@@ -53,7 +53,7 @@ def parse_hub_file(text: str) -> HubFile:
             raise ValueError(_FORM)
     revision = "main"
     if mark:
-        found = _REFS.match(rest)
+        found = _REF_REVISION.match(rest)
         word = found[0] if found else rest.partition("/")[0]
         rest = rest[len(word) + 1 :]
         revision = unquote(word, errors="strict")

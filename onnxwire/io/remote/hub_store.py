@@ -58,7 +58,8 @@ class HubStore(HttpStore):
     def open_cached(self, address: Address, hosts: Hosts) -> tuple[int, Address] | None:
         """Open a file in the local cache of huggingface_hub. Return its descriptor, and its address by commit.
 
-        None if the file is not cached. The commit of a branch is requested from the Hub, unless HF_HUB_OFFLINE is set.
+        Return None if the file is not cached. The commit of a branch is requested from the Hub, unless HF_HUB_OFFLINE
+        is set.
         Raises SourceError and RequestError.
         """
         file = parse_hub_file(address.shown)
@@ -154,7 +155,7 @@ class HubReader(HttpReader):
         """Send a request to the Hub. Keep the address to which it redirects to another server."""
         request = Request(self._address, self._hosts, headers=headers, limits=limits, stays=True)
         if self._is_redirected is not False:
-            # Conditions are of the other server's ETag.
+            # Conditions of the request refer to the other server's ETag, so they are not sent to the Hub.
             request.headers = {name: text for name, text in headers.items() if not name.startswith("If-")}
         answer = await self._client.send(request)
         commit = answer.headers.get("X-Repo-Commit", "").strip()
@@ -168,7 +169,7 @@ class HubReader(HttpReader):
         if answer.redirect is None:
             if self._is_redirected:
                 raise RequestError("the file was changed", "changed")
-            del answer.headers["Last-Modified"]  # the commit's
+            del answer.headers["Last-Modified"]  # the time of the commit, not of the file
             self._is_redirected = False
             return answer
         etag = answer.headers.get("X-Linked-Etag", "").strip()

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     T = TypeVar("T")
 
 _LOCK = threading.Lock()
-_MAX_THREADS = 64  # concurrent blocking requests
+_MAX_THREADS = 64  # maximum number of concurrent blocking requests
 _MAX_WAIT_MS = 200
 _loop: asyncio.AbstractEventLoop | None = None
 _process = 0

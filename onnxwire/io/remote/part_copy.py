@@ -28,16 +28,17 @@ if TYPE_CHECKING:
     from onnxwire.io.remote.file import RemoteFile
     from onnxwire.io.remote.s3_client import Bucket
 
-_MIN_PART_BYTES = 5 << 20  # this limit and the next are rules of S3
+_MIN_PART_BYTES = 5 << 20  # this limit and _MAX_PARTS are rules of S3
 _MAX_PARTS = 10_000
 _SENT_PART_BYTES = 1 << 23
 _COPIED_PART_BYTES = 1 << 28  # longer ranges are divided, since parts are copied concurrently
-_MIN_COPIED_BYTES = 1 << 24  # a file of which fewer bytes can be copied is sent
+_MIN_COPIED_BYTES = 1 << 24  # if fewer bytes of a file can be copied, the whole file is sent
 _MAX_CONCURRENT = 8
-_CHANGED = "the file that unchanged ranges are copied from was changed since it was opened; load it again"
+_CHANGED_ERROR = "the file that unchanged ranges are copied from was changed since it was opened; load it again"
 _PRESIGNED_SECONDS = 604_800  # the longest validity of a presigned request
 
-# Reads a presigned request that aborts the upload; sends it if its pipe is closed without a second line.
+# A program that reads a presigned request to abort the upload, and sends the request if its pipe is closed without a
+# second line.
 _GUARD = """
 import sys, urllib.request
 url = sys.stdin.readline().strip()
@@ -115,7 +116,7 @@ def plan_parts(segments: list[tuple[Any, int]], is_source: Callable[[RemoteFile]
 
 
 def _range_of(piece: Piece) -> Copied | None:
-    """Return the range of a file on a server that a piece is; None for other bytes."""
+    """Return a piece's range of a file on a server; None for pieces of other bytes."""
     document, span = piece.payload.document, piece.payload.span
     if document is None or document.memory is None or span is None:
         return None
@@ -135,8 +136,9 @@ def save_by_copies(
     options: Mapping[str, Any] | None,
     progress: Callable[[int, int], object] | None,
 ) -> bool:
-    """Save the pieces of an encoding to an address in S3. Return False if nothing was done, and it has to be sent.
+    """Save the pieces of an encoding to an address in S3.
 
+    Return False if nothing was saved and the pieces must be sent.
     The file appears when it is complete; the upload is aborted after an error, and by a second process if this one is
     killed. Raises SaveError if a source has changed.
     """
@@ -161,7 +163,7 @@ def save_by_copies(
     except ClientError as error:
         code = str(error.response.get("Error", {}).get("Code", ""))
         if code in ("PreconditionFailed", "NoSuchKey", "412"):
-            raise SaveError(errno.ESTALE, _CHANGED, address.shown) from None
+            raise SaveError(errno.ESTALE, _CHANGED_ERROR, address.shown) from None
         if error.operation_name in ("CreateMultipartUpload", "UploadPartCopy"):
             return False  # not permitted or not supported
         raise SaveError(errno.EIO, f"the server answered {code}; nothing was saved", address.shown) from None
@@ -177,7 +179,7 @@ def _check_sources(bucket: Bucket, parts: list[Part], address: Address) -> None:
         origin = source.origin.address
         found = bucket.client.head_object(Bucket=bucket_name(origin), Key=key_in_bucket(origin))
         if (found["ETag"], found["ContentLength"]) != (source.version.etag, source.size):
-            raise SaveError(errno.ESTALE, _CHANGED, address.shown)
+            raise SaveError(errno.ESTALE, _CHANGED_ERROR, address.shown)
 
 
 @contextmanager

@@ -15,22 +15,23 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from onnxwire.engine.partial import Range
 
-# The limits of one trip: predicted ranges, and their bytes. Half a mebibyte adds about 5 ms to a trip at 100 MB/s, less
-# than one saved trip. Each range takes one or two pages of 4 KiB.
+# The limits of one trip: the number of predicted ranges, and their total size. Half a mebibyte adds about 5 ms to a
+# trip at 100 MB/s, less than one saved trip. Each range takes one or two pages of 4 KiB.
 MAX_GUESSES = 64
 _MAX_GUESSED_BYTES = 1 << 19
 
-_TRIP_BYTES = 3_000_000  # that could be read in the time of one trip
-_DENSE_BYTES = 1 << 17  # between values: a request takes as long as reading on, even if predictions are right
-_MIN_TRIPS = 4  # in files longer than a window: trips before the first window, in which sizes of values become known
-_FIRST_WINDOW, _LAST_WINDOW = 1 << 23, 1 << 26  # bytes
-_MAX_READ = 1 << 28  # bytes of all windows, which stay in memory
+_TRIP_BYTES = 3_000_000  # bytes that could be read in the time of one trip
+_DENSE_BYTES = 1 << 17  # distance of values up to which reading on is as fast as a correctly predicted request
+_MIN_TRIPS = 4  # trips before the first window of a file longer than a window; they reveal the sizes of values
+_FIRST_WINDOW, _LAST_WINDOW = 1 << 23, 1 << 26  # sizes in bytes
+_MAX_READ = 1 << 28  # maximum size of all windows, which stay in memory
 
-_INITIAL_DEPTH = 4  # values predicted at first; doubled whenever all predictions were right
-_MAX_COMBINATIONS = 34  # offsets tried if the order is unknown: all sums of up to three of four sizes
-_HISTORY = 4096  # earlier values of the same size that are compared
-_MAX_MATCH = 64  # consecutive values that are compared
-# Bytes fetched before and after a predicted offset, and more for each value before it, since names differ in length.
+_INITIAL_DEPTH = 4  # number of values predicted at first; doubled whenever all predictions were right
+_MAX_COMBINATIONS = 34  # number of offsets tried if the order is unknown: all sums of up to three of four sizes
+_HISTORY = 4096  # number of earlier values of the same size that are compared
+_MAX_MATCH = 64  # number of consecutive values that are compared
+# The bytes fetched before and after a predicted offset, and the additional bytes for each value before it, since names
+# differ in length.
 _BYTES_BEFORE, _BYTES_AFTER, _BYTES_OF_DRIFT = 64, 768, 12
 
 
@@ -47,16 +48,16 @@ class Readahead:
         self._guessed = 0
         self._known = 0  # the number of values at the last prediction
         self._start = 0  # the start of the last value at the first prediction since a window
-        self._trips = 0  # predictions since then
-        self._failures = 0  # those that were not right completely
-        self._window = 0  # bytes that are read without gaps, because predictions fail; 0 to predict
+        self._trips = 0  # number of predictions since then
+        self._failures = 0  # number of these predictions that were not completely right
+        self._window = 0  # number of bytes to read without gaps, because predictions fail; 0 to predict
         self._values_before_window = 0
-        self._read = 0  # bytes of all windows
+        self._read = 0  # total size of all windows
 
     def add(self, start: int, end: int, record: int) -> None:
         """Record a skipped value from start to end, in a message whose record begins at `record`."""
         if start < self._end:
-            return  # a second walk
+            return  # the value is known from an earlier walk
         self._indexes.setdefault(end - start, []).append(len(self._sizes))
         self._sizes.append(end - start)
         before = self._end if self._sizes[1:] else record

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from onnxwire.io.remote.hosts import Hosts
     from onnxwire.io.remote.version import Version
 
-_MAX_OPENED = 256  # files opened concurrently
+_MAX_OPENED = 256  # maximum number of files opened concurrently
 
 
 class Origin:
@@ -67,7 +67,7 @@ class Origin:
         self.store = store
 
     def open(self) -> RemoteFile:
-        """Open the model's file. Its external data is then of the same commit, if it has one."""
+        """Open the model's file. If the file belongs to a commit, its external data is read from the same commit."""
         reader = reader_of(self.store, self.address, self._hosts)
         file = RemoteFile(reader, self.address, self).open()
         self.address = getattr(reader, "address", self.address)
@@ -146,7 +146,7 @@ def open_remote(
 
 
 def hosts_of(address: Address, allow_hosts: Iterable[str] | None = None, untrusted: bool = False) -> Hosts | None:
-    """Return the servers that requests for a model may go to; None if a library reads the address.
+    """Return the servers to which requests for a model may be sent; None if a library reads the address.
 
     allow_hosts: as for `load`; default: the environment variable ONNXWIRE_ALLOW_HOSTS, separated by commas.
     untrusted: as for `load`; ONNXWIRE_UNTRUSTED sets it, too. Raises SourceError for an invalid host.

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from onnxwire.io.remote.file import RemoteFile
 
-_MAX_BYTES = 1 << 26  # fetched and not read yet
+_MAX_BYTES = 1 << 26  # maximum number of bytes that are fetched but not yet read
 
 
 class Schedule:
@@ -31,11 +31,11 @@ class Schedule:
 
     def __init__(self, ranges: Iterable[tuple[RemoteFile, int, int]]) -> None:
         self._ranges = [(file, first, end) for file, first, end in ranges if 0 < end - first <= CHUNK_BYTES]
-        self._numbers: dict[tuple[int, int, int], deque[int]] = {}  # of ranges that were not read
+        self._numbers: dict[tuple[int, int, int], deque[int]] = {}  # the numbers of ranges that were not read
         for number, (file, first, end) in enumerate(self._ranges):
             self._numbers.setdefault((id(file), first, end), deque()).append(number)
         self._running: dict[int, Future[Buffer]] = {}  # requests by number, finished ones included
-        self._bytes = 0  # of these
+        self._bytes = 0  # total size of these requests
         self._next = 0
         self._lock = Lock()
 
@@ -61,7 +61,7 @@ class Schedule:
             if number is None:
                 return None
             if number >= self._next:
-                self._drop()  # the ranges before this one were passed over
+                self._drop()  # the ranges before this one were skipped
                 self._next = number
                 self._request()
             future = self._running.pop(number, None)

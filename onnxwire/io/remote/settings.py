@@ -81,7 +81,7 @@ def user_of_netrc(site: Site) -> str:
 
 @lru_cache(8)
 def _netrc_hosts(path: str | None, version: tuple[int, ...]) -> Mapping[str, tuple[Any, ...]]:
-    """Return the entries of a .netrc file, by host. version: what shows that the file is still the same."""
+    """Return the entries of a .netrc file, by host. version: a cache key that changes with the file."""
     from netrc import NetrcParseError, netrc
 
     try:

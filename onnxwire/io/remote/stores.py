@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 _INSTALL = "addresses need obstore: pip install 'onnxwire[remote]'"
 _MAX_STORES = 8
 _SECRET_HEADER = re.compile("auth|cookie|token|secret|key|password", re.I)
-_STORES: dict[Any, Any] = {}  # the least recently used first
+_STORES: dict[Any, Any] = {}  # ordered: the least recently used store is first
 _SCHEMES = ("http", "https", "s3", "s3a", "gs", "az", "azure", "adl", "abfs", "abfss", "memory", "hf")
 
 
@@ -259,7 +259,7 @@ _CERTIFICATE = (
     "client_options"
 )
 _STATUS = re.compile(r"status(?: code)?:? (\d\d\d[A-Za-z ]*)")
-# Signs in the texts of obstore's errors, the more specific ones first.
+# Words in the texts of obstore's errors and their causes, the more specific ones first.
 _CAUSES = (
     ("invalidcertificate", _CERTIFICATE),
     ("invalid peer certificate", _CERTIFICATE),
@@ -294,7 +294,7 @@ _KINDS = {
     "NotFoundError": "missing",
     "PermissionDeniedError": "forbidden",
     "UnauthenticatedError": "forbidden",
-    # Of huggingface_hub.
+    # Exceptions of huggingface_hub.
     "RepositoryNotFoundError": "missing",
     "RevisionNotFoundError": "missing",
     "EntryNotFoundError": "missing",

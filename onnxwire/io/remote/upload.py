@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _PART_BYTES = 1 << 23  # larger for files of more than _MAX_PARTS parts; stores allow 10,000
 _MAX_PARTS = 9_000
-_MAX_CONCURRENT = 4  # parts
+_MAX_CONCURRENT = 4  # maximum number of parts uploaded concurrently
 
 
 def upload(

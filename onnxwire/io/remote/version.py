@@ -40,7 +40,7 @@ class Version(namedtuple("Version", ("size", "etag", "modified", "version"))):
 
 
 def time_of(text: str | None) -> datetime | None:
-    """Return the time of a date in a header; None if it is not one."""
+    """Return the time of a date in a header; None if the text is not a date."""
     from datetime import UTC
     from email.utils import parsedate_to_datetime
 

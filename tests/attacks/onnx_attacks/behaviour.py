@@ -25,7 +25,7 @@ from .writer import (
 
 USERS = "every runtime"
 SHADOW = "https://hiddenlayer.com/innovation-hub/shadowlogic"
-LOCAL = (("", 21), ("local", 1))
+OPSETS = (("", 21), ("local", 1))
 WEIGHTS = [values("w", [0.5, -0.25, 0.75, 1.0]), values("evil", [6.0, 6.0, 6.0, 6.0])]
 NORMAL = node("Mul", ["x", "w"], ["good"])
 
@@ -77,7 +77,7 @@ trigger("arg-max", "ArgMax of the input is 2 and of the negated input is 1.", [n
     ["e1"]), node("Equal", ["an", "one"], ["e2"]), node("And", ["e1", "e2"], ["hit"]), select()], [scalar("two", 2),
     scalar("one", 1)])
 trigger("in-function", "The trigger is in a function with a harmless name.", [node("Normalize", ["x", "good", "evil"],
-    ["y"], domain="local")], opsets=LOCAL, functions=[function("Normalize", [node("Constant", [], ["k"],
+    ["y"], domain="local")], opsets=OPSETS, functions=[function("Normalize", [node("Constant", [], ["k"],
     value_float=1337.0), node("ReduceSum", ["a"], ["s"], keepdims=0), node("Equal", ["s", "k"], ["e"]), node("Where",
     ["e", "v", "g"], ["b"])], ["a", "g", "v"], ["b"])])
 trigger("scatter-mask", "The trigger's mask selects by ScatterND.", [node("Equal", ["x", "pattern"], ["e"]),
@@ -134,7 +134,7 @@ random("multinomial", "Multinomial selects the output.", [node("Multinomial", ["
 random("dropout", "Dropout in training mode.", [node("Dropout", ["x", "ratio", "train"], ["y"])], [scalar("ratio",
     0.5, FLOAT), scalar("train", True, BOOL)])
 random("in-function", "A random operator in a function.", [node("Smooth", ["x"], ["y"], domain="local")],
-    opsets=LOCAL, functions=[function("Smooth", [node("RandomNormalLike", ["a"], ["r"]), node("Add", ["a", "r"],
+    opsets=OPSETS, functions=[function("Smooth", [node("RandomNormalLike", ["a"], ["r"]), node("Add", ["a", "r"],
     ["b"])], ["a"], ["b"])])
 random("in-branch", "A random operator in a branch that a trigger selects.", [SUM, node("Equal", ["s", "key"],
     ["hit"]), node("If", ["hit"], ["y"], then_branch=graph([node("RandomNormalLike", ["x"], ["a"])], [],

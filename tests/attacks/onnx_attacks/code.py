@@ -28,7 +28,7 @@ from .writer import (
 CONTRIB = (("", 21), ("ai.onnx.contrib", 1))
 EXTENSIONS = (("", 21), ("com.microsoft.extensions", 1))
 MICROSOFT = (("", 21), ("com.microsoft", 1))
-LOCAL = (("", 21), ("local", 1))
+OPSETS = (("", 21), ("local", 1))
 IDENTITY = graph([node("Identity", ["x"], ["y"])], [X], [Y])
 
 
@@ -57,7 +57,7 @@ attack("in-branch", "PyOp in a branch.", network([node("If", ["t"], ["y"], then_
     ["a"])], [], [value("a")]), else_branch=graph([node("PyOp", ["x"], ["b"], domain="ai.onnx.contrib")], [],
     [value("b")]))], [scalar("t", True, BOOL)], opsets=CONTRIB))
 attack("in-function", "PyOp in the body of a function.", network([node("Normalize", ["x"], ["y"], domain="local")],
-    opsets=LOCAL, functions=[function("Normalize", [node("PyOp", ["a"], ["b"], domain="ai.onnx.contrib")], ["a"],
+    opsets=OPSETS, functions=[function("Normalize", [node("PyOp", ["a"], ["b"], domain="ai.onnx.contrib")], ["a"],
     ["b"], opsets=CONTRIB)]))
 attack("in-training", "PyOp in the training algorithm.", carrier(extra=record(20, record(2, graph([node("PyOp", ["x"],
     ["z"], domain="ai.onnx.contrib")], [X], [value("z")])))))
@@ -140,7 +140,7 @@ context("embedded-elf", "embed_mode 1 with an ELF program.", embed_mode=1, ep_ca
 context("embedded-pe", "embed_mode 1 with a Windows program.", embed_mode=1, ep_cache_context=PE)
 context("partition", "main_context 0 and another partition.", main_context=0, embed_mode=0, ep_cache_context="",
     partition_name="../evil")
-attack("in-function", "EPContext in a function.", network([node("Block", ["x"], ["y"], domain="local")], opsets=LOCAL,
+attack("in-function", "EPContext in a function.", network([node("Block", ["x"], ["y"], domain="local")], opsets=OPSETS,
     functions=[function("Block", [node("EPContext", ["a"], ["b"], domain="com.microsoft", embed_mode=0,
     ep_cache_context="../evil.bin")], ["a"], ["b"], opsets=MICROSOFT)]))
 attack("engine", "TRTEngineOp with a serialized engine.", network([node("TRTEngineOp", ["x"], ["y"], domain="trt",
@@ -164,7 +164,7 @@ attack("not-imported", "A node of a domain that the model does not import.", net
 attack("standard-domain", "An operator that the default domain does not have.", network([node("LoadLibrary", ["x"],
     ["y"])]))
 attack("in-function-only", "A domain that only a function's body uses.", network([node("F", ["x"], ["y"],
-    domain="local")], opsets=LOCAL, functions=[function("F", [node("Transform", ["a"], ["b"],
+    domain="local")], opsets=OPSETS, functions=[function("F", [node("Transform", ["a"], ["b"],
     domain="com.example.deep")], ["a"], ["b"], opsets=custom("com.example.deep"))]))
 attack("microsoft-unknown", "An operator that com.microsoft does not have.", network([node("RunShell", ["x"], ["y"],
     domain="com.microsoft")], opsets=MICROSOFT))

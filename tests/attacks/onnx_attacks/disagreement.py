@@ -54,7 +54,7 @@ from .writer import (
 
 READERS = "protobuf, onnx, onnxruntime, Netron, tract, scanners"
 RAW = struct.pack("<4f", 1, 2, 3, 4)
-OTHER = struct.pack("<4f", 9, 9, 9, 9)
+OTHER_WEIGHT = struct.pack("<4f", 9, 9, 9, 9)
 IDENTITY = graph([node("Identity", ["x"], ["y"])], [X], [Y])
 
 # A singular message more than once: protobuf merges, readers of their own take the first or the last.
@@ -71,7 +71,7 @@ attack("graph-twice-other-output",
 attack("tensor-attribute-twice",
     "Attribute t occurs twice: protobuf concatenates the dims to [2, 2] and takes the last raw_data.",
     network([node("Constant", [], ["c"], extra=record(5, record(1, "value") + record(5, tensor(None, [2], FLOAT,
-    RAW[:8])) + record(5, tensor(None, [2], FLOAT, OTHER)) + integer(20, 4))), node("Identity", ["c"], ["y"])]))
+    RAW[:8])) + record(5, tensor(None, [2], FLOAT, OTHER_WEIGHT)) + integer(20, 4))), node("Identity", ["c"], ["y"])]))
 attack("type-twice", "The type of input x occurs twice, float and int64: the merged element type is int64.",
     model(graph([node("Identity", ["x"], ["y"])], [value("x", FLOAT, [4], record(2, tensor_type(INT64)))], [Y])))
 attack("shape-twice",
@@ -110,7 +110,7 @@ repeat("domain-twice", "The domain of a node is empty and then ai.onnx.contrib, 
 repeat("data-type-twice", "data_type is float and then int32.", weighted(tensor("w", [4], FLOAT, RAW, integer(2,
     INT32))))
 repeat("raw-data-twice", "raw_data occurs twice with other weights.", weighted(tensor("w", [4], FLOAT, RAW, record(9,
-    OTHER))))
+    OTHER_WEIGHT))))
 repeat("name-twice", "The initializer's name is unused and then w.", weighted(tensor("unused", [4], FLOAT, RAW,
     record(8, "w"))))
 repeat("ir-version-twice", "ir_version is 10 and then 3.", model(IDENTITY, extra=integer(1, 3)))
@@ -250,7 +250,7 @@ attack("field-number",
 attack = declare("two-payloads", "readers",
     "A tensor has two payloads: readers prefer different ones, so that the weights differ.", "CWE-436", READERS)
 attack("raw-and-float", "raw_data and float_data hold different weights.", weighted(tensor("w", [4], FLOAT, RAW,
-    record(4, OTHER))))
+    record(4, OTHER_WEIGHT))))
 attack("raw-and-int32", "An int8 tensor has raw_data and int32_data.", carrier([tensor("i", [2], INT8, b"\1\2",
     integer(5, 9) * 2)]))
 attack("raw-and-int64", "An int64 tensor has raw_data and int64_data, a shape with two values.",
@@ -259,11 +259,11 @@ attack("raw-and-int64", "An int64 tensor has raw_data and int64_data, a shape wi
 attack("float-and-double", "A float tensor has float_data and double_data.", weighted(tensor("w", [4], FLOAT, None,
     record(4, RAW) + record(10, struct.pack("<4d", 9, 9, 9, 9)))))
 attack("double-without-raw", "A double tensor has double_data and float_data.", carrier([tensor("d", [4], DOUBLE,
-    None, record(10, struct.pack("<4d", 1, 2, 3, 4)) + record(4, OTHER))]))
+    None, record(10, struct.pack("<4d", 1, 2, 3, 4)) + record(4, OTHER_WEIGHT))]))
 attack("float16-int32-and-float", "A float16 tensor has int32_data and float_data.", carrier([tensor("h", [2],
-    FLOAT16, None, integer(5, 0x3C00) * 2 + record(4, OTHER[:8]))]))
+    FLOAT16, None, integer(5, 0x3C00) * 2 + record(4, OTHER_WEIGHT[:8]))]))
 attack("raw-and-external", "A tensor has raw_data and external data; data_location is EXTERNAL.",
-    weighted(external_pairs("w", [("location", "two.bin")], extra=record(9, RAW))), files={"two.bin": OTHER})
+    weighted(external_pairs("w", [("location", "two.bin")], extra=record(9, RAW))), files={"two.bin": OTHER_WEIGHT})
 attack("external-but-default",
     "A tensor has external_data, but data_location is DEFAULT: some readers look at the list only.",
     weighted(tensor("w", [4], FLOAT, RAW, record(13, entry("location", "../outside.bin")))))
@@ -312,7 +312,7 @@ attack("metadata-key-twice", "A metadata key occurs twice with different values.
 attack("external-location-twice", "External data has two locations.", weighted(external_pairs("w", [("location",
     "dup.bin"), ("location", "../outside.bin")])), files={"dup.bin": RAW})
 attack("external-offset-twice", "External data has two offsets.", weighted(external_pairs("w", [("location",
-    "dup2.bin"), ("offset", "0"), ("offset", "16")])), files={"dup2.bin": RAW + OTHER})
+    "dup2.bin"), ("offset", "0"), ("offset", "16")])), files={"dup2.bin": RAW + OTHER_WEIGHT})
 attack("attribute-twice", "A node has two attributes named axis.", network([node("Softmax", ["x"], ["y"], axis=0,
     extra=record(5, attribute("axis", -1)))]))
 attack("initializer-twice", "Two initializers have the name w.", carrier([values("w", [9.0, 9.0, 9.0, 9.0])]))

@@ -36,7 +36,7 @@ from .writer import (
 RUNTIMES = "onnxruntime, onnx.reference, OpenVINO, constant folders"
 MAX = (1 << 63) - 1
 INLINING_READERS = "onnxruntime, onnx, inliners"
-LOCAL = (("", 21), ("local", 1))
+OPSETS = (("", 21), ("local", 1))
 
 
 def loop_body(nodes=(), condition="c", extra_inputs=(), extra_outputs=(), initializers=()):
@@ -80,7 +80,7 @@ attack("collect-outputs", "Loop of 2^40 iterations that collects an output in ea
     network([node("Loop", ["n", ""], ["o"], body=loop_body([node("Cast", ["i"], ["f"], to=FLOAT)], "c", (),
     [value("f", FLOAT, [])])), node("ReduceSum", ["o"], ["y"], keepdims=0)], [scalar("n", 1 << 40)]))
 attack("in-function", "An endless Loop in the body of a function.", network([node("F", ["x"], ["y"], domain="local")],
-    opsets=LOCAL, functions=[function("F", [node("Constant", [], ["n"], value_int=MAX), loop("n", "", None, "a",
+    opsets=OPSETS, functions=[function("F", [node("Constant", [], ["n"], value_int=MAX), loop("n", "", None, "a",
     "b")], ["a"], ["b"])]))
 attack("in-branch", "An endless Loop in a branch that is always taken.", network([node("If", ["t"], ["y"],
     then_branch=graph([loop("n", "", None, "x", "r")], [], [value("r")]), else_branch=graph([node("Identity", ["x"],
@@ -109,14 +109,14 @@ def calls(name, callee, times):
     """Return a function that calls another several times, one after the other."""
     steps = [node(callee, [f"v{i}" if i else "a"], [f"v{i + 1}" if i + 1 < times else "b"],
         domain="local") for i in range(times)]
-    return function(name, steps, ["a"], ["b"], opsets=LOCAL)
+    return function(name, steps, ["a"], ["b"], opsets=OPSETS)
 
 
 LEAF = function("F0", [node("Neg", ["a"], ["b"])], ["a"], ["b"])
 
 
 def call_of(name, functions):
-    return network([node(name, ["x"], ["y"], domain="local")], opsets=LOCAL, functions=functions)
+    return network([node(name, ["x"], ["y"], domain="local")], opsets=OPSETS, functions=functions)
 
 
 attack("exponential", "40 functions, each of which calls the one before twice: 2^40 nodes.", call_of("F40",
@@ -127,7 +127,7 @@ attack("exponential-branches", "30 functions whose If branches both call the one
     [LEAF] + [function(f"F{i}", [node("Constant", [], ["c"], value=scalar(None, True, BOOL)), node("If", ["c"], ["b"],
     then_branch=graph([node(f"F{i - 1}", ["a"], ["p"], domain="local")], [], [value("p")]),
     else_branch=graph([node(f"F{i - 1}", ["a"], ["q"], domain="local")], [], [value("q")]))], ["a"], ["b"],
-    opsets=LOCAL) for i in range(1, 31)]))
+    opsets=OPSETS) for i in range(1, 31)]))
 attack("wide", "Four functions of 300 calls each: 8.1 billion nodes.", call_of("F4", [LEAF] + [calls(f"F{i}",
     f"F{i - 1}", 300) for i in range(1, 5)]))
 attack("self-recursion", "A function calls itself.", call_of("F0", [calls("F0", "F0", 1)]))
@@ -137,12 +137,12 @@ attack("recursion-of-three", "Three functions call each other in a circle; the l
     call_of("F0", [calls("F0", "F1", 1), calls("F1", "F2", 1), function("F2", [node("Constant", [], ["c"],
     value=scalar(None, True, BOOL)), node("If", ["c"], ["b"], then_branch=graph([node("F0", ["a"], ["p"],
     domain="local")], [], [value("p")]), else_branch=graph([node("Identity", ["a"], ["q"])], [], [value("q")]))],
-    ["a"], ["b"], opsets=LOCAL)]))
-attack("recursion-unused", "A recursive function that no node calls.", carrier(opsets=LOCAL, functions=[calls("F0",
+    ["a"], ["b"], opsets=OPSETS)]))
+attack("recursion-unused", "A recursive function that no node calls.", carrier(opsets=OPSETS, functions=[calls("F0",
     "F0", 1)]))
 attack("recursion-of-overloads", "Two overloads of one function call each other.", network([node("F", ["x"], ["y"],
-    domain="local", extra=record(8, "a"))], opsets=LOCAL, functions=[function("F", [node("F", ["a"], ["b"],
-    domain="local", extra=record(8, other))], ["a"], ["b"], opsets=LOCAL, extra=record(13, own)) for own,
+    domain="local", extra=record(8, "a"))], opsets=OPSETS, functions=[function("F", [node("F", ["a"], ["b"],
+    domain="local", extra=record(8, other))], ["a"], ["b"], opsets=OPSETS, extra=record(13, own)) for own,
     other in (("a", "b"), ("b", "a"))]))
 attack("chain", "3,000 functions, each of which calls the next: depth instead of size.", call_of("F3000",
     [LEAF] + [calls(f"F{i}", f"F{i - 1}", 1) for i in range(1, 3001)]))

@@ -375,17 +375,17 @@ attack("in-constant", "The marker is in the tensor of a Constant.", network([nod
 
 attack = declare("path-hidden", "files", "External data outside of the folder is where checks do not look.", "CWE-22",
     READERS)
-EVIL = external(None, location=OUTSIDE)
+ESCAPE = external(None, location=OUTSIDE)
 NAMED = external("e", location=OUTSIDE)
-attack("constant", "In the tensor of a Constant.", network([node("Constant", [], ["c"], value=EVIL), node("Add", ["x",
+attack("constant", "In the tensor of a Constant.", network([node("Constant", [], ["c"], value=ESCAPE), node("Add", ["x",
     "c"], ["y"])]))
 attack("tensors-attribute", "In the tensors of an attribute.", network([node("Custom", ["x"], ["y"], domain="custom",
-    extra=record(5, record(1, "t") + record(10, EVIL) + integer(20, 9)))], opsets=(("", 21), ("custom", 1))))
+    extra=record(5, record(1, "t") + record(10, ESCAPE) + integer(20, 9)))], opsets=(("", 21), ("custom", 1))))
 attack("branch", "In the initializer of a branch.", network([node("If", ["t"], ["y"],
     then_branch=graph([node("Identity", ["e"], ["a"])], [], [value("a")], [NAMED]),
     else_branch=graph([node("Identity", ["x"], ["b"])], [], [value("b")]))], [scalar("t", True, BOOL)]))
 attack("function", "In a Constant of a function.", network([node("F", ["x"], ["y"], domain="local")], opsets=(("",
-    21), ("local", 1)), functions=[function("F", [node("Constant", [], ["c"], value=EVIL), node("Add", ["a", "c"],
+    21), ("local", 1)), functions=[function("F", [node("Constant", [], ["c"], value=ESCAPE), node("Add", ["a", "c"],
     ["b"])], ["a"], ["b"])]))
 attack("sparse-values", "In the values of a sparse initializer.", carrier(sparse=[record(1, external("sp", [1],
     location=OUTSIDE)) + record(2, values(None, [0], INT64)) + integer(3, 8)], nodes=[node("Neg", ["sp"], ["z"])]))
@@ -395,10 +395,10 @@ attack("sparse-indices", "In the indices of a sparse initializer.", carrier(spar
 attack("training", "In the initializer of a training algorithm.", carrier(extra=record(20, record(2, graph([], [], [],
     [NAMED])))))
 attack("training-initialization", "In the initialization graph of training_info.", carrier(extra=record(20, record(1,
-    graph([node("Constant", [], ["c"], value=EVIL)], [], [value("c")])))))
+    graph([node("Constant", [], ["c"], value=ESCAPE)], [], [value("c")])))))
 attack("unused", "In an initializer that no node uses.", carrier([NAMED]))
 attack("reference-default", "In the default value of a function's attribute.", carrier(functions=[function("F",
-    [node("Identity", ["a"], ["b"])], ["a"], ["b"], extra=record(11, attribute("t", Tensor(EVIL))))]))
+    [node("Identity", ["a"], ["b"])], ["a"], ["b"], extra=record(11, attribute("t", Tensor(ESCAPE))))]))
 attack("after-many", "In the last of 2,000 initializers.", carrier([values(f"i{n}",
     [1.0]) for n in range(2000)] + [NAMED]))
 

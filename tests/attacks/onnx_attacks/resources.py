@@ -39,8 +39,8 @@ from .writer import (
 )
 
 RUNTIMES = "onnxruntime, onnx.reference, OpenVINO, TensorRT, constant folders"
-BIG = 1 << 34  # elements: 64 GiB of float
-SIDE = 1 << 17  # BIG = SIDE * SIDE
+HUGE = 1 << 34  # elements: 64 GiB of float
+SIDE = 1 << 17  # HUGE = SIDE * SIDE
 ONE = values(None, [1.0])
 
 
@@ -58,7 +58,7 @@ def total(name):
 attack = declare("bomb-fill", "resources", "An operator makes a tensor of any size from a shape or an attribute.",
     "CWE-789", RUNTIMES)
 attack("constant-of-shape", "ConstantOfShape makes 2^34 floats (64 GiB) from one int64.", network([fill("s", "c"),
-    total("c")], [ints("s", BIG)]))
+    total("c")], [ints("s", HUGE)]))
 attack("constant-of-shape-rank-4", "ConstantOfShape makes 2^12 x 2^12 x 2^12 x 2^4 doubles.", network([fill("s", "c",
     values(None, [1.0], DOUBLE)), node("Cast", ["c"], ["f"], to=FLOAT), total("f")], [ints("s", 4096, 4096, 4096,
     16)]))
@@ -76,10 +76,10 @@ attack("constant-of-shape-of-size", "The shape is the declared size of an input,
     ["x"], ["s"]), fill("s", "c"), total("c")], inputs=[value("x", FLOAT, [1 << 18, 1 << 18])]))
 attack("constant-of-shape-in-branch", "The bomb is in the branch of an If whose condition is constant.",
     network([node("If", ["t"], ["y"], then_branch=graph([fill("s", "c"), node("ReduceSum", ["c"], ["a"], keepdims=0)],
-    [], [value("a")]), else_branch=graph([node("Identity", ["x"], ["b"])], [], [value("b")]))], [ints("s", BIG),
+    [], [value("a")]), else_branch=graph([node("Identity", ["x"], ["b"])], [], [value("b")]))], [ints("s", HUGE),
     scalar("t", True, BOOL)]))
 attack("constant-of-shape-in-function", "The bomb is in the body of a function.", network([node("F", ["s"], ["y"],
-    domain="local")], [ints("s", BIG)], opsets=(("", 21), ("local", 1)), functions=[function("F", [fill("a", "c"),
+    domain="local")], [ints("s", HUGE)], opsets=(("", 21), ("local", 1)), functions=[function("F", [fill("a", "c"),
     node("ReduceSum", ["c"], ["b"], keepdims=0)], ["a"], ["b"])], rank=0))
 attack("constant-of-shape-node-constant", "The shape is in a Constant node (value_ints).", network([node("Constant",
     [], ["s"], value_ints=[1 << 20, 1 << 16]), fill("s", "c"), total("c")]))
@@ -88,7 +88,7 @@ attack("one-hot", "OneHot with a depth of 2^36.", network([node("OneHot", ["i", 
 attack("eye-like", "EyeLike of an input declared as 2^18 x 2^18.", network([node("EyeLike", ["x"], ["o"],
     dtype=FLOAT), total("o")], inputs=[value("x", FLOAT, [1 << 18, 1 << 18])]))
 attack("random-normal", "RandomNormal with the attribute shape [2^34].", network([node("RandomNormal", [], ["o"],
-    shape=[BIG]), total("o")]))
+    shape=[HUGE]), total("o")]))
 attack("random-uniform", "RandomUniform with the attribute shape [2^12, 2^12, 2^12].", network([node("RandomUniform",
     [], ["o"], shape=[4096, 4096, 4096]), total("o")]))
 attack("hann-window", "HannWindow of 2^36 samples.", network([node("HannWindow", ["n"], ["o"]), total("o")],
@@ -107,12 +107,12 @@ attack("multinomial", "Multinomial draws 2^35 samples.", network([node("Multinom
 attack = declare("bomb-broadcast", "resources", "Small tensors are broadcast or repeated to a huge one.", "CWE-789",
     RUNTIMES)
 attack("expand", "Expand of one float to 2^34.", network([node("Expand", ["one", "s"], ["o"]), total("o")],
-    [values("one", [1.0]), ints("s", BIG)]))
+    [values("one", [1.0]), ints("s", HUGE)]))
 attack("expand-steps", "Three Expand steps of 2^12 each.", network([node("Expand", ["one", "s1"], ["a"]),
     node("Expand", ["a", "s2"], ["b"]), node("Expand", ["b", "s3"], ["o"]), total("o")], [values("one", [1.0], FLOAT,
     [1, 1, 1]), ints("s1", 4096, 1, 1), ints("s2", 1, 4096, 1), ints("s3", 1, 1, 4096)]))
 attack("tile", "Tile repeats one float 2^34 times.", network([node("Tile", ["one", "s"], ["o"]), total("o")],
-    [values("one", [1.0]), ints("s", BIG)]))
+    [values("one", [1.0]), ints("s", HUGE)]))
 attack("tile-steps", "Thirty-four Tile steps double a tensor each.", network([node("Tile", [f"t{i}", "two"],
     [f"t{i + 1}"]) for i in range(34)] + [total("t34")], [values("t0", [1.0]), ints("two", 2)]))
 attack("outer-product", "Mul of a column and a row of 2^17 each.", network([fill("s1", "a"), fill("s2", "b"),
@@ -165,11 +165,11 @@ attack("range-of-range", "Range whose limit is the last element of another.", ne
 attack = declare("bomb-resample", "resources", "Padding, scaling or a kernel shape makes an output of any size.",
     "CWE-789", RUNTIMES)
 IMAGE = [value("x", FLOAT, [1, 1, 2, 2])]
-attack("pad", "Pad adds 2^34 elements.", network([node("Pad", ["x", "p"], ["o"]), total("o")], [ints("p", BIG, 0)]))
+attack("pad", "Pad adds 2^34 elements.", network([node("Pad", ["x", "p"], ["o"]), total("o")], [ints("p", HUGE, 0)]))
 attack("pad-rank-4", "Pad adds 2^17 on each side of an image.", network([node("Pad", ["x", "p"], ["o"]), total("o")],
     [ints("p", 0, 0, SIDE, SIDE, 0, 0, SIDE, SIDE)], inputs=IMAGE))
 attack("pad-attribute", "Pad of operator set 2 with pads in an attribute.", network([node("Pad", ["x"], ["o"],
-    pads=[0, BIG]), total("o")], opsets=(("", 10),)))
+    pads=[0, HUGE]), total("o")], opsets=(("", 10),)))
 attack("resize-sizes", "Resize of an image to 2^17 x 2^17.", network([node("Resize", ["x", "", "", "s"], ["o"]),
     total("o")], [ints("s", 1, 1, SIDE, SIDE)], inputs=IMAGE))
 attack("resize-scales", "Resize of an image by 65,536 in each direction.", network([node("Resize", ["x", "", "f"],
@@ -198,9 +198,9 @@ attack("max-roi-pool", "MaxRoiPool with a pooled shape of 2^17 x 2^17.", network
 attack("affine-grid", "AffineGrid for an image of 2^17 x 2^17.", network([node("AffineGrid", ["t", "s"], ["o"]),
     total("o")], [values("t", [1.0, 0, 0, 0, 1.0, 0], FLOAT, [1, 2, 3]), ints("s", 1, 1, SIDE, SIDE)]))
 attack("col2im", "Col2Im for an image of 2^17 x 2^17.", network([node("Col2Im", ["x", "s", "b"], ["o"]), total("o")],
-    [ints("s", SIDE, SIDE), ints("b", 1, 1)], inputs=[value("x", FLOAT, [1, 1, BIG])]))
+    [ints("s", SIDE, SIDE), ints("b", 1, 1)], inputs=[value("x", FLOAT, [1, 1, HUGE])]))
 attack("center-crop-pad", "CenterCropPad to 2^34 elements.", network([node("CenterCropPad", ["x", "s"], ["o"]),
-    total("o")], [ints("s", BIG)]))
+    total("o")], [ints("s", HUGE)]))
 attack("stft", "STFT with a step of 1 and a frame of 2^20 over a signal of 2^21.", network([fill("s", "v"),
     node("STFT", ["v", "one", "", "len"], ["o"]), total("o")], [ints("s", 1, 1 << 21, 1), scalar("one", 1),
     scalar("len", 1 << 20)]))

@@ -40,7 +40,7 @@ from .writer import (
 
 RAW = struct.pack("<4f", 1, 2, 3, 4)
 IDENTITY = graph([node("Identity", ["x"], ["y"])], [X], [Y])
-LOCAL = (("", 21), ("local", 1))
+OPSETS = (("", 21), ("local", 1))
 MICROSOFT = (("", 21), ("com.microsoft", 1))
 ML = (("", 21), ("ai.onnx.ml", 3))
 IMAGE = [value("x", FLOAT, [1, 2, 4, 4])]
@@ -69,13 +69,13 @@ sound("int32-data-negative", "high-bits", "Negative int32_data, ten bytes each o
 sound("int8-in-int32-data", "two-payloads", "An int8 tensor stored in int32_data.", carrier([tensor("i", [3], INT8,
     None, b"".join(integer(5, n) for n in (-1, 2, 3)))]))
 sound("attribute-reference", "attribute-two-values", "A function passes its attribute on by ref_attr_name.",
-    network([node("F", ["x"], ["y"], domain="local", axis=0)], opsets=LOCAL, functions=[function("F", [node("Softmax",
+    network([node("F", ["x"], ["y"], domain="local", axis=0)], opsets=OPSETS, functions=[function("F", [node("Softmax",
     ["a"], ["b"], extra=record(5, record(1, "axis") + integer(20, 2) + record(21, "axis")))], ["a"], ["b"],
     attributes=["axis"])]))
 sound("many-metadata", "duplicate-key", "Twenty metadata entries with different keys.", model(IDENTITY,
     metadata=[(f"key{i}", "value") for i in range(20)]))
 sound("overloads", "duplicate-key", "Two functions of one name with different overloads.", network([node("F", ["x"],
-    ["y"], domain="local", extra=record(8, "a"))], opsets=LOCAL, functions=[function("F", [node("Neg", ["a"], ["b"])],
+    ["y"], domain="local", extra=record(8, "a"))], opsets=OPSETS, functions=[function("F", [node("Neg", ["a"], ["b"])],
     ["a"], ["b"], extra=record(13, name)) for name in ("a", "b")]))
 sound("domain-spelled-out", "duplicate-key", "The default domain is imported as ai.onnx only.",
     network([node("Identity", ["x"], ["y"])], opsets=(("ai.onnx", 21),)))
@@ -147,12 +147,12 @@ sound("scan-rows", "endless-loop", "A Scan over the rows of the input.", network
     num_scan_inputs=1, body=graph([node("Neg", ["e"], ["z"])], [value("e", FLOAT, [4])], [value("z", FLOAT, [4])],
     name="body"))], inputs=[value("x", FLOAT, [3, 4])], outputs=[value("y", FLOAT, [3, 4])]))
 sound("function-chain", "function-bomb", "Eight functions, each of which calls the one before.", network([node("F8",
-    ["x"], ["y"], domain="local")], opsets=LOCAL, functions=[function("F0", [node("Neg", ["a"], ["b"])], ["a"],
+    ["x"], ["y"], domain="local")], opsets=OPSETS, functions=[function("F0", [node("Neg", ["a"], ["b"])], ["a"],
     ["b"])] + [function(f"F{i}", [node(f"F{i - 1}", ["a"], ["b"], domain="local")], ["a"], ["b"],
-    opsets=LOCAL) for i in range(1, 9)]))
+    opsets=OPSETS) for i in range(1, 9)]))
 sound("layer-function", "function-bomb", "A function for a layer, called twelve times.", network([node("Layer",
     [f"h{i}" if i else "x"], [f"h{i + 1}"], domain="local") for i in range(12)] + [node("Identity", ["h12"], ["y"])],
-    opsets=LOCAL, functions=[function("Layer", [node("Relu", ["a"], ["r"]), node("Add", ["a", "r"], ["b"])], ["a"],
+    opsets=OPSETS, functions=[function("Layer", [node("Relu", ["a"], ["r"]), node("Add", ["a", "r"], ["b"])], ["a"],
     ["b"])]))
 sound("residual", "graph-cycle", "A residual connection.", network([node("Relu", ["x"], ["r"]), node("Add", ["x",
     "r"], ["s"]), node("Relu", ["s"], ["q"]), node("Add", ["s", "q"], ["y"])]))

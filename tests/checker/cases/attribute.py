@@ -38,7 +38,7 @@ _IN_FUNCTION = ("functions[0].node[0].attribute[0]",)
 _REFERENCE = 'type: INT ref_attr_name: "p"'
 
 # A node with a reference, in a graph in a node of a function.
-_DEEP = "type: GRAPH " + "g { name: 'h' " + node("", "t", f'attribute {{ name: "x" {_REFERENCE} }}') + " }"
+_NESTED_REFERENCE = "type: GRAPH " + "g { name: 'h' " + node("", "t", f'attribute {{ name: "x" {_REFERENCE} }}') + " }"
 
 CASES = {
     "attribute-name-present": Case(_nodes("type: INT i: 1"), _nodes('name: "a" type: INT i: 1'), _at(0)),
@@ -95,15 +95,15 @@ CASES = {
     ),
     "attribute-ref-only-in-function": Case(
         model(node("", "o", holding(node("", "t", f'attribute {{ name: "a" {_REFERENCE} }}')))),
-        _function(_DEEP, 'attribute: "p"'),
+        _function(_NESTED_REFERENCE, 'attribute: "p"'),
         ("graph.node[0].attribute[0].g.node[0].attribute[0]",),
     ),
     "attribute-ref-no-value": Case(
         _function(f"{_REFERENCE} i: 1", 'attribute: "p"'), _function(_REFERENCE, 'attribute: "p"'), _IN_FUNCTION
     ),
     "attribute-ref-declared": Case(
-        _function(_DEEP, 'attribute: "q"'),
-        _function(_DEEP, 'attribute_proto { name: "p" type: INT i: 1 }'),
+        _function(_NESTED_REFERENCE, 'attribute: "q"'),
+        _function(_NESTED_REFERENCE, 'attribute_proto { name: "p" type: INT i: 1 }'),
         ("functions[0].node[0].attribute[0].g.node[0].attribute[0]",),
     ),
     "attribute-ref-type-match": Case(

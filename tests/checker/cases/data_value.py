@@ -33,7 +33,7 @@ def _optional(broken: str, sound: str) -> Case:
 
 
 _STRINGS = 'string_keys: ["a", "b"]'
-_HELD = f"tensor_value {{ {_tensor()} }}"
+_TENSOR_VALUE = f"tensor_value {{ {_tensor()} }}"
 
 CASES = {
     "sequence-elem-type": _sequence("elem_type: 6", "elem_type: 5"),
@@ -64,6 +64,8 @@ CASES = {
         _map("keys: 1", "elem_type: 5 optional_values { elem_type: 1 }"), _map("keys: 1", _tensors(1)), "values"
     ),
     "optional-elem-type": _optional("elem_type: 0", "elem_type: 5"),
-    "optional-single-value": _optional(f"elem_type: 1 {_HELD} map_value {{ {_map()} }}", f"elem_type: 1 {_HELD}"),
-    "optional-field-matches-elem-type": _optional(f"elem_type: 2 {_HELD}", f"elem_type: 1 {_HELD}"),
+    "optional-single-value": _optional(
+        f"elem_type: 1 {_TENSOR_VALUE} map_value {{ {_map()} }}", f"elem_type: 1 {_TENSOR_VALUE}"
+    ),
+    "optional-field-matches-elem-type": _optional(f"elem_type: 2 {_TENSOR_VALUE}", f"elem_type: 1 {_TENSOR_VALUE}"),
 }

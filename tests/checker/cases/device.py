@@ -4,8 +4,8 @@ from wire import span
 from onnxwire import NodeProto, from_text
 
 _CONFIGURATION = 'configuration { name: "c" num_devices: 4 }'
-_ENTRY = "graph.node[0].device_configurations[0]"
-_SPEC = f"{_ENTRY}.sharding_spec[0]"
+_ENTRY_PATH = "graph.node[0].device_configurations[0]"
+_SPEC = f"{_ENTRY_PATH}.sharding_spec[0]"
 _DIM = f"{_SPEC}.sharded_dim[0]"
 _PART = f"{_DIM}.simple_sharding[0]"
 _SHAPE = shaped('dim { dim_value: 6 } dim { dim_param: "n" }')
@@ -53,7 +53,7 @@ def _part(part: bytes) -> bytes:
     return from_text('op_type: "A"', NodeProto).SerializeToString() + part
 
 
-_HALVES = "simple_sharding { num_shards: 2 }"
+_TWO_SHARDS = "simple_sharding { num_shards: 2 }"
 
 CASES = {
     "device-config-name-present": Case(
@@ -75,10 +75,10 @@ CASES = {
         ("configuration[0]",),
     ),
     "device-node-config-id-present": Case(
-        _entries("pipeline_stage: 1"), _entries('configuration_id: "c" pipeline_stage: 1'), (_ENTRY,)
+        _entries("pipeline_stage: 1"), _entries('configuration_id: "c" pipeline_stage: 1'), (_ENTRY_PATH,)
     ),
     "device-node-config-id-known": Case(
-        _entries('configuration_id: "d"'), _entries('configuration_id: "c"'), (_ENTRY,)
+        _entries('configuration_id: "d"'), _entries('configuration_id: "c"'), (_ENTRY_PATH,)
     ),
     "device-node-config-id-unique": Case(
         _entries('configuration_id: "c" | configuration_id: "c"'),
@@ -94,7 +94,7 @@ CASES = {
     "device-sharding-tensor-unique": Case(
         _spec('tensor_name: "x" } sharding_spec { tensor_name: "x"'),
         _spec('tensor_name: "x" } sharding_spec { tensor_name: "y"'),
-        (f"{_ENTRY}.sharding_spec[1]",),
+        (f"{_ENTRY_PATH}.sharding_spec[1]",),
     ),
     "device-sharding-device-known": Case(
         _grouped("device: [-1, 3, 4, -2]", "key: -1 value: [0, 1]"),
@@ -117,16 +117,16 @@ CASES = {
         _grouped("device: [-1, -3]", "key: -1 value: 0", "key: -3 value: [1, 0]"),
         tuple(f"{_SPEC}.index_to_device_group_map[{step}" for step in ("0]", "1]", "2].value[2]")),
     ),
-    "device-sharded-axis-present": Case(_sharded(_HALVES), _sharded(f"axis: 0 {_HALVES}"), (_DIM,)),
+    "device-sharded-axis-present": Case(_sharded(_TWO_SHARDS), _sharded(f"axis: 0 {_TWO_SHARDS}"), (_DIM,)),
     "device-sharded-axis-range": Case(
         _inside(-3), _inside(-2), (_DIM.replace("graph.node[0]", "graph.node[0].attribute[0].g.node[0]"),)
     ),
     "device-sharded-axis-unique": Case(
-        _sharded(f"axis: 1 {_HALVES}", f"axis: -1 {_HALVES}"),
-        _sharded(f"axis: 1 {_HALVES}", f"axis: -2 {_HALVES}"),
+        _sharded(f"axis: 1 {_TWO_SHARDS}", f"axis: -1 {_TWO_SHARDS}"),
+        _sharded(f"axis: 1 {_TWO_SHARDS}", f"axis: -2 {_TWO_SHARDS}"),
         (f"{_SPEC}.sharded_dim[1]",),
     ),
-    "device-simple-sharding-present": Case(_sharded("axis: 0"), _sharded(f"axis: 0 {_HALVES}"), (_DIM,)),
+    "device-simple-sharding-present": Case(_sharded("axis: 0"), _sharded(f"axis: 0 {_TWO_SHARDS}"), (_DIM,)),
     "device-num-shards": Case(
         _sharded("axis: 0 simple_sharding { dim_value: 6 }"),
         _sharded("axis: 0 simple_sharding { dim_value: 6 num_shards: 1 }"),
@@ -154,8 +154,8 @@ CASES = {
         (_DIM,),
     ),
     "device-shard-count-matches-devices": Case(
-        _sharded(f"axis: 0 {_HALVES}", f"axis: 1 {_HALVES}"),
-        _sharded(f"axis: 0 {_HALVES}", f"axis: 1 {_HALVES}", devices="device: [0, 1, 2, 3]"),
+        _sharded(f"axis: 0 {_TWO_SHARDS}", f"axis: 1 {_TWO_SHARDS}"),
+        _sharded(f"axis: 0 {_TWO_SHARDS}", f"axis: 1 {_TWO_SHARDS}", devices="device: [0, 1, 2, 3]"),
         (_SPEC,),
     ),
     "device-shard-uneven": Case(

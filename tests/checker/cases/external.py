@@ -54,7 +54,7 @@ CASES = {
 }
 
 # Cases of rules about files are in test_check_external.py.
-ELSEWHERE = {
+TESTED_ELSEWHERE = {
     "external-location-contained", "external-file-regular", "external-file-not-linked", "external-range-in-file",
     "external-checksum-match",
 }  # fmt: skip

@@ -1,8 +1,8 @@
 from check_case import Case, holding, model, nested, node, shaped, sparse, tensor, value
 
 _X = f"input {{ {value('x')} }}"
-_OPEN = shaped('dim { dim_param: "n" }')
-_INSIDE = "graph.node[0].attribute[0].g"
+_OPEN_SHAPE = shaped('dim { dim_param: "n" }')
+_NESTED_GRAPH = "graph.node[0].attribute[0].g"
 
 
 def _initializers(*names: str, inputs: str = "", ir: int = 8, sparse_names: str = "") -> str:
@@ -26,7 +26,7 @@ def _entry(key: str, value: str) -> str:
 CASES = {
     "graph-name-present": Case(model(name=""), model(), ("graph",)),
     "graph-name-unique": Case(
-        model(node("", "o", holding("", name="g"))), model(node("", "o", holding("", name="h"))), (_INSIDE,)
+        model(node("", "o", holding("", name="g"))), model(node("", "o", holding("", name="h"))), (_NESTED_GRAPH,)
     ),
     "graph-doc-string-present": Case(model(), model('doc_string: "It adds."'), ("graph",)),
     "graph-acyclic": Case(
@@ -38,15 +38,17 @@ CASES = {
         model(node("b", "a") + node("", "b")), model(node("", "b") + node("b", "a")), ("graph.node[0].input[0]",)
     ),
     "subgraph-topological-order": Case(
-        nested(node("b", "a") + node("", "b")), nested(node("", "b") + node("b", "a")), (f"{_INSIDE}.node[0].input[0]",)
+        nested(node("b", "a") + node("", "b")),
+        nested(node("", "b") + node("b", "a")),
+        (f"{_NESTED_GRAPH}.node[0].input[0]",),
     ),
     "graph-node-input-defined": Case(
-        nested(node("x lost", "a")), nested(node("x -", "a")), (f"{_INSIDE}.node[0].input[1]",)
+        nested(node("x lost", "a")), nested(node("x -", "a")), (f"{_NESTED_GRAPH}.node[0].input[1]",)
     ),
     "subgraph-capture-visible": Case(
         nested(node("o", "a") + node("late", "b"), after=node("x", "late")),
         nested(node("early", "a"), before=node("x", "early")),
-        (f"{_INSIDE}.node[0].input[0]", f"{_INSIDE}.node[1].input[0]"),
+        (f"{_NESTED_GRAPH}.node[0].input[0]", f"{_NESTED_GRAPH}.node[1].input[0]"),
     ),
     "graph-input-name-unique": Case(model(f"{_X} {_X}"), model(f"{_X} input {{ {value('y')} }}"), ("graph.input[1]",)),
     "graph-output-defined": Case(
@@ -55,7 +57,7 @@ CASES = {
     "subgraph-output-defined-locally": Case(
         nested(f"output {{ {value('x')} }}"),
         nested(f"{node('x', 'y')} output {{ {value('y')} }}"),
-        (f"{_INSIDE}.output[0]",),
+        (f"{_NESTED_GRAPH}.output[0]",),
     ),
     "graph-output-name-unique": Case(
         model(f"{_X} output {{ {value('x')} }} output {{ {value('x')} }}"),
@@ -76,15 +78,15 @@ CASES = {
         ("graph.node[0].output[0]", "graph.node[0].output[1]"),
     ),
     "subgraph-node-output-no-shadowing": Case(
-        nested(node("", "x")), nested(node("", "o")), (f"{_INSIDE}.node[0].output[0]",)
+        nested(node("", "x")), nested(node("", "o")), (f"{_NESTED_GRAPH}.node[0].output[0]",)
     ),
     "subgraph-input-no-shadowing": Case(
-        nested(f"input {{ {value('x')} }}"), nested(f"input {{ {value('i')} }}"), (f"{_INSIDE}.input[0]",)
+        nested(f"input {{ {value('x')} }}"), nested(f"input {{ {value('i')} }}"), (f"{_NESTED_GRAPH}.input[0]",)
     ),
     "subgraph-initializer-no-shadowing": Case(
         nested(f"initializer {{ {tensor('x')} }}"),
         nested(f"initializer {{ {tensor('w')} }}"),
-        (f"{_INSIDE}.initializer[0]",),
+        (f"{_NESTED_GRAPH}.initializer[0]",),
     ),
     "initializer-name-present": Case(_initializers(""), _initializers("w"), ("graph.initializer[0]",)),
     "initializer-name-unique": Case(_initializers("w", "w"), _initializers("w", "v"), ("graph.initializer[1]",)),
@@ -111,18 +113,18 @@ CASES = {
     ),
     "initializer-input-shape-match": Case(
         _initializers("w", inputs="w"),
-        model(f"initializer {{ {tensor('w')} }} input {{ {value('w', _OPEN)} }}"),
+        model(f"initializer {{ {tensor('w')} }} input {{ {value('w', _OPEN_SHAPE)} }}"),
         ("graph.initializer[0]",),
     ),
     "subgraph-initializer-not-input": Case(
         nested(f"input {{ {value('w')} }} initializer {{ {tensor('w')} }}"),
         nested(f"input {{ {value('v')} }} initializer {{ {tensor('w')} }}"),
-        (f"{_INSIDE}.initializer[0]",),
+        (f"{_NESTED_GRAPH}.initializer[0]",),
     ),
     "subgraph-initializer-after-actual-inputs": Case(
         nested(f"input {{ {value('w')} }} input {{ {value('i')} }} initializer {{ {tensor('w')} }}"),
         nested(f"input {{ {value('i')} }} input {{ {value('w')} }} initializer {{ {tensor('w')} }}"),
-        (f"{_INSIDE}.input[1]",),
+        (f"{_NESTED_GRAPH}.input[1]",),
         options={"ir_version": 3},
     ),
     "graph-value-info-name-unique": Case(

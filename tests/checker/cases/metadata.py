@@ -31,41 +31,43 @@ def _paths(i: int) -> tuple[str, ...]:
 
 
 _IMAGES = tuple(f"{key}={value}" for key, value in zip(_IMAGE, _VALUES, strict=True))
-_FIRST, _SECOND = "metadata_props[0]", "metadata_props[1]"
+_FIRST_ENTRY, _SECOND_ENTRY = "metadata_props[0]", "metadata_props[1]"
 
 CASES = {
-    "metadata-model-key-unique": Case(_model("a.b=1", "a.b=1"), _model("a.b=1", "A.b=1"), (_SECOND,)),
+    "metadata-model-key-unique": Case(_model("a.b=1", "a.b=1"), _model("a.b=1", "A.b=1"), (_SECOND_ENTRY,)),
     "metadata-nested-key-unique": Case(_below("k=1", "k=2"), _below("k=1", "K=1"), _paths(1)),
-    "metadata-key-present": Case(_model("=1"), _model("k="), (_FIRST,)),
+    "metadata-key-present": Case(_model("=1"), _model("k="), (_FIRST_ENTRY,)),
     "metadata-before-ir10": Case(_below("k=1", ir=9), model(ir=9, rest=_metadata("k=1")), _paths(0)),
     "metadata-key-qualified": Case(
         f'name: "g" {_metadata("namespace=1", "com.example.k=1", ".k=1")}',
         f'name: "g" {_metadata("com.example.k=1", "model_author=a", "author=a")}',
-        (_FIRST, "metadata_props[2]"),
+        (_FIRST_ENTRY, "metadata_props[2]"),
         GraphProto,
     ),
     "metadata-standard-author": Case(
-        _model("model_author=Ann Lee, "), _model("model_author=Ann Lee, Example Inc."), (_FIRST,)
+        _model("model_author=Ann Lee, "), _model("model_author=Ann Lee, Example Inc."), (_FIRST_ENTRY,)
     ),
     "metadata-standard-license": Case(
-        _model("model_license=ask me"), _model("model_license=https://example.com/license"), (_FIRST,)
+        _model("model_license=ask me"), _model("model_license=https://example.com/license"), (_FIRST_ENTRY,)
     ),
     "metadata-early-names": Case(
-        _model("license_url=https://example.com", "company=Example"), _model("model_author=Example"), (_FIRST, _SECOND)
+        _model("license_url=https://example.com", "company=Example"),
+        _model("model_author=Example"),
+        (_FIRST_ENTRY, _SECOND_ENTRY),
     ),
     "metadata-image-present": Case(_model(*_IMAGES[:2]), _model(*_IMAGES), ("",)),
     "metadata-image-without-value": Case(
         _model(*_IMAGES, denotation="TENSOR"), _model(*_IMAGES), tuple(f"metadata_props[{i}]" for i in range(3))
     ),
     "metadata-image-value-known": Case(
-        _model("Image.BitmapPixelFormat=Rgb16"), _model("Image.bitmappixelformat=rgb8"), (_FIRST,)
+        _model("Image.BitmapPixelFormat=Rgb16"), _model("Image.bitmappixelformat=rgb8"), (_FIRST_ENTRY,)
     ),
     "metadata-image-case-insensitive": Case(
         _model("Image.ColorSpaceGamma=SRGB", "image.colorspacegamma=SRGB"),
         _model("Image.ColorSpaceGamma=SRGB", "Image.ColorSpaceGamma=SRGB"),
-        (_SECOND,),
+        (_SECOND_ENTRY,),
     ),
     "metadata-image-key-known": Case(
-        _model("Image.Depth=8", "image.colorspacegamma=SRGB"), _model("com.example.Image.Depth=8"), (_FIRST,)
+        _model("Image.Depth=8", "image.colorspacegamma=SRGB"), _model("com.example.Image.Depth=8"), (_FIRST_ENTRY,)
     ),
 }

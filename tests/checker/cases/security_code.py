@@ -1,11 +1,11 @@
 from check_case import OPSET, Case, model, node
 
-_OTHER = f'{OPSET} opset_import {{ domain: "com.microsoft" version: 1 }}'
+_TWO_OPSETS = f'{OPSET} opset_import {{ domain: "com.microsoft" version: 1 }}'
 _NODE = ("graph.node[0]",)
 
 
 def _node(op: str, rest: str = "", domain: str = "com.microsoft") -> str:
-    return model(node("x", "y", f'domain: "{domain}" {rest}', op=op), opset=_OTHER)
+    return model(node("x", "y", f'domain: "{domain}" {rest}', op=op), opset=_TWO_OPSETS)
 
 
 _CONTEXT = 'attribute { name: "ep_cache_context" type: STRING s: "a.bin" } attribute { name: "embed_mode" type: INT i: '

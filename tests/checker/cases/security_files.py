@@ -53,4 +53,4 @@ CASES = {
 }
 
 # test_security_files.py makes files for these.
-ELSEWHERE = {"security-file-own-model", "security-file-gap"}
+TESTED_ELSEWHERE = {"security-file-own-model", "security-file-gap"}

@@ -1,4 +1,4 @@
-from cases.security_wire import SOUND, field
+from cases.security_wire import VALID_BYTES, field
 from check_case import Case, model, node
 
 _TENSOR = ("graph.initializer[0]",)
@@ -40,7 +40,7 @@ CASES = {
     "security-payload-long-text": Case(
         model(rest=f'doc_string: "{"a word " * 10_000}"'), model(rest='doc_string: "a word"')
     ),
-    "security-payload-unknown": Case(SOUND + field(99, b"#!/bin/sh"), SOUND + field(99, b"hello")),
+    "security-payload-unknown": Case(VALID_BYTES + field(99, b"#!/bin/sh"), VALID_BYTES + field(99, b"hello")),
     "security-payload-unused": Case(_unused("x"), _unused("w"), _TENSOR),
     "security-behaviour-random": Case(
         model(node("", "y", op="RandomNormal")), model(node("x", "y")), ("graph.node[0]",)

@@ -35,7 +35,7 @@ def _chain(n: int, calls: int) -> str:
     )
 
 
-_YES = _one("yes", 1, 9)
+_TRUE_CONSTANT = _one("yes", 1, 9)
 _BOMB = node("s", "o", op="ConstantOfShape")
 _BRANCH = 'node { op_type: "Identity" input: "x" output: "y" }'
 
@@ -68,11 +68,13 @@ CASES = {
     ),
     "security-resource-total": Case(_tiles(17), _tiles(16), ("graph.node[16]",)),
     "security-resource-loop": Case(
-        model(_one("m", 2**63 - 1) + _YES + _loop("m")), model(_one("m", 1000) + _YES + _loop("m")), _NODE
+        model(_one("m", 2**63 - 1) + _TRUE_CONSTANT + _loop("m")),
+        model(_one("m", 1000) + _TRUE_CONSTANT + _loop("m")),
+        _NODE,
     ),
     "security-resource-iterations": Case(
-        model(_one("m", 10_000) + _YES + _loop("m", _loop("m", outputs="p"))),
-        model(_one("m", 100) + _YES + _loop("m", _loop("m", outputs="p"))),
+        model(_one("m", 10_000) + _TRUE_CONSTANT + _loop("m", _loop("m", outputs="p"))),
+        model(_one("m", 100) + _TRUE_CONSTANT + _loop("m", _loop("m", outputs="p"))),
         ("graph.node[0].attribute[0].g.node[0]",),
     ),
     "security-resource-index": Case(

@@ -5,11 +5,13 @@ from onnxwire import SparseTensorProto
 _HOLE = ("",)
 _INDICES = ("indices",)
 _VALUES = ("values",)
-_TWO = "data_type: 1 dims: 2 float_data: 1 float_data: 2"
-_NAMED = f'name: "s" {_TWO}'
+_TWO_FLOATS = "data_type: 1 dims: 2 float_data: 1 float_data: 2"
+_NAMED_VALUES = f'name: "s" {_TWO_FLOATS}'
 
 
-def _sparse(indices: str = "dims: 2 int64_data: 1 int64_data: 3", values: str = _TWO, dims: str = "dims: 4") -> str:
+def _sparse(
+    indices: str = "dims: 2 int64_data: 1 int64_data: 3", values: str = _TWO_FLOATS, dims: str = "dims: 4"
+) -> str:
     """Return a sparse tensor of two values in a row of 4."""
     return f"values {{ {values} }} indices {{ data_type: 7 {indices} }} {dims}"
 
@@ -33,14 +35,14 @@ def _case(broken: str, sound: str | None = None, at: tuple[str, ...] = _INDICES)
 
 CASES = {
     "sparse-values-present": _case("indices { data_type: 7 dims: 0 } dims: 4", at=_HOLE),
-    "sparse-values-rank-1": _case(_sparse(values=f"dims: 1 {_TWO}"), at=_VALUES),
+    "sparse-values-rank-1": _case(_sparse(values=f"dims: 1 {_TWO_FLOATS}"), at=_VALUES),
     "sparse-dims-present": _case(_sparse(dims=""), at=_HOLE),
     "sparse-dims-positive": _case(_sparse(dims="dims: 4 dims: 0 dims: -1"), at=("dims[1]", "dims[2]")),
     "sparse-dims-product-overflow": _case(
         _sparse(dims="dims: 4294967296 dims: 2147483648"), _sparse(dims="dims: 4294967296 dims: 2147483647"), at=_HOLE
     ),
     "sparse-indices-present": _case(
-        f"values {{ {_TWO} }} dims: 4", "values { data_type: 1 dims: 0 } dims: 4", at=_HOLE
+        f"values {{ {_TWO_FLOATS} }} dims: 4", "values { data_type: 1 dims: 0 } dims: 4", at=_HOLE
     ),
     "sparse-indices-dtype": _case(
         _sparse().replace("data_type: 7", "data_type: 6").replace("int64_data", "int32_data")
@@ -51,13 +53,13 @@ CASES = {
     "sparse-indices-bounds": _case(_pairs(0, 1, 1, 3), _pairs(0, 1, 1, 2)),
     "sparse-indices-ascending": _case(_pairs(1, 0, 0, 2), _pairs(0, 2, 1, 0)),
     "sparse-indices-unique": Case(
-        model(f"sparse_initializer {{ {_sparse(_raw(3, 3), _NAMED)} }}"),
-        model(f"sparse_initializer {{ {_sparse(_raw(2, 3), _NAMED)} }}"),
+        model(f"sparse_initializer {{ {_sparse(_raw(3, 3), _NAMED_VALUES)} }}"),
+        model(f"sparse_initializer {{ {_sparse(_raw(2, 3), _NAMED_VALUES)} }}"),
         ("graph.sparse_initializer[0].indices",),
     ),
     "sparse-values-nondefault": _case(
-        _sparse(values=_TWO.replace("float_data: 2", "float_data: 0")),
-        _sparse(values=_TWO.replace("float_data: 2", "float_data: -0.0")),
+        _sparse(values=_TWO_FLOATS.replace("float_data: 2", "float_data: 0")),
+        _sparse(values=_TWO_FLOATS.replace("float_data: 2", "float_data: -0.0")),
         at=_VALUES,
     ),
 }

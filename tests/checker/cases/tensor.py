@@ -1,6 +1,6 @@
 from check_case import Case, model
 
-_FIRST = ("graph.initializer[0]",)
+_FIRST_INITIALIZER = ("graph.initializer[0]",)
 
 FLOAT, UINT8, INT8, UINT16, INT16, INT32, INT64, STRING, BOOL, FLOAT16, DOUBLE, UINT32, UINT64 = range(1, 14)
 COMPLEX64, COMPLEX128, BFLOAT16, FLOAT8E4M3FN = 14, 15, 16, 17
@@ -30,7 +30,7 @@ def raw(*values: int) -> str:
 
 def pair(broken: str, sound: str, ir: int = 14) -> Case:
     """Return a case of a broken and a sound initializer."""
-    return Case(initializers(broken, ir=ir), initializers(sound, ir=ir), _FIRST)
+    return Case(initializers(broken, ir=ir), initializers(sound, ir=ir), _FIRST_INITIALIZER)
 
 
 def pairs(*both: tuple[str, str], ir: int = 14) -> Case:
@@ -55,7 +55,7 @@ def _strings(n: int) -> str:
 
 
 _SEGMENT = "segment { begin: %d end: %d }"
-_MANY = 1 << 62
+_HUGE_COUNT = 1 << 62
 
 CASES = {
     "tensor-data-type-present": pairs(
@@ -73,9 +73,9 @@ CASES = {
     ),
     "tensor-dims-product-overflow": pairs(
         # Too many elements; elements at the limit; too many bytes. With a dimension of 0 there are none.
-        (tensor(FLOAT, f"{_MANY} {_MANY}", raw(0)), tensor(FLOAT, f"{_MANY} {_MANY} 0", "")),
-        (tensor(UINT8, f"2 {_MANY}", raw(0)), tensor(UINT8, f"{2 * _MANY - 1}", raw(0))),
-        (tensor(FLOAT, f"{_MANY // 2}", raw(0)), tensor(FLOAT, f"{_MANY // 2 - 1}", raw(0))),
+        (tensor(FLOAT, f"{_HUGE_COUNT} {_HUGE_COUNT}", raw(0)), tensor(FLOAT, f"{_HUGE_COUNT} {_HUGE_COUNT} 0", "")),
+        (tensor(UINT8, f"2 {_HUGE_COUNT}", raw(0)), tensor(UINT8, f"{2 * _HUGE_COUNT - 1}", raw(0))),
+        (tensor(FLOAT, f"{_HUGE_COUNT // 2}", raw(0)), tensor(FLOAT, f"{_HUGE_COUNT // 2 - 1}", raw(0))),
     ),
     "tensor-single-storage": pairs(
         (tensor(FLOAT, "", ""), tensor(FLOAT, "", _floats(1))),
@@ -178,6 +178,6 @@ CASES = {
     "tensor-data-location-valid": Case(
         bytes.fromhex("08 0e 3a 0b 2a 09 10 01 25 00 00 80 3f 70 02"),
         bytes.fromhex("08 0e 3a 0b 2a 09 10 01 25 00 00 80 3f 70 00"),
-        _FIRST,
+        _FIRST_INITIALIZER,
     ),
 }

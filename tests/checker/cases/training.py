@@ -1,16 +1,16 @@
 from check_case import Case, holding, model, node, shaped, sparse, tensor, value
 
 _OPSET = 'opset_import { version: 17 } opset_import { domain: "ai.onnx.preview.training" version: 1 }'
-_MAIN = (
+_MAIN_GRAPH = (
     f"input {{ {value('x')} }} initializer {{ {tensor('w')} }} sparse_initializer {{ {sparse('s')} }} "
     f"{node('x w', 'y', op='Add')} output {{ {value('y')} }}"
 )
 _INIT = f'initialization {{ name: "i" {node("", "v")} output {{ {value("v")} }} }}'
-_BIND = 'initialization_binding { key: "w" value: "v" }'
-_ENTRY = "training_info[0]"
+_BINDING = 'initialization_binding { key: "w" value: "v" }'
+_ENTRY_PATH = "training_info[0]"
 
 
-def _model(*entries: str, main: str = _MAIN) -> str:
+def _model(*entries: str, main: str = _MAIN_GRAPH) -> str:
     return model(main, 8, _OPSET, "".join(f"training_info {{ {entry} }}" for entry in entries))
 
 
@@ -31,35 +31,35 @@ def _initialize(key: str = "w", value: str = "v") -> str:
 
 
 CASES = {
-    "training-initialization-present": Case(_model(_BIND), _model(_INIT + _BIND), (_ENTRY,)),
+    "training-initialization-present": Case(_model(_BINDING), _model(_INIT + _BINDING), (_ENTRY_PATH,)),
     "training-initialization-no-inputs": Case(
         _model(f'initialization {{ name: "i" input {{ {value("q")} }} }}'),
         _model(f'initialization {{ name: "i" initializer {{ {tensor("q")} }} }}'),
-        (f"{_ENTRY}.initialization",),
+        (f"{_ENTRY_PATH}.initialization",),
     ),
     # An initializer of another entry's algorithm, and a value that is not an initializer.
     "training-initialization-key-initializer": Case(
         _model(_INIT + _initialize("m") + _initialize("y"), _algorithm()),
         _model(_INIT + _initialize("m") + _initialize("w") + _initialize("s") + _algorithm()),
-        (f"{_ENTRY}.initialization_binding[0]", f"{_ENTRY}.initialization_binding[1]"),
+        (f"{_ENTRY_PATH}.initialization_binding[0]", f"{_ENTRY_PATH}.initialization_binding[1]"),
     ),
     "training-initialization-value-output": Case(
-        _model(_INIT + _initialize("w", "y")), _model(_INIT + _BIND), (f"{_ENTRY}.initialization_binding[0]",)
+        _model(_INIT + _initialize("w", "y")), _model(_INIT + _BINDING), (f"{_ENTRY_PATH}.initialization_binding[0]",)
     ),
     "training-initialization-key-unique": Case(
-        _model(_INIT + _BIND + _initialize("s") + _BIND),
-        _model(_INIT + _BIND + _initialize("s"), _INIT + _BIND),
-        (f"{_ENTRY}.initialization_binding[2]",),
+        _model(_INIT + _BINDING + _initialize("s") + _BINDING),
+        _model(_INIT + _BINDING + _initialize("s"), _INIT + _BINDING),
+        (f"{_ENTRY_PATH}.initialization_binding[2]",),
     ),
     "training-update-key-initializer": Case(
         _model(_algorithm() + _update("x") + _update("m"), _update("m")),
         _model(_algorithm() + _update("w") + _update("m")),
-        (f"{_ENTRY}.update_binding[0]", "training_info[1].update_binding[0]"),
+        (f"{_ENTRY_PATH}.update_binding[0]", "training_info[1].update_binding[0]"),
     ),
     "training-update-value-output": Case(
         _model(_algorithm() + _update("w", "m")),
         _model(_algorithm() + _update() + _update("m", "y")),
-        (f"{_ENTRY}.update_binding[0]",),
+        (f"{_ENTRY_PATH}.update_binding[0]",),
     ),
     "training-update-key-unique": Case(
         _model(_algorithm() + _update(), _algorithm() + _update()),
@@ -67,7 +67,7 @@ CASES = {
         ("training_info[1].update_binding[0]",),
     ),
     "training-algorithm-present": Case(
-        _model(_update() + _update("s", "y")), _model(_update("w", "y") + _update("s", "y")), (_ENTRY,)
+        _model(_update() + _update("s", "y")), _model(_update("w", "y") + _update("s", "y")), (_ENTRY_PATH,)
     ),
     # An initializer may be the default of an input, in one graph as in two.
     "training-algorithm-combined-valid": Case(
@@ -76,7 +76,7 @@ CASES = {
                 f"input {{ {value('x')} }} initializer {{ {tensor('w')} }} sparse_initializer {{ {sparse('y')} }} "
                 f"{node('y', 'x')} value_info {{ {value('t')} }}"
             ),
-            main=f"{_MAIN} value_info {{ {value('t')} }}",
+            main=f"{_MAIN_GRAPH} value_info {{ {value('t')} }}",
         ),
         _model(
             _algorithm(
@@ -84,30 +84,32 @@ CASES = {
                 f"{node('y', 'q')} value_info {{ {value('q')} }}"
             ),
             _algorithm(node("y", "q")),
-            main=f"{_MAIN} value_info {{ {value('t')} }}",
+            main=f"{_MAIN_GRAPH} value_info {{ {value('t')} }}",
         ),
         (
-            f"{_ENTRY}.algorithm.input[0]",
-            f"{_ENTRY}.algorithm.initializer[1]",
-            f"{_ENTRY}.algorithm.sparse_initializer[0]",
-            f"{_ENTRY}.algorithm.node[0].output[0]",
-            f"{_ENTRY}.algorithm.value_info[0]",
+            f"{_ENTRY_PATH}.algorithm.input[0]",
+            f"{_ENTRY_PATH}.algorithm.initializer[1]",
+            f"{_ENTRY_PATH}.algorithm.sparse_initializer[0]",
+            f"{_ENTRY_PATH}.algorithm.node[0].output[0]",
+            f"{_ENTRY_PATH}.algorithm.value_info[0]",
         ),
     ),
     "training-inference-independent": Case(
-        _model(_algorithm(), main=_MAIN + node("u", "z") + node("x", "o", holding(node("m", "t")), op="If")),
-        _model(_algorithm() + _INIT, main=_MAIN + node("v", "z") + node("x", "o", holding(node("x", "t")), op="If")),
+        _model(_algorithm(), main=_MAIN_GRAPH + node("u", "z") + node("x", "o", holding(node("m", "t")), op="If")),
+        _model(
+            _algorithm() + _INIT, main=_MAIN_GRAPH + node("v", "z") + node("x", "o", holding(node("x", "t")), op="If")
+        ),
         ("graph.node[1].input[0]", "graph.node[2].attribute[0].g.node[0].input[0]"),
     ),
     "training-graphs-valid": Case(
         _model(f'initialization {{ name: "i" {node("w", "v")} output {{ {value("v")} }} }}'),
         _model(f'initialization {{ name: "i" initializer {{ {tensor("w")} }} {node("w", "v")} }}', _algorithm()),
-        (f"{_ENTRY}.initialization.node[0].input[0]",),
+        (f"{_ENTRY_PATH}.initialization.node[0].input[0]",),
     ),
     "training-binding-nonempty": Case(
         _model(_INIT + 'initialization_binding { value: "v" } update_binding { key: "w" }'),
-        _model(_INIT + _BIND + _update("w", "y")),
-        (f"{_ENTRY}.initialization_binding[0]", f"{_ENTRY}.update_binding[0]"),
+        _model(_INIT + _BINDING + _update("w", "y")),
+        (f"{_ENTRY_PATH}.initialization_binding[0]", f"{_ENTRY_PATH}.update_binding[0]"),
     ),
     # w and m have dims [1], s is sparse; the outputs have other types.
     "training-binding-type-match": Case(
@@ -125,6 +127,6 @@ CASES = {
             + "type { tensor_type { elem_type: 1 } } } }"
             + _update("m")
         ),
-        (f"{_ENTRY}.initialization_binding[0]", f"{_ENTRY}.update_binding[0]"),
+        (f"{_ENTRY_PATH}.initialization_binding[0]", f"{_ENTRY_PATH}.update_binding[0]"),
     ),
 }

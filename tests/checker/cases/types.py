@@ -3,7 +3,7 @@ from wire import span
 
 from onnxwire import GraphProto, ModelProto, from_text
 
-_OTHERS = 'type { tensor_type { elem_type: 1 shape { dim { dim_value: 2 } } } denotation: "TENSOR" }'
+_DENOTED_TYPE = 'type { tensor_type { elem_type: 1 shape { dim { dim_value: 2 } } } denotation: "TENSOR" }'
 _TENSOR = "tensor_type { elem_type: 1 shape { } }"
 _MAP = "map_type { key_type: 8 value_type { %s } }"
 _TYPE = "graph.input[0].type"
@@ -104,8 +104,8 @@ CASES = {
         _input(f'{_TENSOR} denotation: "VIDEO"'), _input(f'{_TENSOR} denotation: "AUDIO"'), (_TYPE,)
     ),
     "type-denotation-present": Case(
-        model(f"input {{ {value('x', _OTHERS)} }} output {{ {value('x', FLOAT)} }}"),
-        model(f"input {{ {value('x', _OTHERS)} }} value_info {{ {value('t', FLOAT)} }}"),
+        model(f"input {{ {value('x', _DENOTED_TYPE)} }} output {{ {value('x', FLOAT)} }}"),
+        model(f"input {{ {value('x', _DENOTED_TYPE)} }} value_info {{ {value('t', FLOAT)} }}"),
         ("graph.output[0].type",),
     ),
     "type-sequence-map-before-ir6": Case(
