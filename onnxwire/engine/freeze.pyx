@@ -69,7 +69,7 @@ cdef int encode_together(Elements elements, View message, Elements gone) except 
             data = None  # saving the message raises the error
         if data is not None:
             encoded.append(data)
-            gone.insert(gone.n, NULL, <uint64_t>i, None)  # its index; `held` is set below
+            gone.add(NULL, <uint64_t>i, None)  # its index; `held` is set below
     if not encoded:
         return 0
     cls = <object>(<Overlay>elements.items[gone.items[0].n].held).table.cls

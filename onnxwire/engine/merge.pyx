@@ -198,11 +198,11 @@ cdef bint is_ready(Step step) except -1:
         return False
     if step.action == ADD_ELEMENTS:
         return overlay.held[step.field.slot] == <PyObject*>step.grown and (
-            (<Elements>step.grown).capacity - (<Elements>step.grown).n >= (<Elements>step.value).n
+            (<Elements>step.grown).room.capacity - (<Elements>step.grown).n >= (<Elements>step.value).n
         )
     if step.action == ADD_NUMBERS:
         return overlay.held[step.field.slot] == <PyObject*>step.grown and (
-            (<Numbers>step.grown).capacity - (<Numbers>step.grown).n >= (<Numbers>step.value).n
+            (<Numbers>step.grown).room.capacity - (<Numbers>step.grown).n >= (<Numbers>step.value).n
         )
     if step.action == PUT and step.field.repeated:
         return overlay.slots[step.field.slot].p == NULL and overlay.held[step.field.slot] == NULL
@@ -301,12 +301,12 @@ cdef Elements texts_of(RepeatedSpan source):
     if elements is None:
         index = source.make_index()
         for i in range(index.n):
-            incoming.insert(i, index.items[i].p, index.items[i].n, source.document)
+            incoming.add(index.items[i].p, index.items[i].n, source.document)
     else:
         for i in range(elements.n):
             element = &elements.items[i]
-            incoming.insert(
-                i, element.p, element.n, source.document if element.held == NULL else <object>element.held
+            incoming.add(
+                element.p, element.n, source.document if element.held == NULL else <object>element.held
             )
     return incoming
 

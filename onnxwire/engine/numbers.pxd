@@ -23,6 +23,7 @@ cdef class RepeatedScalar(Repeated):
     cdef int decode(self) except -1
     cdef void load_bound(self) noexcept
     cdef Numbers copy(self)
+    cdef Numbers own_numbers(self, Py_ssize_t room)
     cdef int decode_records(self) except -1
     cdef bint use_cached(self) except -1
     cdef void use_decoded(self, Numbers numbers)

@@ -1,10 +1,12 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """Sequences over repeated numbers: decoded once from a document, or assigned."""
 cimport cython
+from cpython.float cimport PyFloat_AS_DOUBLE, PyFloat_CheckExact
+from cpython.long cimport PyLong_CheckExact
 from cpython.object cimport PyTypeObject
 from cython cimport critical_section
 from libc.stdint cimport int32_t, int64_t
-from libc.string cimport memcpy, memmove
+from libc.string cimport memcpy
 
 from onnxwire._varint cimport (
     PACKED_32, PACKED_64, PACKED_BOOL, PACKED_ZIGZAG32, PACKED_ZIGZAG64, WIRE_LEN, WIRE_VARINT, Packed, count_varints,
@@ -17,7 +19,9 @@ from onnxwire.engine.instances cimport make_internal
 from onnxwire.engine.overlay cimport Overlay, put_value, set_mark
 from onnxwire.engine.partial cimport N_MEMORIES, fetch, is_resident
 from onnxwire.engine.payload cimport Payload, expose, new_payload
-from onnxwire.engine.repeated cimport ENDED, point_at, changed_error, index_in, refresh, update_count
+from onnxwire.engine.repeated cimport (
+    ENDED, Slice, adjust_slice, changed_error, index_in, point_at, refresh, unpack_slice, update_count,
+)
 from onnxwire.engine.table cimport (
     BOOL, DOUBLE, FIXED32, FIXED64, FLOAT, INT64, SFIXED64, SINT32, SINT64, UINT32, UINT64, has_value,
 )
@@ -28,6 +32,11 @@ from sys import byteorder
 cdef bint LITTLE_ENDIAN = byteorder == "little"
 # Whether numpy copies a sequence, as it copies a list.
 cdef bint COPIES_TO_ARRAYS = False
+
+cdef extern from "Python.h":
+    long long PyLong_AsLongLongAndOverflow(object value, int* overflow) except? -1
+    # Declared with a pointer, because an argument of type `object` would be counted too.
+    Py_ssize_t Py_REFCNT(PyObject* o)
 
 cdef extern from "thresholds.h":
     enum:
@@ -187,12 +196,29 @@ cdef class RepeatedScalar(Repeated):
             if N_MEMORIES and self.first != NULL:
                 self.fetch_runs()
             self.decode_records()
-        self.bound = self.copy()
+        self.bound = self.own_numbers(0)
+        self.store = None
 
     cdef Numbers copy(self):
         """Copy the elements that `decode` found."""
         cdef Numbers numbers = Numbers.allocate(self.n, self.field)
         memcpy(numbers.items, self.items, <size_t>self.n * self.field.size)
+        return numbers
+
+    cdef Numbers own_numbers(self, Py_ssize_t room):
+        """Return the elements that `decode` found, to be changed, with capacity for `room` more.
+
+        These are the decoded numbers themselves, unless there is another reference to them.
+        """
+        cdef Numbers numbers
+        if self.store is None or Py_REFCNT(<PyObject*>self.store) > 1:
+            numbers = Numbers.allocate(self.n + room, self.field)
+            memcpy(numbers.items, self.items, <size_t>self.n * self.field.size)
+            numbers.n = self.n
+            return numbers
+        numbers = self.store
+        numbers.reserve(room)
+        self.items = numbers.items
         return numbers
 
     cdef int decode_records(self) except -1:
@@ -327,7 +353,8 @@ cdef class RepeatedScalar(Repeated):
 
     @critical_section
     def __getitem__(self, key):
-        cdef Py_ssize_t i, n, start, step, last
+        cdef Py_ssize_t i
+        cdef Slice indices
         if self.items == NULL:
             self.decode()
             # Code that reads by index often reads the attribute again for each index: cache the numbers.
@@ -335,17 +362,13 @@ cdef class RepeatedScalar(Repeated):
                 self.document.add_cached(NUMBERS, self.first, self.store)
         self.decode()
         if isinstance(key, slice):
-            indices = range(*key.indices(self.n))
+            unpack_slice(&indices, key)
             elements = []
-            start, step = indices.start, indices.step
-            n = len(indices)
-            last = max(start, start + (n - 1) * step)
             # The slice's own code, or the garbage collector, may have changed the field.
             self.decode()
-            if n and last >= self.n:
-                raise changed_error(self.field)
-            for i in range(n):
-                elements.append(self.item(start + i * step))
+            adjust_slice(&indices, self.n)
+            for i in range(indices.n):
+                elements.append(self.item(indices.start + i * indices.step))
             return elements
         i = index_in(self.field, key, self.n)
         self.decode()
@@ -417,29 +440,55 @@ cdef class RepeatedScalar(Repeated):
                 if self.bound is numbers:
                     return numbers
                 continue
+            numbers = self.own_numbers(room)
             items = self.items
-            numbers = self.copy()
-            numbers.reserve(room)
             edit(self.message)
             self.decode()
-            if self.bound is None and self.items == items and self.n == numbers.n:
+            if (
+                self.bound is None and self.items == items and self.n == numbers.n
+                # Code that runs in `edit` may have exported the decoded numbers.
+                and (numbers is not self.store or Py_REFCNT(<PyObject*>numbers) == 2)
+            ):
                 store_numbers(self, numbers)
                 return numbers
+
+    cdef Py_ssize_t find(self, value) except -2:
+        cdef Py_ssize_t i
+        cdef int overflow = 0
+        cdef int64_t wide
+        cdef int64_t other
+        cdef int field_type = self.field.type
+        if field_type != INT64 or not PyLong_CheckExact(value):
+            return Repeated.find(self, value)
+        wide = PyLong_AsLongLongAndOverflow(value, &overflow)
+        self.decode()
+        if overflow:
+            return -1
+        for i in range(self.n):
+            memcpy(&other, self.items + i * 8, 8)
+            if other == wide:
+                return i
+        return -1
 
     cdef object take(self, values):
         return take_numbers(self.field, values)
 
     cdef int splice(self, Py_ssize_t start, Py_ssize_t stop, values) except -1:
         cdef Numbers incoming = values
-        cdef Numbers numbers = self.start_edit(incoming.n)
+        cdef Numbers numbers
+        cdef Py_ssize_t added = 0 if incoming is None else incoming.n
         cdef size_t size = self.field.size
+        if added and start == 0 and self.refresh_records() and self.n == stop:
+            # All numbers are replaced, so that they need not be decoded.
+            edit(self.message)
+            if self.refresh_records() and self.n == stop:
+                return store_numbers(self, incoming)
+        numbers = self.start_edit(max(added - (stop - start), 0))
         if stop > numbers.n:
             raise changed_error(self.field)
-        memmove(
-            numbers.items + (start + incoming.n) * size, numbers.items + stop * size, <size_t>(numbers.n - stop) * size
-        )
-        memcpy(numbers.items + start * size, incoming.items, <size_t>incoming.n * size)
-        numbers.n += incoming.n - (stop - start)
+        numbers.resize_slice(start, stop, added)
+        if added:
+            memcpy(numbers.items + start * size, incoming.items, <size_t>added * size)
         return update_count(self, numbers.n)
 
     cdef int replace(self, Py_ssize_t start, Py_ssize_t step, Py_ssize_t n, values) except -1:
@@ -510,26 +559,53 @@ cdef class RepeatedScalar(Repeated):
         add_numbers(self, take_numbers(self.field, values))
 
 
+cdef inline int take_number(Numbers self, Field* field, value) except -1:
+    """Add a Python number at the end."""
+    cdef uint64_t raw = 0
+    cdef int64_t wide
+    cdef float single
+    cdef int overflow = 0
+    if self.n == self.room.capacity:
+        self.reserve(1)
+    if field.type == INT64 and PyLong_CheckExact(value):
+        wide = PyLong_AsLongLongAndOverflow(value, &overflow)
+        if overflow == 0:
+            memcpy(self.items + self.n * 8, &wide, 8)
+            self.n += 1
+            return 0
+    elif field.type == FLOAT and PyFloat_CheckExact(value):
+        single = <float>PyFloat_AS_DOUBLE(value)
+        memcpy(self.items + self.n * 4, &single, 4)
+        self.n += 1
+        return 0
+    read_number(field, value, &raw)
+    # Converting a number may run other code, but none that has a reference to this object.
+    store(self.items + self.n * field.size, field, raw)
+    self.n += 1
+    return 0
+
+
 cdef Numbers take_numbers(Field* field, values):
     """Convert the values of an iterable to Numbers, with checks; copy those of a sequence of the same type.
 
     The copy keeps all bits: a conversion to a Python float would make a signalling NaN quiet.
     """
     cdef Numbers incoming
-    cdef uint64_t raw = 0
     cdef RepeatedScalar source
     if isinstance(values, RepeatedScalar):
         source = values
         if source.field == field or source.field.type == field.type and not field.closed:
             source.decode()
             return source.copy()
+    if type(values) is list:
+        incoming = Numbers.allocate(len(values), field)
+        incoming.n = 0
+        for value in <list>values:
+            take_number(incoming, field, value)
+        return incoming
     incoming = Numbers.allocate(0, field)
     for value in iterate(field, values):
-        read_number(field, value, &raw)
-        if incoming.n == incoming.capacity:
-            incoming.reserve(1)
-        store(incoming.items + incoming.n * field.size, field, raw)
-        incoming.n += 1
+        take_number(incoming, field, value)
     return incoming
 
 

@@ -70,6 +70,12 @@ cdef class Overlay:
     cdef uint8_t* touched
 
 
+cdef struct Room:
+    # The memory of an array that grows and shrinks at both ends, in elements.
+    Py_ssize_t capacity          # from the first element on
+    Py_ssize_t before            # free, before the first element
+
+
 cdef struct Element:
     # A string, bytes or message. `held` is NULL for a span of the message's own bytes; str or bytes that own the span;
     # a Document (a fork) that the span is in; or an Overlay, with p and n unused.
@@ -83,12 +89,14 @@ cdef class Elements:
     """The elements of a repeated string, bytes or message field that was changed."""
     cdef Element* items
     cdef Py_ssize_t n
-    cdef Py_ssize_t capacity
+    cdef Room room
     cdef const uint8_t* origin   # the first record of the field before its first change, or NULL
     cdef Py_ssize_t frozen       # number of leading elements that engine/freeze.pyx has examined
 
-    cdef int insert(self, Py_ssize_t i, const uint8_t* p, uint64_t n, object held) except -1
+    cdef int add(self, const uint8_t* p, uint64_t n, object held) except -1
     cdef int reserve(self, Py_ssize_t n) except -1
+    cdef void resize_slice(self, Py_ssize_t start, Py_ssize_t stop, Py_ssize_t n) noexcept
+    cdef void exchange_items(self, Elements other) noexcept
 
 
 @final
@@ -96,12 +104,13 @@ cdef class Numbers:
     """A decoded array in C memory."""
     cdef uint8_t* items
     cdef Py_ssize_t n
-    cdef Py_ssize_t capacity
+    cdef Room room
     cdef int field_type
     cdef uint8_t size            # bytes per number
     cdef const uint8_t* origin   # see Elements
 
     cdef int reserve(self, Py_ssize_t n) except -1
+    cdef void resize_slice(self, Py_ssize_t start, Py_ssize_t stop, Py_ssize_t n) noexcept
 
     @staticmethod
     cdef Numbers allocate(Py_ssize_t n, const Field* field)

@@ -215,6 +215,65 @@ cdef void unlist_absent(Overlay self) noexcept:
 
 # --- repeated fields
 
+cdef bint reserve_at_end(uint8_t** items, Room* room, Py_ssize_t n, Py_ssize_t capacity, size_t size) noexcept:
+    """Grow the capacity of an array of n elements of `size` bytes; return False if there is no memory."""
+    cdef uint8_t* memory = items[0]
+    if room.before:
+        memory -= room.before * size
+        if room.before >= n >> 2:
+            # As in a queue: free elements at the start were last at the end. A move of so few takes constant time each.
+            memmove(memory, items[0], <size_t>n * size)
+            items[0] = memory
+            room.capacity += room.before
+            room.before = 0
+            if room.capacity >= capacity:
+                return True
+    memory = <uint8_t*>realloc(memory, <size_t>(room.before + capacity) * size)
+    if memory == NULL:
+        return False
+    items[0] = memory + room.before * size
+    room.capacity = capacity
+    return True
+
+
+cdef bint reserve_at_start(uint8_t** items, Room* room, Py_ssize_t n, Py_ssize_t more, size_t size) noexcept:
+    """Move the elements towards the end, to make room for others before them; return False if there is no memory.
+
+    Half of the room remains at the end, so that a later call moves the elements only after n / 16 insertions.
+    """
+    cdef Py_ssize_t shift
+    if room.before >= more:
+        return True
+    if room.capacity - n < more + (n >> 3) and not reserve_at_end(items, room, n, n + more + (n >> 1), size):
+        return False
+    if room.before >= more:
+        return True
+    shift = more + ((room.capacity - n - more) >> 1)
+    memmove(items[0] + shift * size, items[0], <size_t>n * size)
+    items[0] += shift * size
+    room.before += shift
+    room.capacity -= shift
+    return True
+
+
+cdef void move_shorter_side(
+    uint8_t** items, Room* room, Py_ssize_t n, Py_ssize_t start, Py_ssize_t stop, Py_ssize_t more, size_t size
+) noexcept:
+    """Let [start, stop) of n elements become `more` elements longer, or shorter if that is negative.
+
+    There is capacity for them at the end. The content of the slice is undefined afterwards.
+    """
+    if more == 0 or stop == n:
+        return
+    if start < n - stop and (more < 0 or reserve_at_start(items, room, n, more, size)):
+        memmove(items[0] - more * <Py_ssize_t>size, items[0], <size_t>start * size)
+        items[0] -= more * <Py_ssize_t>size
+        room.before -= more
+        room.capacity += more
+    else:
+        memmove(items[0] + (stop + more) * size, items[0] + stop * size, <size_t>(n - stop) * size)
+
+
 @final
 @cython.no_gc
 cdef class Elements:
@@ -224,31 +283,38 @@ cdef class Elements:
         cdef Py_ssize_t i
         for i in range(self.n):
             Py_XDECREF(self.items[i].held)
-        free(self.items)
+        if self.items != NULL:
+            free(self.items - self.room.before)
 
     cdef int reserve(self, Py_ssize_t n) except -1:
         """Grow the capacity to at least n more elements."""
         cdef Py_ssize_t capacity = self.n + n
-        cdef Element* items
-        if capacity > self.capacity:
+        if capacity > self.room.capacity:
             # The first capacity is exact: many sequences never grow.
-            capacity = max(capacity, self.capacity + (self.capacity >> 1), 4 if self.n else 1)
-            items = <Element*>realloc(self.items, <size_t>capacity * sizeof(Element))
-            if items == NULL:
+            capacity = max(capacity, self.room.capacity + (self.room.capacity >> 1), 4 if self.n else 1)
+            if not reserve_at_end(<uint8_t**>&self.items, &self.room, self.n, capacity, sizeof(Element)):
                 raise MemoryError
-            self.items = items
-            self.capacity = capacity
         return 0
 
-    cdef int insert(self, Py_ssize_t i, const uint8_t* p, uint64_t n, object held) except -1:
-        """Insert an element at index i; held: its owner, or None for a span of the message's bytes."""
-        if self.n == self.capacity:
+    cdef void resize_slice(self, Py_ssize_t start, Py_ssize_t stop, Py_ssize_t n) noexcept:
+        """Make the slice n elements long, with undefined content; reserve room for the difference before."""
+        cdef Py_ssize_t more = n - (stop - start)
+        move_shorter_side(<uint8_t**>&self.items, &self.room, self.n, start, stop, more, sizeof(Element))
+        self.n += more
+
+    cdef void exchange_items(self, Elements other) noexcept:
+        """Exchange all elements with those of another object."""
+        self.items, other.items = other.items, self.items
+        self.n, other.n = other.n, self.n
+        self.room, other.room = other.room, self.room
+
+    cdef int add(self, const uint8_t* p, uint64_t n, object held) except -1:
+        """Add an element at the end; held: its owner, or None for a span of the message's bytes."""
+        if self.n == self.room.capacity:
             self.reserve(1)
-        if i < self.n:
-            memmove(&self.items[i + 1], &self.items[i], <size_t>(self.n - i) * sizeof(Element))
-        self.items[i].p = p
-        self.items[i].n = n
-        self.items[i].held = NULL if held is None else owned(held)
+        self.items[self.n].p = p
+        self.items[self.n].n = n
+        self.items[self.n].held = NULL if held is None else owned(held)
         self.n += 1
         return 0
 
@@ -270,18 +336,21 @@ cdef class Numbers:
     cdef int reserve(self, Py_ssize_t n) except -1:
         """Grow the capacity to at least n more numbers."""
         cdef Py_ssize_t capacity = self.n + n
-        cdef uint8_t* items
-        if capacity > self.capacity or self.items == NULL:
-            capacity = max(capacity, self.capacity + (self.capacity >> 1), 4)
-            items = <uint8_t*>realloc(self.items, <size_t>capacity * self.size)
-            if items == NULL:
+        if capacity > self.room.capacity or self.items == NULL:
+            capacity = max(capacity, self.room.capacity + (self.room.capacity >> 1), 4)
+            if not reserve_at_end(&self.items, &self.room, self.n, capacity, self.size):
                 raise MemoryError
-            self.items = items
-            self.capacity = capacity
         return 0
 
+    cdef void resize_slice(self, Py_ssize_t start, Py_ssize_t stop, Py_ssize_t n) noexcept:
+        """Make the slice n numbers long, with undefined content; reserve room for the difference before."""
+        cdef Py_ssize_t more = n - (stop - start)
+        move_shorter_side(&self.items, &self.room, self.n, start, stop, more, self.size)
+        self.n += more
+
     def __dealloc__(self):
-        free(self.items)
+        if self.items != NULL:
+            free(self.items - self.room.before * self.size)
 
 
 make_internal(Overlay, b"the first edit of a message")

@@ -128,15 +128,15 @@ cdef Elements copy_elements(Elements self, Document document, uint32_t depth):
     for i in range(self.n):
         element = &self.items[i]
         if element.held == NULL:
-            copy.insert(i, element.p, element.n, None)
+            copy.add(element.p, element.n, None)
         elif not isinstance(<object>element.held, Document):
             held = copy_value(<object>element.held, element.p, element.n, document, depth)
-            copy.insert(i, element.p, element.n, held)
+            copy.add(element.p, element.n, held)
         else:
             if element.held != source or element.p <= last:
                 fork = (<Document>element.held).fork(depth + 1)
                 source = element.held
             copy_edits(<Document>element.held, element.p, element.p + element.n, fork)
-            copy.insert(i, element.p, element.n, fork)
+            copy.add(element.p, element.n, fork)
             last = element.p + element.n
     return copy

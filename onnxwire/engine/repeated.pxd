@@ -25,6 +25,7 @@ cdef class Repeated:
     cdef bint is_detached        # `bound` no longer belongs to the message
 
     cdef void start(self, Cursor* cursor) noexcept
+    cdef Py_ssize_t find(self, value) except -2
     cdef object take(self, values)
     cdef int splice(self, Py_ssize_t start, Py_ssize_t stop, incoming) except -1
     cdef int replace(self, Py_ssize_t start, Py_ssize_t step, Py_ssize_t n, incoming) except -1
@@ -34,9 +35,10 @@ cdef class Repeated:
 cdef class RepeatedSpan(Repeated):
 
     cdef Elements elements(self)
+    cdef Spans known_index(self)
     cdef Spans make_index(self)
     cdef Spans walk(self)
-    cdef Elements gather(self, Spans index)
+    cdef Elements gather(self, Py_ssize_t room)
     cdef object element(self, Py_ssize_t i)
     cdef Elements start_edit(self, Py_ssize_t room)
 
@@ -63,9 +65,18 @@ cdef class SpanIterator:
     cdef Py_ssize_t skip_until(self, const Span* element, const uint8_t* limit) noexcept
 
 
+cdef struct Slice:
+    Py_ssize_t start
+    Py_ssize_t stop
+    Py_ssize_t step
+    Py_ssize_t n                 # number of elements
+
+
 cdef void point_at(Repeated self, View message, Field* field)
 cdef bint refresh(Repeated self) except -1
 cdef Py_ssize_t index_in(const Field* field, index, uint64_t n) except -1
+cdef int unpack_slice(Slice* indices, key) except -1
+cdef void adjust_slice(Slice* indices, Py_ssize_t n) noexcept
 cdef object changed_error(const Field* field)
 cdef int update_count(Repeated self, Py_ssize_t n) except -1
 cdef void* span_getter() noexcept

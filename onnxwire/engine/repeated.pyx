@@ -6,8 +6,9 @@ index of its records, which the document caches; the first change creates Elemen
 """
 cimport cython
 from cpython.object cimport PyTypeObject
+from cpython.ref cimport Py_XDECREF
 from cython cimport critical_section
-from libc.string cimport memcpy, memmove
+from libc.string cimport memcpy
 
 from onnxwire._varint cimport WIRE_LEN, read_length
 from onnxwire.engine.damage cimport decode_error
@@ -33,6 +34,8 @@ from onnxwire.errors import ChangedError, FieldIndexError, FieldOverflowError, F
 
 cdef extern from "Python.h":
     Py_ssize_t PyNumber_AsSsize_t(object index, PyObject* overflow) except? -1
+    int PySlice_Unpack(object key, Py_ssize_t* start, Py_ssize_t* stop, Py_ssize_t* step) except -1
+    Py_ssize_t PySlice_AdjustIndices(Py_ssize_t n, Py_ssize_t* start, Py_ssize_t* stop, Py_ssize_t step)
 
 cdef extern from "thresholds.h":
     enum:
@@ -58,6 +61,16 @@ cdef Py_ssize_t index_in(const Field* field, index, uint64_t n) except -1:
     if i < 0 or <uint64_t>i >= n:
         raise field_error(field, FieldIndexError, f"list index out of range: there is no element {index} of {n:,}")
     return i
+
+
+cdef int unpack_slice(Slice* indices, key) except -1:
+    """Convert the members of a slice, whose `__index__` may run any code."""
+    return PySlice_Unpack(key, &indices.start, &indices.stop, &indices.step)
+
+
+cdef void adjust_slice(Slice* indices, Py_ssize_t n) noexcept:
+    """Clip a slice to a sequence of n elements, as slice.indices does, and set the number of its elements."""
+    indices.n = PySlice_AdjustIndices(n, &indices.start, &indices.stop, indices.step)
 
 
 cdef object changed_error(const Field* field):
@@ -135,10 +148,7 @@ cdef class Repeated:
 
     @critical_section
     def __contains__(self, value):
-        for element in self:
-            if element == value:
-                return True
-        return False
+        return self.find(value) >= 0
 
     @critical_section
     def __eq__(self, other):
@@ -205,11 +215,10 @@ cdef class Repeated:
     @critical_section
     def remove(self, value):
         """Remove the first element equal to a value; raises ValueError if there is none."""
-        for i, element in enumerate(self):
-            if element == value:
-                del self[i]
-                return
-        raise field_error(self.field, FieldValueError, "the value to remove is not in the field")
+        cdef Py_ssize_t i = self.find(value)
+        if i < 0:
+            raise field_error(self.field, FieldValueError, "the value to remove is not in the field")
+        self.splice(i, i + 1, None)
 
     @critical_section
     def pop(self, index=-1):
@@ -217,7 +226,7 @@ cdef class Repeated:
         cdef Py_ssize_t i
         i = index_in(self.field, index, len(self))
         element = self[i]
-        del self[i]
+        self.splice(i, i + 1, None)
         return element
 
     @critical_section
@@ -252,6 +261,7 @@ cdef class Repeated:
     def __setitem__(self, key, value):
         cdef Py_ssize_t i
         cdef Py_ssize_t n
+        cdef Slice indices
         if self.field.type == MESSAGE:
             raise field_error(
                 self.field, FieldTypeError, "messages can't be assigned; use CopyFrom of the element"
@@ -262,34 +272,39 @@ cdef class Repeated:
             self.replace(i, 1, 1, incoming)
             return
         incoming = self.take(value)
-        indices = range(*key.indices(len(self)))
+        unpack_slice(&indices, key)
+        adjust_slice(&indices, len(self))
         if indices.step == 1:
             self.splice(indices.start, max(indices.start, indices.stop), incoming)
             return
         n = (<Numbers>incoming).n if self.field.size else (<Elements>incoming).n
-        if len(indices) != n:
+        if indices.n != n:
             raise field_error(
                 self.field, FieldValueError,
-                f"{n} values were given for an extended slice of {len(indices)} elements",
+                f"{n} values were given for an extended slice of {indices.n} elements",
             )
         self.replace(indices.start, indices.step, n, incoming)
 
     @critical_section
     def __delitem__(self, key):
-        cdef Py_ssize_t n = len(self)
+        cdef Py_ssize_t n
         cdef Py_ssize_t i
+        cdef Slice indices
         if not isinstance(key, slice):
-            i = index_in(self.field, key, n)
-            self.splice(i, i + 1, self.take(()))
+            i = index_in(self.field, key, len(self))
+            self.splice(i, i + 1, None)
             return
-        indices = range(*key.indices(n))
-        if len(indices) == 0:
-            self.splice(0, 0, self.take(()))
-        elif indices.step in (1, -1):
-            i = min(indices[0], indices[len(indices) - 1])
-            self.splice(i, i + len(indices), self.take(()))
+        unpack_slice(&indices, key)
+        n = len(self)
+        adjust_slice(&indices, n)
+        if indices.n == 0:
+            self.splice(0, 0, None)
+        elif indices.step == 1 or indices.step == -1:
+            i = min(indices.start, indices.start + (indices.n - 1) * indices.step)
+            self.splice(i, i + indices.n, None)
         else:
-            self._arrange([i for i in range(n) if i not in indices], n)
+            removed = range(indices.start, indices.start + indices.n * indices.step, indices.step)
+            self._arrange([i for i in range(n) if i not in removed], n)
 
     cdef void start(self, Cursor* cursor) noexcept:
         """Set a cursor to the first record of the sequence, which may be detached from the message."""
@@ -298,6 +313,15 @@ cdef class Repeated:
         else:
             start_records(cursor, NULL, NULL, <PyObject*>self.parts, self.first)
 
+    cdef Py_ssize_t find(self, value) except -2:
+        """Return the index of the first element equal to a value, or -1."""
+        cdef Py_ssize_t i = 0
+        for element in self:
+            if element == value:
+                return i
+            i += 1
+        return -1
+
     # --- implemented by each type; `incoming`: the result of `take`, Elements or Numbers
 
     cdef object take(self, values):
@@ -305,7 +329,7 @@ cdef class Repeated:
         raise NotImplementedError
 
     cdef int splice(self, Py_ssize_t start, Py_ssize_t stop, incoming) except -1:
-        """Replace the elements from start to stop."""
+        """Replace the elements from start to stop; None removes them."""
         raise NotImplementedError
 
     cdef int replace(self, Py_ssize_t start, Py_ssize_t step, Py_ssize_t n, incoming) except -1:
@@ -375,14 +399,20 @@ cdef class RepeatedSpan(Repeated):
                 self.start(&iterator.cursor)
         return iterator
 
-    cdef Spans make_index(self):
-        """Return the spans of all elements of an unchanged field, cached by the document unless they are few."""
-        cdef Spans index
+    cdef Spans known_index(self):
+        """Return the index of an unchanged field if it was made before, else None."""
         if self.store is None and self.n_records:
             self.store = self.document.cached(INDEX, self.first)
         # If the bytes were replaced, the cache entry may belong to another field.
         if self.store is not None and <uint64_t>(<Spans>self.store).n == self.n_records:
             return self.store
+        return None
+
+    cdef Spans make_index(self):
+        """Return the spans of all elements of an unchanged field, cached by the document unless they are few."""
+        cdef Spans index = self.known_index()
+        if index is not None:
+            return index
         index = self.walk()
         if index.n > MAX_WALKED_ELEMENTS:
             self.document.add_cached(INDEX, self.first, index)
@@ -402,21 +432,29 @@ cdef class RepeatedSpan(Repeated):
             left -= 1
         return index
 
-    cdef Elements gather(self, Spans index):
-        """Return the Elements of an index."""
+    cdef Elements gather(self, Py_ssize_t room):
+        """Return the Elements of an unchanged field, with capacity for `room` more."""
         cdef Elements elements = Elements.__new__(Elements)
+        cdef Spans index = self.known_index()
+        cdef Cursor cursor
+        cdef Record record
         cdef Py_ssize_t i
-        elements.reserve(index.n)
-        for i in range(index.n):
-            elements.insert(i, index.items[i].p, index.items[i].n, None)
+        elements.reserve(<Py_ssize_t>self.n_records + room)
         elements.origin = self.first
+        if index is not None:
+            for i in range(index.n):
+                elements.add(index.items[i].p, index.items[i].n, None)
+            return elements
+        self.start(&cursor)
+        while <uint64_t>elements.n < self.n_records:
+            if next_usable(&cursor, self.field, &record) <= 0:
+                raise decode_error(self.document, cursor.p, cursor.end)
+            elements.add(record.value, record.n, None)
         return elements
 
     @critical_section
     def _detach(self):
-        if self.store is None:
-            self.store = self.walk()
-        self.bound = self.gather(self.store)
+        self.bound = self.gather(0)
 
     cdef object element(self, Py_ssize_t i):
         """Return the element at an index that was checked before; raise ChangedError if it no longer exists."""
@@ -435,10 +473,14 @@ cdef class RepeatedSpan(Repeated):
     @critical_section
     def __getitem__(self, key):
         cdef Py_ssize_t i
+        cdef Py_ssize_t k
+        cdef Slice indices
         if isinstance(key, slice):
-            indices = range(*key.indices(len(self)))
+            unpack_slice(&indices, key)
+            adjust_slice(&indices, len(self))
             elements = []
-            for i in indices:
+            for k in range(indices.n):
+                i = indices.start + k * indices.step
                 if i >= len(self):
                     raise changed_error(self.field)
                 elements.append(self.element(i))
@@ -480,7 +522,7 @@ cdef class RepeatedSpan(Repeated):
         """
         cdef Elements elements
         cdef Overlay overlay
-        cdef Spans index
+        cdef Document document
         while True:
             elements = self.elements()
             if elements is not None:
@@ -491,14 +533,14 @@ cdef class RepeatedSpan(Repeated):
                 if self.elements() is elements:
                     return elements
                 continue
-            index = self.make_index()
-            elements = self.gather(index)
-            elements.reserve(room)
-            # The allocation may have run other code, which may have changed the field.
-            if self.elements() is not None or self.store is not index:
-                continue
+            document = self.document
+            elements = self.gather(room)
             overlay = edit(self.message)
-            if self.elements() is None and self.store is index and edit(self.message) is overlay:
+            # The allocations may have run other code, which may have changed the field.
+            if (
+                self.elements() is None and self.document is document and self.first == elements.origin
+                and edit(self.message) is overlay
+            ):
                 put_value(overlay, self.field, set_mark() if elements.n else NULL, elements.n, <PyObject*>elements)
                 self.bound = elements
                 self.document = document_of(self.message)
@@ -510,26 +552,28 @@ cdef class RepeatedSpan(Repeated):
     cdef int splice(self, Py_ssize_t start, Py_ssize_t stop, values) except -1:
         cdef Elements incoming = values
         cdef Elements elements
-        # Release removed elements last: their destructors may run other code.
-        cdef Elements gone = Elements.__new__(Elements)
+        cdef Elements gone = None
+        cdef PyObject* last = NULL
+        cdef Py_ssize_t added = 0 if incoming is None else incoming.n
         cdef Py_ssize_t n = stop - start
-        gone.reserve(n)
-        elements = self.start_edit(incoming.n)
+        if n > 1:
+            gone = Elements.__new__(Elements)
+            gone.reserve(n)
+        elements = self.start_edit(added)
         if stop > elements.n:
             raise changed_error(self.field)
-        if n:
+        if n == 1:
+            last = elements.items[start].held
+        elif n:
             memcpy(gone.items, &elements.items[start], <size_t>n * sizeof(Element))
-        if stop < elements.n:
-            memmove(
-                &elements.items[start + incoming.n], &elements.items[stop],
-                <size_t>(elements.n - stop) * sizeof(Element),
-            )
-        if incoming.n:
-            memcpy(&elements.items[start], incoming.items, <size_t>incoming.n * sizeof(Element))
-        elements.n += incoming.n - n
-        gone.n = n
-        incoming.n = 0  # their references were moved
+            gone.n = n
+        elements.resize_slice(start, stop, added)
+        if added:
+            memcpy(&elements.items[start], incoming.items, <size_t>added * sizeof(Element))
+            incoming.n = 0  # their references were moved
         update_count(self, elements.n)
+        # Release removed elements last: their destructors may run other code.
+        Py_XDECREF(last)
         return 0
 
     cdef int replace(self, Py_ssize_t start, Py_ssize_t step, Py_ssize_t n, values) except -1:
@@ -566,9 +610,7 @@ cdef class RepeatedSpan(Repeated):
             elements.items[index].held = NULL
         arranged.n = len(indices)
         # Release removed elements last: their destructors may run other code.
-        elements.items, arranged.items = arranged.items, elements.items
-        elements.n, arranged.n = arranged.n, elements.n
-        elements.capacity, arranged.capacity = arranged.capacity, elements.capacity
+        elements.exchange_items(arranged)
         update_count(self, elements.n)
 
     @critical_section
@@ -625,7 +667,7 @@ cdef class RepeatedSpan(Repeated):
         elements.frozen = min(elements.frozen, elements.n)
         if elements.n - elements.frozen > FREEZE_BATCH:
             _gone = freeze_elements(elements, self.message)  # released last: destructors may run other code
-        elements.insert(elements.n, set_mark(), 0, overlay)
+        elements.add(set_mark(), 0, overlay)
         update_count(self, elements.n)
         return overlay_view(self.field.sub, <Document>self.message.document, overlay)
 
@@ -648,7 +690,7 @@ cdef Elements take_values(View message, Field* field, values):
     if field.type != MESSAGE:
         for value in iterate(field, values):
             owner = read_text(field, value, &p, &n)
-            incoming.insert(incoming.n, p, n, owner)
+            incoming.add(p, n, owner)
         return incoming
     depth = depth_of(message)
     for value in iterate(field, values):
@@ -664,17 +706,17 @@ cdef Elements take_values(View message, Field* field, values):
                 # `locate_encoded` sets the element's address later.
                 encoded.append(data)
                 origin = document_of(source)
-                incoming.insert(incoming.n, NULL, <uint64_t>len(data), None)
+                incoming.add(NULL, <uint64_t>len(data), None)
                 continue
         elif (
             fork is not None and <Document>source.document is document and source.start > last
             and source.overlay == NULL and source.parts == NULL and not has_edits(document, source.start, source.end)
         ):
-            incoming.insert(incoming.n, source.start, <uint64_t>(source.end - source.start), fork)
+            incoming.add(source.start, <uint64_t>(source.end - source.start), fork)
             last = source.end
             continue
         held = copy_message(source, depth, &p, &n)
-        incoming.insert(incoming.n, p, n, held)
+        incoming.add(p, n, held)
         fork = None
         if isinstance(held, Document) and (<Document>held).backing is (<Document>source.document).backing:
             document = <Document>source.document

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import random
 import warnings
 from collections.abc import MutableSequence
 
@@ -615,3 +616,53 @@ def test_arrays_of_numbers_have_the_expected_types():
         assert names[array.dtype.type] == field.removesuffix("_data").replace("float", "float32")
     assert np.array(tensor.dims).dtype.type is np.int64
     assert np.array(onnxwire.AttributeProto(ints=[1]).ints).dtype.type is np.int64
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("name", ["many_int64", "many_float", "many_string"])
+def test_elements_that_are_inserted_and_removed_anywhere_are_those_of_a_list(name, seed):
+    # The shorter side of a sequence is moved, with room at both ends that is used up and made again.
+    choose = random.Random(seed)
+    make = str if name == "many_string" else int if name == "many_int64" else float
+    message = wire.makers()[1].Everything()
+    sequence, model = getattr(message, name), []
+    for i in range(600):
+        n = len(model)
+        start = choose.choice([0, 0, n, choose.randint(0, n), n // 2])
+        stop = min(n, start + choose.choice([0, 0, 0, 1, 2, 20]))
+        values = [make(1000 * i + k) for k in range(choose.choice([0, 1, 1, 2, 3, 30]))]
+        if choose.random() < 0.3 and n:
+            assert sequence.pop(-(start < n // 2)) == model.pop(-(start < n // 2))
+        else:
+            sequence[start:stop] = values
+            model[start:stop] = values
+        assert len(sequence) == len(model)
+    assert list(sequence) == model
+    assert list(getattr(type(message).FromString(message.SerializeToString()), name)) == model
+
+
+@pytest.mark.parametrize("code", ["s.append(7)", "s[0] = 7", "del s[0]", "s[:] = [7]", "s.reverse()"])
+@pytest.mark.parametrize("is_cached", [False, True])
+def test_an_edit_of_decoded_numbers_does_not_change_arrays_of_them(code, is_cached):
+    data = onnxwire.TensorProto(int64_data=range(1000)).SerializeToString()
+    tensor = onnxwire.TensorProto.FromString(data)
+    numbers = tensor.int64_data
+    if is_cached:
+        numbers[5]
+    array = numbers.numpy()
+    other = tensor.int64_data
+    expected = list(numbers)
+    act(code, {"s": numbers})
+    act(code, {"s": expected})
+    assert array.tolist() == list(range(1000))
+    assert list(numbers) == list(other) == expected
+
+
+def test_values_are_found_in_numbers_as_officially():
+    numbers = onnxwire.TensorProto.FromString(onnxwire.TensorProto(int64_data=[5, 0, -1, 2**62]).SerializeToString())
+    for value in (5, -1, 2**62, 2**62 + 1, 2**64, -(2**70), True, 0.0, 5.5, "5", None):
+        assert (value in numbers.int64_data) == (value in [5, 0, -1, 2**62])
+    numbers.int64_data.remove(False)
+    assert numbers.int64_data == [5, -1, 2**62]
+    with pytest.raises(ValueError, match="not in the field"):
+        numbers.int64_data.remove(2**64)
