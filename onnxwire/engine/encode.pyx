@@ -10,7 +10,9 @@ from cpython.object cimport PyObject
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memmove, memset
 
-from onnxwire._varint cimport MAX_DEPTH, WIRE_LEN, WIRE_VARINT, read_record, read_varint, varint_size, write_varint
+from onnxwire._varint cimport (
+    MAX_DEPTH, WIRE_LEN, WIRE_VARINT, read_length, read_record, read_varint, varint_size, write_varint,
+)
 from onnxwire.engine.canonical cimport canonical, is_plain, raw_at
 from onnxwire.engine.compact_overlay cimport CompactOverlay, Entry
 from onnxwire.engine.damage cimport decode_error
@@ -271,7 +273,9 @@ cdef int emit(Encoder self, Content* content, bint* is_canonical) except -1:
     if N_MEMORIES and (self.deterministic or content.parts != NULL or has_edits(document, content.start, content.end)):
         require_records(self, content)
     if content.parts != NULL or has_edits(document, content.start, content.end):
-        return emit_scanned(self, content) if self.deterministic else emit_records(self, content, NULL, 0)
+        if self.deterministic:
+            return emit_scanned(self, content)
+        return emit_records(self, content, NULL, 0) if content.parts != NULL else emit_around_edits(self, content)
     if not self.deterministic:
         is_canonical[0] = True
         return put_bytes(self, content.start, <uint64_t>(content.end - content.start), content.document, NULL)
@@ -354,6 +358,61 @@ cdef inline int next_of(Cursor* cursor, Record* record) noexcept nogil:
         return -1
     cursor.p = p
     return 1
+
+
+cdef int emit_around_edits(Encoder self, Content* content) except -1:
+    """Put a span that was not edited itself: copy its records, except for edited messages in them.
+
+    The records after the last edit are not visited.
+    """
+    cdef Document document = <Document>content.document
+    cdef const uint8_t* p = content.start
+    cdef const uint8_t* run = p
+    cdef const uint8_t* following
+    cdef Record record
+    cdef Pair pair
+    cdef Field* field
+    while p < content.end and find_edits(content.document, p, content.end, &pair):
+        following = find_containing(p, content.end, pair.address, &record)
+        if following == NULL:
+            raise decode_error(document, record.start, content.end)
+        p = following
+        if record.tag & 7 != WIRE_LEN:
+            continue
+        field = find_field(content.table, record.tag >> 3)
+        if is_unknown(field, &record) or field.type != MESSAGE:
+            continue
+        # The first edit may be at an address between two values, if the file was written to.
+        if pair.address < <size_t>record.value and not find_edits(
+            content.document, record.value, record.value + record.n, &pair
+        ):
+            continue
+        flush_run(self, content, &run, record.start)
+        emit_edited_span(self, field, document, record.value, record.n, None, &pair)
+        run = p
+    return flush_run(self, content, &run, content.end)
+
+
+cdef const uint8_t* find_containing(
+    const uint8_t* p, const uint8_t* end, size_t address, Record* record
+) noexcept nogil:
+    """Read the first record whose value ends at or after an address, or the last record; p < end.
+
+    Returns the start of the next record, or NULL for a damaged record, with its start in `record`.
+    """
+    cdef const uint8_t* value
+    cdef uint64_t n
+    while True:
+        # The common case: a tag of one byte, and a length.
+        if p[0] < 0x80 and p[0] & 7 == WIRE_LEN and p[0] > 7:
+            value = read_length(p + 1, end, &n)
+            if value != NULL and <size_t>(value + n) < address and value + n < end:
+                p = value + n
+                continue
+        record.start = p
+        p = read_record(p, end, MAX_DEPTH, record)
+        if p == NULL or p == end or record.tag & 7 == WIRE_LEN and address <= <size_t>(record.value + record.n):
+            return p
 
 
 cdef int emit_records(Encoder self, Content* content, const Edits* edits, uint32_t flags) except -1:
