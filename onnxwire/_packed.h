@@ -84,13 +84,13 @@ OW_INLINE uint64_t ow_ends_128(const uint8_t *p) {
     return ~mask;
 }
 
-__attribute__((target("avx2,bmi,bmi2"))) static inline uint64_t ow_ends_256(const uint8_t *p) {
+__attribute__((target("avx2,bmi,bmi2,popcnt"))) static inline uint64_t ow_ends_256(const uint8_t *p) {
     uint64_t low = (uint32_t)_mm256_movemask_epi8(_mm256_loadu_si256((const __m256i *)p));
     uint64_t high = (uint32_t)_mm256_movemask_epi8(_mm256_loadu_si256((const __m256i *)(p + 32)));
     return ~(low | high << 32);
 }
 
-__attribute__((target("avx2,bmi,bmi2"))) static inline uint64_t ow_squeeze_pext(uint64_t w) {
+__attribute__((target("avx2,bmi,bmi2,popcnt"))) static inline uint64_t ow_squeeze_pext(uint64_t w) {
     return _pext_u64(w, 0x7F7F7F7F7F7F7F7FULL);
 }
 #else
@@ -155,8 +155,8 @@ OW_LEVEL(wide, OW_BLOCKS)
  * numbers are written at a time, up to three too many, which the next block overwrites. The next number starts after
  * the block's last end, not after the last number written. */
 #define OW_WIDER(NAME, PACKED)                                                                                        \
-    __attribute__((target("avx2,bmi,bmi2"))) static uint64_t NAME(const uint8_t *p, const uint8_t *end, void *out,    \
-                                                                  uint64_t capacity) {                                \
+    __attribute__((target("avx2,bmi,bmi2,popcnt"))) static uint64_t NAME(const uint8_t *p, const uint8_t *end,        \
+                                                                         void *out, uint64_t capacity) {              \
         static const uint64_t high_bits[11] = {[9] = 0x7F, [10] = 0x17F}; /* for bytes 8 and 9, by the length */      \
         const uint8_t *v = p;                                                                                         \
         uint64_t n = 0;                                                                                               \
@@ -210,7 +210,7 @@ typedef uint64_t (*ow_decode)(const uint8_t *, const uint8_t *, void *, uint64_t
 static int ow_best_level(void) {
 #ifdef OW_X86
     __builtin_cpu_init();
-    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi2") ? 2 : 1;
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi2") && __builtin_cpu_supports("popcnt") ? 2 : 1;
 #elif defined(OW_NEON)
     return 1;
 #else
@@ -242,7 +242,18 @@ static uint64_t ow_decode_varints(const uint8_t *p, const uint8_t *end, int pack
 /* Return the number of bytes that end a varint. */
 static uint64_t ow_count_varints(const uint8_t *p, const uint8_t *end) {
     uint64_t n = 0;
-#if defined(OW_X86) || defined(OW_NEON)
+#if defined(OW_X86)
+    /* Each byte of `counts` counts to 255; psadbw adds them up. The popcnt instruction is not part of x86-64. */
+    while (end - p >= 16) {
+        const uint8_t *stop = p + (end - p < 255 * 16 ? (end - p) & ~(ptrdiff_t)15 : 255 * 16);
+        __m128i counts = _mm_setzero_si128();
+        for (; p < stop; p += 16)
+            counts = _mm_sub_epi8(
+                counts, _mm_cmpgt_epi8(_mm_loadu_si128((const __m128i *)p), _mm_set1_epi8(-1)));
+        __m128i sums = _mm_sad_epu8(counts, _mm_setzero_si128());
+        n += (uint64_t)_mm_cvtsi128_si64(sums) + (uint64_t)_mm_cvtsi128_si64(_mm_srli_si128(sums, 8));
+    }
+#elif defined(OW_NEON)
     for (; end - p >= 64; p += 64) n += (uint64_t)__builtin_popcountll(ow_ends_128(p));
 #endif
     for (; p < end; p++) n += *p < 0x80;

@@ -61,6 +61,14 @@ cdef enum Packed:            # how the varints of a packed run become numbers
     PACKED_ZIGZAG32 = 4      # sint32
 
 
+cdef enum:
+    MAX_SHARES = 4           # of a packed run; at least the number of threads
+
+cdef struct ShareCounts:     # of the parts of a packed run that threads decode
+    int n                    # number of parts; 0 if the run is not divided
+    uint64_t[MAX_SHARES] counts
+
+
 cdef inline const uint8_t* read_long_varint(const uint8_t* p, const uint8_t* end, uint64_t* value) noexcept nogil:
     """Read a varint of up to 10 bytes; bits above 64 are dropped."""
     cdef uint64_t result = 0
@@ -233,9 +241,10 @@ cdef inline const uint8_t* skip_value(const uint8_t* p, const uint8_t* end, uint
 cdef Damage explain(const uint8_t* p, const uint8_t* end, int depth) noexcept nogil
 cdef Damage explain_packed(const uint8_t* p, const uint8_t* end, int size) noexcept nogil
 cdef uint64_t count_varints(const uint8_t* p, const uint8_t* end) noexcept nogil
+cdef uint64_t count_shares(const uint8_t* p, const uint8_t* end, ShareCounts* counts) noexcept nogil
 cdef bint check_varints(const uint8_t* p, const uint8_t* end) noexcept nogil
 cdef uint64_t decode_varints(
-    const uint8_t* p, const uint8_t* end, Packed packed, void* out, uint64_t capacity
+    const uint8_t* p, const uint8_t* end, Packed packed, void* out, uint64_t capacity, const ShareCounts* counts
 ) noexcept nogil
 
 

@@ -10,8 +10,6 @@ cdef extern from "_packed.h" nogil:
     uint64_t ow_count_varints(const uint8_t* p, const uint8_t* end)
 
 cdef extern from "_parallel.h" nogil:
-    enum:
-        MAX_THREADS "OW_MAX_THREADS"
     int ow_processors()
     void ow_in_parallel(void (*task)(void* work) noexcept nogil, void* works, size_t size, int n)
 
@@ -140,7 +138,7 @@ cdef struct Share:
 
 cdef int share_out(Share* shares, const uint8_t* p, const uint8_t* end) noexcept nogil:
     """Divide a run of 2 * THREAD_RUN_BYTES or more, between varints, among threads; return their number."""
-    cdef int n = <int>min(<uint64_t>(end - p) // THREAD_RUN_BYTES, <uint64_t>ow_processors())
+    cdef int n = <int>min(<uint64_t>(end - p) // THREAD_RUN_BYTES, <uint64_t>min(ow_processors(), <int>MAX_SHARES))
     cdef int i
     for i in range(n):
         shares[i].p = p
@@ -163,15 +161,22 @@ cdef void decode_share(void* work) noexcept nogil:
 
 cdef uint64_t count_varints(const uint8_t* p, const uint8_t* end) noexcept nogil:
     """Count the bytes that end a varint, which is the number of values of an undamaged packed run."""
-    cdef Share[MAX_THREADS] shares
+    cdef ShareCounts counts
+    return count_shares(p, end, &counts)
+
+
+cdef uint64_t count_shares(const uint8_t* p, const uint8_t* end, ShareCounts* counts) noexcept nogil:
+    """Do what `count_varints` does, and return the count of each part that a thread decodes later."""
+    cdef Share[MAX_SHARES] shares
     cdef uint64_t total = 0
     cdef int i
-    cdef int n
+    counts.n = 0
     if end - p < 2 * THREAD_RUN_BYTES:
         return ow_count_varints(p, end)
-    n = share_out(shares, p, end)
-    ow_in_parallel(count_share, shares, sizeof(Share), n)
-    for i in range(n):
+    counts.n = share_out(shares, p, end)
+    ow_in_parallel(count_share, shares, sizeof(Share), counts.n)
+    for i in range(counts.n):
+        counts.counts[i] = shares[i].n
         total += shares[i].n
     return total
 
@@ -202,14 +207,15 @@ cdef int size_of(Packed packed) noexcept nogil:
 
 
 cdef uint64_t decode_varints(
-    const uint8_t* p, const uint8_t* end, Packed packed, void* out, uint64_t capacity
+    const uint8_t* p, const uint8_t* end, Packed packed, void* out, uint64_t capacity, const ShareCounts* counts
 ) noexcept nogil:
     """Decode a packed run to at most `capacity` numbers; return the number of values written.
 
     Stops at a varint of more than 10 bytes, or at one that is cut by the end. Runs of megabytes are divided among
-    threads.
+    threads. counts: the result of `count_shares`, or NULL. If it does not agree with the bytes, which may have changed,
+    the numbers are undefined, but still at most `capacity`.
     """
-    cdef Share[MAX_THREADS] shares
+    cdef Share[MAX_SHARES] shares
     cdef uint64_t total = 0
     cdef uint64_t before
     cdef int i
@@ -217,7 +223,11 @@ cdef uint64_t decode_varints(
     if end - p < 2 * THREAD_RUN_BYTES:
         return ow_decode_varints(p, end, packed, out, capacity, LEVEL)
     n = share_out(shares, p, end)
-    ow_in_parallel(count_share, shares, sizeof(Share), n)
+    if counts != NULL and counts.n == n:
+        for i in range(n):
+            shares[i].n = counts.counts[i]
+    else:
+        ow_in_parallel(count_share, shares, sizeof(Share), n)
     for i in range(n):
         before = min(total, capacity)
         shares[i].packed = packed

@@ -3,6 +3,7 @@
 from cpython.object cimport PyObject
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
+from onnxwire._varint cimport ShareCounts
 from onnxwire.engine.payload cimport Payload
 from onnxwire.engine.overlay cimport Numbers
 from onnxwire.engine.repeated cimport Repeated
@@ -18,7 +19,7 @@ cdef class RepeatedScalar(Repeated):
     cdef Py_ssize_t n
 
     cdef bint fetch_runs(self) except -1
-    cdef uint64_t count_elements(self, const uint8_t** window) except? 0xFFFFFFFF
+    cdef uint64_t count_elements(self, const uint8_t** window, ShareCounts* counts) except? 0xFFFFFFFF
     cdef bint refresh_records(self) except -1
     cdef int decode(self) except -1
     cdef void load_bound(self) noexcept

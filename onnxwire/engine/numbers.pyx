@@ -9,8 +9,8 @@ from libc.stdint cimport int32_t, int64_t
 from libc.string cimport memcpy
 
 from onnxwire._varint cimport (
-    PACKED_32, PACKED_64, PACKED_BOOL, PACKED_ZIGZAG32, PACKED_ZIGZAG64, WIRE_LEN, WIRE_VARINT, Packed, count_varints,
-    decode_varints, load32, load64, zigzag32, zigzag64,
+    PACKED_32, PACKED_64, PACKED_BOOL, PACKED_ZIGZAG32, PACKED_ZIGZAG64, WIRE_LEN, WIRE_VARINT, Packed, ShareCounts,
+    count_shares, count_varints, decode_varints, load32, load64, zigzag32, zigzag64,
 )
 from onnxwire.engine.damage cimport decode_error, packed_error
 from onnxwire.engine.document cimport NUMBERS, Document
@@ -84,12 +84,12 @@ cdef void store(void* out, const Field* field, uint64_t raw) noexcept nogil:
 
 
 cdef uint64_t store_run(
-    uint8_t* out, const Field* field, const uint8_t* p, uint64_t n, uint64_t capacity
+    uint8_t* out, const Field* field, const uint8_t* p, uint64_t n, uint64_t capacity, const ShareCounts* counts
 ) noexcept nogil:
-    """Write the numbers of a packed run; return how many."""
+    """Write the numbers of a packed run; return how many. counts: of varints, or NULL."""
     cdef uint64_t count = 0
     if field.wire == WIRE_VARINT:
-        return decode_varints(p, p + n, packed_form(field.type), out, capacity)
+        return decode_varints(p, p + n, packed_form(field.type), out, capacity, counts)
     if LITTLE_ENDIAN:
         count = min(n // field.size, capacity)
         memcpy(out, p, count * field.size)
@@ -130,10 +130,11 @@ cdef class RepeatedScalar(Repeated):
             document.pins -= 1
         return is_new
 
-    cdef uint64_t count_elements(self, const uint8_t** window) except? 0xFFFFFFFF:
+    cdef uint64_t count_elements(self, const uint8_t** window, ShareCounts* counts) except? 0xFFFFFFFF:
         """Count the elements of the records, unknown values of a closed enum included.
 
-        For a single packed run whose bytes are the array, set `window` to its start.
+        For a single packed run whose bytes are the array, set `window` to its start. counts: set to the counts of the
+        last packed run of varints.
         """
         cdef Document document = self.document
         cdef Field* field = self.field
@@ -152,7 +153,7 @@ cdef class RepeatedScalar(Repeated):
             elif field.wire == WIRE_VARINT:
                 if record.n and record.value[record.n - 1] >= 0x80:
                     raise packed_error(document, record.value, record.value + record.n, 0)
-                total += count_varints(record.value, record.value + record.n)
+                total += count_shares(record.value, record.value + record.n, counts)
             else:
                 if record.n % field.size:
                     raise packed_error(document, record.value, record.value + record.n, field.size)
@@ -230,6 +231,7 @@ cdef class RepeatedScalar(Repeated):
         cdef Cursor cursor
         cdef Record record
         cdef Numbers numbers
+        cdef ShareCounts counts
         cdef uint64_t total
         cdef uint64_t done = 0
         cdef uint64_t count
@@ -242,7 +244,7 @@ cdef class RepeatedScalar(Repeated):
             return 0
         if self.use_cached():
             return 0
-        total = self.count_elements(&window)
+        total = self.count_elements(&window, &counts)
         if window != NULL:
             self.n = total
             self.items = window
@@ -263,7 +265,8 @@ cdef class RepeatedScalar(Repeated):
                         done += 1
                     continue
                 count = store_long_run(
-                    <uint8_t*>numbers.items + done * field.size, field, record.value, record.n, total - done
+                    <uint8_t*>numbers.items + done * field.size, field, record.value, record.n, total - done,
+                    &counts if n_records == 1 else NULL,
                 )
                 if field.wire == WIRE_VARINT and count != (
                     total if n_records == 1 else count_varints(record.value, record.value + record.n)
@@ -335,11 +338,12 @@ cdef class RepeatedScalar(Repeated):
     @critical_section
     def __len__(self):
         cdef const uint8_t* window = NULL
+        cdef ShareCounts counts
         if self.refresh_records() and self.items == NULL and self.first != NULL and not self.field.closed:
             if N_MEMORIES and self.field.wire == WIRE_VARINT:
                 self.decode()
             elif self.n == 0 and not self.use_cached():
-                self.n = self.count_elements(&window)
+                self.n = self.count_elements(&window, &counts)
             return self.n
         self.decode()
         return self.n
@@ -433,7 +437,8 @@ cdef class RepeatedScalar(Repeated):
                 numbers = self.bound
                 numbers.reserve(room)
                 self.load_bound()
-                if self.is_detached:
+                # Else the overlay is not yet part of a parent, which `edit` changes.
+                if self.is_detached or (<Overlay>self.message.overlay).parent == NULL:
                     return numbers
                 edit(self.message)
                 self.decode()
@@ -670,13 +675,13 @@ cdef char* buffer_format(int field_type) noexcept:
 
 
 cdef uint64_t store_long_run(
-    uint8_t* out, const Field* field, const uint8_t* p, uint64_t n, uint64_t capacity
+    uint8_t* out, const Field* field, const uint8_t* p, uint64_t n, uint64_t capacity, const ShareCounts* counts
 ) noexcept:
     cdef uint64_t count
     if n < NOGIL_RUN_BYTES:
-        return store_run(out, field, p, n, capacity)
+        return store_run(out, field, p, n, capacity, counts)
     with nogil:
-        count = store_run(out, field, p, n, capacity)
+        count = store_run(out, field, p, n, capacity, counts)
     return count
 
 

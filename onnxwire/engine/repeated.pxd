@@ -5,7 +5,7 @@ from cpython.object cimport PyObject
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
 from onnxwire.engine.document cimport Document, Span, Spans
-from onnxwire.engine.overlay cimport Elements
+from onnxwire.engine.overlay cimport Elements, Overlay
 from onnxwire.engine.table cimport Field
 from onnxwire.engine.view cimport Cursor, View
 
@@ -41,6 +41,7 @@ cdef class RepeatedSpan(Repeated):
     cdef Elements gather(self, Py_ssize_t room)
     cdef object element(self, Py_ssize_t i)
     cdef Elements start_edit(self, Py_ssize_t room)
+    cdef int store_elements(self, Overlay overlay, Elements elements) except -1
 
 
 cdef enum:

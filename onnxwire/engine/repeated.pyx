@@ -527,7 +527,8 @@ cdef class RepeatedSpan(Repeated):
             elements = self.elements()
             if elements is not None:
                 elements.reserve(room)
-                if self.is_detached:
+                # Else the overlay is not yet part of a parent, which `edit` changes.
+                if self.is_detached or (<Overlay>self.message.overlay).parent == NULL:
                     return elements
                 edit(self.message)
                 if self.elements() is elements:
@@ -541,10 +542,16 @@ cdef class RepeatedSpan(Repeated):
                 self.elements() is None and self.document is document and self.first == elements.origin
                 and edit(self.message) is overlay
             ):
-                put_value(overlay, self.field, set_mark() if elements.n else NULL, elements.n, <PyObject*>elements)
-                self.bound = elements
-                self.document = document_of(self.message)
+                self.store_elements(overlay, elements)
                 return elements
+
+    cdef int store_elements(self, Overlay overlay, Elements elements) except -1:
+        """Store Elements in the overlay of the message; they replace the field's records."""
+        elements.origin = self.first
+        self.bound = elements
+        self.document = document_of(self.message)
+        put_value(overlay, self.field, set_mark() if elements.n else NULL, elements.n, <PyObject*>elements)
+        return 0
 
     cdef object take(self, values):
         return take_values(self.message, self.field, values)
@@ -632,11 +639,18 @@ cdef class RepeatedSpan(Repeated):
         Raises TypeError or ValueError for a value that the field can't store; then nothing is added.
         """
         cdef Elements incoming = take_values(self.message, self.field, values)
-        if incoming.n:
-            n = len(self)
-            self.splice(n, n, incoming)
-        elif not self.is_detached:
-            edit(self.message)
+        cdef Overlay overlay
+        if incoming.n == 0:
+            if not self.is_detached:
+                edit(self.message)
+            return
+        if len(self) == 0 and self.bound is None:
+            overlay = edit(self.message)
+            if self.elements() is None and self.n_records == 0 and edit(self.message) is overlay:
+                self.store_elements(overlay, incoming)
+                return
+        n = len(self)
+        self.splice(n, n, incoming)
 
     @critical_section
     def append(self, value):
@@ -644,9 +658,19 @@ cdef class RepeatedSpan(Repeated):
 
         Raises TypeError or ValueError for a value that the field can't store.
         """
-        cdef Py_ssize_t n = len(self)
-        self.splice(n, n, take_values(self.message, self.field, (value,)))
-        return self.element(n) if self.field.type == MESSAGE else None
+        cdef Elements elements
+        cdef const uint8_t* p = NULL
+        cdef uint64_t size = 0
+        cdef Py_ssize_t n
+        if self.field.type == MESSAGE:
+            n = len(self)
+            self.splice(n, n, take_values(self.message, self.field, (value,)))
+            return self.element(n)
+        owner = read_text(self.field, value, &p, &size)
+        elements = self.start_edit(1)
+        elements.add(p, size, owner)
+        update_count(self, elements.n)
+        return None
 
     @critical_section
     def add(self, **fields):
