@@ -289,3 +289,23 @@ def test_malformed_http_is_an_error_within_bounded_time_and_memory(name) -> None
         finally:
             tracemalloc.stop()
             server.shutdown(socket.SHUT_RDWR)
+
+
+def test_a_server_that_is_down_is_not_asked_again_and_again_for_each_file(pieces) -> None:
+    options = {**OPTIONS, "retry_config": {**OPTIONS["retry_config"], "retry_timeout": timedelta(seconds=60)}}
+
+    def load(name: str) -> None:
+        ow.load(f"{server.url}/{name}", storage_options=options).close()
+
+    with ObjectServer({"m.onnx": pieces}) as server:
+        server.state.always = "503"
+        for i in range(10):
+            with pytest.raises(ow.SourceError, match="503"):
+                load(f"{i}.onnx")
+        assert len(server.state.requests) == 3 + 9
+        server.state.always = None
+        load("m.onnx")
+        # From the first answer on, requests are retried again.
+        server.state.reset()
+        server.state.fault = {0: "503", 1: "503"}
+        load("m.onnx")

@@ -211,19 +211,30 @@ class HttpClient:
             raise ValueError("unknown options")
         self._context: ssl.SSLContext | None = None
         self._idle: dict[tuple[int, Site], list[_Connection]] = {}
+        self._down_until: dict[Site | None, float] = {}  # when requests to a server are retried again
 
     async def send(self, request: Request) -> Answer:
-        """Send a request, and retry after transient failures. Raises RequestError and RefusedError."""
+        """Send a request, and retry after transient failures. Raises RequestError and RefusedError.
+
+        For a while after a request to a server failed for the last time, others are not retried, unless one succeeds: a
+        catalog may have thousands of models on that server.
+        """
         until = time.monotonic() + self._retry_timeout
         wait = self._first_wait
+        site = request.address.site
+        is_down = time.monotonic() < self._down_until.get(site, 0)
         for tries in count(1):
             try:
-                return await self._send_once(request)
+                answer = await self._send_once(request)
+                self._down_until.pop(site, None)
+                return answer
             except RefusedError:
                 raise
             except RequestError as error:
                 pause = max(error.wait, wait * random.uniform(0.5, 1))
-                is_last = tries > self._max_retries or time.monotonic() + max(error.wait, wait) > until
+                is_last = is_down or tries > self._max_retries or time.monotonic() + max(error.wait, wait) > until
+                if error.is_transient and is_last:
+                    self._down_until[site] = time.monotonic() + self._retry_timeout
                 if not error.is_transient or is_last:
                     reason = f"{error}, {tries} times" if tries > 1 else str(error)
                     if error.wait:
