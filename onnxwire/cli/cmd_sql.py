@@ -6,6 +6,7 @@ import argparse
 import io
 import json
 import os
+import re
 import sys
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -212,11 +213,17 @@ def _json_parts(found: duckdb.DuckDBPyRelation) -> Iterator[str]:
     """Yield the text of a list of objects, as json.dumps indents it."""
     start, end = "[\n", "\n]"
     is_first = True
+    # The encoder of the standard library in C does not indent; between values of one level, separators do.
+    encode = json.JSONEncoder(allow_nan=False, default=str, separators=(",\n    ", ": ")).encode
+    is_flat = all(re.fullmatch(r"(DECIMAL|ENUM)\(.*\)|[^(\[]*", str(type), re.DOTALL) for type in found.types)
     for rows in _batches(found):
         objects = [dict(zip(found.columns, map(json_numbers, row), strict=True)) for row in rows]
-        text = json.dumps(objects, indent=2, allow_nan=False, default=str)
+        if is_flat:
+            text = ",\n".join([f"  {{\n    {encode(row)[1:-1]}\n  }}" for row in objects])
+        else:
+            text = json.dumps(objects, indent=2, allow_nan=False, default=str).removeprefix(start).removesuffix(end)
         if objects:
-            yield (start if is_first else ",\n") + text.removeprefix(start).removesuffix(end)
+            yield (start if is_first else ",\n") + text
             is_first = False
     yield "[]\n" if is_first else f"{end}\n"
 

@@ -289,6 +289,21 @@ KEYS = {
 }
 
 
+@pytest.mark.parametrize(
+    "columns",
+    [
+        "i, 'n,\n    \"' || i as \"s\"\"\", 1.5::decimal(9, 2) as d, date '2020-01-01' as day, 'nan'::float as f",
+        "i, [i, 2] as l, {'a': [1], 'b': {'c': null}} as s, map {'k': [i]} as m",
+        "[1.5::decimal(9, 2)] as d, 'a'::enum ('a', '(') as e, ['a'::enum ('a', '[')] as f",
+    ],
+)
+def test_json_is_indented_as_by_the_standard_library(columns, capsys) -> None:
+    assert main(["sql", str(DIGITS), f"select {columns} from range(1500) t(i)", "--json"]) == 0
+    found = capsys.readouterr().out
+    assert found == json.dumps(json.loads(found), indent=2) + "\n"
+    assert len(json.loads(found)) == 1500
+
+
 @pytest.mark.parametrize("key", KEYS)
 def test_keys_of_maps_of_every_type_are_text_in_json_and_csv(key, capsys):
     query = f"select map {{{key}: 1}} as m"
