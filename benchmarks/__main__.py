@@ -33,7 +33,7 @@ PIECES = [
     "catalog_models",
     "official_tools",
 ]
-# Run by name only: many rows.
+# These run only if they are named, because they have many rows.
 SEPARATE_PROCESSES = ["message_api"]
 
 

@@ -17,7 +17,7 @@ from worlds import World, classes
 from onnxwire.engine.descriptor import FieldDescriptor as F
 
 MAX_COPY_BYTES = 4000  # maximum size of a message that is copied or merged
-MAX_COPY_DEPTH = 12  # levels of a message that is copied or merged
+MAX_COPY_DEPTH = 12  # maximum depth of a message that is copied or merged
 ONNX = "ModelProto GraphProto NodeProto AttributeProto TensorProto ValueInfoProto TypeProto FunctionProto"
 ONNX += " SparseTensorProto TrainingInfoProto StringStringEntryProto TensorShapeProto SequenceProto OptionalProto"
 TABLE = "Everything Everything.Tree Sparse Nothing Holder"
@@ -73,7 +73,9 @@ def made_bytes(descriptor, chance, depth=3) -> bytes:
     """Draw valid bytes: any order, with merged and unknown fields, packed and unpacked, and padded lengths."""
     records = [_record(descriptor, chance, depth) for _ in range(chance.choice([0, 1, 2, 2, 3, 4]))]
     if records and chance.random() < 0.3:
-        records += chance.sample(records, chance.randint(1, len(records)))  # again: merged, repeated, the last one wins
+        records += chance.sample(
+            records, chance.randint(1, len(records))
+        )  # repeated records are merged or appended, or replace earlier ones
     if records and chance.random() < 0.08 and sum(map(len, records)) < 100:
         records *= 20
     chance.shuffle(records)
@@ -154,7 +156,7 @@ class Drawing:
         self.next: list[str] = []  # the lines that must come next
         self.wrong = WRONG_TYPE_PROBABILITY
         self.variables: list[Variable] = []
-        self.lost: list[Variable] = []  # alive, but no longer compared, because of a known difference
+        self.lost: list[Variable] = []  # existing variables that are no longer compared because of a known difference
         self.made = 0
         self.new: Variable | None = None
 

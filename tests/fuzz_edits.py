@@ -43,10 +43,10 @@ from onnxwire.engine.view import count_views, keep_identity
 
 MODES = ["lockstep", "identity", "alone", "threads"]
 MAX_LINES = 70  # maximum number of lines of a program
-BATCH_SIZE = 50  # programs per process
+BATCH_SIZE = 50  # number of programs per process
 MAX_SECONDS = 20  # maximum time of one program
 MAX_ADDRESS_SPACE = 6 << 30  # bytes
-EDITOR_ROUNDS = 20  # repetitions of the editor's lines beside a reader
+EDITOR_ROUNDS = 20  # number of repetitions of the editor's lines beside a reader
 OWN = (onnxwire.Error, Planned, StopIteration, Skipped)
 IS_SANITIZED = "ONNXWIRE_SANITIZE" in os.environ
 

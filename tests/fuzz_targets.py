@@ -26,7 +26,7 @@ import onnxwire
 from onnxwire import ModelProto, TensorProto
 from onnxwire._varint import decode_packed, packed_levels
 
-# Without message types that have no fields: there the official runtime accepts the field number 0.
+# Message types without fields are excluded: in these, the official runtime accepts the field number 0.
 TYPES = [name for name, (ours, _) in sorted(classes().items()) if ours.DESCRIPTOR.fields]
 TABLES = ["nodes", "attributes", "values", "uses", "tensors", "opsets", "metadata", "functions", "model"]
 MAX_LINES = 40  # maximum number of lines of a program of edits
@@ -61,7 +61,7 @@ def encode(data: bytes) -> None:
 
 
 class Choices(random.Random):
-    """A random generator that reads its choices from bytes: to change a byte changes one choice."""
+    """A random generator that reads its choices from bytes: changing a byte changes one choice."""
 
     def __init__(self, data: bytes):
         super().__init__(0)

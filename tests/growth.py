@@ -111,7 +111,7 @@ def packed(n):
 
 
 def index_numbers(tensor, n):
-    """Loop by index, and read the sequence and its length again for each element, which costs little officially."""
+    """Loop by index, and read the sequence and its length again for each element, which is cheap with protobuf."""
     index = 0
     while index < len(tensor.int64_data):
         assert tensor.int64_data[index] == 5
@@ -194,7 +194,7 @@ def diff_by_structure(old, new):
 
 
 CALLS = {
-    # Both execute up to fifty times the instructions of the other calls: a quarter of the size.
+    # A call executes up to fifty times the instructions of the other calls, so it gets a quarter of the size.
     "diff by structure": (lambda n: renamed_pair(n // 4), diff_by_structure),
     **{
         act.__name__: (lambda n: (load(n),), act)

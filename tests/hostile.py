@@ -330,7 +330,7 @@ FOREIGN = {
     "load from a store": "obstore has its own threads and buffers",
     "save to a store": "the same",
 }
-"""Calls whose memory and time are those of another package, with the reason. They only have to end."""
+"""Calls whose memory and time another package determines, with the reason. They are only required to end."""
 
 
 THREADED = {"sql", "sql of nodes", "load from a store", "save to a store"}

@@ -24,7 +24,7 @@ import numpy as np
 
 import onnxwire
 import onnxwire.io.atomic_file
-import onnxwire.io.external_save  # so that no child imports it
+import onnxwire.io.external_save  # imported here, so that no child imports it
 import onnxwire.io.folder
 
 N = 300_000  # elements of a weight

@@ -68,7 +68,7 @@ class Trial:
         self.operation = operation
         self.folder = folder
         self.burst = burst
-        for _ in range(3):  # do first what happens only once: imports, caches, free lists
+        for _ in range(3):  # fill caches and free lists and run imports first, which happens only once
             state = operation.make(folder)
             operation.run(state)
             after = operation.look(state)

@@ -338,7 +338,7 @@ def export_pieces(m: Any) -> None:
     finally:
         try:
             RELEASE(PIECES_ADDRESS)
-        except (MemoryError, ctypes.ArgumentError):  # ctypes allocates, too
+        except (MemoryError, ctypes.ArgumentError):  # allocations of ctypes fail as well
             RELEASE(PIECES_ADDRESS)
 
 

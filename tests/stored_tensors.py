@@ -26,7 +26,7 @@ BITS = {
 
 
 class Stored(NamedTuple):
-    """A tensor. elements: an int with the bits of each element, or the bytes of each string."""
+    """The parts of a tensor. elements: an int with the bits of each element, or the bytes of each string."""
 
     data_type: int
     dims: list[int]

@@ -1,10 +1,10 @@
 /** The nodes and tensors of a model, in order of the bytes, in one pass over its structure. */
 import {DamagedError, Reader} from "./onnxwire.js";
 
-/** Rows and characters that are kept. */
+/** The maximum number of listed rows, and of characters in them. */
 export const MAX_ROWS = 1_000_000;
 const MAX_CHARACTERS = 100_000_000;
-/** Inputs and outputs of a node, and of a text characters, that are kept. */
+/** The maximum number of listed inputs or outputs of a node, and of listed characters of a text. */
 const MAX_VALUES = 32;
 const MAX_NAME_CHARACTERS = 300;
 /** Rows between two calls of `onRows`. */
@@ -46,7 +46,7 @@ const TYPES = [
  * @property {TensorRow[]} tensors
  */
 
-/** The listing is complete as far as it goes, but the model has more. */
+/** The model has more rows or longer names than a listing may contain; the listed rows are correct. */
 export class LimitError extends Error {}
 
 class Lister {
@@ -68,7 +68,7 @@ class Lister {
     }
   }
 
-  /** Does the same for the message that the current value is. @param {(name: string) => Promise<void> | void} visit */
+  /** Calls a function for each value of the message that is the current value. @param {(name: string) => Promise<void> | void} visit */
   async inside(visit) {
     this.reader.enter();
     await this.each(visit);
@@ -173,7 +173,7 @@ class Lister {
       row.bytes = tensor.bytes;
       row.stored = tensor.isExternal ? (await this.text(tensor.location)) || "external" : "inline";
     } catch (error) {
-      // The elements of this tensor only; its bytes are complete, so that the rest can be read.
+      // Only the elements of this tensor are damaged; the following records can be read.
       if (!(error instanceof RangeError || (error instanceof DamagedError && error.code === 12))) throw error;
       row.problem = error.message;
     }

@@ -1,8 +1,8 @@
-"""The findings of a check that a trusted model has, too, at the matching part.
+"""Omits the findings of a check that a trusted model also has, at the matching part.
 
-A finding is omitted if the trusted model breaks the same rule at the matching part, with the same message but for the
-names of values, and the part is unchanged: the same operator, attributes, payload and type, whose inputs come from
-matching parts that are unchanged, too, up to two steps back. Parts are matched by structure, as for `diff`.
+A finding is omitted if the trusted model breaks the same rule at the matching part, with the same message except the
+names of values, and the part is unchanged. Unchanged means the same operator, attributes, payload and type, with inputs
+that come from unchanged matching parts, up to two steps back. Parts are matched by structure, as for `diff`.
 """
 
 from __future__ import annotations
@@ -37,16 +37,18 @@ _NESTED = re.compile(r"(.*)\.node\[(\d+)\]\.attribute\[(\d+)\]\.(g|graphs\[\d+\]
 _INDEX = re.compile(r"\[\d+\]")
 _QUOTED = re.compile(r"(?<!\w)(?:'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")")
 _COVERED = (".attribute", ".input[", ".output[")
-"""The start of paths below a node whose content the label of the node's vertex covers."""
+"""The beginnings of paths below a node whose content is part of the label of the node's vertex."""
 _WEIGHTS = ("initializer", "sparse_initializer")
 _NAME_RULES = ("security-name-",)
 _PAYLOAD_RULES = ("security-payload-",)
 _RECORD_RULES = ("security-wire-", "security-payload-unknown")
 _CONTAINERS = (ModelProto, GraphProto, FunctionProto, TrainingInfoProto)
-_UNCHANGED_STEPS = 2  # of inputs before a node
-_MAX_COMPARED_BYTES = 1 << 16  # of tensors; longer values of a remote file are not fetched with the structure
+_UNCHANGED_STEPS = 2  # number of steps along the inputs of a node that must be unchanged
+_MAX_COMPARED_BYTES = (
+    1 << 16
+)  # maximum size of compared tensors; longer remote values are not fetched with the structure
 _CHUNK_BYTES = 1 << 20
-MAX_KNOWN_PROBLEMS = 100_000  # of one rule in the trusted model, whose counterparts are left out
+MAX_KNOWN_PROBLEMS = 100_000  # maximum number of the trusted model's problems of one rule that are compared
 
 
 class _Side:
@@ -154,7 +156,7 @@ class _Graphs:
         return tables
 
     def is_unchanged(self, vertex: int, steps: int = _UNCHANGED_STEPS) -> bool:
-        """Return whether a vertex of `new` and its inputs, some steps back, are those of the matching one."""
+        """Return whether a vertex of `new` and its inputs, up to `steps` steps back, equal those of its match."""
         known = self._unchanged[steps]
         if not known[vertex]:
             other = self.old_of[vertex]
@@ -205,10 +207,12 @@ class Baseline:
     """Selects the findings about a model that a trusted model does not have."""
 
     def __init__(self, trusted: ModelProto, facts: Facts) -> None:
-        """facts: those of the trusted model, before its check."""
+        """Store the facts of the trusted model before its check."""
         self._sides = [_Side(trusted, facts)]
         self._known: dict[str, list[tuple[Finding, Rows]]] = {}
-        self._counts: dict[str, Counter[bytes]] = {}  # of the trusted model's findings that were not yet found, by key
+        self._counts: dict[
+            str, Counter[bytes]
+        ] = {}  # numbers of the trusted model's findings without a counterpart so far, by key
         self.omitted = 0
 
     def add_known(self, problems: Problems) -> None:
@@ -278,7 +282,7 @@ class Baseline:
     def _content(
         self, side: int, rule: str, found: Finding, row: int, path: str, vertex: int, field: str, rest: str
     ) -> list[bytes] | None:
-        """Return what has to be equal besides the message, and is not part of a vertex's label; None if unreadable."""
+        """Return the content that must be equal, except the message and the vertex's label; None if unreadable."""
         own = self._sides[side]
         if rule.startswith(_RECORD_RULES):
             record = own.record_at(int(found.table.offset_of(np.array([row]))[0])) if own.is_placed else None

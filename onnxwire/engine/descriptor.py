@@ -32,7 +32,7 @@ _NO_OPTIONS = Options()
 
 
 class _Described:
-    """The common base of descriptors: options."""
+    """The common base of descriptors, with their options."""
 
     __slots__ = ()
 

@@ -30,8 +30,7 @@ cdef uint64_t hash_text(const uint8_t* p, uint64_t n, uint64_t seed) noexcept no
 
 
 cdef uint64_t head_of(const uint8_t* p, uint64_t n) noexcept nogil:
-    """Return the length of a name without its last part, which begins after the last /; without /, after the last ::;
-    otherwise, after the last dot."""
+    """Return the length of a name without its last part, which begins after the last /, ::, or dot, in this order."""
     cdef uint64_t colons = 0
     cdef uint64_t dot = 0
     cdef uint64_t i

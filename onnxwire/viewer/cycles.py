@@ -9,15 +9,16 @@ import numpy as np
 if TYPE_CHECKING:
     Array = np.ndarray[Any, Any]
 
-_MAX_EDGES = 300_000  # beyond it, cycles are not searched
+_MAX_EDGES = 300_000  # with more edges, cycles are not searched
 
 
 def scattered_items(item: Array, is_scope: Array, start: Array, end: Array) -> list[int]:
     """Return the items to dissolve so that fewer items form cycles; [] if no item is in a cycle.
 
     item: the item of each row, rows in the order of the graph. is_scope: whether an item is a scope with several rows.
-    start, end: the rows of the two ends of each edge. Of each cycle the scopes whose rows are scattered most are
-    returned: a scope that is used several times, or that is no part of the model but a kind of node.
+    start, end: the rows of the two ends of each edge. Of each cycle, the scopes with the most scattered rows are
+    returned, such as a scope that is used several times, or one that denotes a kind of node instead of a part of the
+    model.
     """
     runs = np.flatnonzero(np.diff(item, prepend=-1))
     pieces = np.bincount(item[runs], minlength=len(is_scope))
@@ -59,7 +60,7 @@ def _cycles(count: int, tail: Array, head: Array) -> list[list[int]]:
                 number[vertex] = low[vertex] = visits
                 stack.append(vertex)
                 is_open[vertex] = True
-            elif at > first[vertex]:  # back from the vertex of the edge before
+            elif at > first[vertex]:  # returned from the vertex of the previous edge
                 below = heads[at - 1]
                 if is_open[below]:
                     low[vertex] = min(low[vertex], low[below])

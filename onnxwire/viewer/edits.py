@@ -28,7 +28,7 @@ from onnxwire.viewer.change_kinds import Change, change_of
 from onnxwire.viewer.uploads import MAX_UPLOAD_BYTES, Uploads
 
 MAX_STATES = 8
-"""Cached states of the message."""
+"""Maximum number of cached states of the message."""
 MAX_CHANGES = 10_000
 MAX_LISTED_CHANGES = 500
 """Maximum number of changes in one answer, before and after the present state each."""
@@ -134,7 +134,7 @@ class Edits:
         return self._step(revision, -1, "there is nothing to undo")
 
     def redo(self, revision: int) -> dict[str, Any]:
-        """Redo the last undone change; as `undo`."""
+        """Redo the last undone change; returns the state. Raises StaleError, and EditError if there is none."""
         return self._step(revision, 1, "there is nothing to redo")
 
     def _step(self, revision: int, step: int, reason: str) -> dict[str, Any]:
@@ -205,7 +205,7 @@ class Edits:
             total += 1
             if len(rows) < MAX_ROWS:
                 rows.append({name: getattr(problem, name) for name in ("rule", "severity", "path", "message")})
-        # Of problems beyond the limit of a rule, only the number is known.
+        # For problems beyond the limit of a rule, only the number is known.
         for rule, before in known.omitted.items():
             more = problems.omitted.get(rule, 0) - before
             if more > 0:

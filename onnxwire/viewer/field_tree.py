@@ -16,9 +16,9 @@ from onnxwire.viewer import byte_ranges
 from onnxwire.viewer.value_texts import read_value, value_text
 
 MAX_ROWS = 1000
-_MAX_BYTES = 1 << 16  # maximum rows of one answer
+_MAX_BYTES = 1 << 16  # maximum number of bytes of one answer
 _MAX_RECORDS = 1 << 16  # maximum number of records of a message that is scanned for the offsets of its numbers
-_MAX_NAME_FIELDS = 2  # fields in the summary of a message
+_MAX_NAME_FIELDS = 2  # maximum number of fields in the summary of a message
 _MAX_NAME_CHARS = 60
 _TYPE_NAMES = {number: name for name, number in TYPES.items()}
 

@@ -19,20 +19,20 @@ if TYPE_CHECKING:
     Array = np.ndarray[Any, Any]
 
 _MAX_EDGES = 1_500  # maximum number of edges of one group
-_MAX_OUTER_EDGES = 8  # edges of a group from outside, or to outside
-_MAX_VALUE_BOXES = 12  # boxes of inputs, and of outputs; the last box represents all remaining ones
-_MAX_OPERATORS = 4  # listed in a box
-_MAX_TYPES = 3  # listed at an edge
+_MAX_OUTER_EDGES = 8  # maximum number of edges of a group from outside, and to outside
+_MAX_VALUE_BOXES = 12  # maximum number of boxes of inputs, and of outputs; the last box represents all remaining ones
+_MAX_OPERATORS = 4  # maximum number of operators listed in a box
+_MAX_TYPES = 3  # maximum number of types listed at an edge
 # Widths and heights of boxes, in pixels.
 _BOX_SIZES = {"input": (172, 28), "output": (172, 28), "entry": (2, 2), "exit": (2, 2)}
 _GROUP_SIZE = (212, 62)
-_NODE_WIDTHS = (172, 250)  # the least and the greatest
+_NODE_WIDTHS = (172, 250)  # minimum and maximum
 _TITLE_HEIGHT, _LINE_HEIGHT, _LEAST_HEIGHT = 27, 15, 34
-_COLUMN_GAP = 124  # between columns of a map to the right: types are written there
-_TITLE_LETTER, _LETTER = 8, 6  # widths of letters, roughly; the page measures the text that it draws
+_COLUMN_GAP = 124  # gap between columns of a map to the right, which contains the types
+_TITLE_LETTER, _LETTER = 8, 6  # approximate widths of letters; the page measures the text that it draws
 MARKS = ("removed", "added", "changed", "rewired", "renamed")
-"""How nodes of two compared models differ."""
-_MAX_TYPED_VALUES = 100  # values of an edge that are searched for types
+"""The kinds of differences between nodes of two compared models."""
+_MAX_TYPED_VALUES = 100  # maximum number of an edge's values that are searched for types
 _MAX_NAME_CHARS = 200
 
 
@@ -162,8 +162,8 @@ class ModelMap:
     def _search(self, start: int, end: int) -> Array | None:
         """Search breadth-first from the end against the edges; None if the start is not reached."""
         c = self.columns
-        # Lists, since a path may have 100,000 steps, and a call of numpy in each would be slow.
-        producer, values, starts = c.producer.tolist(), c.takes_value.tolist(), c.takes_start.tolist()
+        # Use lists, since a path may have 100,000 steps, and a call of numpy in each step would be slow.
+        producer, values, starts = c.producer.tolist(), c.use_value.tolist(), c.use_start.tolist()
         after = {end: end}
         front = [end]
         while front and start not in after:
@@ -252,9 +252,9 @@ class ModelMap:
         c = self.columns
         of_row = np.full(c.count, -1, np.int64)
         of_row[rows] = box
-        line = of_row[c.takes_row]
-        is_weight = (line >= 0) & c.is_weight[c.takes_value]
-        pairs = np.unique(line[is_weight] * max(len(c.type), 1) + c.takes_value[is_weight])
+        line = of_row[c.use_row]
+        is_weight = (line >= 0) & c.is_weight[c.use_value]
+        pairs = np.unique(line[is_weight] * max(len(c.type), 1) + c.use_value[is_weight])
         boxes, values = np.divmod(pairs, max(len(c.type), 1))
         parameters = np.bincount(boxes, c.parameters[values], count) + np.bincount(box, c.own_parameters[rows], count)
         return parameters, np.bincount(boxes, c.bytes[values], count) + np.bincount(box, c.own_bytes[rows], count)
@@ -267,18 +267,18 @@ class ModelMap:
         box = np.full(c.count, -1, np.int64)
         for i, group in enumerate(found):
             box[group.rows] = i
-        takes = np.flatnonzero(box[c.takes_row] >= 0)
-        value = c.takes_value[takes]
+        takes = np.flatnonzero(box[c.use_row] >= 0)
+        value = c.use_value[takes]
         maker = c.producer[value]
         source = np.where(maker >= 0, box[maker], -1)
-        target = box[c.takes_row[takes]]
+        target = box[c.use_row[takes]]
         # Weights are counted in the boxes that use them. A value neither produced here nor an input is captured.
         is_drawn = (source != target) & ((maker >= 0) | ~c.is_weight[value])
         pieces = [(source[is_drawn], target[is_drawn], value[is_drawn])]
         # Values produced here and used elsewhere, or outputs of the graph.
-        outside = np.flatnonzero((box[c.takes_row] < 0) & (c.producer[c.takes_value] >= 0))
-        outside = outside[box[c.producer[c.takes_value[outside]]] >= 0]
-        made = np.concatenate([c.takes_value[outside], np.flatnonzero(c.is_output & (c.producer >= 0))])
+        outside = np.flatnonzero((box[c.use_row] < 0) & (c.producer[c.use_value] >= 0))
+        outside = outside[box[c.producer[c.use_value[outside]]] >= 0]
+        made = np.concatenate([c.use_value[outside], np.flatnonzero(c.is_output & (c.producer >= 0))])
         made = made[box[c.producer[made]] >= 0]
         pieces.append((box[c.producer[made]], np.full(len(made), -1), made))
         sources, targets, values = (np.concatenate(parts).astype(np.int64) for parts in zip(*pieces, strict=True))
@@ -353,11 +353,11 @@ class ModelMap:
         """Return the name of a value, from a node that produces or uses it."""
         c = self.columns
         if c.producer[value] >= 0:
-            return self._message(int(c.producer[value]))[1].output[int(c.made_slot[value])][:_MAX_NAME_CHARS]
-        line = int(c.first_take[value])
-        if line < 0 or c.takes_slot[line] < 0:  # used by graphs in attributes only
+            return self._message(int(c.producer[value]))[1].output[int(c.producer_slot[value])][:_MAX_NAME_CHARS]
+        line = int(c.first_use[value])
+        if line < 0 or c.use_slot[line] < 0:  # used by graphs in attributes only
             return ""
-        return self._message(int(c.takes_row[line]))[1].input[int(c.takes_slot[line])][:_MAX_NAME_CHARS]
+        return self._message(int(c.use_row[line]))[1].input[int(c.use_slot[line])][:_MAX_NAME_CHARS]
 
     def _message(self, row: int) -> tuple[str, NodeProto]:
         """Return the path of a row's node, and the node."""
@@ -386,7 +386,7 @@ def _size(box: dict[str, Any]) -> tuple[float, float]:
     if box["kind"] != "node":
         return _BOX_SIZES.get(box["kind"], _GROUP_SIZE)
     lines = [*filter(None, [box["short"]]), *box["lines"]]
-    # A long name is cut at its beginning, and widens no box.
+    # A long name is truncated at its beginning and does not widen the box.
     width = max(_TITLE_LETTER * len(box["op_type"]) + 40, *(_LETTER * len(line) + 24 for line in box["lines"]), 0)
     height = _TITLE_HEIGHT + _LINE_HEIGHT * len(lines)
     return min(max(width, _NODE_WIDTHS[0]), _NODE_WIDTHS[1]), max(height, _LEAST_HEIGHT)

@@ -17,7 +17,7 @@ from onnxwire.messages import ModelProto
 from onnxwire.viewer.queries import largest_tensors
 from onnxwire.viewer.treemap import Rectangle, lay_out
 
-_MAX_TENSORS = 150  # maximum number in the treemap
+_MAX_TENSORS = 150  # maximum number of tensors in the treemap
 _MAX_LISTED = 20
 _WIDTH, _HEIGHT = 960, 460  # size of the treemap, in pixels
 _HEADING_HEIGHT = 20  # pixels of a group's title

@@ -25,7 +25,7 @@ _MAX_NAME_CHARS = 1_000  # longer names are not split into scopes
 _MAX_LABEL_CHARS = 200
 _NAMESPACES = {"pkg.torch.onnx.name_scopes", "namespace"}
 _NO_MODULE = "_empty_nn_module_stack"  # PyTorch's name for "outside all modules"
-# The path is omitted, because it is long for nested tensors; the column `node` is enough here.
+# The path is omitted, because it is long for nested tensors; the column `node` suffices here.
 _TENSORS = TABLES["tensors"]._replace(
     columns=(
         ("data_type", "string", "type name", "data_type"),
@@ -195,11 +195,11 @@ class MapColumns:
     """The nodes of all graphs of a model, one row each; the nodes of a graph are contiguous and in order.
 
     graphs: the graphs by path. operators: (domain, op_type). op, scope: each row's index into `operators` and `scopes`.
-    takes_row, takes_value, takes_slot: one entry per input of a node, sorted by row; values that the graphs in
-    its attributes capture come last, with slot -1. makes_row, makes_value, makes_slot: the same for outputs.
-    takes_start: the first entry of each row. first_take: the first entry of each value, or -1.
-    producer: the row that produces a value, or -1; made_slot: the index of that output. type: each value's index into
-    `types`, 0 if unknown. is_weight: whether a value is an initializer; parameters, bytes: the size of that
+    use_row, use_value, use_slot: one entry per input of a node, sorted by row; values that the graphs in its attributes
+    capture come last, with slot -1. output_row, output_value, output_slot: the same for outputs.
+    use_start: the first entry of each row. first_use: the first entry of each value, or -1.
+    producer: the row that produces a value, or -1; producer_slot: the index of that output. type: each value's index
+    into `types`, 0 if unknown. is_weight: whether a value is an initializer; parameters, bytes: the size of that
     initializer, else 0. own_parameters, own_bytes: the size of the tensors in a row's attributes, including their
     graphs; inner: the number of nodes in these graphs. is_input, is_output: whether a value is an input or output of
     its graph. graphs_in: by row, the paths of the graphs in its attributes. functions: paths by domain and name.
@@ -285,8 +285,8 @@ class MapColumns:
         del columns
         order = np.lexsort((slot.view(np.uint32), row))
         made, taken = order[is_made[order]], order[~is_made[order]]
-        self.takes_row, self.takes_value, self.takes_slot = row[taken], values[taken], slot[taken]
-        self.makes_row, self.makes_value, self.makes_slot = row[made], values[made], slot[made]
+        self.use_row, self.use_value, self.use_slot = row[taken], values[taken], slot[taken]
+        self.output_row, self.output_value, self.output_slot = row[made], values[made], slot[made]
 
     def _named_as_inputs(self, columns: Columns, graph_of: Array, is_made: Array) -> list[int]:
         """Return the uses in which a node of a function produces a value with the name of the function's input."""
@@ -357,10 +357,10 @@ class MapColumns:
         self.own_parameters = np.bincount(row[is_owned], elements[is_owned], self.count)
         self.own_bytes = np.bincount(row[is_owned], size[is_owned], self.count)
         self.producer = np.full(count, -1, np.int32)
-        self.made_slot = np.zeros(count, np.int32)
-        # By the rules of `index/names`: the first of several producers; no producer for an input or initializer.
-        _set(self.producer, self.makes_value[::-1], self.makes_row[::-1])
-        _set(self.made_slot, self.makes_value[::-1], self.makes_slot[::-1])
+        self.producer_slot = np.zeros(count, np.int32)
+        # By the rules of `index/names`, the first of several producers is used, and inputs and initializers have none.
+        _set(self.producer, self.output_value[::-1], self.output_row[::-1])
+        _set(self.producer_slot, self.output_value[::-1], self.output_slot[::-1])
         self.producer[self.is_weight | self.is_input] = -1
         self.producer[self._function_inputs] = -1
 
@@ -388,10 +388,10 @@ class MapColumns:
                 self.inner[row] += graph.stop - graph.start + self.inner[rows].sum()
                 self.own_parameters[row] += self.own_parameters[rows].sum()
                 self.own_bytes[row] += self.own_bytes[rows].sum()
-        self.first_take = np.full(len(self.type), -1, np.int32)
-        _set(self.first_take, self.takes_value[::-1], np.arange(len(self.takes_value) - 1, -1, -1))
+        self.first_use = np.full(len(self.type), -1, np.int32)
+        _set(self.first_use, self.use_value[::-1], np.arange(len(self.use_value) - 1, -1, -1))
         every = np.arange(self.count + 1, dtype=np.int32)
-        self.takes_start = np.searchsorted(self.takes_row, every).astype(np.int32)
+        self.use_start = np.searchsorted(self.use_row, every).astype(np.int32)
 
 
 def _type_text(type_: str, dims: list[Any] | None) -> str:
@@ -416,7 +416,7 @@ def _ids(ids: Ids, columns: Columns, name: str, salts: Any = None, most: int = 0
 
 
 def _set(target: Array, values: Array, numbers: Any) -> None:
-    """Set the elements of a column at some values; skip values without a name, which are -1."""
+    """Set the elements of a column for some values; skip values without a name, which are -1."""
     is_named = values >= 0
     target[values[is_named]] = numbers[is_named] if isinstance(numbers, np.ndarray) else numbers
 

@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 MAX_BOXES = 240  # maximum number of boxes of one group; a larger group is divided into runs
 _RUN_BOXES = 100  # number of boxes of one run
-_MIN_GROUPS = 3  # equal groups that become one box
-_MIN_NODES = 8  # equal nodes that become one box
-_MAX_PERIODS = 12  # distances at which repetitions are searched
-_MAX_STRETCHES = 1_000  # repetitions of one period that are considered, the longest first
-_MAX_DISSOLUTIONS = 20  # rounds in which scopes of cycles are dissolved
+_MIN_GROUPS = 3  # minimum number of equal groups that become one box
+_MIN_NODES = 8  # minimum number of equal nodes that become one box
+_MAX_PERIODS = 12  # maximum number of distances at which repetitions are searched
+_MAX_STRETCHES = 1_000  # maximum number of repetitions of one period that are considered, the longest first
+_MAX_DISSOLUTIONS = 20  # maximum number of rounds in which scopes of cycles are dissolved
 _MAX_DEPTH = 200  # maximum depth of nested groups
 _MAX_CACHED_NODES = 4_000_000  # maximum number of nodes in all cached groups together
 
@@ -34,8 +34,7 @@ class Group:
     kind: graph, function, scope, block (one of several equal sequences without a scope), run (a part of a sequence
     that is too long for one group), repeat (consecutive equal groups or nodes) or node. rows: the rows of its nodes,
     ascending. scope: the innermost known scope that contains all nodes. members: the number of members of a repeat.
-    path: the path of a graph, function or
-        node.
+    path: the path of a graph, function or node.
     """
 
     __slots__ = ("kind", "label", "members", "path", "rows", "scope")
@@ -112,16 +111,16 @@ class Groups:
         depth = len(steps)
         while depth > 1 and "/".join(steps[:depth]) not in self._kept:
             depth -= 1
-        found = self._kept.get("/".join(steps[:depth])) or self._keep(steps[0], self.graph(steps[0]))
+        found = self._kept.get("/".join(steps[:depth])) or self._cache(steps[0], self.graph(steps[0]))
         for i in range(depth, len(steps)):
             child, _, member = steps[i].partition("*")
             group = _at(found[1], child, name)
             if member:
                 group = _at(group.members or (), member, name)
-            found = self._keep("/".join(steps[: i + 1]), group)
+            found = self._cache("/".join(steps[: i + 1]), group)
         return found
 
-    def _keep(self, name: str, group: Group) -> tuple[Group, list[Group]]:
+    def _cache(self, name: str, group: Group) -> tuple[Group, list[Group]]:
         found = group, self.contents(group)
         self._kept[name] = found
         self._weight += len(group.rows) + 100
@@ -242,10 +241,10 @@ class Groups:
         c = self.columns
         local = np.full(c.count, -1, np.int32)
         local[rows] = np.arange(len(rows), dtype=np.int32)
-        take = _ranges(c.takes_start[rows], c.takes_start[rows + 1])
-        maker = c.producer[c.takes_value[take]]
+        take = _ranges(c.use_start[rows], c.use_start[rows + 1])
+        maker = c.producer[c.use_value[take]]
         made = np.where(maker >= 0, local[maker], -1)
-        to = local[c.takes_row[take]][made >= 0]
+        to = local[c.use_row[take]][made >= 0]
         made = made[made >= 0]
         dissolved: set[int] = set()
         for _ in range(_MAX_DISSOLUTIONS):
@@ -259,7 +258,7 @@ class Groups:
     def _items(self, rows: Array, scope: int, dissolved: Container[int] = ()) -> tuple[Array, Array, Array]:
         """Return the item of each row, the first row of each item, and its scope, -1 for a node without inner scope.
 
-        dissolved: scopes that are no items, but whose inner scopes are.
+        dissolved: scopes that are replaced by their inner scopes.
         """
         scopes = self.columns.scopes
         of_row = self.columns.scope[rows]
@@ -296,21 +295,21 @@ class Groups:
         local[rows] = np.arange(len(rows), dtype=np.int32)
         position = np.empty(len(rows), np.int32)
         position[order] = np.arange(len(rows), dtype=np.int32) - bounds[item[order]]
-        take = _ranges(c.takes_start[rows], c.takes_start[rows + 1])
-        value = c.takes_value[take]
-        to = local[c.takes_row[take]]
+        take = _ranges(c.use_start[rows], c.use_start[rows + 1])
+        value = c.use_value[take]
+        to = local[c.use_row[take]]
         maker = c.producer[value]
         made = np.where(maker >= 0, local[maker], -1)
         is_own = (made >= 0) & (item[made] == item[to])
         distance = np.where(is_own, position[to] - position[made], 0).astype(np.int64)
         wires = _mix(
             _mix(distance * 4 + is_own * 2 + c.is_weight[value])
-            + _mix(c.takes_slot[take].astype(np.int64) + 17)
-            + _mix(np.where(is_own, c.made_slot[value], 0) + 91)
+            + _mix(c.use_slot[take].astype(np.int64) + 17)
+            + _mix(np.where(is_own, c.producer_slot[value], 0) + 91)
             + _mix(np.where(is_own | c.is_weight[value], c.type[value], 0) + 1_009)
         )
         node = _mix(c.op[rows].astype(np.int64)) + _mix(c.inner[rows] + 31)
-        node += _sums(wires, c.takes_start[rows + 1] - c.takes_start[rows])
+        node += _sums(wires, c.use_start[rows + 1] - c.use_start[rows])
         node = _mix(node.view(np.int64) + position.astype(np.int64) * 0x9E3779B9)
         signatures = _sums(node[order], np.diff(bounds))
         # A value from an item to a later one crosses before each item between them and before the later one.
@@ -390,7 +389,8 @@ def _repetitions(signatures: Array, bounds: Array, crossing: Array) -> list[tupl
         fit = lengths >= np.where(is_nodes, _MIN_NODES, _MIN_GROUPS) * period
         longest = np.argsort(-lengths[fit], kind="stable")[:_MAX_STRETCHES]
         for start, length in zip(starts[fit][longest].tolist(), lengths[fit][longest].tolist(), strict=True):
-            # Shift to where the fewest values cross between periods, but keep at least three of them.
+            # Shift the periods to the position where the fewest values cross between them, but keep at least three
+            # periods.
             most = min(period, length - _MIN_GROUPS * period + 1)
             shift = int(np.argmin(crossing[start + period : start + period + most]))
             times = (length - shift) // period

@@ -12,7 +12,7 @@ from onnxwire.engine.search import Search
 from onnxwire.messages import ModelProto, NodeProto
 
 MAX_ROWS = 2_000
-"""Differences that are listed; all of them are counted and marked."""
+"""Maximum number of listed differences; all differences are counted and marked."""
 _MAX_TEXT_CHARS = 300
 _NODE = re.compile(r"(.*\.node\[\d+\])(?:\..*)?", re.DOTALL)
 _FIELDS = ("change", "kind", "name", "part", "old", "new")
@@ -42,7 +42,7 @@ class ModelComparison:
         """Return the paths of the nodes of a model that differ, and how: added, removed, changed or rewired.
 
         side: 0 for the first model, 1 for the second. A node also differs if an initializer that it uses does. None
-        until `comparison` was answered: the maps do not wait for it.
+        until `comparison` was answered, for which the maps do not wait.
         """
         return None if self._made is None else self._made[1][side]
 
@@ -56,7 +56,7 @@ class ModelComparison:
         rows: list[dict[str, Any]] = []
         counts: dict[str, int] = {}
         renamed: dict[str, dict[str, str]] = {"nodes": {}, "values": {}}
-        # Without texts, since there may be a million. New names come last.
+        # Differences are stored without texts, since there may be a million. Renames come last.
         found: list[tuple[str, str, str, str]] = []
         for entry in diff(*self.models, match=self.match):
             counts[entry.change] = counts.get(entry.change, 0) + 1
@@ -70,7 +70,7 @@ class ModelComparison:
                 rows.append(row | {"distance": "" if entry.distance is None else entry.distance.describe()})
         marks: tuple[dict[str, str], dict[str, str]] = ({}, {})
         for side, word in enumerate(("left", "right")):
-            places = _Places(self.models[side])
+            places = _NodesByName(self.models[side])
             if not side:
                 names = {kind: {new: old for old, new in some.items()} for kind, some in renamed.items()}
             else:
@@ -86,7 +86,7 @@ class ModelComparison:
 
 
 def _nodes(
-    change: str, kind: str, name: str, path: str, side: int, places: _Places, renamed: dict[str, dict[str, str]]
+    change: str, kind: str, name: str, path: str, side: int, places: _NodesByName, renamed: dict[str, dict[str, str]]
 ) -> list[str]:
     """Return the paths of the nodes of a model that a difference is about; fields as those of `Difference`.
 
@@ -110,7 +110,7 @@ def _nodes(
     return []
 
 
-class _Places:
+class _NodesByName:
     """The nodes of a model by their names, and by the initializers that they use."""
 
     def __init__(self, model: ModelProto) -> None:

@@ -1,4 +1,4 @@
-"""The graph around a node: the connected nodes as boxes and edges."""
+"""Draws the graph around a node: the connected nodes as boxes and edges."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _WIDTH, _HEIGHT = 172, 42  # size of a box for a node, in pixels
 _VALUE_HEIGHT = 28  # the height of a box for a value
 _CHAR_WIDTH, _PADDING = 7, 26  # the widths of a character, and of the margins of a name
 _MAX_NODES = 36
-_MAX_WEIGHTS = 8  # boxes of weights of one node
-_MAX_VALUE_BOXES = 24  # boxes of values of one node
+_MAX_WEIGHTS = 8  # maximum number of boxes for the weights of one node
+_MAX_VALUE_BOXES = 24  # maximum number of boxes for the values of one node
 _MAX_PARALLEL_EDGES = 8  # maximum number of edges from one box to another
 _MAX_NAME_CHARS = 200
 

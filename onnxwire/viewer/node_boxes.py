@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from onnxwire.viewer.map_columns import MapColumns
 
 MAX_LINES = 4  # maximum number of lines of weights and attributes in one box
-_MAX_ATTRIBUTES = 16  # attributes of a node that are looked at
+_MAX_ATTRIBUTES = 16  # maximum number of a node's attributes that are considered
 _MAX_TEXT_CHARS = 24  # maximum length of a name or string
 MAX_NAME_CHARS = 200
 _MAX_SPLIT_CHARS = 1_000
@@ -31,7 +31,7 @@ _MAX_DIM_CHARS = 12
 def short_name(name: str, op_type: str, scopes: list[str]) -> str:
     """Return the part of a node's name that its box shows: "" if it only repeats the operator.
 
-    scopes: those of the group around the box, which the titles of groups show; see `split_name`.
+    scopes: the scopes of the group around the box, which the titles of groups show; see `split_name`.
     """
     separator, parts = split_name(name[:_MAX_SPLIT_CHARS])
     if scopes and parts[: len(scopes)] == scopes and len(name) <= _MAX_SPLIT_CHARS:
@@ -74,9 +74,9 @@ class NodeBoxes:
         """
         c = self._columns
         found = [
-            (int(c.takes_slot[i]), shape_text(c.types[int(c.type[c.takes_value[i]])]))
-            for i in range(int(c.takes_start[row]), int(c.takes_start[row + 1]))
-            if c.is_weight[c.takes_value[i]] and c.takes_slot[i] >= 0
+            (int(c.use_slot[i]), shape_text(c.types[int(c.type[c.use_value[i]])]))
+            for i in range(int(c.use_start[row]), int(c.use_start[row + 1]))
+            if c.is_weight[c.use_value[i]] and c.use_slot[i] >= 0
         ]
         signature = self._signature(node) if found else None
         rows = [f"{_slot_name(signature, slot)} {shape}".strip() for slot, shape in found[:MAX_LINES]]

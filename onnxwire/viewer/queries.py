@@ -60,7 +60,7 @@ class Queries(TensorQueries):
 
     def summary(self) -> dict[str, Any]:
         """Return the output of `onnxwire info`, and the paths of inputs, outputs and the largest tensors."""
-        return self._keep(("summary",), self._summarize)  # type: ignore[no-any-return]
+        return self._cached(("summary",), self._summarize)  # type: ignore[no-any-return]
 
     def _summarize(self) -> dict[str, Any]:
         summary = summarize(self.model)
@@ -77,7 +77,7 @@ class Queries(TensorQueries):
         Returns rows, with depth in the tree, path, kind (graph, subgraph, function or training), name, nodes, tensors,
         and `of`, the node of a subgraph; and left_off, the number of graphs that are not listed.
         """
-        return self._keep(("outline",), self._outline)  # type: ignore[no-any-return]
+        return self._cached(("outline",), self._outline)  # type: ignore[no-any-return]
 
     def _outline(self) -> dict[str, Any]:
         rows: list[dict[str, Any]] = []
@@ -138,7 +138,7 @@ class Queries(TensorQueries):
         """
         initializers = getattr(self._scope(scope), "initializer", ())
         first = len(initializers)
-        paths, others = self._keep(("tensors", scope), lambda: self._other_tensors(scope))
+        paths, others = self._cached(("tensors", scope), lambda: self._other_tensors(scope))
 
         def texts() -> Iterator[str]:
             yield from map(_tensor_text, initializers)
@@ -314,7 +314,7 @@ class Queries(TensorQueries):
         """The map. The caller holds `_map_lock`, since the map caches groups."""
         from onnxwire.viewer.graph_map import ModelMap  # imported here, because it imports numpy
 
-        return self._keep(("map",), lambda: ModelMap(self.model))  # type: ignore[no-any-return]
+        return self._cached(("map",), lambda: ModelMap(self.model))  # type: ignore[no-any-return]
 
     def _scope(self, path: str) -> Scope:
         scope = resolve(self.model, path).value
@@ -331,12 +331,12 @@ class Queries(TensorQueries):
         return found.value, scope, found.element_index
 
     def _connections(self, path: str) -> Connections:
-        connections: Connections = self._keep(("connections", path), lambda: Connections(self._scope(path)))
+        connections: Connections = self._cached(("connections", path), lambda: Connections(self._scope(path)))
         return connections
 
     def _types(self, path: str) -> dict[str, str]:
         """Return the types of a graph's values, by name."""
-        types: dict[str, str] = self._keep(("types", path), lambda: self._list_types(path))
+        types: dict[str, str] = self._cached(("types", path), lambda: self._list_types(path))
         return types
 
     def _list_types(self, path: str) -> dict[str, str]:
@@ -351,12 +351,12 @@ class Queries(TensorQueries):
         words = search.casefold().split()
         if not words:
             return None
-        return self._keep(  # type: ignore[no-any-return]
+        return self._cached(  # type: ignore[no-any-return]
             key,
             lambda: [index for index, text in enumerate(texts()) if all(word in text.casefold() for word in words)],
         )
 
-    def _keep(self, key: tuple[str, ...], make: Callable[[], Any]) -> Any:
+    def _cached(self, key: tuple[str, ...], make: Callable[[], Any]) -> Any:
         """Return the cached answer for a key, or compute it."""
         with self._lock:
             if key in self._kept:

@@ -54,9 +54,9 @@ _HEADERS = {
     "Cache-Control": "no-store",
 }
 _JSON, _UPLOADED = "application/json", "application/octet-stream"
-_MAX_BODY_BYTES = 1 << 22  # limit in bytes of a change
+_MAX_BODY_BYTES = 1 << 22  # maximum size of the body of a change
 _NO_KEY = "start `onnxwire view` again, and open the address that it prints"
-IDLE_SECONDS = 60  # between the requests of a connection that sent the key
+IDLE_SECONDS = 60  # maximum time between the requests of a connection that sent the key
 HEAD_SECONDS = 10  # timeout of a request of any other connection
 MAX_CONNECTIONS = 64
 
@@ -120,7 +120,7 @@ _ACTIONS: dict[str, dict[str, tuple[type, ...]]] = {
     "save": {"revision": (int,), "path": (str,), "replace": (bool,), "words": (str,)},
     "extract": {"revision": (int,), "values": (list,), "path": (str,), "replace": (bool,)},
 }
-"""The actions of POST requests: their arguments in JSON, and the types of these. `upload` takes a file as the body."""
+"""The actions of POST requests, with the types of their JSON arguments. The body of `upload` is a file."""
 
 _START_ACTIONS: dict[str, dict[str, tuple[type, ...]]] = {
     "open": {"path": (str,), "type": (str,)},
@@ -135,8 +135,8 @@ class Server(ThreadingHTTPServer):
     queries: answers the page's questions. start: serves the start page instead, and the pages of the files that it
     opens; their questions name a file. port: 0 for a free one. edits: allows the page to change the message, None
     for a read-only page; the questions are then about its present state. comparison, other: the comparison of the model
-    with a second one, and the answers to questions about that; the page then shows both. A browser opens `address`; the
-    token in it works once and is exchanged for a key that no address or log contains.
+    with a second one, and the answers to questions about the second one; the page then shows both. A browser opens
+    `address`; the token in it works once and is exchanged for a key that no address or log contains.
     Raises OSError if the port is not available.
     """
 
@@ -161,7 +161,7 @@ class Server(ThreadingHTTPServer):
         self.edits = edits
         self.token: str | None = secrets.token_urlsafe(24)
         self.when_opened: Callable[[], object] = lambda: None
-        """Called once, when the token was used."""
+        """A function that is called once, when the token was used."""
         self._key = secrets.token_urlsafe(32)
         folder = files("onnxwire.viewer") / "pages"
         # Read once: requests select a page by name, and never reach the file system.
@@ -187,7 +187,7 @@ class Server(ThreadingHTTPServer):
     def queries(self) -> FieldQueries | None:
         """The object that answers questions about the present state; None on the start page."""
         if self._queries is not None and self.edits is not None and self.edits.message is not self._queries.message:
-            # Two threads may both make one, which is harmless.
+            # Two threads may both create the object, which is harmless.
             self._queries = type(self._queries)(self.edits.message)
         return self._queries
 
@@ -336,7 +336,7 @@ class Handler(BaseHTTPRequestHandler):
         edits, start = self.server.edits, self.server.start
         if edits is None and start is None:
             return self.send_error(HTTPStatus.NOT_IMPLEMENTED)
-        # Until the body is read, the following bytes are not another request.
+        # Until the body is read, the connection can't be used for another request.
         is_last, self.close_connection = self.close_connection, True
         refusal = self._refusal_of_post()
         if refusal is not None:
@@ -503,7 +503,7 @@ class Handler(BaseHTTPRequestHandler):
                 value = value.replace("frame-ancestors 'none'", "frame-src 'self'; frame-ancestors 'self'")
             self.send_header(name, value)
         if self.server.edits is not None:
-            # So that every answer informs a tab about changes by other tabs.
+            # Every answer contains the revision, which informs a tab about changes by other tabs.
             self.send_header(REVISION_HEADER, str(self.server.edits.revision))
         if self.close_connection:
             self.send_header("Connection", "close")

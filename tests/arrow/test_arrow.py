@@ -444,7 +444,7 @@ def test_long_strings_stay_in_the_file(tmp_path):
     assert not any(stretch.address % 4096 == 0 and stretch.size < 5000 for stretch in stretches)
     at, size = (int.from_bytes(views.to_pybytes()[i : i + 4], "little") for i in (12, 0))
     which = int.from_bytes(views.to_pybytes()[8:12], "little")
-    with open(path, "r+b") as file:  # a write to the file is visible in the mapping
+    with open(path, "r+b") as file:  # the mapping shows later writes to the file
         file.seek(path.read_bytes().index(b"dddd"))
         file.write(b"written")
     assert stretches[which].to_pybytes()[at : at + size].startswith(b"written")
@@ -525,7 +525,7 @@ def test_unused_capsules_are_freed():
     for _ in range(3):
         table.__arrow_c_stream__()
         table.__arrow_c_schema__()
-    reader = pa.RecordBatchReader.from_stream(table)  # taken, and not read
+    reader = pa.RecordBatchReader.from_stream(table)  # the stream is imported, but not read
     assert pa.schema(table) == reader.schema
     del table, reader
     gc.collect()

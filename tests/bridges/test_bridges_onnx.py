@@ -356,7 +356,7 @@ def test_errors_of_the_function_are_raised():
         onnxwire.apply(model_of(weight()), lambda given: 1 / 0)
 
 
-# --- external data that the model has itself
+# --- external data of the model itself
 
 
 @pytest.fixture
@@ -466,7 +466,7 @@ def test_of_five_gigabytes_no_payload_is_read_and_the_result_is_that_of_a_small_
         code = LARGE_MODEL_PROGRAM.format(call=CALLS[call])
         command = [sys.executable, "-W", "ignore", "-c", code, tmp_path / f"{name}.onnx", tmp_path / f"{name}.out"]
         kilobytes = int(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
-        assert kilobytes < 200_000  # pages of the mapped file included
+        assert kilobytes < 200_000  # including pages of the mapped file
         made[name] = onnxwire.load(tmp_path / f"{name}.out")
         for tensor in onnxwire.tensors(made[name]):
             assert tensor.nbytes == size
@@ -481,7 +481,7 @@ def test_of_five_gigabytes_no_payload_is_read_and_the_result_is_that_of_a_small_
 
     assert outline(made["big"]) == outline(made["small"])
     assert (tmp_path / "big.out").stat().st_size > 5 << 30
-    assert (tmp_path / "big.out").stat().st_blocks < 10_000  # holes stay holes
+    assert (tmp_path / "big.out").stat().st_blocks < 10_000  # holes remain holes
 
 
 def test_a_model_too_large_without_payloads_is_rejected_unread(tmp_path):

@@ -95,7 +95,7 @@ def read_cases():
     for module in pkgutil.iter_modules(node.__path__):
         if module.name.replace("_", "") in wanted:
             import_module(f"{node.__name__}.{module.name}")
-    # The registry to which imports of the modules add; generating the tests of all operators takes half a minute.
+    # Importing the modules adds to this registry; generating the tests of all operators takes half a minute.
     for case in node._NodeTestCases:
         operators = tuple(sorted({node.op_type for node in case.model.graph.node}))
         counts[operators] += 1
@@ -142,7 +142,7 @@ def test_tensors_that_inference_and_conversion_read_stay_in_the_model():
 
         made = result_of(apply_keeping, model, convert, read_tensors, 0)
         assert made == result_of(convert, official), case.name
-    assert seen >= (READ_INPUTS.keys() | PROPAGATED.keys()) - {"Upsample"}  # which no version of today has
+    assert seen >= (READ_INPUTS.keys() | PROPAGATED.keys()) - {"Upsample"}  # which the current version lacks
 
 
 def shape_model(shape, **fields):

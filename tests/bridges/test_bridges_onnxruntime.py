@@ -324,7 +324,7 @@ def test_other_objects_are_rejected():
 
 
 def test_a_model_that_protobuf_can_not_read_is_rejected(monkeypatch):
-    monkeypatch.setattr("onnxwire.bridges.onnxruntime.INLINE_LIMIT", 20_000)  # it is 2 GiB
+    monkeypatch.setattr("onnxwire.bridges.onnxruntime.INLINE_LIMIT", 20_000)  # instead of 2 GiB
     with pytest.raises(onnxwire.TensorError, match="save the model"):
         onnxwire.inference_session(TENSOR_PARENTS["Constant"])
     onnxwire.inference_session(TENSOR_PARENTS["initializer"])

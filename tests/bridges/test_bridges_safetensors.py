@@ -143,7 +143,7 @@ def test_each_tensor_is_aligned_to_its_elements(tmp_path):
         assert rows[name]["data_offsets"][0] % tensor.dtype.itemsize == 0
 
 
-def test_metadata_names_and_progress(tmp_path):
+def test_a_file_contains_the_metadata_and_the_named_tensors(tmp_path):
     path = tmp_path / "w.safetensors"
     model = model_of(a=np.ones(3, np.float32), b=np.zeros(2), texts=np.array(["s"]))
     reports = []
@@ -351,7 +351,7 @@ def test_a_replaced_file_is_read_again(beside):
         assert np.array_equal(model.graph.initializer[1].numpy(), np.full(2, 8.0))
 
 
-def test_names_choose_and_rename(beside):
+def test_a_mapping_of_names_selects_and_renames_tensors(beside):
     with onnxwire.load(beside / "m.onnx") as model:
         new = model.graph.initializer.add(name="new", data_type=T["STRING"], string_data=[b"old"])
         assert onnxwire.from_safetensors(model, beside / "w.safetensors", names={"a": "c", "new": "b"}) == 2

@@ -193,7 +193,7 @@ def test_unchanged_models_are_not_read_again(zoo, tmp_path, monkeypatch):
     out = tmp_path / "out"
     catalog.build([zoo], out, workers=1)
     before = everything(out)
-    monkeypatch.setattr(engines, "read_models", None)  # must not be called
+    monkeypatch.setattr(engines, "read_models", None)  # the function must not be called
     summary = catalog.build([zoo], out, workers=1)
     assert (summary.read, summary.unchanged) == (0, 10)
     assert everything(out) == before
@@ -373,7 +373,7 @@ def test_a_killed_run_is_continued_by_the_next(zoo, tmp_path, reference):
     assert done.returncode == 9
     workers = [int(pid) for pid in done.stdout.split()]
     assert len(workers) == 1
-    while any(map(is_running, workers)):  # they end when the process that started them has
+    while any(map(is_running, workers)):  # workers end after the process that started them
         time.sleep(0.01)
     first = len(rows(out, "models"))
     assert 0 < first < 10
@@ -449,7 +449,7 @@ def test_missing_engines_are_reported(zoo, tmp_path, monkeypatch):
         catalog.build([zoo], tmp_path / "out", engine="ray")
 
 
-# --- questions
+# --- queries
 
 
 def test_sql_queries_a_catalog(zoo, tmp_path, capsys):

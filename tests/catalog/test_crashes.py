@@ -146,7 +146,7 @@ import functools, importlib, os, signal, sys
 sys.path.insert(0, sys.argv[3])
 import catalogs
 for name in sys.argv[5:]:
-    importlib.import_module(name)  # so that no child imports it
+    importlib.import_module(name)  # imported here, so that no child imports it
 from onnxwire.catalog import build, dataset
 from onnxwire.catalog.read import read_models
 module = sys.modules["onnxwire.catalog.build"]
@@ -205,7 +205,7 @@ def test_a_full_disk_is_an_error_in_one_line_and_leaves_old_or_new_rows(scenario
         scenario.copy()
         with monkeypatch.context() as patch:
             for owner, name in catalogs.STEPS:
-                patch.setattr(owner, name, getattr(owner, name))  # so that it is restored
+                patch.setattr(owner, name, getattr(owner, name))  # records the value, which is restored at the end
             catalogs.strike_at(step, fail)
             try:
                 scenario.build()

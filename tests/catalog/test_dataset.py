@@ -100,7 +100,7 @@ def test_small_groups_are_merged_and_the_number_of_files_stays_small(tmp_path, m
 def test_a_run_rewrites_at_most_as_much_as_it_writes(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)
     monkeypatch.setattr(dataset, "_LEVEL_BYTES", 1)
-    monkeypatch.setattr(dataset, "_GROUP_BYTES", 2)  # so that no groups are merged
+    monkeypatch.setattr(dataset, "_GROUP_BYTES", 2)  # groups above the limit are not merged
     names = [f"model {number * 7919 % 4096}" for number in range(4096)]
     with Dataset(str(tmp_path)) as data:
         for start in range(0, 4096, 512):

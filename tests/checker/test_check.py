@@ -72,7 +72,7 @@ def test_the_weights_of_an_edited_model_are_not_written_to_check_it():
     assert onnxwire.check(message, select="error") == problems
     assert written() - before < 1 << 20
     assert any("short" in problem.message or "[1]" in problem.path for problem in problems)
-    # Nothing of it is left in the message.
+    # The message contains no part of the removed field.
     assert message.graph.initializer[0].numpy().nbytes == 80 << 20
 
 
@@ -278,7 +278,7 @@ def test_problems_keep_a_few_bytes_for_each_row():
         finally:
             tracemalloc.stop()
 
-    # In addition to the columns of the document, which determine paths and which even one problem needs.
+    # The limit excludes the columns of the document, which determine paths and are needed even for one problem.
     one, columns = kept(select="model-ir-version-present")
     count, size = kept()
     # All of them break three rules: 4 bytes for the rows of all three rules, 8 bytes for one rule's data per row.

@@ -30,7 +30,7 @@ def sparse_initializer(values="dims: 1 float_data: 1", indices="dims: 1 int64_da
 
 
 def attribute(inside):
-    # Of a domain without schemas, so that only the IR can be the reason.
+    # Nodes of a domain without schemas, so that only the IR can be the reason.
     rest = f'domain: "com.example" attribute {{ {inside} }}'
     return model(X + node("x", "y", rest), opset=f'{OPSET} opset_import {{ domain: "com.example" version: 1 }}')
 

@@ -32,7 +32,7 @@ def test_nodes_may_have_the_attributes_of_others():
         (b"a" * 65_535 + "é".encode(), True),
         (b"a" * 65_535 + b"\xc3", False),
         (b"a" * 65_534 + b"\xff" + b"a", False),
-        # Beyond the limit, not scanned.
+        # The string is beyond the limit and is not scanned.
         (b"a" * 65_536 + b"\xff", True),
     ],
     ids=["long", "cut in a character", "ends in a character", "broken", "broken after"],

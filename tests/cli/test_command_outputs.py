@@ -1,4 +1,4 @@
-"""Files that commands write with -o: complete or not at all, and never over their input."""
+"""Files that commands write with -o are complete or absent, and never replace the input."""
 
 import os
 import subprocess

@@ -367,7 +367,7 @@ def test_json_of_equal_models_has_no_differences(capsys):
     assert json.loads(capsys.readouterr().out) == {"same": True, "stat": {}, "differences": []}
 
 
-def test_stat_counts(lines, digits):
+def test_stat_prints_counts_of_changes(lines, digits):
     del digits.graph.node[4]
     digits.graph.node[2].op_type, digits.graph.node[2].domain = "X", "y"
     assert [line.split() for line in lines(digits, None, "--stat")] == [
@@ -376,7 +376,7 @@ def test_stat_counts(lines, digits):
     ]
 
 
-def test_quiet_prints_nothing(tmp_path, digits, capsys):
+def test_the_option_quiet_prints_nothing(tmp_path, digits, capsys):
     digits.producer_name = "me"
     assert main(["diff", "-q", str(DIGITS), save(digits, tmp_path / "b.onnx")]) == 1
     assert capsys.readouterr() == ("", "")

@@ -327,7 +327,7 @@ def test_an_unreadable_version_is_named_and_keeps_ours(tmp_path, damage, capsys)
     assert paths[1].read_bytes() == DIGITS.read_bytes()
 
 
-def test_drivers_for_all_repositories(git, tmp_path):
+def test_drivers_are_installed_for_all_repositories(git, tmp_path):
     assert main(["git", "uninstall"]) == 0
     assert main(["git", "install", "--global"]) == 0
     attributes = tmp_path / "home" / ".config" / "git" / "attributes"

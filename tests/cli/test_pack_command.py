@@ -233,7 +233,7 @@ def test_no_binary_file_is_written_to_a_terminal(folder):
 
 
 def test_a_model_too_large_for_protobuf_causes_a_warning(folder, monkeypatch, capsys):
-    monkeypatch.setattr("onnxwire.io.save.INLINE_LIMIT", 100_000)  # it is 2 GiB
+    monkeypatch.setattr("onnxwire.io.save.INLINE_LIMIT", 100_000)  # instead of 2 GiB
     monkeypatch.chdir(folder)
     assert main(["pack", "m.onnx", "-o", "out.onnx"]) == 0
     out, text = capsys.readouterr()

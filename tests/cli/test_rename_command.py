@@ -118,7 +118,7 @@ def test_nodes_are_renamed(renamed):
     assert made == replaced(nested_model(), first="one", branch_Add="sum")
 
 
-def test_in_place_and_verbose(tmp_path, capsys):
+def test_verbose_prints_the_number_of_renames_in_place(tmp_path, capsys):
     path = tmp_path / "m.onnx"
     path.write_bytes(DIGITS.read_bytes())
     assert main(["rename", str(path), "relu", "act", "-i", "-v"]) == 0

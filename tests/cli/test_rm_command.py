@@ -76,7 +76,7 @@ def test_unused_values_are_removed_without_a_warning(without, capsys):
     assert capsys.readouterr().err == ""
 
 
-def test_in_place(tmp_path):
+def test_in_place_replaces_the_file(tmp_path):
     path = tmp_path / "m.onnx"
     path.write_bytes(DIGITS.read_bytes())
     assert main(["rm", str(path), "graph.value_info", "-i"]) == 0

@@ -180,7 +180,7 @@ def test_the_page_is_one_file_without_outside_requests(odd, tmp_path, capsys) ->
     assert not page.links and "://" not in text and "url(" not in text and "import" not in text
     assert "default-src 'none'" in text  # the page's own policy
     assert page.tags.count("tr") == 1 + 5
-    # Of those without a finite element, and with one value only, there is nothing to draw.
+    # Tensors without a finite element, or with a single value, have no histogram.
     assert page.tags.count("svg") == 2
     assert "<b>" not in text and "&lt;b&gt;" in text
 

@@ -21,7 +21,7 @@ from tables import write_tables
 
 HERE = Path(__file__).parent
 PROTOS = ["conformance", "messages/test_messages_proto2", "messages/test_messages_proto3"]
-TEXT = ".TextFormat"  # part of the test names of one of its two suites
+TEXT = ".TextFormat"  # part of the test names of one of the two suites
 
 
 def describe(include: Path, protoc: Path, out: Path) -> FileDescriptorSet:

@@ -184,7 +184,7 @@ def test_every_gap_can_be_filled():
     for n in range(300):
         tensor = onnx.TensorProto(name="n" * n, raw_data=b"payload")
         made = check(onnxwire.TensorProto, onnx.TensorProto, tensor.SerializeToString(), 256, 1)
-        # A padding of one to three bytes there is not: then it is one alignment more.
+        # A padding of one to three bytes is impossible: one more alignment is then added.
         assert 0 <= len(made) - tensor.ByteSize() < 256 + 4
 
 
@@ -201,7 +201,7 @@ def test_only_the_last_value_of_a_field_is_aligned():
         made = check(onnxwire.TensorProto, onnx.TensorProto, data, 64, 1)
         assert made.index(b"value") == 64
         assert len(made) == 64 + len(b"value")
-    # The value is short here, so that nothing is to be aligned.
+    # The value is short here, so no payload has to be aligned.
     assert aligned(first + last, 64, 6, onnxwire.TensorProto) == first + last
 
 
@@ -230,7 +230,7 @@ def test_an_empty_message_stays_empty(name):
     assert align_payloads(Document(b""), MESSAGES[name][0], TENSORS, 1, 64) == (0, [])
 
 
-# --- who reads it
+# --- readers of aligned files
 
 
 def test_onnxruntime_runs_an_aligned_model():
@@ -387,7 +387,7 @@ def test_lengths_around_32_gib_are_as_wide_as_readers_accept(tmp_path):
         [(start, end)] = check_big(path, other, 64, 1024)
         assert (start % 64, end - start) == (0, 32 * GIB - below)
         growth.add(other.stat().st_size - path.stat().st_size)
-    # Where the sixth byte of a length would make a padding and so the message too short for it, there is more padding.
+    # If the sixth byte of a length would shorten a padding so that five bytes suffice, the padding grows instead.
     assert max(growth) > 64 + 20
 
 

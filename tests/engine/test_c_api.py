@@ -389,7 +389,7 @@ api.release_late([api.export_message(model) for _ in range(int(sys.argv[2]))])
 
 
 @pytest.mark.parametrize("count", [1, 50, 2000])
-def test_releases_during_and_after_the_exit_of_python(count, path):
+def test_handles_are_released_during_and_after_the_exit_of_python(count, path):
     environment = os.environ | {"PYTHONPATH": str(Path(ow.__file__).parents[1])}
     command = [sys.executable, "-c", EXIT, str(path.parent), str(count)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment, check=False)

@@ -583,7 +583,7 @@ def test_an_operation_on_numbers_of_an_absent_message_adds_it_as_officially(act)
     ),
 )
 def test_a_failing_operation_does_not_set_an_absent_message(act):
-    # Officially many of these do.
+    # In the official runtime, many of these change the message.
     message = onnxwire.ModelProto()
     with pytest.raises(Exception):  # noqa: B017
         eval(act, {name: getattr(onnxwire, name) for name in onnxwire.__all__} | {"g": message.graph})

@@ -286,7 +286,7 @@ def test_a_copy_has_the_edits_inside_a_message_in_pieces():
 
 
 class Closes:
-    """Closes a document when the garbage collector finds it."""
+    """Closes a document when the garbage collector frees the object."""
 
     def __init__(self, model):
         self.model, self.itself = model, self
@@ -336,7 +336,7 @@ def test_a_document_that_a_finalizer_closes_raises_an_error_in_the_interrupted_r
 
 
 class Acts:
-    """Does something when the garbage collector finds it."""
+    """Calls a function when the garbage collector frees the object."""
 
     def __init__(self, act):
         self.act, self.itself = act, self
@@ -459,7 +459,7 @@ def test_destructors_of_removed_elements_may_clear_the_field():
                 graph.ClearField("node")
 
     data = NodeProto(attribute=[AttributeProto(name="k", s=b"x" * 10)]).SerializeToString()
-    for _ in range(2000):  # enough that earlier ones are encoded
+    for _ in range(2000):  # so many that earlier messages are encoded
         node = graph.node.add()
         source = onnxwire.load(Memory(data), type=NodeProto)
         node.attribute.append(source.attribute[0])
@@ -547,7 +547,7 @@ def test_edits_of_unreachable_messages_are_released(act):
         return sys.getallocatedblocks() - before
 
     growth()  # fills caches
-    # Other threads of the process may keep something meanwhile, but not each time.
+    # Other threads of the process may allocate memory meanwhile, but not in each round.
     assert min(growth() for _ in range(3)) < rounds // 2
     assert ModelProto()._document._cache_sizes() == (0, 0, 0, 0, 0)
 

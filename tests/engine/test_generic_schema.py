@@ -1,4 +1,4 @@
-"""A table that is not of ONNX loads at run time, and reads as the official runtime reads the same schema."""
+"""A schema other than ONNX is loaded at run time, and reads the same values as the official runtime."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """Threads that use one model concurrently read consistent values, and importing the package leaves the GIL disabled.
 
-With the GIL, `onnxwire/engine/section.h` does nothing. Its work without the GIL is tested by this file,
-`test_threads.py` and `fuzz_edits.py` on such a build (`make free-threaded`); that no function was forgotten, by
-`test_section_lint.py`.
+With the GIL, `onnxwire/engine/section.h` does nothing. Without the GIL (`make free-threaded`), it is tested by this
+file, `test_threads.py` and `fuzz_edits.py`. `test_section_lint.py` tests that every function enters the section.
 """
 
 import subprocess
@@ -15,7 +14,7 @@ import pytest
 import onnxwire
 
 
-def test_readers_and_an_editor():
+def test_readers_beside_an_editor_read_consistent_names():
     """Readers see either old or new names, and other models are not changed."""
     names = {f"{kind} {i}" for i in range(200) for kind in ("node", "new")}
     original = onnxwire.ModelProto()

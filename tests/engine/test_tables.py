@@ -262,7 +262,7 @@ def test_the_built_tables_are_those_of_three_files():
     assert len(SCHEMA_FILES) == len(TABLES) == 3
 
 
-# --- nowhere else
+# --- no other copies of the tables
 
 SOURCES = sorted(glob.glob(os.path.join(PACKAGE, "engine", "*.p*")))
 

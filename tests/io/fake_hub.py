@@ -14,7 +14,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 COMMIT = "0123456789abcdef" * 2 + "01234567"
 TOKEN = "hf_secret"
-_LARGE_FILE_BYTES = 10_000  # bytes from which a file is on the other server
+_LARGE_FILE_BYTES = 10_000  # minimum size of a file that is on the other server
 
 
 @dataclass
@@ -34,8 +34,10 @@ class Hub:
     lifetime: float = 1.0  # seconds for which a signed address is valid
     revisions: dict[str, str] = field(default_factory=lambda: {"main": COMMIT, COMMIT: COMMIT})
     is_private: bool = False
-    headers: dict[str, str] = field(default_factory=dict)  # instead of those of the Hub's redirects; "" for none
-    location: str | None = None  # where to redirect, instead of the signed address
+    headers: dict[str, str] = field(
+        default_factory=dict
+    )  # replaces headers of the Hub's redirects; "" removes a header
+    location: str | None = None  # the target of redirects, instead of the signed address
     requests: list[HubRequest] = field(default_factory=list)
     valid: dict[str, float] = field(default_factory=dict)
     cdn: str = ""

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import unquote, urlsplit
 
-LATENCY = 0.03  # seconds
+LATENCY = 0.03  # time before an answer, in seconds
 _STEP = 1 << 20
 
 
@@ -79,10 +79,10 @@ class State:
     has_ranges: bool = True
     redirects: dict[str, tuple[int, str | None]] = field(default_factory=dict)  # status and Location, by path
     before: Callable[[State, int], None] | None = None  # called before each request is answered, with its number
-    marks: dict[str, str] = field(default_factory=dict)  # more headers of files
+    marks: dict[str, str] = field(default_factory=dict)  # additional headers of files
     folder_list: bytes | None = None  # the answer to PROPFIND
     date: str | None = None  # the date of each answer; None: now
-    together: threading.Barrier | None = None  # the requests that are answered only once all have arrived
+    together: threading.Barrier | None = None  # requests wait here, and are answered only once all of them have arrived
     knows_conditions: bool = True  # whether If-Match and If-Unmodified-Since are heeded
     requests: list[Request] = field(default_factory=list)
     fault: dict[int, str] = field(default_factory=dict)  # number of a request -> its fault
@@ -94,7 +94,7 @@ class State:
 
     @property
     def sent(self) -> int:
-        """Bytes of bodies that went out."""
+        """The number of sent bytes of bodies."""
         return sum(request.sent for request in self.requests)
 
     def reset(self) -> None:

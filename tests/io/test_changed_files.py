@@ -55,7 +55,7 @@ def write_over(path: Path) -> None:
 
 
 def overwrite_in_another_process(path: Path) -> None:
-    """Do the same from a separate process."""
+    """Overwrite the file from a separate process."""
     source = path.with_name("other.onnx")
     source.write_bytes(encoded(2))
     subprocess.run(["cp", source, path], check=True)

@@ -123,7 +123,7 @@ def test_an_empty_file_is_read_as_nothing(tmp_path: Path, mmap: bool) -> None:
 @ways
 def test_offsets_may_be_beyond_4_gib(tmp_path: Path, mmap: bool) -> None:
     offset = (5 << 30) + 3
-    with open(tmp_path / "w.bin", "wb") as file:  # a hole, except at the end
+    with open(tmp_path / "w.bin", "wb") as file:  # the file is a hole, except at its end
         file.seek(offset)
         file.write(DATA[:16])
     assert initializer(write(tmp_path / "m.onnx", at("w.bin", offset)), mmap=mmap).numpy().tobytes() == DATA[:16]
@@ -235,7 +235,7 @@ def test_the_error_of_too_many_files_contains_a_remedy(tmp_path: Path) -> None:
         "import resource, sys, onnxwire\n"
         "def read(): return [tensor.numpy().tobytes().hex() for tensor in model.graph.initializer]\n"
         "model = onnxwire.load(sys.argv[1])\n"
-        "model.graph.initializer[0].numpy()\n"  # so that everything is imported
+        "model.graph.initializer[0].numpy()\n"  # imports every module that reading needs
         "limits = resource.getrlimit(resource.RLIMIT_NOFILE)\n"
         "resource.setrlimit(resource.RLIMIT_NOFILE, (24, limits[1]))\n"
         "try: read()\n"
@@ -250,7 +250,7 @@ def test_the_error_of_too_many_files_contains_a_remedy(tmp_path: Path) -> None:
 
 
 def test_folders_need_not_be_readable(tmp_path: Path) -> None:
-    # As another user where the tests run as root, who may read everything.
+    # If the tests run as root, who may read everything, run the program as another user.
     code = (
         "import os, sys, tempfile, pathlib, numpy, onnxwire\n"
         "folder = pathlib.Path(tempfile.mkdtemp(dir='/tmp'))\n"
@@ -259,7 +259,7 @@ def test_folders_need_not_be_readable(tmp_path: Path) -> None:
         "(folder / 'm.onnx').write_bytes(model); (folder / 'sub' / 'w.bin').write_bytes(data)\n"
         "for name in ('', 'sub'): (folder / name).chmod(0o111)\n"
         "def read(): return onnxwire.load(folder / 'm.onnx').graph.initializer[0].numpy().tobytes()\n"
-        "read()\n"  # so that everything is imported
+        "read()\n"  # imports every module that reading needs
         "if os.getuid() == 0: os.setgroups([]); os.setgid(65534); os.setuid(65534)\n"
         "print(folder, read() == data)\n"
     )
@@ -339,7 +339,7 @@ kinds = pytest.mark.parametrize("open_file", OPENERS.values(), ids=OPENERS)
 
 @kinds
 def test_a_checksum_is_that_of_the_whole_file(path: Path, open_file: Callable[[Path], ExternalFile]) -> None:
-    data = DATA * 300  # which is read in three pieces
+    data = DATA * 300  # long enough to be read in three pieces
     (path.parent / "w.bin").write_bytes(data)
     assert open_file(path).sha1() == hashlib.sha1(data).hexdigest()
 

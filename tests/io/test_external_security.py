@@ -163,7 +163,7 @@ def test_a_location_that_is_not_text_is_refused(case: Case) -> None:
 
 
 def test_names_that_only_look_dangerous_are_read(case: Case) -> None:
-    # The last two are dots and a slash of other scripts.
+    # The last two locations contain dots and a slash of other scripts.
     for name in (
         "..w.bin",
         "w..bin",
@@ -360,7 +360,7 @@ def test_the_search_for_names_is_bounded(case: Case, monkeypatch: pytest.MonkeyP
         (case.folder / f"other{i}").touch()
         (case.folder / "sub" / f"other{i}").touch()
     assert case.read("w.bin") == DATA
-    # By themselves they are ten thousand files, and folders 32 deep.
+    # The limits are ten thousand files, and folders nested 32 deep.
     monkeypatch.setattr(external_files, "_MAX_ENTRIES", 20)
     case.refuses("w.bin", match="hard links")
     monkeypatch.setattr(external_files, "_MAX_ENTRIES", 10_000)
@@ -379,7 +379,7 @@ def test_folders_pipes_sockets_and_devices_are_refused(case: Case, way: str) -> 
         case.refuses("socket", match="it is a socket")
     case.refuses("pipe", match="it is a pipe")
     case.refuses("sub", match="it is a folder")
-    # Without the root its location would be refused; an endless file of zeros.
+    # Without the root the location would be refused. The file is endless and contains zeros.
     case.refuses("zero", match="it is a device", external_root="/dev")
 
 
@@ -559,7 +559,7 @@ def test_a_path_swapped_while_it_is_opened_never_yields_the_secret(case: Case, k
         try:
             assert swapper.stdout is not None
             swapper.stdout.readline()
-            # Until both have come about often enough for the swaps to have come between any two steps.
+            # Repeat until both results have occurred so often that swaps have occurred between any two steps.
             while rounds < 3000 or (rounds < 30_000 and (refused < 50 or (kind != "name" and read < 50))):
                 rounds += 1
                 try:
@@ -580,13 +580,13 @@ def test_a_path_swapped_while_it_is_opened_never_yields_the_secret(case: Case, k
 # --- published vulnerabilities of the onnx package and of packages that read its files
 
 
-def test_cve_2022_25882_climbing_from_the_start(case: Case, way: str) -> None:
+def test_cve_2022_25882_a_location_that_begins_with_dots_is_refused(case: Case, way: str) -> None:
     # https://github.com/onnx/onnx/issues/3991: the location was appended to the folder's name without checks.
     for location in ("../outside/secret", "../../../../../../../../etc/passwd", ".././outside/secret"):
         case.refuses(location, match=r"\.\.")
 
 
-def test_cve_2024_27318_climbing_from_further_on(case: Case, way: str) -> None:
+def test_cve_2024_27318_a_location_with_dots_inside_is_refused(case: Case, way: str) -> None:
     # GHSA-whh8-fjgc-qp73: the first fix checked only the start of the location, and then removed leading dots and
     # slashes.
     for location in ("sub/../../outside/secret", "nothing/../../outside/secret", "/../outside/secret",
@@ -633,13 +633,14 @@ def test_a_basepath_in_the_file_is_not_a_folder(case: Case) -> None:
 
 
 def test_two_locations_of_which_one_is_checked_and_the_other_read(case: Case) -> None:
-    # In onnx the last entry of a key counts, in others the first.
+    # onnx uses the last entry of a key, other readers the first.
     for pair in (("w.bin", "../outside/secret"), ("../outside/secret", "w.bin"), ("w.bin", "w.bin")):
         case.refuses(*pair, match="'location' twice")
 
 
 def test_cve_2026_27489_repaired_incompletely_an_empty_folder(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
-    # onnx 1.21.0: every path begins with the canonical form of "", so that a model in the working directory was free.
+    # onnx 1.21.0: every path begins with the canonical form of "", so locations of a model in the working directory
+    # were not restricted.
     case.link("rootlink", "/")
     location = f"rootlink{case.secret}"
     case.model.write_bytes(encoded(tensor(("location", location))))
@@ -658,7 +659,7 @@ def test_a_location_that_begins_as_a_marker_skips_no_check(case: Case) -> None:
 
 
 def test_the_address_of_memory_is_not_a_file(case: Case) -> None:
-    # microsoft/onnxruntime#28709: with this location, offset is an address that is read from.
+    # microsoft/onnxruntime#28709: with this location, `offset` is a memory address that is read.
     (case.folder / "*" / "_ORT_MEM_ADDR_").mkdir(parents=True)
     (case.folder / "*" / "_ORT_MEM_ADDR_" / "*").write_bytes(DATA)
     secret = bytearray(SECRET)
@@ -691,8 +692,8 @@ def test_a_model_without_a_folder_can_not_read_the_working_directory(
 
 
 def test_every_field_with_a_tensor_is_guarded(case: Case) -> None:
-    # microsoft/onnxruntime#28709: the values and indices of sparse tensors, and the tensors of attributes, went other
-    # ways than initializers, with fewer checks.
+    # microsoft/onnxruntime#28709: sparse tensors and tensors of attributes were read by other code than initializers,
+    # with fewer checks.
     bad = tensor(("location", "../outside/secret"))
     indices = helper.make_tensor("i", onnx.TensorProto.INT64, [16], range(16))
     node = helper.make_node("Constant", [], ["y"], value=bad)

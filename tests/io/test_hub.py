@@ -113,7 +113,7 @@ def test_expired_addresses_are_renewed_by_commit(fake) -> None:
     fake.hub.lifetime = 1000
     with ow.load(f"hf://{REPOSITORY}/m.onnx") as message:
         fake.hub.valid.clear()
-        fake.hub.revisions["main"] = OTHER_COMMIT  # a new commit does not matter
+        fake.hub.revisions["main"] = OTHER_COMMIT  # a new commit must not affect the open model
         assert message.graph.initializer[1].numpy().nbytes == 5_000_000
     paths = [asked.path for asked in fake.hub.of("hub")]
     assert paths == [f"/{REPOSITORY}/resolve/main/m.onnx", f"/{REPOSITORY}/resolve/{COMMIT}/m.onnx"]

@@ -287,7 +287,7 @@ def test_fault_deep_inside_names_its_byte_and_field() -> None:
 
 
 def test_path_counts_only_the_records_of_the_field() -> None:
-    # A record of the field's number with another wire type is not an element of it.
+    # A record of the field's number with another wire type is not an element of the field.
     data = b"\x08\x05" + onnx.GraphProto(node=[onnx.NodeProto(name="a")]).SerializeToString() + b"\x0a\x02\x0a\x07"
     with pytest.raises(onnxwire.DecodeError) as caught:
         onnxwire.verify(data, type=onnxwire.GraphProto)

@@ -195,7 +195,7 @@ def test_a_cache_on_the_disk_saves_requests(tmp_path) -> None:
         check_all(address, pieces, tmp_path / "cache")
         server.state.reset()
         check_all(address, pieces, tmp_path / "cache")
-        # One request for the version.
+        # The only request is for the version.
         assert len(server.state.requests) == 1
         server.state.etag = '"two"'
         check_all(address, pieces, tmp_path / "cache")
@@ -264,7 +264,7 @@ def test_ctrl_c_ends_a_read_at_once(heed_interrupts) -> None:
         timer.start()
         with pytest.raises(KeyboardInterrupt):
             message.graph.initializer[0].numpy()
-        assert server.state.stalled == 0  # while the server still kept the requests waiting
+        assert server.state.stalled == 0  # the server had not answered the requests yet
         server.state.always = None
         assert message.graph.initializer[0].numpy().size == 9 * MIB
 
@@ -379,7 +379,7 @@ def test_a_diff_of_one_address_reads_nothing() -> None:
         assert list(ow.diff(f"{server.url}/m.onnx", f"{server.url}/m.onnx")) == []
         assert server.state.sent < 1 << 19
         server.state.reset()
-        # Only for one file, an ETag identifies the bytes.
+        # An ETag identifies bytes only together with the file.
         assert list(ow.diff(f"{server.url}/m.onnx", f"{server.url}/n.onnx")) == []
         assert server.state.sent > 40 * MIB
         server.state.etag = 'W/"one"'

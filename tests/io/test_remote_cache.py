@@ -141,7 +141,7 @@ def test_the_environment_that_selects_a_store_is_in_the_key(monkeypatch) -> None
         monkeypatch.setenv(name, value)
         found.add(identity_in_store(address, None))
     assert len(found) == 4
-    monkeypatch.setenv("AWS_SESSION_TOKEN", "hunter2")  # which is renewed each hour
+    monkeypatch.setenv("AWS_SESSION_TOKEN", "hunter2")  # the token is renewed each hour
     assert identity_in_store(address, None) in found
 
 

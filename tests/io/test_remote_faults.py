@@ -52,7 +52,7 @@ def requests_of(pieces: Pieces) -> int:
 
 @pytest.mark.filterwarnings("ignore:.*complete file was downloaded")
 @pytest.mark.parametrize("fault", TRANSIENT_FAULTS + PERMANENT_FAULTS)
-def test_a_fault_at_each_request_is_an_error_or_made_good(fault, pieces) -> None:
+def test_a_fault_at_each_request_is_an_error_or_is_retried(fault, pieces) -> None:
     errors = 0
     count = requests_of(pieces)
     for number in range(count):
@@ -104,7 +104,7 @@ def test_a_permanent_fault_is_an_error_with_position_and_reason(fault, pieces) -
     assert reasons[fault] in text
 
 
-def test_a_file_that_changed_is_never_mixed(pieces) -> None:
+def test_reading_a_file_that_changed_is_an_error(pieces) -> None:
     with ObjectServer({"m.onnx": pieces}) as server, ow.load(f"{server.url}/m.onnx") as message:
         ow.tensors(message)
         server.state.etag = '"two"'
@@ -241,7 +241,7 @@ def test_an_answer_to_a_save_that_does_not_end_is_an_error_in_time(name) -> None
                 with client:
                     client.recv(1 << 20)
                     client.sendall(head)
-                    # Ends after some time, so that a client that waits for ever fails below.
+                    # The server stops after some time, so that the test fails for a client that waits for ever.
                     while pieces < 100 and not stop.wait(0.05):
                         client.sendall(more)
                         pieces += 1

@@ -114,7 +114,7 @@ def test_no_header_query_or_user_is_sent_to_another_host(servers) -> None:
     assert first.headers["authorization"] == f"Basic {base64.b64encode(b'me:hunter2').decode()}"
     assert (first.headers["x-token"], first.headers["user-agent"]) == ("hunter2", "me")
     assert "signature=hunter2" in first.path
-    # The own host again, at an address that another one has chosen.
+    # The model's own host again, at an address that another host has chosen.
     for request in (last, *other.state.requests):
         names = {"host", "user-agent", "accept", "accept-encoding", "range"}
         assert set(request.headers) <= names
@@ -123,7 +123,7 @@ def test_no_header_query_or_user_is_sent_to_another_host(servers) -> None:
     assert other.state.requests and last.path == "/back"
 
 
-def test_headers_go_with_a_redirect_to_the_own_host(servers) -> None:
+def test_headers_are_sent_after_a_redirect_to_the_same_host(servers) -> None:
     own, _ = servers
     own.state.redirects["/a"] = 302, "/d/m.onnx"
     address = own.url.replace("//", "//me:hunter2@") + "/a"

@@ -275,7 +275,7 @@ def test_one_store_is_made_for_each_server_options_and_environment(monkeypatch) 
         made.append(address.root)
         return make(address, options)
 
-    monkeypatch.setattr(stores, "_make_store", count)  # how often it is called shows in nothing but the time
+    monkeypatch.setattr(stores, "_make_store", count)  # the number of calls has no other visible effect than the time
     data = whole(model([100]))
     with ObjectServer({"a/m.onnx": data, "b/c/m.onnx": data}) as server:
         for _ in range(2):

@@ -186,7 +186,7 @@ def test_a_response_without_content_range_is_refused(text) -> None:
         server.state.marks = {"Content-Range": text, "Content-Type": "multipart/byteranges"}
         with pytest.warns(UserWarning, match="complete file was downloaded"):
             assert read(server) == {1}
-        # The last byte is requested for the size.
+        # The last byte is requested to learn the size.
         last = ["bytes=-1"] if text.endswith("/*") and not text.endswith("*/*") else []
         ranges = [request.headers.get("range") for request in server.state.requests]
         assert ranges == ["bytes=0-65535", *last, None]

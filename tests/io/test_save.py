@@ -260,7 +260,7 @@ def test_a_model_above_2_and_4_gib_is_edited_saved_and_read_back(tmp_path, n_byt
     assert path.stat().st_blocks * 512 < 64 * MIB
     onnxwire.verify(path)
     again = onnxwire.load(path)
-    if budget.IS_LONG:  # reads each page of both
+    if budget.IS_LONG:  # the comparison reads each page of both files
         assert again.graph == model.graph
     weight = again.graph.initializer[0]
     assert len(weight._payload("raw_data")) == n_bytes

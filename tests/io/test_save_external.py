@@ -353,7 +353,7 @@ def test_external_data_of_the_official_writer_is_read_moved_and_made_inline(tmp_
     onnxwire.save(model, path, external="ours.data")
     found = onnx.load(path)
     for weight in found.graph.initializer:
-        weight.ClearField("data_location")  # which the official reader sets to the same value
+        weight.ClearField("data_location")  # the official reader sets the field to the same value
     assert found == original
     onnxwire.save(model, path, external=None)
     assert onnx.load(path) == original
@@ -588,7 +588,7 @@ def test_a_relative_path_and_a_link_are_saved_to(path, monkeypatch):
 def test_a_model_above_4_gib_is_unpacked_and_packed_in_little_memory(tmp_path):
     specification = importlib.util.spec_from_file_location("make_big_model", EXAMPLES / "make_big_model.py")
     module = importlib.util.module_from_spec(specification)
-    sys.modules["make_big_model"] = module  # its dataclass looks there
+    sys.modules["make_big_model"] = module  # the module's dataclass looks the module up here
     specification.loader.exec_module(module)
     big, out, back = (tmp_path / name for name in ("big.onnx", "out.onnx", "back.onnx"))
     module.write_model(big)

@@ -217,7 +217,7 @@ def test_the_names_and_locations_in_a_model_never_leave_the_folder(trap):
     before = tree(trap.parent)
     model = a_model(1, ["../victim/file", "folder/file"])
     for weight in model.graph.initializer:
-        # A location that does not count, as the data is inline: the official writer wrote there.
+        # The location is unused, since the data is inline; the official writer wrote to it.
         weight.external_data.add(key="location", value="../victim/file")
     for external in (lambda info: info.name, lambda info: "folder/file"):
         with pytest.raises(onnxwire.EditError, match=r"symbolic link|leads out"):
@@ -313,7 +313,7 @@ def whole(folder):
         try:
             return value if all((weight.numpy() == value).all() for weight in model.graph.initializer) else None
         except onnxwire.SourceError:
-            assert list(folder.glob(".*.old"))  # where it is instead
+            assert list(folder.glob(".*.old"))  # the old data is there instead
             return None
 
 

@@ -32,7 +32,7 @@ from onnxwire.io.atomic_file import AtomicFile
 linux = pytest.mark.skipif(sys.platform != "linux", reason="needs Linux")
 root = pytest.mark.skipif(not hasattr(os, "getuid") or os.getuid() != 0, reason="needs root")
 NOBODY_UID = 65534
-NAMELESS = getattr(os, "O_TMPFILE", -1)  # flags of a file without a name
+NAMELESS = getattr(os, "O_TMPFILE", -1)  # the flag of a file without a name
 MIB = 1 << 20
 SHM = Path("/dev/shm")
 
@@ -65,7 +65,7 @@ def attempt(path, data):
         print(f"{type(error).__name__}: {error}")
 """
 
-# Gives up root, who may access everything.
+# Code that gives up root's privileges, with which everything is accessible.
 DROP_PRIVILEGES = f"if os.getuid() == 0: os.setgroups([]); os.setgid({NOBODY_UID}); os.setuid({NOBODY_UID})\n"
 
 
@@ -539,7 +539,7 @@ def test_a_kill_leaves_the_old_file_and_no_lasting_leftovers(old: Path, way: str
         assert process.stdout is not None
         assert process.stdout.readline() == b"now\n"
         before = set(os.listdir(old.parent))
-        save(old, b"old")  # another save meanwhile does not disturb it
+        save(old, b"old")  # another save in the meantime has no effect on it
         assert set(os.listdir(old.parent)) == before
         process.kill()
     assert old.read_bytes() == b"old"

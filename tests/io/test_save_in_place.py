@@ -150,7 +150,7 @@ def test_a_failure_restores_the_old_bytes(fixed: Path, monkeypatch: pytest.Monke
     calls: list[int] = []
 
     def fails(source: int, source_offset: int, target: int, target_offset: int, length: int, **options: Any) -> None:
-        # The first copy is of the old bytes, the second of the new ones.
+        # The first copy has the old bytes, the second copy the new bytes.
         calls.append(length)
         if len(calls) == 2:
             copy_range(source, source_offset, target, target_offset, length // 2)

@@ -38,7 +38,7 @@ def test_a_device_without_end_is_read_up_to_a_bound(mmap):
 
 @pytest.mark.parametrize("way", ["path", "file"])
 def test_a_pipe_without_end_is_read_up_to_a_bound(tmp_path, monkeypatch, way):
-    monkeypatch.setattr(input_file, "PIPE_LIMIT", 1 << 21)  # it is 2 GiB
+    monkeypatch.setattr(input_file, "PIPE_LIMIT", 1 << 21)  # instead of 2 GiB
     path = tmp_path / "pipe"
     os.mkfifo(path)
     with subprocess.Popen(["cat", "/dev/zero"], stdout=subprocess.PIPE) as endless:
@@ -129,7 +129,7 @@ def test_a_writer_that_opens_or_writes_late_is_waited_for(tmp_path, monkeypatch)
     opened = threading.Event()
 
     def write():
-        # The reader has nothing to read: first without, then with a writer.
+        # The reader has nothing to read, first without a writer, then with one.
         while not opened.wait(0.01):
             with contextlib.suppress(OSError):
                 os.close(os.open(path, os.O_WRONLY | os.O_NONBLOCK))

@@ -58,7 +58,7 @@ def test_servers_that_the_caller_names_are_followed(servers, monkeypatch) -> Non
     own.state.redirects["/d/w.data"] = 302, f"{other.url}/d/w.data"
     np.testing.assert_array_equal(weight_of(f"{own.url}/d/m.onnx", allow_hosts=[other.host]), VALUES)
     with pytest.raises(ow.SourceError, match="not followed"):
-        weight_of(f"{own.url}/d/m.onnx", allow_hosts=["127.0.0.1"])  # of another port
+        weight_of(f"{own.url}/d/m.onnx", allow_hosts=["127.0.0.1"])  # the server has another port
     monkeypatch.setenv("ONNXWIRE_ALLOW_HOSTS", other.host)
     np.testing.assert_array_equal(weight_of(f"{own.url}/d/m.onnx"), VALUES)
 
@@ -103,7 +103,7 @@ def test_the_environment_sets_the_mode_and_nothing_resets_it(servers, monkeypatc
         monkeypatch.setenv("ONNXWIRE_UNTRUSTED", value)
         ow.load(f"{own.url}/d/m.onnx").close()
     other.state.requests.clear()
-    for value in ("1", "true", "no"):  # anything but 0: a misspelt value must not turn the mode off
+    for value in ("1", "true", "no"):  # any value except 0 turns the mode on, including misspelt ones
         monkeypatch.setenv("ONNXWIRE_UNTRUSTED", value)
         with pytest.raises(ow.SourceError, match="not followed for untrusted models"):
             ow.load(f"{own.url}/d/m.onnx", untrusted=False)
@@ -136,7 +136,7 @@ def test_locations_of_a_remote_model_name_no_server(servers, location: str) -> N
     with pytest.raises((ow.ExternalDataError, ow.SourceError)):
         weight_of(f"{own.url}/d/m.onnx")
     assert not other.state.requests
-    # Nothing but the model is requested, or a file below its folder whose name looks like an address.
+    # Only the model is requested, or a file below its folder whose name looks like an address.
     paths = {request.path for request in own.state.requests} - {"/d/m.onnx"}
     assert all(path.startswith(("/d/http:", "/d/http%3A")) for path in paths), paths
 

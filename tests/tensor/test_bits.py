@@ -19,7 +19,7 @@ DTYPES = {
     "float6_e2m3fn": 6,
     "float6_e3m2fn": 6,
 }
-LONG_COUNT = 200_003  # elements: more than are unpacked while holding the GIL, and a prime number
+LONG_COUNT = 200_003  # a prime number of elements, more than are unpacked while holding the GIL
 GUARD = 0xA5
 
 

@@ -46,7 +46,7 @@ class Tensor(ctypes.Structure):
     )
 
 
-Deleter = ctypes.CFUNCTYPE(None, ctypes.c_void_p)  # calls without the GIL
+Deleter = ctypes.CFUNCTYPE(None, ctypes.c_void_p)  # calls the function without the GIL
 
 
 class Managed(ctypes.Structure):

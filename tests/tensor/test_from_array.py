@@ -62,7 +62,7 @@ def test_the_official_reader_reads_the_array_back(data_type, data, name):
         assert tensor.SerializeToString() == wanted.SerializeToString()
         assert (tensor.data_type, tensor.name, tensor.shape) == (data_type, name or "", array.shape)
         stored_tensors.same_array(tensor.numpy(), array)
-        if data_type != T["STRING"]:  # in whose arrays the official reader loses NULs
+        if data_type != T["STRING"]:  # the official reader loses NULs in arrays of strings
             stored_tensors.same_array(decoded(tensor), array)
             assert bytes(tensor.raw_view) == wanted.raw_data
             assert tensor.nbytes == len(wanted.raw_data)
@@ -196,7 +196,7 @@ def test_the_tensor_keeps_the_array_and_the_view_keeps_it_too():
     array = tensor.numpy()
     del tensor
     gc.collect()
-    np.empty(10_000, np.int32)[:] = -1  # allocates the memory if it was released
+    np.empty(10_000, np.int32)[:] = -1  # overwrites the memory if it was released
     assert array.tolist() == list(range(10_000))
 
 

@@ -216,7 +216,7 @@ def use_everything(tensor):
         except onnxwire.Error as error:
             assert str(error)
             results.append(error)
-        except IndexError:  # of a rank-0 tensor
+        except IndexError:  # the tensor has rank 0
             results.append(None)
     with contextlib.suppress(onnxwire.Error, BufferError):
         tensor.__dlpack__(max_version=(1, 0))

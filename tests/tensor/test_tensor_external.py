@@ -237,7 +237,7 @@ def test_only_the_requested_bytes_are_read(tmp_path, name, index, elements):
     whole = onnx.numpy_helper.to_array(onnx.TensorProto.FromString(tensor.message(wire.span(9, payload))))
     with onnxwire.load(path, mmap=False) as model:
         ours = model.graph.initializer[0]
-        ours.read((0, 0))  # imports and opens that happen only once
+        ours.read((0, 0))  # imports modules and opens files, which happens only once
         array, n = bytes_read(lambda: ours.read(index))
         stored_tensors.same_array(array, np.asarray(whole[index]))
         assert elements * stored_tensors.BITS[T[name]] // 8 <= n <= elements * stored_tensors.BITS[T[name]] // 8 + 16
@@ -408,7 +408,7 @@ def test_every_tensor_of_a_model_is_listed_with_its_location(data):
 def test_the_list_accepts_any_tensors(data):
     try:
         onnxwire.load(data)
-    except onnxwire.DecodeError:  # it looks like something else
+    except onnxwire.DecodeError:  # the bytes look like another format
         return
     check_list(data, onnx.ModelProto.FromString(data))
 

@@ -21,7 +21,7 @@ from onnxwire import TensorProto
 
 EVERY_TYPE = pytest.mark.parametrize("data_type", stored_tensors.DATA_TYPES.values(), ids=stored_tensors.DATA_TYPES)
 STRING = stored_tensors.DATA_TYPES["STRING"]
-MIXER = 0x9E3779B97F4A7C15F39CC0605CEDC835  # whose multiples have all kinds of bits
+MIXER = 0x9E3779B97F4A7C15F39CC0605CEDC835  # the multiples of this number have varied bits
 
 
 def parse(tensor):
@@ -88,7 +88,7 @@ def test_an_array_of_a_typed_field_in_pieces_is_complete(data_type, data):
     tensor = data.draw(stored_tensors.stored(data_type))
     cut = data.draw(st.integers(0, len(tensor.elements)))
     if stored_tensors.BITS[data_type] < 6:
-        cut -= cut % 4  # so that no entry has elements of both
+        cut -= cut % 4  # no entry then contains elements of both parts
     first, second = (
         tensor._replace(elements=part, dims=[len(part)]) for part in (tensor.elements[:cut], tensor.elements[cut:])
     )

@@ -141,7 +141,7 @@ class HTMLAttributes(HTMLParser):
 
 
 @pytest.mark.parametrize("arguments", [(onnxwire.GraphProto(), 600), (onnxwire.ModelProto(), "1px;x")])
-def test_other_arguments_are_errors(arguments):
+def test_arguments_that_are_not_models_or_heights_are_errors(arguments):
     with pytest.raises(TypeError):
         onnxwire.view(arguments[0], height=arguments[1])
 
@@ -176,7 +176,7 @@ NOTEBOOK = DIGITS.with_name("notebook.ipynb")
 
 
 def run_notebook(folder, *cells):
-    """Run the example, followed by further cells, in a kernel of its own; return it with its outputs."""
+    """Run the example, followed by further cells, in a separate kernel; return the notebook with its outputs."""
     nbclient = pytest.importorskip("nbclient")
     pytest.importorskip("ipykernel")
     import nbformat

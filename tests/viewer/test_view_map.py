@@ -44,7 +44,7 @@ def test_values_without_a_name_are_not_connected():
     tensor.ClearField("name")
     model = helper.make_model(helper.make_graph(nodes, "g", [named, nameless], [nameless], [tensor]))
     columns = MapColumns(onnxwire.ModelProto.FromString(model.SerializeToString()))
-    value = {slot: int(columns.makes_value[i]) for i, slot in enumerate(columns.makes_row)}
+    value = {slot: int(columns.output_value[i]) for i, slot in enumerate(columns.output_row)}
     assert [columns.types[columns.type[value[row]]] for row in range(4)] == ["", "", "", ""]
     assert columns.is_input.sum() == 1
     assert not columns.is_output.any() and not columns.is_weight.any()

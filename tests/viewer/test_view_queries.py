@@ -1,4 +1,4 @@
-"""The questions of the page about a model, by plain calls."""
+"""The questions of the page about a model, tested by calls without a server."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def test_subgraphs_are_linked_from_attributes(nested):
     ]
 
 
-def test_around_has_the_neighbours_by_steps():
+def test_around_contains_the_nodes_within_a_number_of_steps():
     queries = queries_of(chain(9))
     for hops in (0, 1, 3):
         drawing = queries.around("graph.node[4]", hops)

@@ -184,7 +184,7 @@ def test_a_local_model_is_listed(page):
     assert page.driver.get_log("browser") == []
 
 
-def test_graphs_inside_and_a_filter(page, tmp_path):
+def test_nodes_of_nested_graphs_are_listed_and_filtered(page, tmp_path):
     path = tmp_path / "nested.onnx"
     path.write_bytes(nested_model().SerializeToString())
     page.open_file(path)

@@ -3,7 +3,7 @@
 const KEY_HEADER = "X-Onnxwire-Key";
 const REVISION_HEADER = "X-Onnxwire-Revision";
 const STORAGE_KEY = "onnxwire key";
-/** The number of the model that this page shows, in a frame of the page that compares two; null for the only one. */
+/** The number of the shown model, in a frame of the page that compares two models; null on any other page. */
 export const SIDE = new URLSearchParams(location.search).get("side");
 /** The id of the file that this page shows, if the start page opened it; null for the file of the command. */
 export const FILE = new URLSearchParams(location.search).get("file");

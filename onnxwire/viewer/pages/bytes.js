@@ -2,9 +2,9 @@
 
 import { ask, countText, html, nounText, sizeText } from "./api.js";
 
-const LINE = 16; // bytes
+const LINE = 16; // number of bytes in a line
 const PAGE = 32 * LINE;
-const ROWS = 50; // records of one page
+const ROWS = 50; // number of records in a page
 
 /** A closed card, which loads the bytes when it is opened. */
 export async function bytesCard(path, payloadOf = null) {

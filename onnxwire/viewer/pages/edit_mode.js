@@ -12,7 +12,7 @@ const ICONS = {
 };
 let refresh = async () => {};
 let shown = -1; // the displayed revision, to which changes apply; another tab may have made a newer revision
-let focusKey = ""; // of the control to focus after a change
+let focusKey = ""; // the key of the control to focus after a change
 
 /** A small button with an icon. */
 export function iconButton(icon, label, go, attributes = {}) {

@@ -4,7 +4,7 @@ import { ask, countText, html, link, replace } from "./api.js";
 import { bytesCard } from "./bytes.js";
 import { adder, change, editable, iconButton, openEditor, reportError, session } from "./edit_mode.js";
 
-const ROWS = 100; // of one request
+const ROWS = 100; // number of rows of one request
 let opened = new Set(); // paths of rows that stay open when the tree is redrawn
 
 export async function showFields(path, details, isCurrent) {

@@ -8,7 +8,7 @@ import { CanvasPen, SvgPen, paint, readColors, titleOf } from "./map_paint.js";
 import { Frame, TITLE, flatten } from "./map_scene.js";
 
 const ANIMATION_MS = 180;
-const MAX_FREE_NODES = 8; // beside a single group that is opened
+const MAX_FREE_NODES = 8; // maximum number of nodes beside a single group that is opened automatically
 const MAX_PIXELS = 64e6; // limit of a saved picture
 const CARD_WIDTH = 318; // with its margins, as in page.css
 const DIRECTION_KEY = "onnxwire map direction";
@@ -48,7 +48,7 @@ export class MapView {
     this.root = null;
     this.scene = null;
     this.selected = "";
-    this.start = null; // of a path: {name, path, label}
+    this.start = null; // the start of a path: {name, path, label}
     this.route = null; // a path: {start, end, nodes}
     this.turn = 0;
     this.frames = 0; // the number of drawn frames, for tests
@@ -141,7 +141,7 @@ export class MapView {
     return new Frame(name, await ask("map", { group: name, to_right: toRight || null, ...values }), toRight);
   }
 
-  /** Open a group that is alone in its frame but for a few nodes, and repeat this inside it. */
+  /** Open a group that is alone in its frame except for a few nodes, and repeat this inside the group. */
   async openOnly(frame) {
     for (let depth = 0, inner = frame; depth < 8; depth += 1) {
       const boxes = inner.answer.boxes.filter((box) => box.number !== null);

@@ -4,7 +4,7 @@
 export const [MIN_SCALE, MAX_SCALE] = [0.01, 3];
 const LEGIBLE_SCALE = 0.62;
 const MAX_FITTED_SCALE = 1.15;
-const BAR_HEIGHT = 44; // of the buttons above the map
+const BAR_HEIGHT = 44; // height of the buttons above the map
 const [MARGIN_X, MARGIN_Y] = [48, 72];
 
 export const boundsOf = ({ bounds }) => ({ x: bounds.left, y: bounds.top, width: bounds.width, height: bounds.height });
@@ -27,7 +27,7 @@ export function beginning(window, scene) {
   const scale = Math.min(Math.max(toRight ? high : wide, LEGIBLE_SCALE), 0.85);
   const first = firstBox(scene);
   const [isWide, isHigh] = [wide < scale, high < scale];
-  // Along the edges at the beginning; across them in the middle, or at the first box of a map that is too wide.
+  // Along the edges, show the beginning; across them, the middle, or the first box of a map that is too wide.
   const x = toRight && isWide ? left - (covered + MARGIN_X / 2) / scale : (isWide ? first.x + first.width / 2 : left + width / 2) - (covered + free / 2) / scale;
   const y = !toRight && isHigh ? top - BAR_HEIGHT / scale : (isHigh ? first.y + first.height / 2 : top + height / 2) - (window.height / 2 + 12) / scale;
   return { scale, x, y };

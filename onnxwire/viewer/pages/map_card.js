@@ -66,7 +66,7 @@ export function legend() {
     html("ul", {}, ...Object.entries({ ...operators, ...marks }).map(([name, text]) => html("li", {}, html("span", { class: `op ${name}` }, "■ "), text))));
 }
 
-const MAX_LISTED = 8; // attributes, inputs or outputs
+const MAX_LISTED = 8; // maximum number of listed attributes, inputs or outputs
 const short = (text) => (text.length > 60 ? `${text.slice(0, 40)}…${text.slice(-18)}` : text);
 
 /** The attributes, inputs and outputs of a node, in short: weights with their shapes. */

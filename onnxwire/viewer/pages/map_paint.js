@@ -4,7 +4,7 @@ import { countText, familyOf, nounText, sizeText } from "./api.js";
 import { TITLE } from "./map_scene.js";
 import { FONT, cut, fitParts, placeLabels, widthOf } from "./map_text.js";
 
-const LABEL_SIZE = 10; // of the types at edges
+const LABEL_SIZE = 10; // font size of the types at edges
 const MAX_TYPE_WIDTH = 190;
 const MIN_FONT_PIXELS = 5; // smaller text is not drawn
 const MAX_TYPED_EDGES = 40; // a group with more edges shows types only at the selected box
@@ -39,7 +39,7 @@ export function factsOf(box) {
   return facts.join(" · ");
 }
 
-/** How the nodes of a box differ from the compared model: added, removed, changed; "" if they do not. */
+/** The kind of difference between the nodes of a box and the compared model: added, removed, changed, or "". */
 export function markOf(box) {
   const marks = Object.keys(box.marks ?? {});
   if (!marks.length) return "";
@@ -199,11 +199,11 @@ export function paint(pen, scene, view, colors, { selected, start, alpha } = {})
       if (!isTiny && !one.to.includes(":exit")) drawArrow(pen, points, color, frame.toRight);
     }
     if (isTiny || LABEL_SIZE * view.scale < MIN_FONT_PIXELS + 1) return;
-    // Placed once for each layout. Labels of the selection are shown even if there is no free place.
+    // Labels are placed once for each layout. Labels of the selection are shown even if there is no free space.
     frame.labels ??= placeLabels(frame, edges, edges.length <= MAX_TYPED_EDGES ? edges : [], typesText);
     if (near.length && frame.nearLabels?.selected !== selected) {
       const missing = near.filter((one) => !frame.labels.some((label) => label.one.edge === one.edge)).slice(0, MAX_TYPED_EDGES);
-      // Among more edges there is no free place to search for.
+      // With more edges there is no free space for labels.
       const others = edges.length <= MAX_TYPED_EDGES ? edges : missing;
       frame.nearLabels = { selected, labels: placeLabels(frame, others, missing, typesText, true) };
     }
@@ -276,7 +276,7 @@ function drawBox(pen, one, view, colors, isSelected, isStart, thin) {
   if (isNode) {
     const lines = hasSmall ? box.lines : [];
     const name = hasSmall && box.short ? [cut(box.short, width - 14, 11, { keep: "end" })] : [];
-    // A box with a title only has it in the middle.
+    // A title without further lines is in the middle of the box.
     const top = lines.length || name.length ? y + 18 : y + height / 2 + 5;
     pen.text(cut(box.op_type || "(no operator)", width - (box.opens ? 40 : 14), 13, { bold: true }), middle, top, 13, family, { bold: true, anchor: "middle" });
     [...name, ...lines.map((line) => cut(line, width - 14, 11))].forEach((text, i) =>

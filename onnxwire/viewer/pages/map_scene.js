@@ -2,7 +2,7 @@
 
 export const TITLE = 34; // height of the title of an open group
 const PADDING = 20; // margin within an open group
-const MIN_WIDTH = 300; // of an open group, for its title
+const MIN_WIDTH = 300; // minimum width of an open group, for its title
 
 /** An open group: the server's answer, which is laid out with all boxes closed, and the open boxes. */
 export class Frame {
