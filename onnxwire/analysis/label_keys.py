@@ -5,14 +5,14 @@ from __future__ import annotations
 from array import array
 from hashlib import blake2b
 
-from onnxwire.messages import SparseTensorProto
+from onnxwire.messages import SparseTensorProto, TensorProto
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
     from typing import Any
 
-    from onnxwire.messages import AttributeProto, TensorProto
+    from onnxwire.messages import AttributeProto
 
 _NOT_IN_KEYS = {"name", "g", "graphs"}
 _ARRAYS = {"floats", "ints"}
@@ -67,6 +67,6 @@ def _value_key(value: Any, digest: Callable[[TensorProto], Hashable]) -> bytes:
         return value.encode("utf-8", "surrogateescape")
     if isinstance(value, int):
         return str(value).encode()
-    if hasattr(value, "data_type") or isinstance(value, SparseTensorProto):
+    if isinstance(value, (TensorProto, SparseTensorProto)):
         return tensor_key(value, digest)
     return bytes(value.SerializeToString(deterministic=True))

@@ -9,8 +9,10 @@ from onnxwire.analysis.comparison import Comparison, Difference, node_name, text
 from onnxwire.analysis.flat_graph import FlatGraph, Interner, changed_types
 from onnxwire.analysis.structure_match import UNMATCHED, Matching
 from onnxwire.errors import Error, SourceError, count_text
+from onnxwire.io.tensor_list import is_external
 from onnxwire.messages import GraphProto, NodeProto, TensorProto, TrainingInfoProto, ValueInfoProto
-from onnxwire.tensor.payload_digest import add_payload
+from onnxwire.tensor.dtypes import BY_NUMBER
+from onnxwire.tensor.payload_digest import add_payload, small_payload
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,6 +34,8 @@ _BINDINGS = ("initialization_binding", "update_binding")
 _NAMED_CLASSES = (NodeProto, TensorProto, ValueInfoProto)
 _ANNOTATION_FIELDS = ("doc_string", "metadata_props")
 _NODE_ANNOTATION_FIELDS = (*_ANNOTATION_FIELDS, "device_configurations")
+_MAX_SMALL_BYTES = 1 << 12  # of tensors that are copied before they are read
+_MAX_COPIED_BYTES = 1 << 26  # of damaged tensors that are compared
 _NODE_FIELDS = ("op_type", "domain", "overload", "attribute", *_NODE_ANNOTATION_FIELDS)
 
 
@@ -52,15 +56,36 @@ def structure_diff(
 
 
 def payload_key(tensor: TensorProto) -> Hashable:
-    """Return a digest of a tensor's payload, or a text for a payload that cannot be read."""
+    """Return a digest of a tensor's payload, or a text for a payload that cannot be read.
+
+    The text depends on the fault and on the fields of the tensor that store the payload, not on its name or path.
+    """
     digest = _hash_type()()
-    try:
-        add_payload(digest, tensor)
-    except SourceError:
-        raise
-    except Error as error:
-        return str(error)
-    return bytes(digest.digest())
+    is_small = tensor.ByteSize() <= _MAX_SMALL_BYTES and not is_external(tensor)
+    readable = _without_name(tensor) if is_small and small_payload(tensor) is None else tensor
+    reason = f"data_type {tensor.data_type}"
+    if tensor.data_type in BY_NUMBER:
+        try:
+            add_payload(digest, readable)  # the errors of a tensor without a position are made without its path
+            return bytes(digest.digest())
+        except SourceError:
+            raise
+        except Error as error:
+            reason = getattr(error, "reason", "")
+    if tensor.ByteSize() > _MAX_COPIED_BYTES:
+        return f"{reason} at {tensor._span}"
+    if readable is tensor:
+        readable = _without_name(tensor)
+    digest.update(readable.SerializeToString(deterministic=True))
+    return f"{reason} {digest.hexdigest()}"
+
+
+def _without_name(tensor: TensorProto) -> TensorProto:
+    result = TensorProto()
+    result.CopyFrom(tensor)
+    for field in ("name", *_ANNOTATION_FIELDS):
+        result.ClearField(field)
+    return result
 
 
 @cache

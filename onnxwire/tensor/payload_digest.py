@@ -30,7 +30,7 @@ def add_payload(digest: Digest, tensor: TensorProto) -> None:
     Raises TensorError for a tensor without a valid payload, SourceError and ExternalDataError for external data that
     cannot be read.
     """
-    small = _small_payload(tensor)
+    small = small_payload(tensor)
     if small is not None:
         digest.update(small)
         return
@@ -58,7 +58,7 @@ def add_payload(digest: Digest, tensor: TensorProto) -> None:
         digest.update(chunk)
 
 
-def _small_payload(tensor: TensorProto) -> bytes | None:
+def small_payload(tensor: TensorProto) -> bytes | None:
     """Return raw_data if it is the payload, is small, and has the size that type and dims require; else None.
 
     Models have up to 100,000 of these tensors, for which a Storage takes ten times as long.

@@ -244,3 +244,15 @@ def test_repairs_end_when_their_votes_are_counted(monkeypatch):
     monkeypatch.setattr(structure_match, "_ALL_VOTES_PER_EDGE", 0)
     assert 0 < whole <= len(changes(old, new)) <= 400
     assert changes(old, old) == []
+
+
+def test_damaged_tensors_are_compared_by_their_fields():
+    def model(name, data):
+        result = chain(["Add"], [1])
+        result.graph.initializer[0].raw_data = data
+        result.graph.initializer[0].name = result.graph.node[0].input[1] = name
+        return result
+
+    assert changes(model("a", b"12345"), model("b", b"12345")) == []
+    with pytest.raises(onnxwire.TensorError, match="raw_data has 5"):
+        changes(model("a", b"12345"), model("b", b"12354"))
