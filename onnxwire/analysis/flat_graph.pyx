@@ -168,6 +168,21 @@ cdef class FlatGraph:
         return self.interner.text(self.vertices[vertex].name)
 
     @critical_section
+    def outputs_of(self, Py_ssize_t vertex):
+        """Return the names of the values that a vertex produces."""
+        self.check_vertex(vertex)
+        return [
+            self.interner.text(self.outputs[i])
+            for i in range(self.vertices[vertex].first_output, self.vertices[vertex + 1].first_output)
+        ]
+
+    @critical_section
+    def label(self, Py_ssize_t vertex):
+        """Return a number, equal for equal operators, attributes, types and payloads."""
+        self.check_vertex(vertex)
+        return self.vertices[vertex].label
+
+    @critical_section
     def path(self, Py_ssize_t vertex):
         """Return the path of a vertex's message."""
         field, row = self.field_of(vertex)
@@ -211,6 +226,17 @@ cdef class FlatGraph:
         if not 0 <= output < self.vertices[vertex + 1].first_output - self.vertices[vertex].first_output:
             raise IndexError("no such output")
         return self.interner.text(self.outputs[self.vertices[vertex].first_output + output])
+
+    @critical_section
+    def scope_index(self, Py_ssize_t vertex):
+        """Return the index in `all_scopes()` of the graph or function of a vertex."""
+        self.check_vertex(vertex)
+        return self.vertices[vertex].scope
+
+    @critical_section
+    def all_scopes(self):
+        """Return all graphs and functions: tuples of path and message."""
+        return [(self.scope_path(i), self.scope_message(i)) for i in range(self.n_scopes)]
 
     @critical_section
     def roots(self):

@@ -83,8 +83,9 @@ def payload_key(tensor: TensorProto) -> Hashable:
 def _without_name(tensor: TensorProto) -> TensorProto:
     result = TensorProto()
     result.CopyFrom(tensor)
-    for field in ("name", *_ANNOTATION_FIELDS):
-        result.ClearField(field)
+    result.ClearField("name")
+    result.ClearField("doc_string")
+    result.ClearField("metadata_props")
     return result
 
 

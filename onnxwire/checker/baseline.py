@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from onnxwire.analysis.flat_graph import ABSENT, INITIALIZER, INPUT, NODE, OUTPUT, FlatGraph, Interner
+from onnxwire.analysis.flat_graph import FlatGraph, Interner
 from onnxwire.analysis.paths import resolve
 from onnxwire.analysis.structure_diff import payload_key
 from onnxwire.analysis.structure_match import UNMATCHED, Matching
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from onnxwire.engine.document import Document
 
 _STEP = re.compile(r"\.?(?<![a-z_])(node|input|output|initializer|sparse_initializer|value_info)\[(\d+)\]")
-_KINDS = {"node": NODE, "input": INPUT, "output": OUTPUT, "initializer": INITIALIZER, "sparse_initializer": INITIALIZER}
+_KINDS = {"node": "node", "input": "input", "output": "output", "initializer": "tensor", "sparse_initializer": "tensor"}
 _NESTED = re.compile(r"(.*)\.node\[(\d+)\]\.attribute\[(\d+)\]\.(g|graphs\[\d+\])", re.S)
 _INDEX = re.compile(r"\[\d+\]")
 _QUOTED = re.compile(r"(?<!\w)(?:'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")")
@@ -85,13 +85,14 @@ class _Graphs:
         self.old_of, self.edges = matching.old_of, matching.edges
         self._rewired = frozenset(matching.rewired())
         self._unchanged = [bytearray(len(self.old_of)) for _ in range(_UNCHANGED_STEPS + 1)]  # 0: not yet known
-        self._first: list[dict[tuple[int, int], int]] = []
+        self._first: list[dict[tuple[int, str], int]] = []
         for graph in self.sides:
-            first: dict[tuple[int, int], int] = {}
+            first: dict[tuple[int, str], int] = {}
             for vertex in range(len(graph)):
-                first.setdefault((graph.scopes[vertex], graph.kinds[vertex]), vertex)
+                first.setdefault((graph.scope_index(vertex), graph.kind(vertex)), vertex)
             self._first.append(first)
-        self._scopes = [{path: scope for scope, path in enumerate(graph.scope_paths)} for graph in self.sides]
+        self._all_scopes = [graph.all_scopes() for graph in self.sides]
+        self._scopes = [{path: index for index, (path, _) in enumerate(scopes)} for scopes in self._all_scopes]
         self._names: tuple[int, dict[str, str]] = UNMATCHED, {}
 
     def find_vertex(self, side: int, path: str) -> tuple[int, str, str]:
@@ -99,17 +100,17 @@ class _Graphs:
 
         The vertex of a value_info is that of its value. The vertex is UNMATCHED for any other path.
         """
-        graph = self.sides[side]
+        messages = self._all_scopes[side]
         for step in reversed([*_STEP.finditer(path)]):
             scope = self._scopes[side].get(path[: step.start()])
             if scope is None:
                 continue
             field, row = step[1], int(step[2])
             if field == "value_info":
-                name = graph.scope_messages[scope].value_info[row].name
+                name = messages[scope][1].value_info[row].name
                 return self._vertices[side].get((scope, name), UNMATCHED), field, path[step.end() :]
             if field == "sparse_initializer":
-                row += len(graph.scope_messages[scope].initializer)
+                row += len(messages[scope][1].initializer)  # type: ignore[union-attr]
             first = self._first[side].get((scope, _KINDS[field]))
             return (UNMATCHED if first is None else first + row), field, path[step.end() :]
         return UNMATCHED, "", path
@@ -131,13 +132,15 @@ class _Graphs:
         keys: list[list[Hashable]] = []
         for side, graph in enumerate(self.sides):
             keys.append([])
-            for path, message in zip(graph.scope_paths, graph.scope_messages, strict=True):
+            for path, message in self._all_scopes[side]:
                 nested = _NESTED.fullmatch(path)
                 if nested is None:
-                    is_graph = isinstance(message, GraphProto)
-                    keys[-1].append(path if is_graph else (message.domain, message.name, message.overload))
+                    if isinstance(message, GraphProto):
+                        keys[-1].append(path)
+                    else:
+                        keys[-1].append((message.domain, message.name, message.overload))
                     continue
-                node = self._first[side][self._scopes[side][nested[1]], NODE] + int(nested[2])
+                node = self._first[side][self._scopes[side][nested[1]], "node"] + int(nested[2])
                 attribute = graph.message(node).attribute[int(nested[3])]
                 vertex = self.old_of[node] if side else node
                 keys[-1].append(None if vertex == UNMATCHED else (vertex, attribute.name, nested[4]))
@@ -149,9 +152,9 @@ class _Graphs:
         tables: list[dict[tuple[int, str], int]] = []
         for graph in self.sides:
             table: dict[tuple[int, str], int] = {}
-            for vertex, outputs in enumerate(graph.outputs):
-                for name in outputs:
-                    table.setdefault((graph.scopes[vertex], name), vertex)
+            for vertex in range(len(graph)):
+                for name in graph.outputs_of(vertex):
+                    table.setdefault((graph.scope_index(vertex), name), vertex)
             tables.append(table)
         return tables
 
@@ -160,9 +163,9 @@ class _Graphs:
         known = self._unchanged[steps]
         if not known[vertex]:
             other = self.old_of[vertex]
-            same = other != UNMATCHED and self.sides[1].labels[vertex] == self.sides[0].labels[other]
+            same = other != UNMATCHED and self.sides[1].label(vertex) == self.sides[0].label(other)
             if same and other not in self._rewired and steps:
-                sources = (source for source, _, _ in self.edges[1][vertex] if source != ABSENT)
+                sources = (source for source, _, _ in self.edges[1][vertex] if source != UNMATCHED)
                 same = all(self.is_unchanged(source, steps - 1) for source in sources)
             known[vertex] = 1 + (same and other not in self._rewired)
         return known[vertex] == 2
@@ -177,13 +180,12 @@ class _Graphs:
         if self._names[0] != vertex:
             old, new = self.sides
             other = self.old_of[vertex]
-            pairs = [(new.names[vertex], old.names[other])]
-            pairs += zip(new.outputs[vertex], old.outputs[other], strict=False)
-            scopes = new.scope_messages[new.scopes[vertex]], old.scope_messages[old.scopes[other]]
-            pairs.append((scopes[0].name, scopes[1].name))
+            pairs = [(new.name(vertex), old.name(other))]
+            pairs += zip(new.outputs_of(vertex), old.outputs_of(other), strict=False)
+            pairs.append((new.scope_of(vertex)[1].name, old.scope_of(other)[1].name))
             for ours, theirs in zip(self.edges[0][other], self.edges[1][vertex], strict=False):
                 if ours[2] >= 0 and theirs[2] >= 0:
-                    pairs.append((new.value_name(theirs[:2]), old.value_name(ours[:2])))
+                    pairs.append((new.value_name(*theirs[:2]), old.value_name(*ours[:2])))
             names: dict[str, str] = {}
             for name, before in pairs:
                 names.setdefault(repr(name), repr(before))
@@ -197,8 +199,8 @@ class _Graphs:
         names: dict[str, str] = {}
         for vertex, other in enumerate(self.old_of):
             if other != UNMATCHED:
-                names.setdefault(repr(new.names[vertex]), repr(old.names[other]))
-                for name, before in zip(new.outputs[vertex], old.outputs[other], strict=False):
+                names.setdefault(repr(new.name(vertex)), repr(old.name(other)))
+                for name, before in zip(new.outputs_of(vertex), old.outputs_of(other), strict=False):
                     names.setdefault(repr(name), repr(before))
         return names
 
