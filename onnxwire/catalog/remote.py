@@ -12,6 +12,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from onnxwire.catalog.files import JOURNAL, NO_CATALOG, file_name, read_contents
+from onnxwire.catalog.journal import HEADER
 from onnxwire.errors import MissingPackageError, SourceError
 from onnxwire.io.remote.address import address_below
 from onnxwire.io.remote.file import fetch_all, open_files
@@ -21,30 +22,31 @@ from onnxwire.tensor.external_file import ExternalFile
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
+    from onnxwire.io.remote.file import RemoteFile
+
 SCHEME = "onnxwire"
 _MAX_JOURNAL_BYTES = 1 << 28
+_START = HEADER[:19]  # `{"onnxwire catalog"`
 _TAIL_BYTES = 1 << 16  # of a Parquet file, which contain the footer
 _TIME = "2000-01-01T00:00:00+00:00"  # of each file; their names are unique
 
 
 class RemoteCatalog:
-    """A catalog on a server, as it was when it was opened.
+    """A catalog on a server, as it was when its journal was opened.
 
-    folder: its address as shown in errors. Raises SourceError for a damaged journal, and for a server that does not
-    answer; FileNotFoundError, which is also a SourceError, if the address has no journal.
+    journal: the opened file. folder: its address as shown in errors. Raises SourceError for a damaged journal, and for
+    a server that does not answer.
     """
 
-    def __init__(self, address: str, options: Mapping[str, Any] | None = None) -> None:
-        self._origin = Origin(address_below(address, [JOURNAL]), None, options)
-        file = self._origin.open()
+    def __init__(self, journal: RemoteFile) -> None:
+        self._origin = journal.origin
         self.folder = self._origin.shown_folder
         self._files: dict[str, ExternalFile] = {}
-        if file.size > _MAX_JOURNAL_BYTES:
-            reason = f"the journal has {file.size:,} bytes, more than {_MAX_JOURNAL_BYTES:,}"
-            raise SourceError(errno.EFBIG, reason, file.name)
-        data = bytearray(file.size)
-        if data:
-            ExternalFile(remote_document(file)).read_into(0, data)
+        if journal.size > _MAX_JOURNAL_BYTES:
+            reason = f"the journal has {journal.size:,} bytes, more than {_MAX_JOURNAL_BYTES:,}"
+            raise SourceError(errno.EFBIG, reason, journal.name)
+        data = bytearray(journal.size)
+        ExternalFile(remote_document(journal)).read_into(0, data)
         self._contents, size = read_contents(SourceError, io.BytesIO(data), self.folder)
         if size == 0:
             raise SourceError(errno.EISDIR, NO_CATALOG, self.folder)
@@ -157,13 +159,21 @@ def find_remote_catalog(address: str, options: Mapping[str, Any] | None) -> Remo
     An address that ends with .onnx is a file, one that ends with / a catalog; any other is a catalog if it has a
     journal.
     """
-    if address.partition("?")[0].lower().endswith(".onnx"):
+    path = address.partition("?")[0]
+    if path.lower().endswith(".onnx"):
         return None
     try:
-        return RemoteCatalog(address, options)
-    except (FileNotFoundError, PermissionError) as error:
-        if not address.partition("?")[0].endswith("/"):
-            return None
-        if isinstance(error, FileNotFoundError):
-            raise SourceError(errno.EISDIR, NO_CATALOG, error.filename) from None
-        raise
+        origin = Origin(address_below(address, [JOURNAL]), None, options)
+        journal = origin.open()
+        # Some servers answer a request below a file with the file, or with a page.
+        if not bytes(memoryview(journal.head)[: len(_START)]).startswith(_START):
+            raise SourceError(errno.EISDIR, NO_CATALOG, origin.shown_folder)
+    except FileNotFoundError as error:
+        if path.endswith("/"):
+            raise SourceError(errno.EISDIR, NO_CATALOG, error.filename.rpartition("/")[0]) from None
+        return None
+    except SourceError:
+        if path.endswith("/"):
+            raise
+        return None  # opening the file raises the reason
+    return RemoteCatalog(journal)

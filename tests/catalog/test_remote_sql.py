@@ -100,7 +100,11 @@ def test_a_folder_without_a_catalog_is_an_error(server) -> None:
 
 def test_a_model_at_an_address_is_still_a_model(server) -> None:
     server.state.files |= {"/m.onnx": Pieces(small_model(7)), "/plain": Pieces(small_model(7))}
-    for name in ("m.onnx", "plain"):
+    # Some servers answer with one file or page for all addresses below, or with other errors than 404.
+    server.state.files[f"/same/{JOURNAL}"] = server.state.files["/same"] = Pieces(small_model(7))
+    server.state.files[f"/page/{JOURNAL}"] = Pieces(b"<html>\n" * 100_000)
+    server.state.files["/page"] = Pieces(small_model(7))
+    for name in ("m.onnx", "plain", "plain?id=/x", "same", "page"):
         assert onnxwire.sql(f"{server.url}/{name}", "select op_type from nodes").fetchall() == [("Relu",)]
 
 
@@ -141,9 +145,9 @@ def test_a_hostile_journal_is_refused(line, server, built) -> None:
 
 
 def test_a_long_journal_is_not_read(server, built) -> None:
-    damage(server, built, JOURNAL, b"")
-    server.state.files[f"/zoo/{JOURNAL}"] = Pieces(1 << 40)
-    with pytest.raises(onnxwire.SourceError, match="the journal has 1,099,511,627,776 bytes"):
+    start = (built / JOURNAL).read_bytes()
+    server.state.files[f"/zoo/{JOURNAL}"] = Pieces(start, 1 << 40)
+    with pytest.raises(onnxwire.SourceError, match=r"the journal has 1,099,511,[0-9,]+ bytes"):
         onnxwire.sql(f"{server.url}/zoo", "from models")
     assert server.state.sent < 1 << 17
 
