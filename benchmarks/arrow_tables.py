@@ -6,7 +6,7 @@ from typing import Any
 from benchmarks.row import Row, Skip
 from benchmarks.structure import PATH, prepare
 
-THREE = ("nodes", "attributes", "values")
+TABLES = ("nodes", "attributes", "values")
 
 
 def prepare_polars() -> None:
@@ -106,7 +106,7 @@ ROWS = [
     Row(
         "export nodes, attributes, values of 100,000 nodes and value_infos to pyarrow",
         prepare=prepare,
-        ours=lambda: ours(THREE),
+        ours=lambda: ours(TABLES),
         official=lambda: official([list_nodes, list_attributes, list_values]),
         fingerprint=count,
         goal=20,

@@ -83,7 +83,7 @@ def from_disk(side: Callable[[], Callable[[], object]], path: Callable[[], Path]
     def start() -> Callable[[], object]:
         operation = side()
         descriptor = os.open(path(), os.O_RDONLY)
-        os.fsync(descriptor)  # modified pages would stay
+        os.fsync(descriptor)  # modified pages would remain in the page cache
         os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
         os.close(descriptor)
         return operation

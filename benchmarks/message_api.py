@@ -13,8 +13,8 @@ from benchmarks.row import Row
 
 NODES = 50_000
 NUMBERS = 1_000_000
-PLAIN = FOLDER / "message_api_plain.onnx"  # nodes with a name, an input and an output
-RICH = FOLDER / "message_api_rich.onnx"  # the same, with two attributes, one of them a list
+MODEL_WITHOUT_ATTRIBUTES = FOLDER / "message_api_plain.onnx"  # nodes with a name, an input and an output
+MODEL_WITH_ATTRIBUTES = FOLDER / "message_api_rich.onnx"  # the same, with two attributes, one of them a list
 TENSOR = FOLDER / "message_api.tensor"
 
 
@@ -35,8 +35,8 @@ def prepare() -> None:
         tensor = onnx.TensorProto(int64_data=range(NUMBERS), float_data=map(float, range(NUMBERS)))
         path.write_bytes(tensor.SerializeToString())
 
-    make_once(PLAIN, lambda path: write(path, False))
-    make_once(RICH, lambda path: write(path, True))
+    make_once(MODEL_WITHOUT_ATTRIBUTES, lambda path: write(path, False))
+    make_once(MODEL_WITH_ATTRIBUTES, lambda path: write(path, True))
     make_once(TENSOR, write_tensor)
 
 
@@ -106,9 +106,9 @@ BYTES = bytes(100)
 
 # The measured functions of a model of 50,000 nodes with attributes.
 MODEL: dict[str, Work] = {
-    "ParseFromString": lambda model: model.ParseFromString(RICH.read_bytes()),
-    "FromString, read one field": lambda model: type(model).FromString(RICH.read_bytes()).graph.name,
-    "MergeFromString": lambda model: model.MergeFromString(PLAIN.read_bytes()),
+    "ParseFromString": lambda model: model.ParseFromString(MODEL_WITH_ATTRIBUTES.read_bytes()),
+    "FromString, read one field": lambda model: type(model).FromString(MODEL_WITH_ATTRIBUTES.read_bytes()).graph.name,
+    "MergeFromString": lambda model: model.MergeFromString(MODEL_WITHOUT_ATTRIBUTES.read_bytes()),
     "SerializeToString": lambda model: model.SerializeToString(),
     "SerializeToString(deterministic=True)": lambda model: model.SerializeToString(deterministic=True),
     "SerializePartialToString": lambda model: model.SerializePartialToString(),
@@ -182,8 +182,10 @@ def row_of(name: str, make: Callable[[Any], Any], work: Work) -> Row:
 def with_both(name: str, work: Work) -> list[Row]:
     """Return rows for edited models whose nodes have attributes and have none."""
     return [
-        row_of(f"{name} edited nodes with attributes", lambda package: edited(package, RICH), work),
-        row_of(f"{name} edited nodes without attributes", lambda package: edited(package, PLAIN), work),
+        row_of(f"{name} edited nodes with attributes", lambda package: edited(package, MODEL_WITH_ATTRIBUTES), work),
+        row_of(
+            f"{name} edited nodes without attributes", lambda package: edited(package, MODEL_WITHOUT_ATTRIBUTES), work
+        ),
     ]
 
 
@@ -193,10 +195,18 @@ def pair(package: Any, make: Callable[[Any, Path], Any], path: Path) -> tuple[An
 
 
 ROWS = [
-    *(row_of(name, lambda package: parsed(package, RICH), work) for name, work in MODEL.items()),
+    *(row_of(name, lambda package: parsed(package, MODEL_WITH_ATTRIBUTES), work) for name, work in MODEL.items()),
     *with_both("SerializeToString,", lambda model: model.SerializeToString()),
     *with_both("ByteSize,", lambda model: model.ByteSize()),
-    row_of("== of parsed messages", lambda package: pair(package, parsed, RICH), lambda two: two[0] == two[1]),
-    row_of("== of edited messages", lambda package: pair(package, edited, RICH), lambda two: two[0] == two[1]),
+    row_of(
+        "== of parsed messages",
+        lambda package: pair(package, parsed, MODEL_WITH_ATTRIBUTES),
+        lambda two: two[0] == two[1],
+    ),
+    row_of(
+        "== of edited messages",
+        lambda package: pair(package, edited, MODEL_WITH_ATTRIBUTES),
+        lambda two: two[0] == two[1],
+    ),
     *(row_of(name, lambda package: parsed(package, TENSOR), work) for name, work in TENSORS.items()),
 ]

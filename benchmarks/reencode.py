@@ -63,7 +63,7 @@ def reverse(data: bytes, descriptor: Any) -> bytes:
         if kinds[number].message_type is not None:
             value = reverse(value, kinds[number].message_type)
         length = varint(len(value)) if tag[0] & 7 == WIRE_LEN else b""
-        fields.setdefault(number, []).append(tag + length + value)  # the elements stay in order
+        fields.setdefault(number, []).append(tag + length + value)  # elements of a repeated field stay in order
     return b"".join(record for number in sorted(fields, reverse=True) for record in fields[number])
 
 

@@ -45,7 +45,7 @@ class Handler(BaseHTTPRequestHandler):
                 start += os.sendfile(self.connection.fileno(), file.fileno(), start, end - start)
 
     def log_message(self, *args: object) -> None:
-        """Log nothing."""
+        """Override the method of the base class: requests are not logged."""
 
 
 def serve() -> None:

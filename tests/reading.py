@@ -20,8 +20,8 @@ def read_or_die(task):
     return read_models(task)
 
 
-def one_over(number):
-    """Fail for 0."""
+def reciprocal(number):
+    """Return the reciprocal of a number; fail for 0."""
     return 1 / number
 
 

@@ -40,7 +40,7 @@ static void print_texts(ow_fields node, uint32_t row) {
 
 static void print_node(const ow_fields node, unsigned level) {
     ow_span name = {0, 0}, op_type = {0, 0}, domain = {0, 0};
-    ow_fields field = node, attribute, graph; /* a copy is an iterator of its own */
+    ow_fields field = node, attribute, graph; /* a copy is an independent iterator */
     while (ow_next_field(&field)) { /* the last value of a field counts */
         if (field.row == OW_NodeProto_name) name = field.span;
         if (field.row == OW_NodeProto_op_type) op_type = field.span;

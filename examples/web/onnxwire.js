@@ -13,16 +13,16 @@
 
 /** Bytes per block. */
 export const BLOCK_BYTES = 1 << 16;
-/** Blocks that are kept: those loaded last. */
+/** The number of cached blocks, which are the most recently loaded ones. */
 const MAX_BLOCKS = 64;
-/** Blocks that are loaded at a time where a file is read without gaps. */
+/** The maximum number of blocks that are loaded at a time when a file is read without gaps. */
 const MAX_AHEAD = 16;
-/** Bytes of a text that are read. */
+/** The maximum number of bytes of a text that are read. */
 export const MAX_TEXT_BYTES = 4096;
 
-const END = 0, VALUE = 1, NEEDED = 2; // what `step` of reader.c returns
-const FLOATS = new Set([1, 2]); // field types of double and float
-const SPANS = new Set([9, 11, 12]); // and of string, message and bytes
+const END = 0, VALUE = 1, NEEDED = 2; // results of `step` in reader.c
+const FLOATS = new Set([1, 2]); // the field types double and float
+const SPANS = new Set([9, 11, 12]); // the field types string, message and bytes
 
 const CODES = [
   "no error", "a damaged tag", "field number 0", "a wire type that does not exist", "a damaged number",
@@ -69,8 +69,8 @@ export class DamagedError extends Error {
  * @property {boolean} isExternal
  * @property {Span} location of external data; empty otherwise
  * @property {bigint} offset of external data
- * @property {bigint | null} length of external data; null if it reaches to the end of its file
- * @property {Span} raw the elements in `raw_data`; empty if they are elsewhere
+ * @property {bigint | null} length of external data; null if the data extends to the end of its file @property {Span}
+ * raw the elements in `raw_data`; empty if they are elsewhere
  */
 
 /** A file on this computer. */
@@ -165,20 +165,20 @@ export class AddressSource {
       throw new Error("the file on the server was changed; open it again");
     }
     if (Number(/^bytes (\d+)-/.exec(response.headers.get("Content-Range") ?? "")?.[1] ?? offset) !== offset)
-      throw new Error("the server sent another range than was asked for");
+      throw new Error("the server sent another range than the requested one");
     const data = new Uint8Array(size);
     let n = 0;
-    // The body is read in parts, because a server may send more than was asked for.
+    // The body is read in parts, because a server may send more than the requested range.
     const body = response.body?.getReader();
     for (let part = await body?.read(); part && !part.done; part = await body?.read()) {
       if (n + part.value.length > size) {
         body?.cancel();
-        throw new Error("the server sent more bytes than were asked for");
+        throw new Error("the server sent more bytes than requested");
       }
       data.set(part.value, n);
       n += part.value.length;
     }
-    if (n !== size) throw new Error("the server sent fewer bytes than were asked for");
+    if (n !== size) throw new Error("the server sent fewer bytes than requested");
     return data;
   }
 }
@@ -204,7 +204,7 @@ export async function loadModule(address = new URL("onnxwire.wasm", import.meta.
  * Where speed counts, use `while (reader.step() || (await reader.settle()))`, which waits only for bytes.
  */
 export class Reader {
-  /** Bytes that were read. */
+  /** The number of bytes that were read. */
   bytesRead = 0;
   /** @type {Map<number, Uint8Array>} */
   #blocks = new Map();
@@ -374,12 +374,12 @@ export class Reader {
     return new DamagedError(this.value64[6], this.value64[7]);
   }
 
-  /** Called by the module: copies a range, or notes the blocks that are to be loaded and returns 1. */
+  /** Called by the module: copies a range, or records the blocks that must be loaded and returns 1. */
   #copy(/** @type {number} */ offset, /** @type {number} */ target, /** @type {number} */ size) {
     return this.#fill(this.memory.subarray(target, target + size), offset) ? 0 : 1;
   }
 
-  /** Fills an array from the blocks at hand. Returns false, with `#needed`, if one is missing. */
+  /** Fills an array from the cached blocks. Returns false if one is missing, and adds the missing blocks to `#needed`. */
   #fill(/** @type {Uint8Array} */ target, /** @type {number} */ offset) {
     const first = Math.floor(offset / BLOCK_BYTES), last = Math.floor((offset + target.length - 1) / BLOCK_BYTES);
     let isComplete = true;

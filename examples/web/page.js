@@ -33,7 +33,7 @@ function sizeText(bytes) {
   return `${unit && bytes < 100 ? bytes.toFixed(1) : NUMBER.format(Math.round(bytes))} ${["B", "KiB", "MiB", "GiB", "TiB", "PiB"][unit]}`;
 }
 
-/** Names between commas; "…" for those that are not kept. @param {string[]} names @param {number} count */
+/** Joins names by commas; "…" stands for names that are not listed. @param {string[]} names @param {number} count */
 const joined = (names, count) => names.map((name) => name || "(none)").join(", ") + (count > names.length ? ", …" : "");
 
 const COLUMNS = {
@@ -193,7 +193,7 @@ async function openAddress() {
 
 element("file").addEventListener("change", () => {
   openFile(element("file").files[0]);
-  element("file").value = ""; // so that the same file can be chosen again
+  element("file").value = ""; // lets the user choose the same file again
 });
 element("address-form").addEventListener("submit", (/** @type {Event} */ event) => {
   event.preventDefault();

@@ -11,7 +11,7 @@
 
 #ifdef __wasm__
 #define EXPORT(name) __attribute__((export_name(#name)))
-/* Copies a range of the source to `buffer`. Returns 0; or 1 if bytes are not at hand, which are to be loaded. */
+/* Copies a range of the source to `buffer`. Returns 0, or 1 if some bytes must be loaded first. */
 __attribute__((import_module("source"), import_name("read_bytes"))) int read_bytes(double offset, void *buffer, uint32_t size);
 #else /* for tests */
 #define EXPORT(name)
@@ -23,7 +23,7 @@ enum { BUFFER_BYTES = 4096, MAX_RANK = 64 };
 
 /* The current value. Each member has 8 bytes, for a Float64Array or BigInt64Array. */
 static struct {
-    double table, row;  /* of the field; see field_of */
+    double table, row;  /* of the current field; see field_of */
     double start, end;  /* of a string, bytes or a message */
     int64_t integer;    /* of an integer, bool or enum */
     double real;        /* of a float or double */

@@ -105,7 +105,7 @@ def join_results(results: list[Result]) -> Result:
         found |= result.found
         for name, table in result.tables.items():
             parts.setdefault(name, []).append(table)
-    # Combined, because hundreds of small chunks take longer to send and to write.
+    # The chunks are combined, because hundreds of small chunks take longer to send and to write.
     return Result({name: pa.concat_tables(tables).combine_chunks() for name, tables in parts.items()}, found)
 
 

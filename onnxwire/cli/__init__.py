@@ -32,7 +32,8 @@ def main(arguments: list[str] | None = None) -> int:
             try:
                 return _run(arguments)
             finally:
-                # Before any error message; errors of the interpreter's own flush at exit could not be reported.
+                # Flush before any error message is printed: errors of the interpreter's flush at exit could not be
+                # reported.
                 sys.stdout.flush()
         except (Error, OSError) as error:
             # Only errors of files have a file name; errors of stdout have none.

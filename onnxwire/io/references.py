@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from onnxwire.engine.message import Message
     from onnxwire.io.folder import Identity
 
-_SAMPLE_COUNT, _SAMPLE_BYTES = 64, 1 << 14  # samples of two files that are compared
+_SAMPLE_COUNT, _SAMPLE_BYTES = 64, 1 << 14  # number and size of the samples of two files that are compared
 
 
 def references_of(message: Message) -> dict[tuple[ExternalFiles, str], str]:
@@ -56,7 +56,7 @@ def check_references(named: dict[tuple[ExternalFiles, str], str], path: str, *, 
         target = _status_of(os.path.join(folder, location))
         source = files.status_of(location, only_open=is_beside)
         if source is None and is_beside:
-            source = target  # not opened yet, so it is the file that exists now
+            source = target  # the file is not open, so the tensor refers to the existing file
         elif target is None:
             advice = advice or f"{tensor_path} has its data in {location!r}, which is not in {folder}: copy it, or save"
         elif source is not None and identity_of(source) != identity_of(target):

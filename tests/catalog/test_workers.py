@@ -80,7 +80,7 @@ def test_a_call_returns_or_raises_what_the_function_does(capfd):
     with Worker() as worker:
         assert worker.call(len, "four") == 4
         with pytest.raises(ZeroDivisionError):
-            worker.call(reading.one_over, 0)
+            worker.call(reading.reciprocal, 0)
         worker.call(os.system, "echo no answer")
         assert worker.call(len, b"x" * 10_000_000) == 10_000_000
     assert "no answer" in capfd.readouterr().err
@@ -92,9 +92,9 @@ def test_an_argument_that_can_not_be_pickled_is_an_error(monkeypatch):
             worker.call(len, threading.Lock())
         with monkeypatch.context() as patch:
             patch.setitem(sys.modules, "no_such_module", reading)
-            patch.setattr(reading.one_over, "__module__", "no_such_module")
+            patch.setattr(reading.reciprocal, "__module__", "no_such_module")
             with pytest.raises(FieldValueError, match="can't be sent to another process"):
-                worker.call(reading.one_over, 1)
+                worker.call(reading.reciprocal, 1)
         assert worker.call(len, "x") == 1
 
 

@@ -1,4 +1,4 @@
-"""The evaluation of sizes and loops before a model runs: what it finds, and what it accepts."""
+"""The evaluation of sizes and loops before a model runs finds excessive ones, and accepts ordinary ones."""
 
 import numpy as np
 import onnx

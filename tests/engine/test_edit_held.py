@@ -237,7 +237,7 @@ def nested(depth, edit):
     return node
 
 
-def blocks(act):
+def peak_bytes(act):
     """Return the peak of memory that an operation allocates, in bytes."""
     tracemalloc.start()
     try:
@@ -252,12 +252,12 @@ def blocks(act):
 )
 def test_the_memory_of_a_copy_of_nested_edits_is_linear_in_the_depth(act):
     def edit(node):
-        node.name = "n" * 5000  # so that a copy shares values; small messages are encoded
+        node.name = "n" * 5000  # so long that a copy shares values; small messages are encoded
 
     taken = {}
     for depth in (10, 20, 40):
         node = nested(depth, edit)
-        taken[depth], copied = blocks(lambda node=node: act(node))
+        taken[depth], copied = peak_bytes(lambda node=node: act(node))
         assert copied.ByteSize() > 5000 * depth
     assert taken[40] < 3 * taken[20] < 9 * taken[10]
 
@@ -285,8 +285,8 @@ def test_a_copy_has_the_edits_inside_a_message_in_pieces():
 # --- closing
 
 
-class Closes:
-    """Closes a document when the garbage collector frees the object."""
+class ClosingFinalizer:
+    """ClosingFinalizer a document when the garbage collector frees the object."""
 
     def __init__(self, model):
         self.model, self.itself = model, self
@@ -321,7 +321,7 @@ def test_a_document_that_a_finalizer_closes_raises_an_error_in_the_interrupted_r
     for count in range(1, 40):
         model = onnxwire.load(path)
         gc.collect()
-        Closes(model)
+        ClosingFinalizer(model)
         gc.set_threshold(count)
         try:
             READS_AND_EDITS[case](model)
@@ -335,7 +335,7 @@ def test_a_document_that_a_finalizer_closes_raises_an_error_in_the_interrupted_r
             _ = model.graph
 
 
-class Acts:
+class CallingFinalizer:
     """Calls a function when the garbage collector frees the object."""
 
     def __init__(self, act):
@@ -346,13 +346,12 @@ class Acts:
 
 
 def at_any_time(make):
-    """Call `make() -> (act, body)` repeatedly, and run `body()`, during which the collector runs `act()`, later each
-    time."""
+    """Call `make() -> (act, body)` and run `body()` repeatedly; the collector runs `act()` later in each round."""
     thresholds = gc.get_threshold()
     for count in range(1, 40):
         act, body = make()
         gc.collect()
-        Acts(act)
+        CallingFinalizer(act)
         gc.set_threshold(count)
         try:
             yield body()
@@ -469,7 +468,7 @@ def test_destructors_of_removed_elements_may_clear_the_field():
         if cleared.pop():
             break
     else:
-        pytest.fail("no memory was given back while an element was added")
+        pytest.fail("no memory was released while an element was added")
     assert len(graph.node) == 0
     assert graph.SerializeToString() == b""
 

@@ -66,7 +66,7 @@ def sent(monkeypatch):
     return sizes
 
 
-def test_a_rename_sends_only_what_changed(bucket, sent) -> None:
+def test_a_rename_sends_only_the_changed_bytes(bucket, sent) -> None:
     client, options = bucket
     calls: list[tuple[int, int]] = []
     with ow.load("s3://bucket/a b/from.onnx", storage_options=options) as message:
@@ -150,7 +150,7 @@ with ow.load("s3://bucket/a b/from.onnx", storage_options={options!r}) as messag
     assert "Contents" not in client.list_objects_v2(Bucket="bucket", Prefix="killed")
 
 
-def test_other_sources_are_sent(bucket, sent) -> None:
+def test_models_of_other_sources_are_sent_completely(bucket, sent) -> None:
     client, options = bucket
     local = ow.ModelProto.FromString(DATA)
     ow.save(local, "s3://bucket/local.onnx", storage_options=options)

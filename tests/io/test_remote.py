@@ -72,7 +72,7 @@ def test_listing_the_tensors_needs_few_round_trips(sizes, most_trips, most_bytes
         assert message._document.memory.resident <= most_bytes
 
 
-def test_a_tensor_costs_its_bytes() -> None:
+def test_reading_a_tensor_fetches_only_its_bytes() -> None:
     pieces = model([8 * MIB] * 20)
     with ObjectServer({"m.onnx": pieces}) as server, ow.load(f"{server.url}/m.onnx") as message:
         tensor = message.graph.initializer[7]
@@ -86,7 +86,7 @@ def test_a_tensor_costs_its_bytes() -> None:
         assert not server.state.requests
 
 
-def test_elements_of_a_tensor_cost_their_bytes() -> None:
+def test_reading_some_elements_fetches_only_their_bytes() -> None:
     pieces = model([8 * MIB] * 20)
     with ObjectServer({"m.onnx": pieces}) as server, ow.load(f"{server.url}/m.onnx") as message:
         tensor = message.graph.initializer[3]
@@ -298,7 +298,7 @@ def test_a_net_of_many_sizes_is_read_in_few_requests(total, most_trips, most_req
 
 
 def external_model(sizes: list[int]) -> dict[str, Pieces]:
-    """The files of a model of which each initializer is in a file of its own."""
+    """Return the files of a model with one external file per initializer."""
     message = ow.ModelProto(ir_version=9, graph=ow.GraphProto(name="g"))
     files = {}
     for i, size in enumerate(sizes):

@@ -17,7 +17,7 @@ SIZE = 100_000
 
 
 def files_of(folder: str, count: int, change: int = 0) -> dict[str, Pieces]:
-    """The files of a model of which each initializer is in a file of its own, filled with its number plus `change`."""
+    """Return the files of a model with one external file per initializer, filled with its number plus `change`."""
     message = ow.ModelProto(ir_version=9, graph=ow.GraphProto(name="g"))
     files = {}
     for i in range(count):

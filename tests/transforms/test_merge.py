@@ -319,7 +319,7 @@ def with_function(*calls):
     return model
 
 
-def test_operator_sets_of_functions_are_their_own():
+def test_operator_sets_of_functions_are_merged_separately():
     base = with_function()
     ours, theirs = copy(base), copy(base)
     ours.functions[0].opset_import[0].version = 21

@@ -91,7 +91,7 @@ def open_page(driver):
             return EditPage(driver, stack.enter_context(serving(*arguments, "--no-browser")))
 
         yield start
-        # So that the next page does not ask whether this one may go.
+        # Reset the page, which would otherwise ask for a confirmation when the next page is opened.
         driver.get("about:blank")
 
 
@@ -447,7 +447,7 @@ def test_any_message_is_a_tree_that_can_be_edited(open_page, tmp_path):
     page = open_page(path, "--type", "GraphProto", "--edit")
     page.one("#details h1", "GraphProto")
     assert not page.one("nav").is_displayed()
-    # With the keys: down to `node`, into it, to its third element.
+    # Select by keyboard the field `node`, open the field, and select its third element.
     page.driver.execute_script("document.querySelector('[role=treeitem]').focus()")
     page.press(key_code("ARROW_RIGHT"))
     page.one("[data-path='node[0]']", "NodeProto")

@@ -51,7 +51,7 @@ class Symlink:
 
 @dataclass(frozen=True)
 class Hardlink:
-    """A second name of a file; `target` is relative to the folder of the link, and written before."""
+    """A second name of a file. `target` is a path relative to the folder of the link; it is written before the link."""
 
     target: str
 
