@@ -447,6 +447,7 @@ class Facts:
         self._parent = ("", -1, "")  # type, row and path of the most recent `path` call
         self._sheets: dict[str, Sheet] = {}
         self._lists: dict[str, List] = {}
+        self._tables: dict[str, Table] = {}  # those that were requested by `table`
         self._derived: dict[Callable[[Facts], Any], Any] = {}
         self.declared_ir_version = self._declared()
         self.ir_version = self.declared_ir_version if ir_version is None else ir_version
@@ -455,7 +456,7 @@ class Facts:
         """Drop derived columns and the documents. Each `Finding` references its table, which keeps its columns."""
         for name in self._sheets:
             self.__dict__.pop(name, None)
-        for derived in (self._sheets, self._lists, self._derived):
+        for derived in (self._sheets, self._lists, self._tables, self._derived):
             derived.clear()
         for name, value in vars(type(self)).items():
             if isinstance(value, cached_property):
@@ -486,12 +487,14 @@ class Facts:
 
     def table(self, name: str) -> Table:
         """Return a sheet, a list, or the unknown fields ("UnknownFields") by name, as for `count`."""
-        known = self._sheets.get(name) or self._lists.get(name)
-        if known is not None:
-            return known
-        if name in self.columns.sheet_names:
-            return self[name]
-        return self.unknown_fields if name == "UnknownFields" else self.lists(name)
+        known = self._tables.get(name)
+        if known is None:
+            if name in self.columns.sheet_names:
+                known = self[name]
+            else:
+                known = self.unknown_fields if name == "UnknownFields" else self.lists(name)
+            self._tables[name] = known
+        return known
 
     @cached_property
     def unknown_fields(self) -> UnknownFields:

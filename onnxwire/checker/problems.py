@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from onnxwire.checker.registry import Rule
 
 _BATCH = 4096  # problems whose offsets are looked up at a time
+_MIN_SHARED_ROWS = 64  # of arrays that are compared with those of earlier findings
 
 
 class _Group(NamedTuple):
@@ -61,8 +62,9 @@ class Problems(Sequence[Problem]):
             rows = rows[:limit]
         if len(rows):
             kept = rows.astype(np.int32)
-            # Rules with the same rows share one array.
-            kept = next((group.rows for group in self._groups if _are_equal(group.rows, kept)), kept)
+            if len(kept) >= _MIN_SHARED_ROWS:
+                # Rules with the same rows share one array.
+                kept = next((group.rows for group in self._groups if _are_equal(group.rows, kept)), kept)
             self._groups.append(_Group(rule, found, kept, is_placed))
             found.release_rows()
             self._n += len(rows)

@@ -30,8 +30,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from onnxwire.checker.facts import Finding
+
 if TYPE_CHECKING:
-    from onnxwire.checker.facts import Facts, Finding
+    from onnxwire.checker.facts import Facts
 
     Find = Callable[[Facts], Iterable[Finding]]
 
@@ -164,9 +166,10 @@ def _find_rows(
     sheet = facts.table(table)
     found = condition(sheet)
     if isinstance(found, np.ndarray) and found.dtype is _BOOL:
-        found = found.nonzero()[0]
-        if not len(found):
+        rows = found.nonzero()[0]
+        if not len(rows):
             return ()
+        return (Finding(sheet, rows, message, {name: column(sheet) for name, column in columns.items()}),)
     finding = sheet.at(found, message)
     if not len(finding.rows):
         return ()
