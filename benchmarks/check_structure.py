@@ -1,44 +1,109 @@
-"""Check models against every rule of the IR: one of 100,000 nodes, and one of more than 4 GiB."""
+"""Check models against every rule of the IR: of one node, of 100,000 nodes, and of more than 4 GiB."""
 
-from collections.abc import Callable
+from __future__ import annotations
 
-from benchmarks import info_command, valid_structure
+import subprocess
+import sys
+from pathlib import Path
+
+from benchmarks import chain, info_command, valid_structure
 from benchmarks.row import Row
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
-def ours() -> Callable[[], object]:
+    from benchmarks.row import Side
+
+EXAMPLE = Path(__file__).parents[1] / "examples" / "digits_cnn.onnx"
+CALLS = 100
+
+
+def warm_up() -> None:
+    """Check a model that has a node, which imports the rules, as `import onnx` does the checker."""
     import onnxwire
 
-    onnxwire.check(onnxwire.ModelProto(ir_version=8))  # imports the rules, as `import onnx` does the checker
-    return lambda: onnxwire.check(str(valid_structure.PATH))
+    model = onnxwire.ModelProto(ir_version=8)
+    model.graph.node.add(op_type="Relu", input=["x"], output=["y"])
+    onnxwire.check(model)
 
 
-def official() -> Callable[[], object]:
-    import onnx
+def ours(path: Path, calls: int = 1) -> Side:
+    def side() -> Callable[[], object]:
+        import onnxwire
 
-    return lambda: onnx.checker.check_model(str(valid_structure.PATH))
+        warm_up()
+        return lambda: [len(onnxwire.check(str(path))) for _ in range(calls)]
+
+    return side
 
 
-def ours_big() -> Callable[[], object]:
+def ours_first() -> Callable[[], object]:
     import onnxwire
 
-    onnxwire.check(onnxwire.ModelProto(ir_version=8))
-    return lambda: onnxwire.check(str(info_command.PATH))
+    check = onnxwire.check  # imports numpy
+    return lambda: check(str(chain.SMALL))
+
+
+def official(path: Path, calls: int = 1) -> Side:
+    def side() -> Callable[[], object]:
+        import onnx
+
+        return lambda: [onnx.checker.check_model(str(path)) for _ in range(calls)]
+
+    return side
+
+
+def command(*arguments: str) -> Side:
+    def side() -> Callable[[], object]:
+        return lambda: subprocess.run([sys.executable, *arguments], check=True, stdout=subprocess.DEVNULL)
+
+    return side
 
 
 ROWS = [
     Row(
         "check 100,000 nodes, all rules",
         prepare=valid_structure.prepare,
-        ours=ours,
-        official=official,
+        ours=ours(valid_structure.PATH),
+        official=official(valid_structure.PATH),
         goal=2,
+        repeats=15,
+    ),
+    Row(
+        "the same, of a chain of 100,000 nodes without value_info",
+        prepare=chain.prepare,
+        ours=ours(chain.MEDIUM),
+        official=official(chain.MEDIUM),
+        goal=2,
+    ),
+    Row(
+        "check a model of one node, first call", prepare=chain.prepare, ours=ours_first, official=official(chain.SMALL)
+    ),
+    Row(
+        f"check one node, {CALLS} later calls",
+        prepare=chain.prepare,
+        ours=ours(chain.SMALL, CALLS),
+        official=official(chain.SMALL, CALLS),
+    ),
+    Row(
+        f"the same, of a model of {EXAMPLE.stat().st_size // 1000} kB",
+        ours=ours(EXAMPLE, CALLS),
+        official=official(EXAMPLE, CALLS),
+    ),
+    Row(
+        "`onnxwire check` on a model of one node, beside a process that calls onnx.checker",
+        prepare=chain.prepare,
+        ours=command("-m", "onnxwire", "check", str(chain.SMALL)),
+        official=command("-c", f"import onnx; onnx.checker.check_model({str(chain.SMALL)!r})"),
+        in_child=True,
+        goal=1,
         repeats=15,
     ),
     Row(
         "check a file of more than 4 GiB, all rules",
         prepare=info_command.prepare,
-        ours=ours_big,
+        ours=ours(info_command.PATH),
         official=None,
         memory_goal=50e6,
         note="can't: over 2 GiB",

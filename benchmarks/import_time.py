@@ -1,4 +1,4 @@
-"""Import the package in a new interpreter."""
+"""Import the package in a new interpreter, with its message classes, which are otherwise imported on first use."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 def ours() -> Callable[[], object]:
     def operation() -> None:
-        import onnxwire  # noqa: F401
+        from onnxwire import ModelProto, load  # noqa: F401
 
     return operation
 

@@ -1,12 +1,20 @@
-"""Run `onnxwire info` on a model of more than 4 GiB."""
+"""Start commands: `onnxwire info` on a model of more than 4 GiB and on one of one node, and `onnxwire --version`."""
+
+from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable
 from importlib.util import find_spec
 
+from benchmarks import chain
 from benchmarks.data import FOLDER, make_once, write_decoder
 from benchmarks.row import Row, Skip
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from benchmarks.row import Side
 
 PATH = FOLDER / "decoder_4_gib_sparse.onnx"
 
@@ -20,18 +28,38 @@ def prepare() -> None:
     make_once(PATH, write_decoder)
 
 
-def ours() -> Callable[[], object]:
-    command = [sys.executable, "-m", "onnxwire", "info", str(PATH)]
-    return lambda: subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+def ours(*arguments: str) -> Side:
+    def side() -> Callable[[], object]:
+        command = [sys.executable, *arguments]
+        return lambda: subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+
+    return side
 
 
 ROWS = [
     Row(
         "`onnxwire info` on a file of more than 4 GiB",
         prepare=prepare,
-        ours=ours,
+        ours=ours("-m", "onnxwire", "info", str(PATH)),
         official=None,
         in_child=True,
         note="can't: over 2 GiB",
-    )
+    ),
+    Row(
+        "`onnxwire info` on a model of one node, beside `python -c pass`",
+        prepare=chain.prepare,
+        ours=ours("-m", "onnxwire", "info", str(chain.SMALL)),
+        official=ours("-c", "pass"),
+        in_child=True,
+        beside="python -c pass",
+        repeats=15,
+    ),
+    Row(
+        "`onnxwire --version`, beside `python -c pass`",
+        ours=ours("-m", "onnxwire", "--version"),
+        official=ours("-c", "pass"),
+        in_child=True,
+        beside="python -c pass",
+        repeats=15,
+    ),
 ]

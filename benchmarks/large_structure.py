@@ -1,0 +1,168 @@
+"""List tensors, save, rename and extract in models of very many nodes, and compare two of them by structure."""
+
+from __future__ import annotations
+
+from benchmarks import chain
+from benchmarks.data import FOLDER
+from benchmarks.index_tensors import tensors_of
+from benchmarks.row import Row
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+    from typing import Any
+
+    from benchmarks.row import Side
+
+OUTPUT = FOLDER / "chain_output.onnx"
+
+
+def ours_tensors(path: Path) -> Side:
+    def side() -> Callable[[], object]:
+        import onnxwire
+
+        onnxwire.tensors(str(chain.SMALL))
+        return lambda: [(info.name, info.data_type, list(info.shape)) for info in onnxwire.tensors(str(path))]
+
+    return side
+
+
+def official_tensors(path: Path) -> Side:
+    def side() -> Callable[[], object]:
+        import onnx
+
+        return lambda: [(one.name, one.data_type, list(one.dims)) for one in tensors_of(onnx.load(str(path)).graph)]
+
+    return side
+
+
+def rename_all(load: Callable[[str], Any], save: Callable[[Any, str], object]) -> None:
+    """Give every node another name, and save the model."""
+    model = load(str(chain.LARGE))
+    for node in model.graph.node:
+        node.name += "_renamed"
+    save(model, str(OUTPUT))
+
+
+def ours_rename_all() -> Callable[[], object]:
+    import onnxwire
+
+    return lambda: rename_all(onnxwire.load, onnxwire.save)
+
+
+def official_rename_all() -> Callable[[], object]:
+    import onnx
+
+    return lambda: rename_all(onnx.load, onnx.save)
+
+
+def ours_save_one(path: Path) -> Side:
+    def side() -> Callable[[], object]:
+        import onnxwire
+
+        model = onnxwire.load(str(path))
+        model.graph.node[5].name = "renamed"
+        save = onnxwire.save
+        return lambda: save(model, str(OUTPUT))
+
+    return side
+
+
+def official_save_one(path: Path) -> Side:
+    def side() -> Callable[[], object]:
+        import onnx
+
+        model = onnx.load(str(path))
+        model.graph.node[5].name = "renamed"
+        return lambda: onnx.save(model, str(OUTPUT))
+
+    return side
+
+
+def ours_rename_one(path: Path) -> Side:
+    def side() -> Callable[[], object]:
+        import onnxwire
+
+        model = onnxwire.load(str(path))
+        return lambda: onnxwire.rename_values(model, {"v5": "renamed"})
+
+    return side
+
+
+def ours_extract() -> Callable[[], object]:
+    import onnxwire
+
+    model = onnxwire.load(str(chain.LARGE))
+    return lambda: len(onnxwire.extract(model, ["v10"], ["v20"]).graph.node)
+
+
+def ours_diff(other: Path) -> Side:
+    def side() -> Callable[[], object]:
+        import onnxwire
+
+        old, new = onnxwire.load(str(chain.MEDIUM)), onnxwire.load(str(other))
+        return lambda: len(list(onnxwire.diff(old, new, match="structure")))
+
+    return side
+
+
+def without_output(_: object) -> None:
+    """Delete the output."""
+    OUTPUT.unlink()
+
+
+def _alone(work: str, ours: Side, memory_goal: float | None = None) -> Row:
+    return Row(
+        work, prepare=chain.prepare, ours=ours, official=None, memory_goal=memory_goal, repeats=3, note="no such call"
+    )
+
+
+ROWS = [
+    Row(
+        "list the tensors of 1,000,000 nodes and one tensor",
+        prepare=chain.prepare,
+        ours=ours_tensors(chain.LARGE),
+        official=official_tensors(chain.LARGE),
+        fingerprint=sorted,
+        repeats=3,
+    ),
+    Row(
+        "list 100,000 tensors of one element",
+        prepare=chain.prepare,
+        ours=ours_tensors(chain.TENSORS),
+        official=official_tensors(chain.TENSORS),
+        fingerprint=sorted,
+        repeats=3,
+    ),
+    Row(
+        "rename all of 1,000,000 nodes, load to saved (ours with fsync)",
+        prepare=chain.prepare,
+        ours=ours_rename_all,
+        official=official_rename_all,
+        fingerprint=without_output,
+        memory_goal=250e6,
+        repeats=3,
+    ),
+    *(
+        Row(
+            work,
+            prepare=chain.prepare,
+            inputs=(path,),
+            ours=ours_save_one(path),
+            official=official_save_one(path),
+            fingerprint=without_output,
+            repeats=7,
+            cpu_time=True,
+        )
+        for work, path in (
+            ("save 1,000,000 nodes after an edit of one, processor time (ours with fsync)", chain.LARGE),
+            ("the same, 100,000 tensors of one element", chain.TENSORS),
+        )
+    ),
+    _alone("rename one value of 1,000,000 nodes", ours_rename_one(chain.LARGE)),
+    _alone("the same, of 100,000 nodes", ours_rename_one(chain.MEDIUM)),
+    _alone("extract 10 of 1,000,000 nodes", ours_extract),
+    _alone("compare 100,000 nodes with others of other names by structure", ours_diff(chain.RENAMED), 300e6),
+    _alone("the same, with themselves", ours_diff(chain.MEDIUM), 300e6),
+]

@@ -1,0 +1,84 @@
+"""Measure the range, the mean and the deviation of 1 GiB of floats, and of weights of other types."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from benchmarks.data import FOLDER, make_once
+from benchmarks.row import Row
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from benchmarks.row import Side
+
+BYTES = 1 << 30
+TENSORS = 8
+
+
+def path_of(dtype: str) -> Path:
+    """Return the path of the model whose weights are of a type of numpy."""
+    return FOLDER / f"statistics_{dtype}.onnx"
+
+
+def prepare(dtype: str) -> Callable[[], None]:
+    """Return a function that makes the model of a type."""
+
+    def write(path: Path) -> None:
+        import numpy as np
+
+        import onnxwire
+
+        random = np.random.default_rng(0)
+        model = onnxwire.ModelProto(ir_version=8)
+        count = BYTES // TENSORS // np.dtype(dtype).itemsize
+        for index in range(TENSORS):
+            values = (random.standard_normal(count, np.float32) * 20).astype(dtype)
+            model.graph.initializer.add().CopyFrom(onnxwire.from_array(values, f"w{index}"))
+        onnxwire.save(model, path)
+
+    return lambda: make_once(path_of(dtype), write)
+
+
+def ours(dtype: str) -> Side:
+    def side() -> Callable[[], object]:
+        import onnxwire
+
+        model = onnxwire.load(path_of(dtype))
+        measure_all = onnxwire.measure_all
+        return lambda: [
+            (entry.statistics.min, entry.statistics.max)
+            for entry in measure_all(model, threads=1)
+            if entry.statistics is not None
+        ]
+
+    return side
+
+
+def numpy_range_and_sum(dtype: str) -> Side:
+    """Return a side that computes less than the statistics: the minimum, the maximum and the sum."""
+
+    def side() -> Callable[[], object]:
+        import onnxwire
+
+        arrays = [tensor.numpy() for tensor in onnxwire.load(path_of(dtype)).graph.initializer]
+        return lambda: [(array.min().item(), array.max().item(), array.sum().item())[:2] for array in arrays]
+
+    return side
+
+
+ROWS = [
+    Row(
+        f"statistics of 1 GiB of {name} by one thread, processor time, compared with numpy's min, max and sum",
+        prepare=prepare(dtype),
+        inputs=(path_of(dtype),),
+        ours=ours(dtype),
+        official=numpy_range_and_sum(dtype),
+        fingerprint=lambda result: result,
+        repeats=3,
+        beside="numpy",
+        cpu_time=True,
+    )
+    for name, dtype in (("floats", "float32"), ("int8", "int8"))
+]
