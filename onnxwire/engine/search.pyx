@@ -9,6 +9,7 @@ from libc.stdint cimport uint8_t, uint32_t
 from onnxwire._varint cimport MAX_DEPTH
 from onnxwire.engine.document cimport Document, Span
 from onnxwire.engine.instances cimport make_internal
+from onnxwire.engine.memory cimport free, realloc
 from onnxwire.engine.marked_scan cimport CONTAINS_TARGET, IS_TARGET, find_marked
 from onnxwire.engine.overlay_index cimport Pair, find_edits
 from onnxwire.engine.partial cimport N_MEMORIES, memory_of
@@ -62,50 +63,65 @@ cdef class Level:
         return self.stem if self.elements is None else f"{self.stem}[{self.index}]"
 
 
+cdef struct Step:
+    uint32_t parent              # 1 + number of the parent path, 0 for the root
+    uint32_t name                # number of the field's name
+    Py_ssize_t index             # of the element; -1 in a singular field
+
+
 @cython.final
 cdef class Paths:
-    """The paths of a search by number, in 12 bytes per message, independent of depth."""
-    cdef object parents          # array: 1 + number of the parent path, 0 for the root
-    cdef object steps            # array: (1 + index, or 0) << 8 | number of the field's name
+    """The paths of a search by number, in 16 bytes per message, independent of depth."""
+    cdef Step* items
+    cdef Py_ssize_t n
+    cdef Py_ssize_t capacity
     cdef list names
     cdef dict numbers
     cdef Py_ssize_t parent       # number of the parent of the last requested path, or -1
     cdef str prefix              # path of that parent, with a dot at the end
 
-    @critical_section
     def __cinit__(self):
-        from array import array
-
         self.parent = -1
         self.prefix = ""
-
-        self.parents = array("I")
-        self.steps = array("q")
         self.names = []
         self.numbers = {}
 
+    def __dealloc__(self):
+        free(self.items)
+
     cdef Py_ssize_t add(self, Py_ssize_t parent, Level level) except -1:
+        cdef Py_ssize_t capacity
+        cdef void* moved
         number = self.numbers.get(level.name)
         if number is None:
             number = self.numbers[level.name] = len(self.names)
             self.names.append(level.name)
-        self.parents.append(parent + 1)
-        self.steps.append((0 if level.elements is None else level.index + 1) << 8 | number)
-        return len(self.parents) - 1
+        if self.n == self.capacity:
+            if self.n >= 0xFFFFFFFF:
+                raise MemoryError
+            capacity = self.capacity + self.capacity // 2 + 16
+            moved = realloc(self.items, <size_t>capacity * sizeof(Step))
+            if moved == NULL:
+                raise MemoryError
+            self.items = <Step*>moved
+            self.capacity = capacity
+        self.items[self.n] = Step(<uint32_t>(parent + 1), number, -1 if level.elements is None else level.index)
+        self.n += 1
+        return self.n - 1
 
     @critical_section
     def __getitem__(self, Py_ssize_t number):
         cdef Py_ssize_t parent, outer
         cdef str prefix = self.prefix
         cdef list steps = []
-        if not 0 <= number < len(self.parents):
+        if not 0 <= number < self.n:
             raise IndexError(number)
         # Consecutive paths often share their parent, whose path is created once.
-        parent = outer = <Py_ssize_t>self.parents[number] - 1
+        parent = outer = <Py_ssize_t>self.items[number].parent - 1
         if parent != self.parent:
             while outer >= 0:
                 steps.append(self.step(outer))
-                outer = <Py_ssize_t>self.parents[outer] - 1
+                outer = <Py_ssize_t>self.items[outer].parent - 1
             prefix = "".join([f"{step}." for step in reversed(steps)])
             # `parent` and `prefix` are set without other code in between, so that they always belong to one path.
             self.parent, self.prefix = parent, prefix
@@ -113,9 +129,9 @@ cdef class Paths:
 
     cdef str step(self, Py_ssize_t number):
         """Return the last step of a path."""
-        cdef object step = self.steps[number]
-        cdef str name = self.names[step & 0xFF]
-        return f"{name}[{(step >> 8) - 1}]" if step >> 8 else name
+        cdef Py_ssize_t index = self.items[number].index
+        cdef str name = self.names[self.items[number].name]
+        return name if index < 0 else f"{name}[{index}]"
 
 
 @cython.final

@@ -12,7 +12,7 @@ from onnxwire.engine.message import Message
 from onnxwire.engine.search import Paths, Search
 from onnxwire.messages import ModelProto, TensorProto
 from onnxwire.tensor.dtypes import EXTERNAL
-from onnxwire.tensor.payload_layout import layout_of
+from onnxwire.tensor.payload_layout import inline_row, layout_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -167,6 +167,9 @@ def _entry(
     tensor: TensorProto,
 ) -> tuple[str, int, tuple[int, ...], int, str | None, int | None, str | None]:
     """Return the fields of a TensorInfo except the path."""
+    row = inline_row(tensor)
+    if row is not None:
+        return *row, None
     layout = layout_of(tensor)
     location, raw = layout.location, layout.raw
     file = offset = None

@@ -30,8 +30,15 @@ white space, underscores, other digits, an empty text and larger numbers make it
 Without an entry, the offset is 0 and the length ABSENT: up to the end of the file. An empty location counts as absent.
 """
 cimport cython
+from cython cimport critical_section
 from libc.stdint cimport int8_t
 from libc.string cimport memcmp, strlen
+
+from onnxwire._varint cimport WIRE_LEN, Record, read_varint
+from onnxwire.engine.document cimport Document
+from onnxwire.engine.partial cimport LONG_BYTES, N_MEMORIES
+from onnxwire.engine.table cimport Field, Slot, find_field
+from onnxwire.engine.view cimport Cursor, View, fill, next_usable, start_cursor, text_at
 
 from onnxwire.tensor.dtypes import BY_NUMBER
 from onnxwire.tensor.dtypes import EXTERNAL as _EXTERNAL
@@ -42,6 +49,14 @@ cdef extern from "Python.h":
 
 cdef enum:
     N_TYPES = 64             # size of the table; above the largest data type
+
+cdef enum:                   # field numbers of TensorProto
+    DIMS = 1
+    DATA_TYPE = 2
+    SEGMENT = 3
+    NAME = 8
+    RAW_DATA = 9
+    DATA_LOCATION = 14
 
 cdef int32_t[N_TYPES] BITS   # size of an element, by data type; 8 for unknown types
 cdef int32_t STRING = _STRING.number
@@ -216,6 +231,75 @@ cpdef PayloadLayout layout_of(tensor):
     if raw is not None and is_raw(layout):
         found.raw = raw
     return found
+
+
+@critical_section
+def inline_row(tensor):
+    """Return the row of an unedited TensorProto whose payload is raw_data, for lists of many tensors; else None.
+
+    The row is (name, data type, shape, bytes, path of the file, offset of the payload), as `TensorInfo` has them.
+    """
+    cdef View view = tensor
+    cdef Layout layout
+    cdef Document document
+    cdef const Slot* raw
+    cdef const Slot* name
+    cdef const Field* field
+    fill(view)
+    if view.overlay != NULL or view.parts != NULL or N_MEMORIES:
+        return None
+    if slot_at(view, SEGMENT).p != NULL or slot_at(view, DATA_LOCATION).p != NULL:
+        return None
+    raw = slot_at(view, RAW_DATA)
+    name = slot_at(view, NAME)
+    if raw.p == NULL or raw.n == 0 or name.n >= LONG_BYTES:
+        return None
+    start_layout(&layout)
+    field = find_field(view.table, DATA_TYPE)
+    layout.data_type = <int32_t>view.slots[field.slot].n if view.slots[field.slot].p != NULL else 0
+    layout.has_raw = True
+    layout.raw_size = <int64_t>raw.n
+    shape = shape_of(view, find_field(view.table, DIMS))
+    document = <Document>view.document
+    text = "" if name.p == NULL else text_at(view, name.p, name.n, NULL)
+    # Decoding invalid UTF-8 may run other code, which may have closed the document.
+    fill(view)
+    is_file = document.root is not None and view.overlay == NULL
+    return (
+        text, layout.data_type, shape, payload_size(&layout),
+        document.name if is_file else None, raw.p - document.start if is_file else None,
+    )
+
+
+cdef inline const Slot* slot_at(View view, int number) noexcept:
+    return &view.slots[find_field(view.table, number).slot]
+
+
+cdef tuple shape_of(View view, const Field* field):
+    """Return the numbers of the field dims."""
+    cdef const Slot* slot = &view.slots[field.slot]
+    cdef Cursor cursor
+    cdef Record record
+    cdef const uint8_t* p
+    cdef uint64_t number, i
+    cdef list dims
+    if slot.p == NULL:
+        return ()
+    dims = []
+    start_cursor(&cursor, view, slot.p)
+    for i in range(slot.n):
+        if next_usable(&cursor, field, &record) <= 0:
+            return tuple((<object>view).dims)  # raises the error
+        if record.tag & 7 != WIRE_LEN:
+            dims.append(<int64_t>record.n)
+            continue
+        p = record.value
+        while p < record.value + record.n:
+            p = read_varint(p, record.value + record.n, &number)
+            if p == NULL:
+                return tuple((<object>view).dims)
+            dims.append(<int64_t>number)
+    return tuple(dims)
 
 
 cdef read_entries(tensor, Layout* layout):

@@ -64,6 +64,7 @@ EXEMPT_FUNCTIONS = {
         "close_entrance": "one atomic number",
         "forget_other_threads": "a new process has one thread",
     },
+    "engine.search": {"__cinit__": "of Paths: " + NEW, "__dealloc__": OWN_MEMORY},
     "engine.section": {"after_fork": "a new process has one thread"},
     "engine.table": {"__cinit__": NEW, "__dealloc__": OWN_MEMORY},
     "engine.text_form": {"__dealloc__": OWN_MEMORY},
