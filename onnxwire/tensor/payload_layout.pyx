@@ -281,13 +281,13 @@ cdef tuple shape_of(View view, const Field* field):
     cdef Cursor cursor
     cdef Record record
     cdef const uint8_t* p
-    cdef uint64_t number, i
+    cdef uint64_t number, _i
     cdef list dims
     if slot.p == NULL:
         return ()
     dims = []
     start_cursor(&cursor, view, slot.p)
-    for i in range(slot.n):
+    for _i in range(slot.n):
         if next_usable(&cursor, field, &record) <= 0:
             return tuple((<object>view).dims)  # raises the error
         if record.tag & 7 != WIRE_LEN:
