@@ -33,7 +33,7 @@ function sizeText(bytes) {
   return `${unit && bytes < 100 ? bytes.toFixed(1) : NUMBER.format(Math.round(bytes))} ${["B", "KiB", "MiB", "GiB", "TiB", "PiB"][unit]}`;
 }
 
-/** Joins names by commas; "…" stands for names that are not listed. @param {string[]} names @param {number} count */
+/** Joins names by commas; "…" denotes names that are not listed. @param {string[]} names @param {number} count */
 const joined = (names, count) => names.map((name) => name || "(none)").join(", ") + (count > names.length ? ", …" : "");
 
 const COLUMNS = {
