@@ -18,6 +18,9 @@ cdef enum:
     MAX_REPAIRS = 10         # maximum number of repair passes
     MAX_VOTES = 64           # maximum number of edges of a vertex, and of consumers of a value, that a repair examines
 
+cdef tuple ALL_DIRECTIONS = ("both", "up", "down")
+cdef tuple NEAR_RADII = (4, 2, 1)
+
 # The maximum number of votes in all repairs: graphs of many equal vertices could go on for ever.
 _MIN_ALL_VOTES = 2_000_000
 _ALL_VOTES_PER_EDGE = 4
@@ -162,27 +165,27 @@ cdef class Matching:
         self.n_left[0], self.n_left[1] = self.old.n, self.new.n
         self.votes_left = max(_MIN_ALL_VOTES, _ALL_VOTES_PER_EDGE * (self.old.n_edges + self.new.n_edges))
         cdef tuple labels = (hashed_labels(old), hashed_labels(new))
-        cdef tuple operators = (hashed_operators(old), hashed_operators(new))
+        cdef tuple operators, level
+        cdef int radius
         if by_name:
             self.match_unique(hashed_names(old), hashed_names(new), NODE)
-        cdef tuple up = (hash_up(self.old, labels[0]), hash_up(self.new, labels[1]))
-        cdef tuple down = (hash_down(self.old, labels[0]), hash_down(self.new, labels[1]))
-        cdef tuple both = (joined(up[0], down[0]), joined(up[1], down[1]))
-        cdef list near = [labels]
-        cdef int radius
-        for level in (both, up, down):
-            self.match_unique(*level)
+        for direction in ALL_DIRECTIONS:
+            self.match_unique(*self.hash_all(labels, direction))
         if self.n_left[0] and self.n_left[1]:
-            for radius in range(4):
-                near.append((hash_near(self.old, near[radius][0]), hash_near(self.new, near[radius][1])))
-            near = [near[4], near[2], near[1]]
-            for level in (*near, labels):
+            # Hashes are computed again at each step, since those of all steps would be most of the memory.
+            for radius in NEAR_RADII:
+                level = self.hash_neighbourhoods(labels, radius)
                 self.spread(level[0], level[1])
-            for level in near:
-                self.match_unique(*level)
+            level = None
+            self.spread(labels[0], labels[1])
+            for radius in NEAR_RADII:
+                self.match_unique(*self.hash_neighbourhoods(labels, radius))
                 self.spread(labels[0], labels[1])
-            for level in (both, up, down, *near):
-                self.match_groups(level, labels)
+            for direction in ALL_DIRECTIONS:
+                self.match_groups(self.hash_all(labels, direction), labels)
+            for radius in NEAR_RADII:
+                self.match_groups(self.hash_neighbourhoods(labels, radius), labels)
+        operators = (hashed_operators(old), hashed_operators(new))
         self.spread(operators[0], operators[1])
         self.match_groups(labels, labels)
         self.spread(operators[0], operators[1])
@@ -192,6 +195,24 @@ cdef class Matching:
             self.spread(operators[0], operators[1])
         if self.n_left[0] and self.n_left[1]:
             self.match_groups((hashed_names(old), hashed_names(new)), operators, NODE)
+
+    cdef tuple hash_all(self, tuple labels, str direction):
+        """Return hashes of each vertex with all its ancestors ("up"), all its descendants ("down"), or both."""
+        cdef tuple up = None, down = None
+        if direction != "down":
+            up = (hash_up(self.old, labels[0]), hash_up(self.new, labels[1]))
+        if direction != "up":
+            down = (hash_down(self.old, labels[0]), hash_down(self.new, labels[1]))
+        if down is None:
+            return up
+        return down if up is None else (joined(up[0], down[0]), joined(up[1], down[1]))
+
+    cdef tuple hash_neighbourhoods(self, tuple labels, int radius):
+        """Return hashes of each vertex with those around it, up to a number of edges away."""
+        cdef tuple level = labels
+        for _ in range(radius):
+            level = (hash_near(self.old, level[0]), hash_near(self.new, level[1]))
+        return level
 
     def rewired(self):
         """Return the matched vertices of `old` with an edge that has no counterpart, or whose match has more edges."""
