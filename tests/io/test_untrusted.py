@@ -179,6 +179,26 @@ def test_files_outside_of_the_folder_and_special_files_are_refused(kind: str, tm
         weight_of(folder / "m.onnx")
 
 
+def test_endpoints_whose_redirects_would_be_followed_are_refused(servers, monkeypatch) -> None:
+    own, other = servers
+    keys = {"region": "us-east-1", "access_key_id": "key", "secret_access_key": "hunter2"}
+    keys["client_options"] = {"allow_http": True}
+    address, data = "s3://bucket/d/m.onnx", own.state.files["/d/m.onnx"]
+    own.state.files["/bucket/d/m.onnx"] = data
+    for option in ({"endpoint": own.url}, {"aws_endpoint_url": own.url}, {"config": {"endpoint": own.url}}):
+        with pytest.raises(ow.SourceError, match="refused for untrusted models") as caught:
+            ow.load(address, storage_options=keys | option, untrusted=True)
+        assert "hunter2" not in str(caught.value)
+    with pytest.raises(ow.SourceError, match="refused for untrusted models"):
+        ow.load(address, storage_options=keys | {"endpoint": own.url}, untrusted=True, allow_hosts=[other.host])
+    monkeypatch.setenv("AWS_ENDPOINT_URL", own.url)
+    with pytest.raises(ow.SourceError, match="AWS_ENDPOINT_URL"):
+        ow.load(address, storage_options=keys, untrusted=True)
+    assert not own.state.requests
+    ow.load(address, storage_options=keys, untrusted=True, allow_hosts=[own.host]).close()
+    ow.load(address, storage_options=keys).close()
+
+
 def test_other_sources_are_read_as_always(tmp_path: Path) -> None:
     path = tmp_path / "m.onnx"
     path.write_bytes(model_bytes())

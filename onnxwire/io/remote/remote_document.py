@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 from itertools import islice
+from urllib.parse import urlsplit
 
 from onnxwire.engine.document import Document
 from onnxwire.engine.partial import PAGE_SIZE, PartialMemory
 from onnxwire.errors import Error, ExternalDataError, SourceError
 from onnxwire.io.external_files import ExternalFiles
-from onnxwire.io.remote.address import address_in_store, is_address, parse_address, shown_address
-from onnxwire.io.remote.failures import RequestError
+from onnxwire.io.remote.address import address_in_store, is_address, parse_address, shown_address, site_of
+from onnxwire.io.remote.failures import RefusedError, RequestError
 from onnxwire.io.remote.file import RemoteFile, open_files
 from onnxwire.io.remote.settings import is_untrusted
 from onnxwire.io.remote.stores import identity_in_store, open_store, reader_of, source_error
@@ -56,7 +58,10 @@ class Origin:
             self.address = parse_address(source)
             self.cache = os.fspath(cache) if cache is not None else os.environ.get("ONNXWIRE_CACHE") or None
             self._options = options
+            allow_hosts = _allowed_hosts(allow_hosts)
             self._hosts = hosts_of(self.address, allow_hosts, untrusted)
+            if self.address.site is None and (untrusted or is_untrusted()):
+                _refuse_endpoints(self.address, options, allow_hosts)
             store = open_store(self.address, options)
         elif cache is not None or allow_hosts is not None:
             raise TypeError("cache= and allow_hosts= apply to addresses, and can't be combined with store=")
@@ -151,10 +156,7 @@ def hosts_of(address: Address, allow_hosts: Iterable[str] | None = None, untrust
     allow_hosts: as for `load`; default: the environment variable ONNXWIRE_ALLOW_HOSTS, separated by commas.
     untrusted: as for `load`; ONNXWIRE_UNTRUSTED sets it, too. Raises SourceError for an invalid host.
     """
-    if isinstance(allow_hosts, str):
-        raise TypeError("allow_hosts= is a list of hosts, not one str")
-    if allow_hosts is None:
-        allow_hosts = filter(None, map(str.strip, os.environ.get("ONNXWIRE_ALLOW_HOSTS", "").split(",")))
+    allow_hosts = _allowed_hosts(allow_hosts)
     if address.site is None:
         return None
     from onnxwire.io.remote.hosts import Hosts
@@ -164,6 +166,40 @@ def hosts_of(address: Address, allow_hosts: Iterable[str] | None = None, untrust
     except ValueError:
         reason = "allow_hosts= is a list of hosts such as cdn.example.com or cdn.example.com:8443"
         raise SourceError(errno.EINVAL, reason, address.shown) from None
+
+
+def _refuse_endpoints(address: Address, options: Mapping[str, Any] | None, allow_hosts: Iterable[str] | None) -> None:
+    """Raise SourceError if settings name another server than the provider's own, and `allow_hosts` does not.
+
+    obstore follows redirects by its own rules. The servers of the providers redirect to each other only.
+    """
+    from onnxwire.io.remote.hosts import Hosts
+
+    settings = {name: value for name, value in os.environ.items() if name.startswith(("AWS_", "AZURE_", "GOOGLE_"))}
+    for name, value in (options or {}).items():
+        settings |= value if isinstance(value, dict) else {name: value}
+    allowed = _allowed_hosts(allow_hosts)
+    for name, value in settings.items():
+        if address.scheme == "memory" or not value or not re.search("endpoint|base_?url", str(name), re.I):
+            continue
+        try:
+            parts = urlsplit(str(value))
+            site = site_of(parts.scheme, parts.netloc)
+            Hosts(site, allowed, may_redirect=False).check_redirect(site, site, True)
+        except (KeyError, ValueError, RefusedError):
+            reason = (
+                f"the setting {name} names another server than the provider's, whose redirects obstore follows, which "
+                "is refused for untrusted models; add its host to allow_hosts= if it is trusted"
+            )
+            raise SourceError(errno.EPERM, reason, address.shown) from None
+
+
+def _allowed_hosts(allow_hosts: Iterable[str] | None) -> list[str]:
+    if isinstance(allow_hosts, str):
+        raise TypeError("allow_hosts= is a list of hosts, not one str")
+    if allow_hosts is None:
+        return [*filter(None, map(str.strip, os.environ.get("ONNXWIRE_ALLOW_HOSTS", "").split(",")))]
+    return list(allow_hosts)
 
 
 def remote_document(file: RemoteFile) -> Document:
