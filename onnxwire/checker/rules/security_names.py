@@ -13,7 +13,6 @@ from onnxwire.checker.confusables import ascii_skeleton, has_mixed_scripts, skel
 from onnxwire.checker.facts import ASCII, IDENTIFIER, UTF8, Facts, Finding, true_rows
 from onnxwire.checker.operators import operators
 from onnxwire.checker.registry import rule
-from onnxwire.checker.rules.node import Calls
 
 # The columns of names, each with the name of the column in messages.
 _COLUMNS = {
@@ -38,7 +37,7 @@ _TEXTS = dict.fromkeys(_DOCUMENTED, ("doc_string",)) | {"StringStringEntryProto"
 _BIDI = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 _INVISIBLE = re.compile(
-    "[\u00ad\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200d\u2060-\u2065\u206a-\u206f\u3164\ufe00-\ufe0f\ufeff"
+    "[\u00ad\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200d\u2060-\u2065\u206a-\u206f\u2800\u3164\ufe00-\ufe0f\ufeff"
     "\uffa0\ufff0-\ufffb\U000e0000-\U000e0fff]"
 )
 _PICTOGRAM = re.compile("[\u2190-\u2bff\U0001f000-\U0001faff][\u200d\ufe0e\ufe0f]+")
@@ -49,7 +48,15 @@ _MARKS = re.compile("[\u0300-\u036f\u1ab0-\u1aff\u20d0-\u20ff]{8}")
 # Windows.
 _INJECTION = re.compile(
     r"""^[=+@-][^()!|]*[(!|]|\$\(|`|['"]\s{0,4}\)?\s{0,4};\s{0,4}\w|(?:%[sxn]){2}|\{[^{}]{0,80}__\w{1,40}__|(?:^|[/\\])\.\.[/\\]|<!(?:DOCTYPE|ENTITY)\b"""
-    r"""|["']\s[^<>]{0,40}\bon\w{1,20}\s?=|^__proto__$|^(?:CON|PRN|AUX|NUL|COM\d|LPT\d)(?:\.\w+)?$""",
+    r"""|["']\s[^<>]{0,40}\bon\w{1,20}\s?=|^__proto__$|<\w+[^<>]{0,80}\bon\w{1,20}\s*=|<script\b|\{\{.{0,80}\}\}|<%.{0,80}%>|\$\{[^}]{0,80}\}|["']\]?\s*;|[;}]\s*\w+\(["']|^/(?:etc|tmp|usr|dev|proc|root|bin|sbin|home|var)/|^(?:CON|PRN|AUX|NUL|COM\d|LPT\d)(?:\.\w+)?$""",
+    re.I,
+)
+# The same in values of metadata, where quotes, braces and paths are usual.
+_TEXT_INJECTION = re.compile(
+    r"""^\s*[=+@-](?:cmd\||[\w.]*\(|\d+[+*]\d)|^\s*@?\w{2,12}\([^)]{0,80}\)\s*$|\$\{\s*(?:jndi|\$\{|\w+:)|(?:%[sxn]){3}|__(?:globals|class|subclasses|proto|builtins|import)__"""
+    r"""|<!(?:DOCTYPE\s+\w+\s*\[|ENTITY)|['"]?\)?\s*;\s*(?:drop|delete|insert|update|alter)\s+(?:table|from|into)\b|--(?:extra-)?index-url\b"""
+    r"""|^(?:\.\.?[/\\]){2}|^\\\\[\w.]+\\|\bignore\s+(?:all\s+)?(?:the\s+)?(?:previous|prior|above)\s+instructions\b"""
+    r"""|\r?\n\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d\S*\s+\[?(?:INFO|WARN|ERROR|DEBUG)""",
     re.I,
 )
 _TEXT_CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\x80-\x9f\u202a-\u202e\u2066-\u2069\U000e0000-\U000e0fff]")
@@ -133,15 +140,20 @@ def look_alike(facts: Facts) -> Iterator[Finding]:
     known = names | {"ai.onnx", "com.microsoft"} | set(operators().domain_names)
 
     def is_alike(text: str) -> bool:
-        shown = skeleton(text)
-        return shown != text and (shown in known or facts.find(shown) > 0)
+        return _shown_as(text) != text and (_shown_as(text) in known or facts.find(_shown_as(text)) > 0)
 
     table = _ids(facts, is_alike, ASCII)
     template = "the name {text!a} looks like {shown!r}, but is a different name; rename it"
     for found in _at_names(facts, table, template, _COLUMNS):
         texts = found.columns["text"]
-        found.columns["shown"] = lambda row, texts=texts: skeleton(texts[row])
+        found.columns["shown"] = lambda row, texts=texts: _shown_as(texts[row])
         yield found
+
+
+def _shown_as(text: str) -> str:
+    """Return the name that a name looks like: in plain letters, or else in Unicode's composed form."""
+    shown = skeleton(text)
+    return unicodedata.normalize("NFC", text) if shown == text else shown
 
 
 @rule("security-name-domain", "NodeProto")
@@ -152,13 +164,11 @@ def domain_look_alike(facts: Facts) -> Iterator[Finding]:
     domains = {ascii_skeleton(name): name for name in ("ai.onnx", "com.microsoft", *operators().domain_names) if name}
     names = {ascii_skeleton(name): name for _, name in operators().versions}
     found: dict[int, str] = {}
-    is_call = facts.derive(Calls).function >= 0
     for column, known in ((nodes.domain, domains), (nodes.op_type, names)):
-        rows = true_rows(~is_call)
-        ids, first = np.unique(column[rows], return_index=True)
-        for id, row in zip(ids.tolist(), rows[first].tolist(), strict=True):
+        ids, rows = np.unique(column, return_index=True)
+        for id, row in zip(ids.tolist(), rows.tolist(), strict=True):
             text = facts.text(id)
-            other = known.get(ascii_skeleton(text))
+            other = known.get(ascii_skeleton(text)) or (_near_domain(text, domains) if known is domains else None)
             if text and other is not None and text not in known.values():
                 found[row] = _LOOK_ALIKE.format(text, other)
     yield nodes.each(found)
@@ -167,11 +177,24 @@ def domain_look_alike(facts: Facts) -> Iterator[Finding]:
         texts = {row: facts.text(id) for row, id in enumerate(imports.domain.tolist())}
         yield imports.each(
             {
-                row: _LOOK_ALIKE.format(text, domains[ascii_skeleton(text)])
+                row: _LOOK_ALIKE.format(text, other)
                 for row, text in texts.items()
-                if text not in known_domains and ascii_skeleton(text) in domains
+                if text not in known_domains
+                and (other := domains.get(ascii_skeleton(text)) or _near_domain(text, domains))
             }
         )
+
+
+def _near_domain(text: str, domains: Mapping[str, str]) -> str | None:
+    """Return the domain that a text differs from by case, dots, or one letter more."""
+    plain = text.lower().strip(".")
+    for domain in domains.values():
+        if plain == domain and text != domain:
+            return domain
+        is_longer = len(plain) == len(domain) + 1 and "." not in plain[len(domain) - 1 :]
+        if is_longer and any(plain[:i] + plain[i + 1 :] == domain for i in range(len(plain))):
+            return domain
+    return None
 
 
 @rule("security-name-length")
@@ -188,14 +211,27 @@ def injection(facts: Facts) -> Iterator[Finding]:
     table = _ids(facts, lambda text: len(text) < _MAX_NAME_CHARS and _INJECTION.search(text) is not None, 0)
     template = "the name {text!a} is a command, formula, format or path to programs that use names; rename it"
     yield from _at_names(facts, table, template, _COLUMNS)
+    if "StringStringEntryProto" in facts.present:
+        entries = facts.StringStringEntryProto
+        values = {id: facts.columns.raw_text(id)[:_MAX_NAME_CHARS] for id in np.unique(entries.value).tolist()}
+        wrong = [id for id, value in values.items() if _TEXT_INJECTION.search(value.decode("utf-8", "replace"))]
+        yield entries.at(
+            np.isin(entries.value, wrong),
+            "the value of {key!r} is a command, formula, format or path to programs that use it; remove it",
+        )
 
 
 @rule("security-name-script")
 def mixed_script(facts: Facts) -> Iterator[Finding]:
     """Yield names that mix Latin letters with letters that look like them."""
-    table = _ids(facts, has_mixed_scripts, ASCII)
+    table = _ids(facts, lambda text: has_mixed_scripts(text) or _is_styled(text), ASCII)
     template = "the name {text!a} mixes scripts whose letters look alike; rename it"
     yield from _at_names(facts, table, template, _COLUMNS)
+
+
+def _is_styled(text: str) -> bool:
+    """Return whether a name becomes ASCII by compatibility forms, as one of full-width or mathematical letters does."""
+    return not text.isascii() and unicodedata.normalize("NFKC", text[:_MAX_NAME_CHARS]).isascii()
 
 
 @rule("security-name-text")

@@ -15,13 +15,14 @@ from typing import Any
 import numpy as np
 
 from onnxwire.checker.facts import IDENTIFIER, MERGED, Facts, Finding, true_rows
+from onnxwire.checker.limits import MAX_READ_BYTES, MAX_TOTAL_READ_BYTES
 from onnxwire.checker.registry import rule
 from onnxwire.checker.rules.node import Calls
 from onnxwire.checker.scopes import Scopes
 from onnxwire.checker.wire_records import UNKNOWN_CONTENT, WireRecords
 from onnxwire.engine.partial import PartialMemory
 from onnxwire.engine.record_reader import bytes_at
-from onnxwire.messages import TensorProto
+from onnxwire.messages import AttributeProto, TensorProto
 
 _PREFIX_BYTES = 512
 _PAGE_BYTES = 4096
@@ -39,6 +40,8 @@ _MIN_TYPED_BYTES = 32
 _MAX_TYPED_TENSORS = 100_000
 _LONG_TEXT = 1 << 16
 _MIN_CODED_BYTES, _MAX_CODED_BYTES = 24, 1024
+_HEXADECIMAL = re.compile(rb"[0-9a-fA-F]+")
+_MIN_PART_BYTES = 8
 _BASE64 = re.compile(rb"[A-Za-z0-9+/_\r\n-]+={0,2}")
 _RANDOM = ("RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Bernoulli", "Multinomial")
 _COMPARISONS = ("Equal", "Greater", "Less", "GreaterOrEqual", "LessOrEqual")
@@ -55,10 +58,14 @@ _SCRIPT = re.compile(
     rb"<script\b|<\?php|javascript:|\bpowershell\b.{0,80}-e|/bin/(?:ba|z|k|da)?sh\b|__import__\s*\(|\bos\.(?:system|popen|exec)"
     rb"|\bsubprocess\.|\beval\s*\(|\bexec\s*\(|\b(?:curl|wget)\s+(?:-\S+\s+)*https?://|\bpickle\.loads|\bcmd(?:\.exe)?\s+/c"
     rb"|<(?:img|svg|iframe|object|embed|body|a|input|video)\b[^>]{0,200}?\bon\w+\s*=|<iframe\b|<object\b|<embed\b"
+    rb"|\b(?:curl|wget)\s[^|\r\n]{0,200}\|\s*(?:ba|z|k|da)?sh\b|\bIEX\b.{0,20}\(|DownloadString|\bjavascript:"
     rb"|\bbase64\s+-d\b|\bnc\s+-e\b|/dev/tcp/",
     re.I | re.S,
 )
 _CODED_TEXT = re.compile(rb"[0-9a-fA-F\s]{256,}|[A-Za-z0-9+/_-]{256,}={0,2}\s*")
+_INSIDE = re.compile(
+    rb"\x7fELF[\x01\x02]\x01\x01[\0-\x12]\0{7}|This program cannot be run in DOS mode|PK\x03\x04\x14\0[\0-\x08]\0[\0-\x08]\0"
+)
 _WORD_END = re.compile(rb"[\s(<]|[\x00-\x08\x80-\xff]")
 _ENCODED = re.compile(rb"(?:f0VMR[gQ]|TVqQAA|TVpQAA|UEsDB[AB]|gASV|IyEvYmlu|IyEvdXNy|H4sIA|z/rt/g)[A-Za-z0-9+/_-]{8}")
 
@@ -176,6 +183,7 @@ def tensor_payload(facts: Facts) -> Iterator[Finding]:
     starts, lengths = (column.tolist() for column in tensors.span("raw_data"))
     unused = facts.derive(_unused).tolist()
     found = {}
+    left = MAX_TOTAL_READ_BYTES
     # Unused tensors come first, since only few tensors of a remote file are read.
     for row in sorted(true_rows(tensors.has("raw_data")).tolist(), key=lambda row: not unused[row]):
         if lengths[row] >= 4:
@@ -186,6 +194,10 @@ def tensor_payload(facts: Facts) -> Iterator[Finding]:
             if not kind and lengths[row] > _ZIP_END_BYTES and not prefixes.is_remote:
                 end = starts[row] + lengths[row]
                 kind = signature_of(prefixes.read(end - _ZIP_END_BYTES, _ZIP_END_BYTES))
+            if not kind and _PREFIX_BYTES < lengths[row] <= min(MAX_READ_BYTES, left) and not prefixes.is_remote:
+                left -= lengths[row]
+                inside = _INSIDE.search(bytes_at(facts.document, starts[row], starts[row] + lengths[row]))
+                kind = "a program or archive between other data" if inside else ""
             if kind:
                 found[row] = kind
     found.update(_typed_payloads(facts))
@@ -205,10 +217,17 @@ def float_payload(facts: Facts) -> Iterator[Finding]:
         if len(np.unique(nans)) >= _MIN_NANS:
             found[row] = f"NaNs with {len(np.unique(nans)):,} different contents among its first elements"
             continue
-        for order in ("big", "little"):
-            kind = signature_of(np.packbits(bits.astype(np.uint8) & 1, bitorder=order).tobytes())
-            if kind and (kind not in _SHORT_SIGNATURES):
-                found[row] = f"{kind} in the lowest bits of its elements"
+        kind = _byte_kind(bits.view("<f4"))
+        if kind:
+            found[row] = f"{kind}, a byte in each element,"
+        for name, content in (
+            ("bits", np.packbits(bits.astype(np.uint8) & 1)),
+            ("bits", np.packbits(bits.astype(np.uint8) & 1, bitorder="little")),
+            ("byte", bits.astype(np.uint8)),
+        ):
+            kind = _long_signature(content.tobytes())
+            if kind:
+                found[row] = f"{kind} in the lowest {name} of its elements"
     yield tensors.at(found, "tensor {name!r} has {kind}; do not extract or run it", kind=found)
 
 
@@ -222,20 +241,42 @@ def _typed_payloads(facts: Facts) -> dict[int, str]:
         data = bytes_at(facts.document, start, start + int(tensors.length[row]))
         tensor = TensorProto.FromString(data)
         if len(tensor.string_data):
-            strings = list(tensor.string_data)
-            # A single word, such as the label `os.system`, is not a command.
-            texts = [text for text in strings if _WORD_END.search(text)]
-            kind = next(filter(None, map(text_signature, texts)), "")
-            if not kind and _ENCODED.match(b"".join(strings)):
-                kind = "a program or archive in base64"
+            kind = _text_kind(list(tensor.string_data))
         else:
             try:
-                kind = signature_of(tensor.numpy().tobytes()[:_PREFIX_BYTES])
+                array = tensor.numpy().reshape(-1)
+                kind = signature_of(array.tobytes()[:_PREFIX_BYTES]) or _byte_kind(array)
             except Exception:  # a damaged tensor, which other rules report
                 continue
         if kind:
             found[row] = kind
     return found
+
+
+def _text_kind(strings: list[bytes]) -> str:
+    """Return what a list of strings contains, if it is a program or archive."""
+    # A single word, such as the label `os.system`, is not a command.
+    texts = [text for text in strings if _WORD_END.search(text)]
+    kind = next(filter(None, map(text_signature, texts)), "") or next(
+        filter(None, map(_decoded_signature, strings)), ""
+    )
+    return kind or _decoded_signature(b"".join(strings[:_MAX_CODED_BYTES])[:_MAX_CODED_BYTES])
+
+
+def _byte_kind(numbers: Any) -> str:
+    """Return what numbers are as bytes, if all of the first are from 0 to 255."""
+    first = numbers[:_PREFIX_BYTES]
+    if first.dtype.kind not in "iuf" or len(first) < _MIN_TYPED_BYTES:
+        return ""
+    first = first[: _PREFIX_BYTES // 4] if len(first) > _PREFIX_BYTES // 4 else first
+    if (
+        not np.isfinite(first).all()
+        or (first < 0).any()
+        or (first > 255).any()
+        or (first != first.astype(np.uint8)).any()
+    ):
+        return ""
+    return _long_signature(first.astype(np.uint8).tobytes())
 
 
 @rule("security-payload-encoded")
@@ -278,52 +319,94 @@ def attribute_payload(facts: Facts) -> Iterator[Finding]:
     found = {}
     for row in true_rows(attributes.span("s")[1] >= 4).tolist():
         prefix = prefixes.read(starts[row], lengths[row])
-        kind = signature_of(prefix) or text_signature(prefix)
+        kind = signature_of(prefix) or text_signature(prefix) or _decoded_signature(prefix)
         if kind:
             found[row] = kind
-    yield attributes.at(found, "the string of attribute {name!r} is {kind}; do not extract or run it", kind=found)
+    is_list = attributes.has("strings") | attributes.has("ints")
+    is_list &= (attributes.length >= _MIN_TYPED_BYTES) & (attributes.length <= _MAX_TYPED_BYTES)
+    for row in true_rows(is_list & (attributes.flags & MERGED == 0))[:_MAX_TYPED_TENSORS].tolist():
+        start = int(attributes.start[row])
+        message = AttributeProto.FromString(bytes_at(facts.document, start, start + int(attributes.length[row])))
+        kind = _text_kind(list(message.strings)) if len(message.strings) else _byte_kind(np.asarray(message.ints))
+        if kind:
+            found[row] = kind
+    yield attributes.at(found, "the value of attribute {name!r} is {kind}; do not extract or run it", kind=found)
 
 
 @rule("security-payload-text")
 def text_payload(facts: Facts) -> Iterator[Finding]:
-    """Yield texts that contain programs: documentation, metadata and names."""
+    """Yield texts that contain programs: documentation, metadata, names and all others."""
     table: dict[int, str] = {}
-    for id in true_rows(facts.traits & IDENTIFIER == 0).tolist():
-        kind = text_signature(facts.columns.raw_text(id)[:_MAX_TEXT])
+    for id in range(1, facts.columns.text_count()):
+        text = facts.columns.raw_text(id)[:_MAX_TEXT]
+        kind = "" if facts.traits[id] & IDENTIFIER else text_signature(text)
+        kind = kind or _decoded_signature(text)
         if kind:
             table[id] = kind
-    if "StringStringEntryProto" in facts.present:
-        for id in np.unique(facts.StringStringEntryProto.value).tolist():
-            kind = "" if id in table else _decoded_signature(facts.columns.raw_text(id)[:_MAX_CODED_BYTES])
-            if kind:
-                table[id] = f"{kind} in base64"
-    if not table:
+    if table:
+        ids_ = list(table)
+        for type_name in facts.columns.sheet_names:
+            if type_name not in facts.present:
+                continue
+            sheet = facts[type_name]
+            for field in sheet.fields:
+                _, column = facts.columns.field_column(type_name, field)
+                name = f"{type_name}.{field}"
+                if column == "TEXT":
+                    ids = getattr(sheet, field)
+                    yield sheet.at(
+                        np.isin(ids, ids_),
+                        f"{field} contains {{kind}}; do not run it",
+                        kind=lambda row, ids=ids: table[int(ids[row])],
+                    )
+                elif column == "LIST" and name in facts.present and facts.columns.is_text_list(type_name, field):
+                    elements = facts.lists(name)
+                    yield elements.at(
+                        np.isin(elements.value, ids_),
+                        "this contains {kind}; do not run it",
+                        kind=lambda row, ids=elements.value: table[int(ids[row])],
+                    )
+    yield from _divided_texts(facts)
+
+
+def _divided_texts(facts: Facts) -> Iterator[Finding]:
+    """Yield the first of several values of metadata that are a program together."""
+    if "StringStringEntryProto" not in facts.present:
         return
-    columns = {"StringStringEntryProto": ("key", "value")} | dict.fromkeys(
-        ("ModelProto", "GraphProto", "NodeProto", "TensorProto", "ValueInfoProto", "FunctionProto", "AttributeProto"),
-        ("name", "doc_string", "producer_name"),
-    )
-    for type_name, fields in columns.items():
-        sheet = facts[type_name]
-        for field in fields:
-            if type_name in facts.present and field in sheet.fields:
-                ids = getattr(sheet, field)
-                yield sheet.at(
-                    np.isin(ids, list(table)),
-                    f"{field} contains {{kind}}; do not run it",
-                    kind=lambda row, ids=ids: table[int(ids[row])],
-                )
+    entries = facts.StringStringEntryProto
+    rows = true_rows(entries.under("ModelProto.metadata_props"))
+    parts = [facts.columns.raw_text(id) for id in entries.value[rows].tolist()]
+    for first, part in enumerate(parts):
+        if _ENCODED.match(part) or (len(part) >= _MIN_PART_BYTES and part.startswith(b"7f454c46")):
+            break
+        kind = _decoded_signature(b"".join(parts[first : first + 64])[:_MAX_CODED_BYTES]) if len(part) < 24 else ""
+        if kind and _BASE64.fullmatch(part):
+            yield entries.at(rows[first : first + 1], f"this and the values after it are {kind}; do not run it")
+            break
 
 
 def _decoded_signature(text: bytes) -> str:
-    """Return what a text contains in base64, if it is a program or an archive."""
-    if len(text) < _MIN_CODED_BYTES or not _BASE64.fullmatch(text):
+    """Return what a text is in base64 or hexadecimal digits, forwards or backwards, if it is a program or archive."""
+    if len(text) < _MIN_CODED_BYTES:
         return ""
-    text = text.translate(bytes.maketrans(b"-_", b"+/"), b"\r\n=")
-    try:
-        return signature_of(base64.b64decode(text[: len(text) // 4 * 4]))
-    except ValueError:
+    text = text[:_MAX_CODED_BYTES]
+    if not _BASE64.fullmatch(text):
         return ""
+    digits = re.sub(rb"\s", b"", text)
+    if _HEXADECIMAL.fullmatch(digits):
+        return _long_signature(bytes.fromhex(digits[: len(digits) // 2 * 2].decode()))
+    for coded in (digits, digits[::-1]):
+        plain = coded.strip(b"=").translate(bytes.maketrans(b"-_", b"+/"))
+        kind = _long_signature(base64.b64decode(plain[: len(plain) // 4 * 4]))
+        if kind:
+            return f"{kind} in base64"
+    return ""
+
+
+def _long_signature(prefix: bytes) -> str:
+    """Return what bytes are, by signatures that other bytes do not have by chance."""
+    kind = signature_of(prefix)
+    return "" if kind in _SHORT_SIGNATURES and not (prefix[:2] == b"MZ" and b"DOS mode" in prefix) else kind
 
 
 @rule("security-payload-unknown", "UnknownFields")
