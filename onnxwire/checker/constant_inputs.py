@@ -64,6 +64,8 @@ def _selected(call: Call) -> Faults:
     axis = where if isinstance(where, int) else call.int(*where)
     if call.op_type in ("RNN", "GRU", "LSTM"):
         axis = call.int("layout", 0)
+    if isinstance(where, tuple) and of == 0:
+        yield from _outside([axis], _rank(call))
     size = _size(_value(call, of), axis)
     if size is None or call.text("mode") == "circular":
         return
@@ -169,6 +171,60 @@ def _divided(call: Call) -> Faults:
         yield ARGUMENT, "the least integer is divided by -1"
 
 
+def _rank(call: Call) -> int | None:
+    value = _value(call, 0)
+    return None if value is None or value.shape is None or value.is_bound else len(value.shape)
+
+
+def _outside(axes: list[int], rank: int | None) -> Faults:
+    """Yield the first axis that a value of a known rank does not have. Scalars count as vectors, as in numpy."""
+    wrong = [] if rank is None else [axis for axis in axes if not -max(rank, 1) <= axis < max(rank, 1)]
+    if wrong:
+        yield INDEX, f"axis {wrong[0]:,}"
+
+
+def _along(call: Call) -> Faults:
+    """Test the attributes axis, axes and perm."""
+    axes = [call.int("axis", 0)] if call.attribute("axis") is not None else []
+    rank = _rank(call)
+    if call.op_type == "Flatten" and rank is not None:
+        rank += 1
+    yield from _outside([*axes, *(call.ints("axes") or ()), *(call.ints("perm") or ())], rank)
+
+
+def _quantized(call: Call) -> Faults:
+    yield from _along(call) if _size(_value(call, 1), 0) is not None else ()
+    scales = _value(call, 1)
+    wrong = [] if scales is None else [x for x in scales.data or () if not 0 < x < math.inf]
+    if wrong:
+        yield ARGUMENT, f"a scale of {wrong[0]}"
+    if scales is None or not scales.shape or scales.is_bound or call.int("block_size", 0):
+        return
+    size = _size(_value(call, 0), call.int("axis", 1))
+    if len(scales.shape) == 1 and size is not None and scales.shape[0] not in (1, None, size):
+        yield ARGUMENT, f"{scales.shape[0]:,} scales for {size:,} channels"
+
+
+def _reshaped(call: Call) -> Faults:
+    dims = _integers(call, 1)
+    yield from _shaped(call)
+    if dims.count(-1) > 1 or min(dims, default=0) < -1:
+        yield ARGUMENT, f"dims {dims[:8]}"
+    rank = _rank(call)
+    if rank is not None and not call.int("allowzero", 0) and 0 in dims[rank:]:
+        yield ARGUMENT, "a dim that is copied from no dim"
+
+
+def _framed(call: Call) -> Faults:
+    if any(step <= 0 for step in _integers(call, 1)):
+        yield ARGUMENT, "a step of 0"
+
+
+def _image_blocks(call: Call) -> Faults:
+    if any(size <= 0 for size in (*_integers(call, 1), *_integers(call, 2))):
+        yield ARGUMENT, "a block of size 0"
+
+
 def _shifted(call: Call) -> Faults:
     wrong = [number for number in _integers(call, 1) if not 0 <= number < 64]
     if wrong:
@@ -204,6 +260,9 @@ def _range(call: Call) -> Faults:
 
 
 def _sliced(call: Call) -> Faults:
+    if len(starts := _integers(call, 1)) != len(ends := _integers(call, 2)) and starts and ends:
+        yield ARGUMENT, f"{len(starts):,} starts and {len(ends):,} ends"
+    yield from _outside(_integers(call, 3), _rank(call))
     if 0 in _integers(call, 4):
         yield ARGUMENT, "a step of 0"
 
@@ -211,12 +270,19 @@ def _sliced(call: Call) -> Faults:
 def _split(call: Call) -> Faults:
     if any(number < 0 for number in _integers(call, 1)):
         yield ARGUMENT, "a part of negative size"
+    yield from _along(call)
+    parts, size = _integers(call, 1), _size(_value(call, 0), call.int("axis", 0))
+    if parts and size is not None and sum(parts) != size:
+        yield INDEX, f"{sum(parts):,}"
 
 
 def _top_k(call: Call) -> Faults:
     wrong = [k for k in _integers(call, 1) if not 0 <= k < 1 << 31]
     if wrong:
         yield ARGUMENT, f"k of {wrong[0]:,}"
+    size = _size(_value(call, 0), call.int("axis", -1))
+    if size is not None and any(k > size for k in _integers(call, 1)):
+        yield INDEX, f"{_integers(call, 1)[0]:,}"
 
 
 def _filled(call: Call) -> Faults:
@@ -228,7 +294,9 @@ def _over_axes(call: Call) -> Faults:
     wrong = [axis for axis in _integers(call, 1) if not -MAX_RANK <= axis < MAX_RANK]
     if wrong:
         yield ARGUMENT, f"axis {wrong[0]:,}"
-    yield from _shaped(call)
+    elif call.op_type != "Unsqueeze":
+        yield from _outside(_integers(call, 1), _rank(call))
+        yield from _along(call)
 
 
 def _shaped(call: Call) -> Faults:
@@ -277,13 +345,19 @@ _AXES = (
     "ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum "
     "ReduceSumSquare Squeeze Unsqueeze CumSum"
 )
+_ALONG = "Transpose Concat Softmax LogSoftmax Hardmax ArgMax ArgMin Flatten LayerNormalization LpNormalization Unique"
 INSPECTORS: dict[str, Callable[[Any], Faults]] = {
     **dict.fromkeys(_SELECTORS, _selected),
     **dict.fromkeys(_AXES.split(), _over_axes),
     **dict.fromkeys(("GatherND", "ScatterND"), _tuples),
     **dict.fromkeys(("Div", "Mod"), _divided),
     **dict.fromkeys(("Resize", "Upsample"), _resized),
-    **dict.fromkeys(("Reshape", "Expand", "Tile"), _shaped),
+    **dict.fromkeys(("Expand", "Tile"), _shaped),
+    **dict.fromkeys(_ALONG.split(), _along),
+    **dict.fromkeys(("QuantizeLinear", "DequantizeLinear"), _quantized),
+    "Reshape": _reshaped,
+    "STFT": _framed,
+    "Col2Im": _image_blocks,
     **dict.fromkeys(
         ("TreeEnsembleRegressor", "TreeEnsembleClassifier", "TreeEnsemble", "Scaler", "Imputer"), _featured
     ),

@@ -14,7 +14,7 @@ from onnxwire.checker.constant_inputs import INSPECTORS
 from onnxwire.checker.declared_types import DeclaredTypes
 from onnxwire.checker.facts import EMPTY, true_rows
 from onnxwire.checker.rules.node import Calls
-from onnxwire.checker.shape_operators import EXACT, INEXACT, OPERATORS
+from onnxwire.checker.shape_operators import EXACT, INEXACT, OPERATORS, RANDOM, SIZE_INPUTS
 from onnxwire.checker.shape_values import Value
 from onnxwire.checker.small_constants import SmallConstants
 from onnxwire.tensor.dtypes import EXTERNAL
@@ -119,7 +119,8 @@ class ShapeBounds:
 
     elements: for nodes with a too large output, the lower bound of its element count; overflows: the nodes whose bound
     is 2**63 or more. endless: nodes of loops that do not end; iterations: the number of iterations of loops that take
-    too many. faults: per kind in constant_inputs.py, the text of the fault by the row of the node.
+    too many. hidden: nodes with a size that is computed from constants by operators that are not evaluated, and the
+    index of that input. faults: per kind in constant_inputs.py, the text of the fault by the row of the node.
     total: the first node at which the sum of the constants' elements exceeds the limit, and the sum; or None.
     """
 
@@ -132,6 +133,7 @@ class ShapeBounds:
         self.endless: dict[int, str] = {}
         self.iterations: dict[int, int] = {}
         self.faults: dict[str, dict[int, str]] = {}
+        self.hidden: dict[int, int] = {}
         self.total: tuple[int, int] | None = None
         self._total = 0
         nodes = facts.NodeProto
@@ -152,10 +154,16 @@ class ShapeBounds:
         for name, method in (("If", self._run_if), ("Loop", self._run_loop), ("Scan", self._run_scan)):
             if (id := facts.find(name)) >= 0:
                 self._operators[id] = method
+        self._random = {facts.find(name) for name in RANDOM}
+        self._constant = facts.find("Constant")
         self._bodies = self._find_bodies()
         self._depth = 0
         self._trips = 1
-        with_graph = true_rows(facts.GraphProto.under("ModelProto.graph") | (facts.GraphProto.edge < 0))
+        graphs = facts.GraphProto
+        with_graph = true_rows(
+            graphs.under("ModelProto.graph", "TrainingInfoProto.algorithm", "TrainingInfoProto.initialization")
+            | (graphs.edge < 0)
+        )
         for graph in with_graph.tolist():
             self._run_graph(graph, Scope(None), [])
         for function in range(facts.FunctionProto.n):
@@ -191,6 +199,7 @@ class ShapeBounds:
         length = self.constants.column("TensorProto", "length")[tensor]
         is_external = self.constants.column("TensorProto", "data_location")[tensor] == EXTERNAL
         value.tensor = -1 if is_external else tensor
+        value.is_fixed = True
         value.stored = value.size if is_external else min(value.size, length * 4)
         return value
 
@@ -261,40 +270,57 @@ class ShapeBounds:
         inspectors = self._inspectors
         self.budget -= len(nodes)
         for node in nodes:
-            operator = operators.get(self._op_types[node])
+            op_type = self._op_types[node]
+            operator, inspector = operators.get(op_type), inspectors.get(op_type)
             function = self._calls[node] if self._calls is not None else -1
-            inspector = inspectors.get(self._op_types[node])
-            if operator is None and inspector is None and function < 0 and node not in self._bodies:
-                continue
             start = self._first_inputs[node]
             names = inputs[start : start + self._n_inputs[node]]
-            call = _Call(
-                self,
-                scope,
-                node,
-                self.facts.text(self._op_types[node]),
-                [values.get(name) or self._find(scope, name) if name != EMPTY else _NO_VALUE for name in names],
+            given = [values.get(name) or self._find(scope, name) if name != EMPTY else _NO_VALUE for name in names]
+            is_fixed = op_type == self._constant or (
+                bool(given) and all(value is _NO_VALUE or value.is_fixed for value in given)
             )
-            try:
-                for kind, fault in inspector(call) if inspector is not None and function < 0 else ():
-                    self.faults.setdefault(kind, {}).setdefault(node, fault)
-                made = self._run(operator, function, call)
-            except (ArithmeticError, ValueError, TypeError, IndexError):
-                continue  # arguments that the operator does not accept; other rules report them
-            if made is None:
-                continue
+            if node in self._bodies or op_type in self._random:
+                is_fixed = False
             start = self._first_outputs[node]
-            names = outputs[start : start + self._n_outputs[node]]
-            stored = max((value.stored for value in call.inputs), default=0)
-            is_bound = any(value.is_bound for value in call.inputs) or (
-                call.op_type not in EXACT and (function >= 0 or not all(map(_is_exact, call.inputs)))
-            )
-            for name, value in zip(names, made if isinstance(made, list) else [made], strict=False):
-                if name == EMPTY or value is None:
-                    continue
-                value.stored = max(value.stored, stored)
-                value.is_bound |= is_bound or call.op_type in INEXACT
-                values[name] = value if self._accept(node, call.op_type, value) else Value()
+            results = outputs[start : start + self._n_outputs[node]]
+            made: Any = None
+            if operator is not None or inspector is not None or function >= 0 or node in self._bodies:
+                call = _Call(self, scope, node, self.facts.text(op_type), given)
+                try:
+                    if function < 0:
+                        self._inspect(inspector, call)
+                    made = self._run(operator, function, call)
+                except (ArithmeticError, ValueError, TypeError, IndexError):
+                    made = None  # arguments that the operator does not accept; other rules report them
+                if made is not None:
+                    self._add(call, function, results, made if isinstance(made, list) else [made], is_fixed)
+            if made is None and is_fixed:
+                for name in results:
+                    values[name] = Value()
+                    values[name].is_fixed = True
+
+    def _inspect(self, inspector: Any, call: _Call) -> None:
+        """Record the faults of a node, and a size that is computed from constants but not known."""
+        for kind, fault in inspector(call) if inspector is not None else ():
+            self.faults.setdefault(kind, {}).setdefault(call.node, fault)
+        for position in SIZE_INPUTS.get(call.op_type, ()):
+            size = call.value(position)
+            if size is not None and size is not _NO_VALUE and size.is_fixed and size.data is None:
+                self.hidden.setdefault(call.node, position)
+
+    def _add(self, call: _Call, function: int, names: list[int], made: list[Value], is_fixed: bool) -> None:
+        """Set the values of a node's outputs."""
+        stored = max((value.stored for value in call.inputs), default=0)
+        is_bound = any(value.is_bound for value in call.inputs) or (
+            call.op_type not in EXACT and (function >= 0 or not all(map(_is_exact, call.inputs)))
+        )
+        for name, value in zip(names, made, strict=False):
+            if name == EMPTY or value is None or value is _NO_VALUE:
+                continue
+            value.stored = max(value.stored, stored)
+            value.is_fixed |= is_fixed
+            value.is_bound |= is_bound or call.op_type in INEXACT
+            call.scope.values[name] = value if self._accept(call.node, call.op_type, value) else Value()
 
     def _run(self, operator: Any, function: int, call: _Call) -> Any:
         if function >= 0:

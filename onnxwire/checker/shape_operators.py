@@ -12,7 +12,9 @@ import operator
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from onnxwire.checker.shape_values import Dims, Value, broadcast, elementwise, vector, wrap
+import numpy as np
+
+from onnxwire.checker.shape_values import Dims, Value, broadcast, elementwise, wrap
 
 _MAX_RANK = 64
 _MAX_SEQUENCE = 64  # elements
@@ -273,7 +275,8 @@ def _transpose(call: Call) -> Value | None:
     order = call.ints("perm") or list(range(len(value.shape)))[::-1]
     if sorted(order) != list(range(len(value.shape))):
         return None
-    return Value(tuple(value.shape[i] for i in order), value.data if len(order) < 2 else None, value.is_given)
+    known = _rearranged(value, lambda array: array.transpose(order))
+    return known or Value(tuple(value.shape[i] for i in order), None, value.is_given)
 
 
 def _gather(call: Call) -> Value | None:
@@ -293,12 +296,23 @@ def _gather(call: Call) -> Value | None:
 
 def _slice(call: Call) -> Value | None:
     value, starts, ends = _first(call), call.ints("starts", 1), call.ints("ends", 2)
-    if value.data is None or value.shape is None or len(value.shape) != 1 or not starts or not ends:
+    if value.data is None or value.shape is None or starts is None or ends is None:
         return None
-    steps = call.ints("steps", 4) or [1]
-    if len(starts) != 1 or steps[0] == 0:
+    axes = call.ints("axes", 3) or list(range(len(starts)))
+    steps = call.ints("steps", 4) or [1] * len(starts)
+    index = [slice(None)] * len(value.shape)
+    for axis, *bounds in zip(axes, starts, ends, steps, strict=False):
+        index[axis] = slice(*bounds)
+    return _rearranged(value, lambda array: array[tuple(index)])
+
+
+def _rearranged(value: Value, operation: Callable[[Any], Any]) -> Value | None:
+    """Return a small known value after an operation on an array of the positions of its elements."""
+    if value.data is None or value.shape is None or None in value.shape or value.size != len(value.data):
         return None
-    return vector(value.data[starts[0] : ends[0] : steps[0]], value.is_given)
+    positions = operation(np.arange(len(value.data)).reshape([dim or 0 for dim in value.shape]))
+    data = [value.data[i] for i in positions.reshape(-1).tolist()]
+    return Value(positions.shape, data, value.is_given)
 
 
 def _matmul(call: Call) -> Value | None:
@@ -414,6 +428,8 @@ def _reduced(operation: Callable[[list[Any]], Any]) -> Operator:
 
 def _where(call: Call) -> Value:
     condition, *values = (call.inputs + [Value()] * 3)[:3]
+    if condition.data is not None and len(condition.data) > 1:
+        return elementwise(lambda test, yes, no: yes if test else no, [condition, *values])
     if condition.data is not None and len(condition.data) == 1:
         chosen = values[0] if condition.data[0] else values[1]
         return Value(elementwise(None, [condition, *values]).shape, chosen.data, chosen.is_given)
@@ -479,11 +495,44 @@ def _shift(call: Call) -> Value:
     return elementwise(lambda left, right: left >> min(max(right, 0), 64), call.inputs)
 
 
+def _decided(by: bool, operation: Callable[..., Any]) -> Operator:
+    """Return the function of a logical operator, of which one operand may decide the result."""
+
+    def function(call: Call) -> Value:
+        for value in call.inputs:
+            if value.data is not None and len(value.data) == 1 and bool(value.data[0]) is by:
+                return Value(elementwise(None, call.inputs).shape or (), [by])
+        return elementwise(operation, call.inputs)
+
+    return function
+
+
+def _compared(operation: Callable[..., Any]) -> Operator:
+    """Return the function of a comparison, which is false with NaN whatever the other operand is."""
+
+    def function(call: Call) -> Value:
+        for value in call.inputs:
+            if value.data is not None and len(value.data) == 1 and value.data[0] != value.data[0]:
+                return Value(elementwise(None, call.inputs).shape or (), [False])
+        return elementwise(operation, call.inputs)
+
+    return function
+
+
+def _clip(call: Call) -> Value:
+    value, least, most = (call.inputs + [Value()] * 3)[:3]
+    data = value.data
+    for bound, choose in ((least, max), (most, min)):
+        if data is not None and bound.data and len(bound.data) == 1:
+            data = [choose(number, bound.data[0]) for number in data]
+    return Value(value.shape, data, value.is_given)
+
+
 _UNARY = (
     "Relu Sigmoid Tanh "
     "Erf Softmax LogSoftmax LeakyRelu Elu Selu Celu HardSigmoid HardSwish Gelu Mish Softplus Softsign "
-    "Clip Dropout Trilu CumSum LayerNormalization BatchNormalization InstanceNormalization GroupNormalization "
-    "RMSNormalization LpNormalization LRN MeanVarianceNormalization Exp Log Sin Cos Tan Asin Acos Atan Sinh Cosh Asinh "
+    "Dropout Trilu CumSum LayerNormalization BatchNormalization InstanceNormalization GroupNormalization "
+    "RMSNormalization LpNormalization LRN MeanVarianceNormalization Sin Cos Tan Asin Acos Atan Sinh Cosh Asinh "
     "Acosh Atanh Reciprocal Sign Round IsNaN IsInf BitwiseNot RandomNormalLike RandomUniformLike Bernoulli "
     "Shrink ThresholdedRelu QuantizeLinear DequantizeLinear ReverseSequence ScatterElements ScatterND Scatter Hardmax "
     "EyeLike QuickGelu FastGelu BiasGelu"
@@ -543,15 +592,15 @@ OPERATORS: dict[str, Operator] = {
     "RandomUniform": _by_shape(None),
     "Multinomial": _multinomial,
     "Where": _where,
-    "And": _of(lambda left, right: bool(left and right)),
-    "Or": _of(lambda left, right: bool(left or right)),
+    "And": _decided(False, lambda left, right: bool(left and right)),
+    "Or": _decided(True, lambda left, right: bool(left or right)),
     "Xor": _of(lambda left, right: bool(left) != bool(right)),
     "Not": _of(operator.not_),
-    "Equal": _of(operator.eq),
-    "Less": _of(operator.lt),
-    "Greater": _of(operator.gt),
-    "LessOrEqual": _of(operator.le),
-    "GreaterOrEqual": _of(operator.ge),
+    "Equal": _compared(operator.eq),
+    "Less": _compared(operator.lt),
+    "Greater": _compared(operator.gt),
+    "LessOrEqual": _compared(operator.le),
+    "GreaterOrEqual": _compared(operator.ge),
     "Add": _of(operator.add),
     "Sub": _of(operator.sub),
     "Mul": _of(operator.mul),
@@ -561,6 +610,9 @@ OPERATORS: dict[str, Operator] = {
     "Max": _of(max),
     "Min": _of(min),
     "Sum": _of(lambda *numbers: sum(numbers)),
+    "Clip": _clip,
+    "Exp": _of(math.exp),
+    "Log": _of(math.log),
     "Neg": _of(operator.neg),
     "Abs": _of(abs),
     "Floor": _of(math.floor),
@@ -580,3 +632,10 @@ INEXACT = frozenset(
     ("Conv", "ConvTranspose", "MaxPool", "AveragePool", "LpPool", "Einsum", "DFT", "Multinomial", "MelWeightMatrix")
     + ("If", "Loop", "Scan")
 )
+# Operators whose outputs differ in each run, and the inputs that state a size.
+RANDOM = ("RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Bernoulli", "Multinomial")
+SIZE_INPUTS = {
+    "ConstantOfShape": (0,), "Expand": (1,), "Tile": (1,), "Range": (0, 1, 2), "Pad": (1,), "OneHot": (1,),
+    "Upsample": (1,), "Resize": (2, 3), "CenterCropPad": (1,), "AffineGrid": (1,), "Col2Im": (1,), "HannWindow": (0,),
+    "HammingWindow": (0,), "BlackmanWindow": (0,), "MaxUnpool": (2,),
+}  # fmt: skip

@@ -15,11 +15,11 @@ _INT64 = 1 << 63
 class Value:
     """A value. shape: its dims, None for an unknown dim, or None if the rank is unknown. data: its elements in order if
     there are few and all are known. is_given: whether its size depends on the declared shape of a graph's input.
-    is_bound: whether its dims may be larger than stated.
+    is_bound: whether its dims may be larger than stated. is_fixed: whether it depends on constants only.
     stored: the elements of the largest stored tensor that it is computed from. tensor: the row of the stored tensor
     that it is, or -1. sequence: the elements of a sequence, None if it is none or they are not known."""
 
-    __slots__ = ("data", "is_bound", "is_given", "sequence", "shape", "stored", "tensor")
+    __slots__ = ("data", "is_bound", "is_fixed", "is_given", "sequence", "shape", "stored", "tensor")
 
     def __init__(self, shape: Dims | None = None, data: list[Any] | None = None, is_given: bool = False) -> None:
         self.shape = shape
@@ -28,6 +28,7 @@ class Value:
         self.stored = 0
         self.tensor = -1
         self.is_bound = False
+        self.is_fixed = False
         self.sequence: list[Value] | None = None
 
     @property

@@ -140,7 +140,10 @@ def look_alike(facts: Facts) -> Iterator[Finding]:
     known = names | {"ai.onnx", "com.microsoft"} | set(operators().domain_names)
 
     def is_alike(text: str) -> bool:
-        return _shown_as(text) != text and (_shown_as(text) in known or facts.find(_shown_as(text)) > 0)
+        composed = unicodedata.normalize("NFC", text)
+        shown = skeleton(text)
+        is_known = shown != text and (shown in known or facts.find(shown) > 0)
+        return is_known or (composed != text and facts.find(composed) > 0)
 
     table = _ids(facts, is_alike, ASCII)
     template = "the name {text!a} looks like {shown!r}, but is a different name; rename it"
@@ -151,9 +154,9 @@ def look_alike(facts: Facts) -> Iterator[Finding]:
 
 
 def _shown_as(text: str) -> str:
-    """Return the name that a name looks like: in plain letters, or else in Unicode's composed form."""
-    shown = skeleton(text)
-    return unicodedata.normalize("NFC", text) if shown == text else shown
+    """Return the name that a name looks like: in Unicode's composed form, or else in plain letters."""
+    composed = unicodedata.normalize("NFC", text)
+    return skeleton(text) if composed == text else composed
 
 
 @rule("security-name-domain", "NodeProto")

@@ -34,14 +34,13 @@ _MAX_TEXT = 1 << 16
 _MIN_UNUSED_BYTES = 1 << 16
 _MIN_UNCALLED = 50  # functions
 _MIN_NANS = 4
-_SHORT_SIGNATURES = ("a Windows program", "a gzip archive", "compiled Python code", "a compressed stream")
+_SHORT_SIGNATURES = ("a Windows program", "a gzip archive", "compiled Python code")
 _MAX_TYPED_BYTES = 1 << 16  # maximum size of a tensor whose lists of numbers or strings are decoded
 _MIN_TYPED_BYTES = 32
 _MAX_TYPED_TENSORS = 100_000
 _LONG_TEXT = 1 << 16
 _MIN_CODED_BYTES, _MAX_CODED_BYTES = 24, 1024
 _HEXADECIMAL = re.compile(rb"[0-9a-fA-F]+")
-_MIN_PART_BYTES = 8
 _BASE64 = re.compile(rb"[A-Za-z0-9+/_\r\n-]+={0,2}")
 _RANDOM = ("RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Bernoulli", "Multinomial")
 _COMPARISONS = ("Equal", "Greater", "Less", "GreaterOrEqual", "LessOrEqual")
@@ -54,6 +53,16 @@ _COMBINATIONS = (
     "Sum",
 )  # fmt: skip
 _MAX_COMBINATIONS = 8
+_OTHER_FORMATS = (
+    (4, b"ORTM", "a model in the format of onnxruntime"),
+    (4, b"TFL3", "a model of TensorFlow Lite"),
+    (4, b"ftyp", "a video"),
+    (0, b"BM", "a bitmap"),
+    (0, b"MZ", "a Windows program"),
+    (0, b"BZh", "a bzip2 archive"),
+    (0, b"#!", "a script"),
+    (0, b"<?", "a document"),
+)
 _SCRIPT = re.compile(
     rb"<script\b|<\?php|javascript:|\bpowershell\b.{0,80}-e|/bin/(?:ba|z|k|da)?sh\b|__import__\s*\(|\bos\.(?:system|popen|exec)"
     rb"|\bsubprocess\.|\beval\s*\(|\bexec\s*\(|\b(?:curl|wget)\s+(?:-\S+\s+)*https?://|\bpickle\.loads|\bcmd(?:\.exe)?\s+/c"
@@ -64,7 +73,8 @@ _SCRIPT = re.compile(
 )
 _CODED_TEXT = re.compile(rb"[0-9a-fA-F\s]{256,}|[A-Za-z0-9+/_-]{256,}={0,2}\s*")
 _INSIDE = re.compile(
-    rb"\x7fELF[\x01\x02]\x01\x01[\0-\x12]\0{7}|This program cannot be run in DOS mode|PK\x03\x04\x14\0[\0-\x08]\0[\0-\x08]\0"
+    rb"\x7fELF[\x01\x02]\x01\x01[\0-\x12]\0{7}|This program cannot be run in DOS mode"
+    rb"|PK\x03\x04\x14\0[\0-\x08]\0[\0-\x08]\0"
 )
 _WORD_END = re.compile(rb"[\s(<]|[\x00-\x08\x80-\xff]")
 _ENCODED = re.compile(rb"(?:f0VMR[gQ]|TVqQAA|TVpQAA|UEsDB[AB]|gASV|IyEvYmlu|IyEvdXNy|H4sIA|z/rt/g)[A-Za-z0-9+/_-]{8}")
@@ -377,8 +387,6 @@ def _divided_texts(facts: Facts) -> Iterator[Finding]:
     rows = true_rows(entries.under("ModelProto.metadata_props"))
     parts = [facts.columns.raw_text(id) for id in entries.value[rows].tolist()]
     for first, part in enumerate(parts):
-        if _ENCODED.match(part) or (len(part) >= _MIN_PART_BYTES and part.startswith(b"7f454c46")):
-            break
         kind = _decoded_signature(b"".join(parts[first : first + 64])[:_MAX_CODED_BYTES]) if len(part) < 24 else ""
         if kind and _BASE64.fullmatch(part):
             yield entries.at(rows[first : first + 1], f"this and the values after it are {kind}; do not run it")
@@ -390,7 +398,7 @@ def _decoded_signature(text: bytes) -> str:
     if len(text) < _MIN_CODED_BYTES:
         return ""
     text = text[:_MAX_CODED_BYTES]
-    if not _BASE64.fullmatch(text):
+    if not _BASE64.fullmatch(text.lstrip(b"=")):
         return ""
     digits = re.sub(rb"\s", b"", text)
     if _HEXADECIMAL.fullmatch(digits):
@@ -407,6 +415,17 @@ def _long_signature(prefix: bytes) -> str:
     """Return what bytes are, by signatures that other bytes do not have by chance."""
     kind = signature_of(prefix)
     return "" if kind in _SHORT_SIGNATURES and not (prefix[:2] == b"MZ" and b"DOS mode" in prefix) else kind
+
+
+@rule("security-payload-polyglot", "ModelProto")
+def polyglot(facts: Facts) -> Iterator[Finding]:
+    """Yield a model whose first bytes are those of another format."""
+    head = bytes_at(facts.document, 0, min(len(facts.document), 16))
+    kind = next((kind for at, magic, kind in _OTHER_FORMATS if head[at : at + len(magic)] == magic), "")
+    if kind and facts.columns.is_placed:
+        yield facts.ModelProto.each(
+            {0: f"the file begins as {kind}, so programs that look at its first bytes misread it"}
+        )
 
 
 @rule("security-payload-unknown", "UnknownFields")

@@ -15,13 +15,20 @@ from onnxwire.checker.facts import Facts, Finding, true_rows
 from onnxwire.checker.registry import rule
 from onnxwire.checker.rules.node import Calls
 from onnxwire.checker.scopes import Scopes
-from onnxwire.checker.shape_bounds import ShapeBounds
+from onnxwire.checker.shape_bounds import MAX_GIVEN_FACTOR, ShapeBounds
 from onnxwire.engine.record_reader import bytes_at
 
 _MAX_INLINED_NODES = 1_000_000
 _MAX_INLINED_FACTOR = 100  # maximum ratio of the inlined nodes to the nodes of the file
 _MAX_CALL_DEPTH = 64
 _MAX_GRAPH_DEPTH = 10
+_MAX_COUNTS = {
+    "ModelProto": {"opset_import": 256, "metadata_props": 4096, "configuration": 1024},
+    "GraphProto": {"input": 20_000, "output": 20_000, "metadata_props": 4096},
+    "NodeProto": {"input": 10_000, "output": 10_000, "attribute": 256, "metadata_props": 1024},
+    "FunctionProto": {"opset_import": 256, "attribute": 4096},
+    "DeviceConfigurationProto": {"num_devices": 1 << 20},
+}
 _EXPRESSION_NAME = re.compile(r"pattern|regex|tokenexp|(?:^|_)re$", re.I)
 _MAX_EXPRESSION_BYTES = 1 << 12
 _MANY_REPEATS = 10
@@ -59,6 +66,13 @@ def overflow(facts: Facts) -> Iterator[Finding]:
             "the declared shape has 2**63 elements or more, so that programs which multiply its dims allocate too "
             "little; do not run the model",
         )
+        limit = facts.max_elements * MAX_GIVEN_FACTOR
+        yield facts.TensorShapeProto.at(
+            [shape for shape, size in sizes.items() if limit < size < 1 << 63],
+            "the declared shape has more than {limit:,} elements, and programs allocate inputs by it; do not run the "
+            "model",
+            limit=lambda _: limit,
+        )
 
 
 @rule("security-resource-total", "NodeProto")
@@ -70,6 +84,34 @@ def total(facts: Facts) -> Iterator[Finding]:
         yield facts.NodeProto.each(
             {node: f"the constants that nodes make have {count:,} elements together; runtimes keep them in memory"}
         )
+
+
+@rule("security-resource-hidden", "NodeProto")
+def hidden_size(facts: Facts) -> Iterator[Finding]:
+    """Yield nodes with a size that is computed from constants in a way that nothing here evaluates."""
+    found = facts.derive(ShapeBounds).hidden
+    yield facts.NodeProto.at(
+        found,
+        "the size of {op_type!r}, its input {position}, is computed from constants by operators that are not evaluated "
+        "here; store the result as a constant",
+        position=found,
+    )
+
+
+@rule("security-resource-count")
+def count(facts: Facts) -> Iterator[Finding]:
+    """Yield messages with more elements in a list than any model needs."""
+    for type_name, limits in _MAX_COUNTS.items():
+        if type_name in facts.present:
+            sheet = facts[type_name]
+            for field, limit in limits.items():
+                if f"{type_name}.{field}" in facts.present:
+                    counts = getattr(sheet, field)
+                    yield sheet.at(
+                        counts > limit,
+                        f"{field} has {{count:,}} elements, and no more than {limit:,} are usual",
+                        count=counts,
+                    )
 
 
 @rule("security-resource-loop", "NodeProto")

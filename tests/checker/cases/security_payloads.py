@@ -28,6 +28,8 @@ _ELF = "\\177ELF\\002\\001\\001" + "\\000" * 9
 CASES = {
     "security-payload-tensor": Case(_raw(_ELF), _raw("\\177ELG" + "\\000" * 12), _TENSOR),
     "security-payload-float": Case(_floats(nans=True), _floats(nans=False), _TENSOR),
+    # ir_version 0x4d, then a field whose tag and length spell ORTM.
+    "security-payload-polyglot": Case(b"\x08\x08\x12\x04ORTM", b"\x08\x08\x12\x04ORTN"),
     "security-payload-attribute": Case(
         _attribute("PK\\003\\004abcdefgh"), _attribute("NOTSET"), ("graph.node[0].attribute[0]",)
     ),

@@ -57,6 +57,16 @@ def _pattern(text: str) -> str:
 
 
 CASES = {
+    # An operator that is not evaluated, of a constant and of an input.
+    "security-resource-hidden": Case(
+        model(_ints("a", 3) + node("a", "s", op="Erf") + _BOMB),
+        model('input { name: "a" }' + node("a", "s", op="Erf") + _BOMB),
+        ("graph.node[1]",),
+    ),
+    "security-resource-count": Case(
+        model(opset="".join(f'opset_import {{ domain: "d{i}" version: 1 }}' for i in range(300))),
+        model(opset="".join(f'opset_import {{ domain: "d{i}" version: 1 }}' for i in range(30))),
+    ),
     # A product of two constants.
     "security-resource-elements": Case(
         model(_ints("a", 1 << 16) + _ints("b", 1 << 16) + node("a b", "s", op="Mul") + _BOMB),
