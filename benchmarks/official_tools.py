@@ -135,7 +135,7 @@ ROWS = [
         ours=ours_to_ir,
         official=onnx_ir_load,
         beside="onnx-ir",
-        fingerprint=lambda model: len(model.graph),  # type: ignore[attr-defined]
+        fingerprint=lambda model: len(model.graph),
         goal=1,
         repeats=5,
     ),

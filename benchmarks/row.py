@@ -6,6 +6,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+    from typing import Any
 
     Side = Callable[[], Callable[[], object]]
     """Does the work that is not measured, such as imports and reading the input, and returns the operation to
@@ -37,7 +38,7 @@ class Row:
         official: Side | None,
         prepare: Callable[[], object] | None = None,
         inputs: tuple[Path, ...] = (),
-        fingerprint: Callable[[object], object] | None = None,
+        fingerprint: Callable[[Any], object] | None = None,
         goal: float | None = None,
         memory_goal: float | None = None,
         private_goal: float | None = None,
