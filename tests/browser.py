@@ -38,19 +38,39 @@ def start_driver(*more):
     return webdriver.Chrome(options, Service(DRIVER))
 
 
+# WebDriver reads the text of one element with one script of 50 kB; this reads all texts with one of some lines.
+VISIBLE_TEXTS = """
+const elements = [...document.querySelectorAll(arguments[0])];
+const texts = elements.map((element) =>
+  element.checkVisibility() ? (element.innerText ?? element.textContent).replaceAll("\u00a0", " ").trim() : "");
+"""
+
+
 class Page:
     """The page of a model, opened at the overview, or with `at_map` at the map, where the page itself starts."""
 
     def __init__(self, driver, process, at_map=False):
         self.driver = driver
         self.process = process
+        self.at_map = at_map
         self.address = process.stdout.readline().strip()
-        driver.get_log("browser")
-        driver.get_log("performance")
-        driver.get(self.address)
-        self.wait(lambda: driver.execute_script("return document.body.dataset.ready"))
-        if not at_map and driver.execute_script("return location.hash").startswith("#map"):
-            driver.execute_script("location.hash = 'model'")
+        self._open(self.address)
+
+    def reopen(self):
+        """Open the page again, in the tab that was opened first: its key is stored there, and works for no other."""
+        address = self.address.partition("#")[0]
+        if self.driver.current_url.startswith(address):
+            # Without this, the browser would only follow a link within the page.
+            self.driver.execute_script("localStorage.clear(); history.replaceState(null, '', '/')")
+        self._open(address)
+
+    def _open(self, address):
+        self.driver.get_log("browser")
+        self.driver.get_log("performance")
+        self.driver.get(address)
+        self.wait(lambda: self.driver.execute_script("return document.body.dataset.ready"))
+        if not self.at_map and self.driver.execute_script("return location.hash").startswith("#map"):
+            self.driver.execute_script("location.hash = 'model'")
             self.one("#details .card")
 
     def wait(self, condition, seconds=30, fail_on_error=True):
@@ -67,24 +87,34 @@ class Page:
                 found = condition()
                 if found:
                     return found
-                trouble = [element.text for element in self.all("#trouble:not([hidden])")]
-                assert not (fail_on_error and trouble)
+                assert not (fail_on_error and self.all("#trouble:not([hidden])"))
             time.sleep(0.05)
-        raise AssertionError(f"still false after {seconds} seconds: {self.one('body').text}")
+        shown = self.driver.execute_script("return document.body.innerText")
+        raise AssertionError(f"still false after {seconds} seconds: {shown}")
 
     def all(self, selector):
         return self.driver.find_elements("css selector", selector)
 
     def one(self, selector, text=""):
         """Wait for an element that contains the text, and return the first."""
-        return self.wait(lambda: next((found for found in self.all(selector) if text in found.text), None))
+        script = VISIBLE_TEXTS + "return elements.find((_, index) => texts[index].includes(arguments[1]))"
+        return self.wait(lambda: self.driver.execute_script(script, selector, text))
+
+    def click(self, selector, text=""):
+        """Wait for an element that contains the text, and click it; the page may replace it in the meantime."""
+        self.wait(lambda: self.one(selector, text).click() is None)
+
+    def text(self, selector, text=""):
+        """Wait for an element that contains the text, and return all its visible text."""
+        return self.wait(lambda: [one for one in self.texts(selector) if text in one])[0]
 
     def texts(self, selector):
-        return self.wait(lambda: [found.text for found in self.all(selector)])
+        """Wait for elements, and return their visible texts."""
+        return self.wait(lambda: self.driver.execute_script(VISIBLE_TEXTS + "return texts", selector))
 
     def title(self, text):
         """Wait until the heading of the details is the text: an operator or a name."""
-        return self.wait(lambda: text in [found.text for found in self.all("#details .head > *")])
+        return self.wait(lambda: text in self.texts("#details .head > *"))
 
     def press(self, *keys):
         from selenium.webdriver.common.action_chains import ActionChains

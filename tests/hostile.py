@@ -26,9 +26,6 @@ import traceback
 import warnings
 from pathlib import Path
 
-import duckdb
-import obstore.store
-import pyarrow
 from hostile_models import JSONS, MODELS, TEXTS
 
 import onnxwire
@@ -37,7 +34,6 @@ from onnxwire.analysis.paths import resolve
 from onnxwire.analysis.statistics import measure_all
 from onnxwire.analysis.summary import summarize
 from onnxwire.arrow.tables import TABLES
-from onnxwire.catalog.read import Task, read_models
 from onnxwire.engine.view import keep_identity
 from onnxwire.errors import Error
 from onnxwire.io.tensor_list import find_tensors
@@ -170,7 +166,12 @@ def edit_names(model):
         element.name = "edited"
 
 
+# DuckDB, obstore and pyarrow are imported where they are used: valgrind needs seconds for each.
+
+
 def to_arrow(model, table):
+    import pyarrow
+
     copied = pyarrow.table(onnxwire.to_arrow(model, table, strings="utf8"))
     pyarrow.table(onnxwire.to_arrow(model, table))
     return copied.nbytes
@@ -182,6 +183,8 @@ def edited_to_arrow(model):
 
 
 def catalog(path, folder):
+    from onnxwire.catalog.read import Task, read_models
+
     result = read_models(Task((path,), True, True))
     assert [*result.found] == [path]
     return sum(table.nbytes for table in result.tables.values())
@@ -191,6 +194,8 @@ def query(text):
     """Return a call that queries a model's tables; the length of the results is its output."""
 
     def call(path, folder):
+        import duckdb
+
         with contextlib.suppress(duckdb.OutOfMemoryException):  # the address space of the process is limited
             return sum(len(str(cell)) for row in onnxwire.sql(path, text).fetchall() for cell in row)
 
@@ -199,6 +204,8 @@ def query(text):
 
 def store_of(folder):
     """Return an object store in a folder: the code for servers without the latency of a network."""
+    import obstore.store
+
     return obstore.store.LocalStore(folder)
 
 
@@ -465,6 +472,15 @@ def warm(label):
             CALLS[label](str(DIGITS), folder)
 
 
+class NoPandas:
+    """A finder that hides pandas, which pyarrow would import: with valgrind for six seconds."""
+
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        if name == "pandas":
+            raise ModuleNotFoundError(name=name)
+
+
 def run(size, slack, models, calls, report=None, is_timed=False):
     """Run calls on models; return a line for each that exceeds the limit of memory or, if `is_timed`, of time."""
     if calls.keys() <= CALLS.keys():
@@ -498,6 +514,7 @@ def run(size, slack, models, calls, report=None, is_timed=False):
 
 def run_pairs(size, slack, pairs, kind="model"):
     """Run some calls on some files of a kind, by name; return a line for each that exceeds the limit of memory."""
+    sys.meta_path.insert(0, NoPandas)
     files, calls = KINDS[kind]
     faults = []
     for name, labels in pairs.items():
@@ -505,48 +522,64 @@ def run_pairs(size, slack, pairs, kind="model"):
     return faults
 
 
-def count_pairs(count, batches):
-    """Count the instructions of calls on files. batches: tuples (kind, names of calls by name of file, sizes).
-
-    Returns the instructions of a round of an empty loop, and by label, for each size, the bytes of input and output,
-    and the instructions.
-    """
-    # Python is fifty times as slow once the first instructions have been counted: import, make files and fill caches
-    # before.
-    jobs = [
-        (kind, name, label, [KINDS[kind][0][name](size) for size in sizes])
-        for kind, pairs, sizes in batches
+def batch_of(kind, pairs, sizes):
+    """Return the input of `count_pairs` for pairs of files and calls, whose files are of these sizes."""
+    return [
+        (kind, name, label, [KINDS[kind][0][name](size).decode("latin-1") for size in sizes])
         for name, labels in pairs.items()
         for label in labels
     ]
+
+
+def count_pairs(count, jobs):
+    """Count the instructions of calls on files. jobs: tuples (kind, name of the files, name of the call, contents).
+
+    Returns the instructions of a round of an empty loop, and by label, for each file, the bytes of input and output,
+    and the instructions.
+    """
+    sys.meta_path.insert(0, NoPandas)
+    # Python is fifty times as slow once the first instructions have been counted: import and fill caches before.
+    jobs = [(kind, name, label, [text.encode("latin-1") for text in texts]) for kind, name, label, texts in jobs]
     for label in {label: None for _, _, label, _ in jobs if label in CALLS}:
         warm(label)
-    for kind, _, label, files in jobs:
-        count_bytes(KINDS[kind][1][label], files[0])
-    with count:
-        for _ in range(_COUNTED_ROUNDS):
-            pass
-    round_cost = count.instructions / _COUNTED_ROUNDS
-    found = {}
-    for kind, name, label, files in jobs:
-        call = KINDS[kind][1][label]
-        found[f"{kind}: {name}: {label}"] = [(count_bytes(call, data, count), count.instructions) for data in files]
+    with tempfile.TemporaryDirectory() as folder:
+        for kind, _, label, files in jobs:
+            count_bytes(KINDS[kind][1][label], files[0], folder)
+        with count:
+            for _ in range(_COUNTED_ROUNDS):
+                pass
+        round_cost = count.instructions / _COUNTED_ROUNDS
+        found = {}
+        for kind, name, label, files in jobs:
+            call = KINDS[kind][1][label]
+            points = [(count_bytes(call, data, folder, count), count.instructions) for data in files]
+            found[f"{kind}: {name}: {label}"] = points
     return round_cost, found
 
 
-def count_bytes(call, data, context=None):
-    """Run a call within a context; return the bytes of its input and output, including files."""
-    with tempfile.TemporaryDirectory() as home, tempfile.TemporaryDirectory() as folder:
-        path = os.path.join(home, "hostile.onnx")
-        Path(path).write_bytes(data)
-        with tempfile.TemporaryFile() as printed, output_to(printed):
-            given = 0
-            with context or contextlib.nullcontext(), contextlib.suppress(Error):
-                given = call(path, folder) or 0
-            sys.stdout.flush()
-            given += os.fstat(printed.fileno()).st_size
-        written = sum(file.stat().st_size for file in Path(folder).rglob("*") if file.is_file())
-        return len(data) + max(given, written)
+def count_bytes(call, data, folder, context=None):
+    """Run a call within a context; return the bytes of its input and output, including files.
+
+    The folder is empty before and after. Little is done around the call: with valgrind, that counts fifty times.
+    """
+    path, written = os.path.join(folder, "hostile.onnx"), os.path.join(folder, "written")
+    os.mkdir(written)
+    with open(path, "wb", buffering=0) as file:
+        file.write(data)
+    with open(os.path.join(folder, "printed"), "w+b") as printed, output_to(printed):
+        given = 0
+        with context or contextlib.nullcontext(), contextlib.suppress(Error):
+            given = call(path, written) or 0
+        sys.stdout.flush()
+        given += os.fstat(printed.fileno()).st_size
+    size = 0
+    for name in os.listdir(written):
+        file = os.path.join(written, name)
+        assert os.path.isfile(file)
+        size += os.path.getsize(file)
+        os.unlink(file)
+    os.rmdir(written)
+    return len(data) + max(given, size)
 
 
 @contextlib.contextmanager

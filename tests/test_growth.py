@@ -100,3 +100,10 @@ def test_a_call_on_ten_times_as_much_costs_ten_times_as_much(counts, label):
 def test_an_edit_costs_no_more_in_a_larger_model(counts):
     small, _, large = counts[growth.SAME_EDITS]
     assert large <= 2 * small, counts[growth.SAME_EDITS]
+
+
+@instructions.needs_valgrind
+def test_nodes_without_tensors_cost_a_search_a_scan_of_their_bytes_and_no_view(counts):
+    _, middle, large = counts["search_tensors"]
+    nodes = growth.SIZES[2] - growth.SIZES[1]
+    assert large - middle < 800 * nodes, counts["search_tensors"]

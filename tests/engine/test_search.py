@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 
-import instructions
 import pytest
 from onnx import TensorProto, helper
 from wire import span
@@ -106,9 +105,3 @@ def test_graphs_may_be_nested_as_deeply_as_before_without_tensors(levels, is_all
     else:
         with pytest.raises(onnxwire.DecodeError, match="100"):
             found(message)
-
-
-@instructions.needs_valgrind
-def test_nodes_without_tensors_cost_a_scan_of_their_bytes_and_no_view():
-    few, many = instructions.run("growth", "search_tensors", [300, 3000])
-    assert (many - few) / 2700 < 800, (few, many)

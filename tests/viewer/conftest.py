@@ -10,7 +10,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 DIGITS = EXAMPLES / "digits_cnn.onnx"
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def driver(tmp_path_factory):
     driver = start_driver(f"--user-data-dir={tmp_path_factory.mktemp('profile')}")
     yield driver

@@ -304,7 +304,7 @@ def test_files_are_opened_in_a_browser(driver, folder, tmp_path):
         page = Page(driver, process, at_map=True)
         # By path, with Enter; a wrong path is a message.
         page.press("nothere.onnx\n")
-        page.wait(lambda: "No such file" in page.one("#trouble").text, fail_on_error=False)
+        page.wait(lambda: "No such file" in page.text("#trouble"), fail_on_error=False)
         path = page.one("#path")
         path.clear()
         path.send_keys("m.onnx\n")
@@ -314,11 +314,11 @@ def test_files_are_opened_in_a_browser(driver, folder, tmp_path):
         # The link leads back; the file is recent now, and survives a reload.
         driver.refresh()
         page.one("#about", "17 nodes")
-        page.one("header a", "Open…").click()
+        page.click("header a", "Open…")
         page.one("#recent button", str(folder / "m.onnx"))
         # A hostile name is text.
         assert page.all("img") == []
-        page.one("#files button", "onerror").click()
+        page.click("#files button", "onerror")
         page.one("#about", "17 nodes")
         assert driver.execute_script("return document.querySelectorAll('img').length") == 0
         driver.back()
@@ -357,7 +357,7 @@ def test_a_dropped_file_is_opened_and_a_wrong_one_is_a_message(driver, folder):
     with serving("--no-browser") as process:
         page = Page(driver, process, at_map=True)
         driver.execute_script(DROP_SCRIPT, base64.b64encode(b"<html>").decode(), "<b>page.onnx")
-        page.wait(lambda: "<b>page.onnx" in page.one("#trouble").text, fail_on_error=False)
+        page.wait(lambda: "<b>page.onnx" in page.text("#trouble"), fail_on_error=False)
         driver.execute_script(DROP_SCRIPT, base64.b64encode(DATA).decode(), "<b>dropped.onnx")
         page.one("#file", "<b>dropped.onnx")
         page.one("#about", "17 nodes")

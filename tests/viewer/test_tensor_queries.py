@@ -77,9 +77,10 @@ def test_the_page_of_a_tensor_file_shows_its_pictures(driver, tensor_file, tmp_p
         process = stack.enter_context(serving(tmp_path / "graph.pb", "--type", "GraphProto", "--no-browser"))
         page = Page(driver, process)
         page.title("GraphProto")
-        page.one("[data-path=initializer] .tree-row").click()
-        page.one("[data-path='initializer[0]'] button.link", "histogram").click()
+        page.click("[data-path=initializer] .tree-row")
+        page.click("[data-path='initializer[0]'] button.link", "histogram")
         page.title("<b>w")
         page.one("#histogram", "All 1,000 elements.")
+        page.one("#heat-map canvas")
         assert end(process)[1] == 0
     assert [entry for entry in driver.get_log("browser") if entry["level"] in ("SEVERE", "WARNING")] == []

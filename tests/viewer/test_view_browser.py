@@ -30,22 +30,30 @@ def open_page(driver):
             assert end(process)[1] == 0
 
 
+@pytest.fixture(scope="module")
+def digits_page(driver):
+    """Open the page of one server, which serves all tests that read this model."""
+    with serving(DIGITS, "--no-browser") as process:
+        yield Page(driver, process)
+        assert end(process)[1] == 0
+
+
 @pytest.fixture
-def page(open_page):
-    page = open_page(DIGITS)
-    yield page
-    errors = [entry for entry in page.driver.get_log("browser") if entry["level"] in ("SEVERE", "WARNING")]
+def page(digits_page):
+    digits_page.reopen()
+    yield digits_page
+    errors = [entry for entry in digits_page.driver.get_log("browser") if entry["level"] in ("SEVERE", "WARNING")]
     assert errors == []
 
 
 def see_node_and_weight(page, search, operator, neighbour):
     """Search for a node, click it, see a neighbour, go there, and see the histogram of the node's weight."""
     page.search(search)
-    page.one(".row", operator).click()
+    page.click(".row", operator)
     page.title(operator)
     page.one(".box.focus", operator)
     page.one(".box.go", neighbour)
-    page.one("#inputs .link", "weight").click()
+    page.click("#inputs .link", "weight")
     page.one("#histogram .values", "min")
     assert len(page.all("#histogram .bars rect")) >= 1
     page.one("#cell", "row 0")
@@ -59,16 +67,16 @@ def test_a_node_is_found_and_its_neighbours_and_weight_are_seen(page):
 
 def test_a_model_of_4_gib_opens_and_little_of_it_is_read(open_page, big_model):
     page = open_page(big_model)
-    assert "4.26 GiB, 700 nodes" in page.one("#about").text
+    assert "4.26 GiB, 700 nodes" in page.text("#about")
     see_node_and_weight(page, "layers.9 down_proj", "MatMul", "Mul")
-    assert "of 45,088,768 elements" in page.one("#histogram").text
+    assert "of 45,088,768 elements" in page.text("#histogram")
     memory, anonymous = page.memory()
     assert anonymous < 120
     assert memory < 400
 
 
 def test_the_page_contacts_no_other_host(page):
-    page.one(".row", "Conv").click()
+    page.click(".row", "Conv")
     page.title("Conv")
     requests = page.requests()
     own = page.address.partition("#")[0]
@@ -81,7 +89,7 @@ def test_the_page_contacts_no_other_host(page):
 
 
 def test_a_reload_shows_the_same_element(page):
-    page.one(".row", "Relu").click()
+    page.click(".row", "Relu")
     page.title("Relu")
     page.driver.refresh()
     page.title("Relu")
@@ -91,7 +99,7 @@ def test_a_reload_shows_the_same_element(page):
 def test_absent_values_are_not_shown_as_null_or_undefined(page, address):
     page.driver.execute_script("location.hash = arguments[0]", address)
     page.one("#details .card")
-    lines = page.one("#details").text.splitlines()
+    lines = page.text("#details").splitlines()
     assert lines
     assert not {"null", "undefined", "false"} & set(lines)
 
@@ -106,9 +114,9 @@ def test_another_tab_has_no_key(page):
 
 
 def test_clicking_a_neighbour_opens_it_and_back_returns(page):
-    page.one(".row", "node_conv2d_1").click()
+    page.click(".row", "node_conv2d_1")
     page.title("node_conv2d_1")
-    page.one(".box.go", "node_relu").click()
+    page.click(".box.go", "node_relu")
     page.title("node_relu")
     assert page.one(".row[aria-selected=true]", "node_relu")
     page.driver.back()
@@ -153,13 +161,13 @@ def test_the_heat_map_zooms_by_keys(page):
 
 
 def test_bytes_are_shown_with_their_offsets(page):
-    page.one(".row", "node_conv2d").click()
+    page.click(".row", "node_conv2d")
     page.title("node_conv2d")
-    page.one("#show-bytes").click()
-    page.one(".records .link", "op_type").click()
-    assert "Conv" in page.one(".hex .text", "Conv").text
+    page.click("#show-bytes")
+    page.click(".records .link", "op_type")
+    assert "Conv" in page.text(".hex .text", "Conv")
     offset = DIGITS.read_bytes().index(b"Conv")
-    assert page.one(".hex .offset").text == str(offset)
+    assert page.text(".hex .offset") == str(offset)
 
 
 def test_the_list_of_100_000_nodes_has_the_rows_on_the_screen_only(open_page, tmp_path):
@@ -173,7 +181,7 @@ def test_the_list_of_100_000_nodes_has_the_rows_on_the_screen_only(open_page, tm
     page.one("#found", "100,000 nodes")
     assert 5 < len(page.all(".row")) < 60
     page.driver.execute_script("document.getElementById('list').scrollTop = 1e9")
-    page.one(".row", "relu_99999").click()
+    page.click(".row", "relu_99999")
     page.title("relu_99999")
     page.search("relu_777")
     page.one("#found", "111 nodes found")
@@ -187,7 +195,7 @@ def test_names_of_the_model_are_escaped(open_page, tmp_path):
         helper.make_model(helper.make_graph([helper.make_node(evil, [evil], ["y"], name=evil)], evil, [], [])), path
     )
     page = open_page(path)
-    page.one(".row", evil).click()
+    page.click(".row", evil)
     page.title(evil)
     assert page.all("img") == []
 
@@ -251,7 +259,7 @@ def test_no_address_is_an_uncaught_error(open_page):
         )
         # The next address is shown after each, so the page still works.
         page.driver.execute_script("location.hash = 'node=graph.node[3]'")
-        page.wait(lambda: "BatchNormalization" in page.one("#details").text, fail_on_error=False)
+        page.wait(lambda: "BatchNormalization" in page.text("#details"), fail_on_error=False)
         assert page.driver.execute_script("return window.faults") == [], code
     assert [entry["message"] for entry in page.driver.get_log("browser") if "Uncaught" in entry["message"]] == []
 
@@ -273,15 +281,15 @@ def test_the_list_of_tensors_has_those_of_nodes_and_subgraphs(open_page, tmp_pat
     onnx.save(helper.make_model(graph), tmp_path / "m.onnx")
     page = open_page(tmp_path / "m.onnx")
     page.one("#about", "6 tensors")
-    page.one("#tab-tensors").click()
+    page.click("#tab-tensors")
     page.one("#found", "6 tensors")
     page.search("k")
     page.one("#found", "3 tensors found")
-    page.one(".row", "k").click()
+    page.click(".row", "k")
     page.title("graph.node[0].attribute[0].t")
     # A tensor of a subgraph keeps the list of the main graph.
     page.search("w")
-    page.wait(lambda: page.one("#found").text == "3 tensors found" and page.all(".row")[1].text.endswith("w"))
+    page.wait(lambda: page.text("#found") == "3 tensors found" and page.all(".row")[1].text.endswith("w"))
     page.all(".row")[1].click()
     page.title("w")
-    assert page.one("#found").text == "3 tensors found"
+    assert page.text("#found") == "3 tensors found"

@@ -29,9 +29,6 @@ class EditPage(Page):
         self.driver.execute_script("location.hash = arguments[0]", place)
         self.wait(lambda: title is None or title in [found.text.strip() for found in self.all("#details .head > *")])
 
-    def click(self, selector, text=""):
-        self.wait(lambda: self.one(selector, text).click() is None)
-
     def fill(self, **values):
         """Fill the form that is open, and send it."""
         for name, value in values.items():
@@ -68,7 +65,7 @@ class EditPage(Page):
     @property
     def done(self):
         """Return the number of changes that the page shows."""
-        words = self.one("#show-changes").text.split()
+        words = self.text("#show-changes").split()
         return 0 if words[0] == "No" else int(words[0])
 
     def ask(self, question):
@@ -283,14 +280,14 @@ def test_changes_of_another_tab_are_shown_or_refused(page):
     element = page.one("form.editing [name=value]")
     element.clear()
     element.send_keys("mine")
-    page.one("form.editing [type=submit]").click()
-    page.wait(lambda: "another tab" in page.one("form.editing .problem").text, fail_on_error=False)
+    page.click("form.editing [type=submit]")
+    page.wait(lambda: "another tab" in page.text("form.editing .problem"), fail_on_error=False)
     assert page.ask("edits")["done"] == 1
     # Once the form is closed, this tab shows the changes of the other tab, and further changes are possible.
     page.press(key_code("ESCAPE"))
-    page.wait(lambda: "16 nodes" in page.one("#found").text and page.done == 1, fail_on_error=False)
+    page.wait(lambda: "16 nodes" in page.text("#found") and page.done == 1, fail_on_error=False)
     page.driver.execute_script("location.hash = 'changes'")
-    page.wait(lambda: "delete graph.node[2]" in page.one("ol.changes").text, fail_on_error=False)
+    page.wait(lambda: "delete graph.node[2]" in page.text("ol.changes"), fail_on_error=False)
     page.click("#undo")
     page.wait(lambda: page.done == 0, fail_on_error=False)
     page.driver.close()
@@ -458,7 +455,7 @@ def test_any_message_is_a_tree_that_can_be_edited(open_page, tmp_path):
     page.one("[data-path='node[1].op_type']", "Identity")
     # Unedited fields show their offsets in the file; edited ones have none.
     page.go("fields=node[0]", "NodeProto")
-    offset = page.one("[data-path='op_type'] .link, [data-path='node[0].op_type'] .link").text
+    offset = page.text("[data-path='op_type'] .link, [data-path='node[0].op_type'] .link")
     assert int(offset.replace(",", "")) == path.read_bytes().index(
         b"Shape", path.read_bytes().index(b"node_Shape_0") + 12
     )
@@ -476,6 +473,13 @@ def test_any_message_is_a_tree_that_can_be_edited(open_page, tmp_path):
     assert (graph.node[1].op_type, graph.node[2].HasField("doc_string")) == ("Identity", False)
 
 
+OPEN_FORM = """
+const find = () => document.querySelector("form.editing");
+if (!find()) document.querySelector(arguments[0])?.click();
+return find();
+"""
+
+
 def test_every_control_has_a_name_and_a_form_has_labels(page):
     for place in ("node=graph.node[5]", "tensor=graph.initializer[4]", "fields=graph.node[5]", "changes", ""):
         page.driver.execute_script("location.hash = arguments[0]", place)
@@ -485,8 +489,8 @@ def test_every_control_has_a_name_and_a_form_has_labels(page):
             if opener and not page.all(f"#details {opener}"):
                 continue
             if opener:
-                page.driver.execute_script(f"document.querySelector('#details {opener}').click()")
-                page.one("form.editing")
+                # The click is repeated if the details are drawn again in the meantime.
+                page.wait(lambda o=opener: page.driver.execute_script(OPEN_FORM, f"#details {o}"))
             nameless = page.driver.execute_script("""
                 return [...document.querySelectorAll('button, input, select, textarea, [tabindex], [role=tree]')]
                   .filter((one) => one.checkVisibility() && one.id !== 'details')

@@ -52,11 +52,15 @@ class Map(Page):
 
     def search_for(self, words, row):
         self.search(words)
-        self.one(".row", row).click()
+        self.click(".row", row)
 
     @property
     def address_now(self):
         return self.driver.execute_script("return decodeURIComponent(location.hash)")
+
+
+def errors_of(driver):
+    return [entry for entry in driver.get_log("browser") if entry["level"] in ("SEVERE", "WARNING")]
 
 
 @pytest.fixture
@@ -69,15 +73,25 @@ def open_map(driver):
             return Map(driver, processes[-1], at_map=True)
 
         yield start
-        errors = [entry for entry in driver.get_log("browser") if entry["level"] in ("SEVERE", "WARNING")]
+        errors = errors_of(driver)
         for process in processes:
             assert end(process)[1] == 0
         assert errors == []
 
 
+@pytest.fixture(scope="module")
+def digits_map(driver):
+    """Open the map of one server, which serves all tests that read this model."""
+    with serving(DIGITS, "--no-browser") as process:
+        yield Map(driver, process, at_map=True)
+        assert end(process)[1] == 0
+
+
 @pytest.fixture
-def digits(open_map):
-    return open_map(DIGITS)
+def digits(digits_map):
+    digits_map.reopen()
+    yield digits_map
+    assert errors_of(digits_map.driver) == []
 
 
 @pytest.fixture(scope="module")
@@ -153,14 +167,14 @@ def test_a_path_between_two_nodes_is_highlighted(digits):
     digits.choose("p")
     digits.one("#map-card", "Path of 11 nodes")
     digits.choose("ESCAPE")
-    digits.wait(lambda: "Path of" not in digits.one("#map-card").text)
+    digits.wait(lambda: "Path of" not in digits.text("#map-card"))
 
 
 def test_the_map_is_saved_as_svg_and_png(digits, saved):
     digits.go("map=graph/3")
     digits.announces("group classifier")
     for kind in ("SVG", "PNG"):
-        digits.one("#map-bar .step", kind).click()
+        digits.click("#map-bar .step", kind)
     files = [saved / "map.svg", saved / "map.png"]
     digits.wait(lambda: all(path.exists() and path.stat().st_size for path in files))
     picture = ElementTree.parse(files[0]).getroot()
@@ -181,7 +195,7 @@ def test_names_are_escaped(open_map, tmp_path, saved):
     assert page.all("img") == []
     for old in saved.glob("map*.svg"):
         old.unlink()
-    page.one("#map-bar .step", "SVG").click()
+    page.click("#map-bar .step", "SVG")
     page.wait(lambda: any(path.stat().st_size for path in saved.glob("map*.svg")))
     tags = {element.tag.rpartition("}")[2] for element in ElementTree.parse(next(saved.glob("map*.svg"))).iter()}
     assert tags <= {"svg", "rect", "path", "polygon", "text"}
@@ -341,15 +355,15 @@ def test_a_malformed_address_causes_no_script_error(digits):
 
 
 def test_a_button_explains_the_colors(digits):
-    digits.one("#map-legend summary").click()
-    assert "activation" in digits.one("#map-legend ul").text
+    digits.click("#map-legend summary")
+    assert "activation" in digits.text("#map-legend ul")
 
 
 def svg_texts(page, saved):
     """Save the map as SVG, and return its texts, each with its x and y."""
     for old in saved.glob("map*.svg"):
         old.unlink()
-    page.one("#map-bar .step", "SVG").click()
+    page.click("#map-bar .step", "SVG")
     page.wait(lambda: any(path.stat().st_size for path in saved.glob("map*.svg")))
     root = ElementTree.parse(next(saved.glob("map*.svg"))).getroot()
     return [(one.text, float(one.get("x")), float(one.get("y"))) for one in root.iter() if one.tag.endswith("}text")]
@@ -382,7 +396,7 @@ def test_edges_lead_to_the_right_until_they_are_turned_back(digits, saved):
     assert digits.boxes() == 6 + 7
     digits.driver.refresh()
     digits.announces("node Conv node_conv2d_1")
-    digits.one(button, "→").click()
+    digits.click(button, "→")
     digits.one("#map-direction[aria-pressed=false]", "↓")
     digits.wait(lambda: places()[1][1] > places()[0][1])
 
