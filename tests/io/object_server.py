@@ -67,7 +67,6 @@ class Request:
     range: tuple[int, int] | None
     headers: dict[str, str]  # the keys are names in lower case
     sent: int = 0
-    started: float = field(default_factory=time.monotonic)
 
 
 @dataclass
