@@ -146,6 +146,8 @@ class BuildFromCython(build_ext):
             extension.sources = made[extension.name].sources
             extension.include_dirs = made[extension.name].include_dirs  # times of the headers that .pxd files include
             extension.depends = made[extension.name].depends
+        # The largest first: one that began last would occupy one processor alone.
+        self.extensions.sort(key=lambda extension: -sum(map(os.path.getsize, extension.sources)))
         super().build_extensions()
 
     def build_extension(self, ext: Extension) -> None:

@@ -45,10 +45,13 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int | None:
-    """Return the number of processors that this process may use; xdist would count all of the machine."""
+    """Return one more than the processors that this process may use; xdist would count all of the machine.
+
+    Workers wait a fifth of the time: for child processes, servers and browsers.
+    """
     if "PYTEST_XDIST_AUTO_NUM_WORKERS" in os.environ or not hasattr(os, "sched_getaffinity"):
         return None
-    return len(os.sched_getaffinity(0))
+    return len(os.sched_getaffinity(0)) + 1
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
