@@ -153,7 +153,7 @@ def test_the_table_of_uses_names_the_scope_that_defines_each_value(models):
 def test_the_map_draws_the_node_that_produces_each_value(models):
     for model in models:
         columns = MapColumns(model)
-        lines = zip(columns.takes_row.tolist(), columns.takes_slot.tolist(), columns.takes_value.tolist(), strict=True)
+        lines = zip(columns.use_row.tolist(), columns.use_slot.tolist(), columns.use_value.tolist(), strict=True)
         drawn = Counter((row, slot, int(columns.producer[value])) for row, slot, value in lines)
         wanted = Counter()
         for scope in all_scopes(model):
@@ -266,7 +266,7 @@ def test_the_first_node_produces_a_value_for_all_that_use_it():
     for user in (0, 2, 4):
         assert [entry["path"] for entry in page.node(f"graph.node[{user}]")["inputs"]] == ["graph.node[1]"]
     columns = MapColumns(model)
-    assert {int(columns.producer[value]) for row, value in zip(columns.takes_row, columns.takes_value, strict=True)
+    assert {int(columns.producer[value]) for row, value in zip(columns.use_row, columns.use_value, strict=True)
             if row in (0, 2, 4)} == {1}  # fmt: skip
     assert [[*node.input] for node in onnxwire.extract(model, None, ["r"]).graph.node] == [["x"], ["y"]]
 
