@@ -34,6 +34,7 @@ _SANDBOX = (
     "enable_external_access = false",  # no files, no network, no attached databases, no extensions
     "lock_configuration = true",
 )
+_TABLE_LISTS = re.compile(r"\b(show|information_schema|pg_catalog|duckdb_\w+|pragma\w*|query_table)\b", re.IGNORECASE)
 _READING_STATEMENTS = ("SELECT", "EXPLAIN")
 
 
@@ -200,9 +201,10 @@ def _named(tables: Iterable[str], query: str) -> list[str]:
 
 
 def _named_in_catalog(query: str) -> list[str]:
+    """Return the tables of a catalog that a query reads: those that it names, or all if it lists tables."""
     from onnxwire.catalog.read import NAMES
 
-    return _named(NAMES, query)
+    return list(NAMES) if _TABLE_LISTS.search(query) else _named(NAMES, query)
 
 
 def _sql_type(type: str) -> str:

@@ -18,6 +18,7 @@ from graphs import nested_model, value
 from onnx import TensorProto, helper, numpy_helper
 
 import onnxwire
+from onnxwire import catalog
 from onnxwire.cli import main
 from onnxwire.cli.cmd_sql import QUERIES
 
@@ -168,6 +169,15 @@ def test_all_tables_of_a_model_are_listed():
     query = "select table_name from information_schema.tables order by 1"
     assert onnxwire.sql(DIGITS, query).fetchall() == [(name,) for name in TABLES]
     assert onnxwire.sql(DIGITS, "select count(*) from query_table('no' || 'des')").fetchall() == [(17,)]
+
+
+def test_all_tables_of_a_catalog_are_listed(tmp_path):
+    catalog.build([DIGITS], tmp_path / "out", workers=1, check=True)
+    names = sorted(["models", "operators", "tensors", "values", "metadata", "problems", "failures"])
+    assert onnxwire.sql(tmp_path / "out", "show tables").fetchall() == [(name,) for name in names]
+    query = "select table_name from information_schema.tables where table_schema = 'main' order by 1"
+    assert onnxwire.sql(tmp_path / "out", query).fetchall() == [(name,) for name in names]
+    assert onnxwire.sql(tmp_path / "out", "select count(*) from query_table('mod' || 'els')").fetchall() == [(1,)]
 
 
 def test_tables_that_a_query_does_not_read_are_not_made(monkeypatch):
