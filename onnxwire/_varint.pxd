@@ -244,6 +244,9 @@ cdef uint64_t count_varints(const uint8_t* p, const uint8_t* end) noexcept nogil
 cdef uint64_t count_shares(const uint8_t* p, const uint8_t* end, ShareCounts* counts) noexcept nogil
 cdef bint check_varints(const uint8_t* p, const uint8_t* end) noexcept nogil
 cdef uint64_t decode_varints(
+    const uint8_t* p, const uint8_t* end, Packed packed, void* out, uint64_t capacity
+) noexcept nogil
+cdef uint64_t decode_shares(
     const uint8_t* p, const uint8_t* end, Packed packed, void* out, uint64_t capacity, const ShareCounts* counts
 ) noexcept nogil
 

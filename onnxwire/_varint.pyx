@@ -207,13 +207,23 @@ cdef int size_of(Packed packed) noexcept nogil:
 
 
 cdef uint64_t decode_varints(
-    const uint8_t* p, const uint8_t* end, Packed packed, void* out, uint64_t capacity, const ShareCounts* counts
+    const uint8_t* p, const uint8_t* end, Packed packed, void* out, uint64_t capacity
 ) noexcept nogil:
     """Decode a packed run to at most `capacity` numbers; return the number of values written.
 
     Stops at a varint of more than 10 bytes, or at one that is cut by the end. Runs of megabytes are divided among
-    threads. counts: the result of `count_shares`, or NULL. If it does not agree with the bytes, which may have changed,
-    the numbers are undefined, but still at most `capacity`.
+    threads.
+    """
+    return decode_shares(p, end, packed, out, capacity, NULL)
+
+
+cdef uint64_t decode_shares(
+    const uint8_t* p, const uint8_t* end, Packed packed, void* out, uint64_t capacity, const ShareCounts* counts
+) noexcept nogil:
+    """Do what `decode_varints` does, without counting the values again.
+
+    counts: the result of `count_shares`, or NULL. If it does not agree with the bytes, which may have changed, the
+    numbers are undefined, but still at most `capacity`.
     """
     cdef Share[MAX_SHARES] shares
     cdef uint64_t total = 0

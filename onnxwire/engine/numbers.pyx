@@ -10,7 +10,7 @@ from libc.string cimport memcpy
 
 from onnxwire._varint cimport (
     PACKED_32, PACKED_64, PACKED_BOOL, PACKED_ZIGZAG32, PACKED_ZIGZAG64, WIRE_LEN, WIRE_VARINT, Packed, ShareCounts,
-    count_shares, count_varints, decode_varints, load32, load64, zigzag32, zigzag64,
+    count_shares, count_varints, decode_shares, load32, load64, zigzag32, zigzag64,
 )
 from onnxwire.engine.damage cimport decode_error, packed_error
 from onnxwire.engine.document cimport NUMBERS, Document
@@ -89,7 +89,7 @@ cdef uint64_t store_run(
     """Write the numbers of a packed run; return how many. counts: of varints, or NULL."""
     cdef uint64_t count = 0
     if field.wire == WIRE_VARINT:
-        return decode_varints(p, p + n, packed_form(field.type), out, capacity, counts)
+        return decode_shares(p, p + n, packed_form(field.type), out, capacity, counts)
     if LITTLE_ENDIAN:
         count = min(n // field.size, capacity)
         memcpy(out, p, count * field.size)

@@ -37,7 +37,8 @@ from libc.string cimport memcmp, strlen
 from onnxwire._varint cimport WIRE_LEN, Record, read_varint
 from onnxwire.engine.document cimport Document
 from onnxwire.engine.partial cimport LONG_BYTES, N_MEMORIES
-from onnxwire.engine.table cimport Field, Slot, find_field
+from onnxwire.engine.table cimport BYTES, ENUM, INT32, INT64, MESSAGE, Field, Slot, Table, find_field
+from onnxwire.engine.table cimport STRING as STRING_FIELD
 from onnxwire.engine.view cimport Cursor, View, fill, next_usable, start_cursor, text_at
 
 from onnxwire.tensor.dtypes import BY_NUMBER
@@ -239,32 +240,38 @@ def inline_row(tensor):
 
     The row is (name, data type, shape, bytes, path of the file, offset of the payload), as `TensorInfo` has them.
     """
-    cdef View view = tensor
+    cdef View view
     cdef Layout layout
     cdef Document document
     cdef const Slot* raw
     cdef const Slot* name
-    cdef const Field* field
+    cdef const Slot* data_type
+    if not isinstance(tensor, View) or not is_tensor_table((<View>tensor).table):
+        raise TypeError(f"expected a TensorProto, not {type(tensor).__name__}")
+    view = tensor
     fill(view)
-    if view.overlay != NULL or view.parts != NULL or N_MEMORIES:
+    if N_MEMORIES or view.overlay != NULL or slot_at(view, RAW_DATA).p == NULL:
         return None
+    shape = shape_of(view)
+    # Making the shape and the name may run other code: the slots are read again after each.
+    fill(view)
+    name = slot_at(view, NAME)
+    if view.overlay != NULL or name.n >= LONG_BYTES:
+        return None
+    text = "" if name.p == NULL else text_at(view, name.p, name.n, NULL)
+    fill(view)
+    raw = slot_at(view, RAW_DATA)
+    if view.overlay != NULL or view.parts != NULL or raw.p == NULL or raw.n == 0:
+        return None
+    document = <Document>view.document
     if slot_at(view, SEGMENT).p != NULL or slot_at(view, DATA_LOCATION).p != NULL:
         return None
-    raw = slot_at(view, RAW_DATA)
-    name = slot_at(view, NAME)
-    if raw.p == NULL or raw.n == 0 or name.n >= LONG_BYTES:
-        return None
+    data_type = slot_at(view, DATA_TYPE)
     start_layout(&layout)
-    field = find_field(view.table, DATA_TYPE)
-    layout.data_type = <int32_t>view.slots[field.slot].n if view.slots[field.slot].p != NULL else 0
+    layout.data_type = <int32_t>data_type.n if data_type.p != NULL else 0
     layout.has_raw = True
     layout.raw_size = <int64_t>raw.n
-    shape = shape_of(view, find_field(view.table, DIMS))
-    document = <Document>view.document
-    text = "" if name.p == NULL else text_at(view, name.p, name.n, NULL)
-    # Decoding invalid UTF-8 may run other code, which may have closed the document.
-    fill(view)
-    is_file = document.root is not None and view.overlay == NULL
+    is_file = document.root is not None
     return (
         text, layout.data_type, shape, payload_size(&layout),
         document.name if is_file else None, raw.p - document.start if is_file else None,
@@ -275,17 +282,35 @@ cdef inline const Slot* slot_at(View view, int number) noexcept:
     return &view.slots[find_field(view.table, number).slot]
 
 
-cdef tuple shape_of(View view, const Field* field):
+cdef bint is_tensor_table(const Table* table) noexcept:
+    """Return whether a table has the fields that `inline_row` reads, with their types."""
+    return (
+        has_field(table, DIMS, INT64, True) and has_field(table, DATA_TYPE, INT32, False)
+        and has_field(table, SEGMENT, MESSAGE, False) and has_field(table, NAME, STRING_FIELD, False)
+        and has_field(table, RAW_DATA, BYTES, False) and has_field(table, DATA_LOCATION, ENUM, False)
+    )
+
+
+cdef inline bint has_field(const Table* table, int number, int type, bint repeated) noexcept:
+    cdef const Field* field = find_field(table, number)
+    return field != NULL and field.type == type and field.repeated == repeated
+
+
+cdef tuple shape_of(View view):
     """Return the numbers of the field dims."""
-    cdef const Slot* slot = &view.slots[field.slot]
+    cdef const Field* field = find_field(view.table, DIMS)
+    cdef const Slot* slot
     cdef Cursor cursor
     cdef Record record
     cdef const uint8_t* p
     cdef uint64_t number, _i
-    cdef list dims
+    cdef list dims = []  # made first: the garbage collector may run other code
+    fill(view)
+    slot = &view.slots[field.slot]
     if slot.p == NULL:
         return ()
-    dims = []
+    if view.overlay != NULL:
+        return tuple((<object>view).dims)
     start_cursor(&cursor, view, slot.p)
     for _i in range(slot.n):
         if next_usable(&cursor, field, &record) <= 0:
