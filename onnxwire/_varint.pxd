@@ -62,9 +62,9 @@ cdef enum Packed:            # how the varints of a packed run become numbers
 
 
 cdef enum:
-    MAX_SHARES = 4           # of a packed run; at least the number of threads
+    MAX_SHARES = 4           # maximum parts of a packed run that threads decode
 
-cdef struct ShareCounts:     # of the parts of a packed run that threads decode
+cdef struct ShareCounts:     # the number of values in each part of a packed run
     int n                    # number of parts; 0 if the run is not divided
     uint64_t[MAX_SHARES] counts
 

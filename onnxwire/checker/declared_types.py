@@ -45,7 +45,7 @@ class DeclaredTypes:
                 tensors, of_rows = facts[_TENSOR_TYPES[field]], getattr(types, field)[rows]
                 elem_type[rows] = tensors.elem_type[of_rows]
                 shape[rows] = tensors.shape[of_rows]
-        # The last entry stands for an absent type, whose index is -1.
+        # The last entry represents an absent type, whose index is -1.
         self.type_kind = kind
         self.kind, self.elem_type, self.shape = kind[infos.type], elem_type[infos.type], shape[infos.type]
 

@@ -33,10 +33,10 @@ cdef extern from "Python.h":
 
 cdef enum:
     MAX_NUMBER_BYTES = 32
-    FLUSH_BYTES = 1 << 16    # text is passed on in pieces of at least so many bytes
-    VALUE_BYTES = 1 << 16    # strings and bytes of more bytes are printed in pieces
-    PIECE_BYTES = 3 << 14    # bytes of such a piece
-    BATCH = 4096             # numbers between two looks at the size of the buffer
+    FLUSH_BYTES = 1 << 16    # minimum size of the pieces in which text is passed on
+    VALUE_BYTES = 1 << 16    # maximum size of a string or bytes value that is printed at once
+    PIECE_BYTES = 3 << 14    # size of the pieces of longer values
+    BATCH = 4096             # numbers that are printed before the size of the buffer is checked
 
 # How numbers are written, apart from the digits of whole numbers.
 cdef enum NumberStyle:

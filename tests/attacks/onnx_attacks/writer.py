@@ -73,7 +73,7 @@ def integers(number, values):
 
 
 class Message(bytes):
-    """The bytes of a message; a subclass tells `node` which type of attribute it is."""
+    """The bytes of a message; its subclass determines the type of the attribute that `node` makes."""
 
 
 class Tensor(Message):
