@@ -70,6 +70,10 @@ def main() -> None:
         prepare(row)
         return
     operation = getattr(row, side)()
+    if "onnxwire" in sys.modules:
+        import onnxwire
+
+        _ = onnxwire.load  # imports the message classes, as `import onnx` does
     for path in row.inputs:
         read_through(path)
     if row.in_child:
