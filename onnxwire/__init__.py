@@ -20,7 +20,7 @@ _LAZY_BY_MODULE = {
     "onnxwire.viewer.notebook": ("view",),
     "onnxwire.engine.message": ("Message",),
     "onnxwire.engine.numbers": ("RepeatedScalar",),
-    "onnxwire.engine.repeated": ("RepeatedSpan",),
+    "onnxwire.engine.repeated_span": ("RepeatedSpan",),
     "onnxwire.engine.schema": ("load_schema",),
     "onnxwire.errors": (
         "ClosedError",
@@ -138,7 +138,7 @@ if TYPE_CHECKING:
     from onnxwire.checker import Problem, check
     from onnxwire.engine.message import Message
     from onnxwire.engine.numbers import RepeatedScalar
-    from onnxwire.engine.repeated import RepeatedSpan
+    from onnxwire.engine.repeated_span import RepeatedSpan
     from onnxwire.engine.schema import load_schema
     from onnxwire.errors import (
         ClosedError,

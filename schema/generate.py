@@ -102,7 +102,7 @@ def _stubs(files: list) -> str:
         "",
         "from onnxwire.engine.message import Message",
         "from onnxwire.engine.numbers import RepeatedScalar",
-        "from onnxwire.engine.repeated import RepeatedSpan",
+        "from onnxwire.engine.repeated_span import RepeatedSpan",
         "from onnxwire.engine.descriptor import EnumTypeWrapper",
         "from onnxwire.engine.schema import Schema",
         *_base_imports(),

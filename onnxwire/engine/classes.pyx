@@ -10,7 +10,7 @@ from onnxwire.engine.edit cimport new_message, set_fields, singular_setter
 from onnxwire.engine.instances cimport make_internal
 from onnxwire.engine.message cimport Message
 from onnxwire.engine.numbers cimport RepeatedScalar, get_numbers
-from onnxwire.engine.repeated cimport RepeatedSpan, span_getter
+from onnxwire.engine.repeated_span cimport RepeatedSpan, span_getter
 from onnxwire.engine.section cimport FREE_THREADED
 from onnxwire.engine.table cimport MESSAGE, Field, Slot, Table, TableOwner, TableRef
 from onnxwire.engine.view cimport View, dealloc_view, singular_getter, table_of

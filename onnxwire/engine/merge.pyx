@@ -14,7 +14,8 @@ from onnxwire.engine.encode cimport unknown_fields
 from onnxwire.engine.instances cimport make_internal
 from onnxwire.engine.numbers cimport RepeatedScalar, get_numbers
 from onnxwire.engine.overlay cimport MAX_OVERLAY_DEPTH, Element, Elements, Numbers, Overlay, owned, put_value, set_mark
-from onnxwire.engine.repeated cimport Repeated, RepeatedSpan
+from onnxwire.engine.repeated cimport Repeated
+from onnxwire.engine.repeated_span cimport RepeatedSpan
 from onnxwire.engine.table cimport MESSAGE, Field, Slot, find_field
 from onnxwire.engine.view cimport (
     DROPS_UNKNOWN, HAS_UNKNOWN, Cursor, Record, document_of, field_value, fill, get_message, held_value, is_peer,

@@ -1,11 +1,10 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Sequences over repeated strings, bytes and messages, and the common base of all sequences."""
+"""The common base of the sequences over repeated fields."""
 cimport cython
 from cpython.object cimport PyObject
-from libc.stdint cimport uint8_t, uint32_t, uint64_t
+from libc.stdint cimport uint8_t, uint64_t
 
-from onnxwire.engine.document cimport Document, Span, Spans
-from onnxwire.engine.overlay cimport Elements, Overlay
+from onnxwire.engine.document cimport Document
 from onnxwire.engine.table cimport Field
 from onnxwire.engine.view cimport Cursor, View
 
@@ -31,39 +30,8 @@ cdef class Repeated:
     cdef int replace(self, Py_ssize_t start, Py_ssize_t step, Py_ssize_t n, incoming) except -1
 
 
-# Adds no member, so that it can use the free list of the base.
-cdef class RepeatedSpan(Repeated):
-
-    cdef Elements elements(self)
-    cdef Spans known_index(self)
-    cdef Spans make_index(self)
-    cdef Spans walk(self)
-    cdef Elements gather(self, Py_ssize_t room)
-    cdef object element(self, Py_ssize_t i)
-    cdef Elements start_edit(self, Py_ssize_t room)
-    cdef int store_elements(self, Overlay overlay, Elements elements) except -1
-
-
 cdef enum:
     ENDED = -1           # the index of an exhausted iterator
-
-
-cdef class SpanIterator:
-    cdef RepeatedSpan sequence   # None at the end
-    cdef Cursor cursor
-    cdef object parts            # Spans that the cursor points into, or None
-    cdef const uint8_t* first    # the first record; NULL before the cursor is set
-    cdef PyObject* document      # the message's document at the last step; borrowed, only compared
-    cdef uint32_t epoch          # the message's epoch at the last step
-    cdef Py_ssize_t i
-    cdef uint8_t tag             # the tag of the records, if it is one byte; else 0, which is not a tag
-
-    cdef object next_element(self)
-    cdef object next_bound(self)
-    cdef int seek(self) except -1
-    cdef bint peek(self, Span* element) except -1
-    cdef void skip(self, const Span* element) noexcept
-    cdef Py_ssize_t skip_until(self, const Span* element, const uint8_t* limit) noexcept
 
 
 cdef struct Slice:
@@ -80,4 +48,3 @@ cdef int unpack_slice(Slice* indices, key) except -1
 cdef void adjust_slice(Slice* indices, Py_ssize_t n) noexcept
 cdef object changed_error(const Field* field)
 cdef int update_count(Repeated self, Py_ssize_t n) except -1
-cdef void* span_getter() noexcept

@@ -1,11 +1,8 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, ClassVar, Generic, SupportsIndex, final, overload
+from typing import Any, ClassVar, Generic, SupportsIndex, overload
 
 from _typeshed import SupportsRichComparison
 from typing_extensions import TypeVar
-
-from onnxwire.engine.message import Message
-from onnxwire.engine.payload import Payload
 
 _T_co = TypeVar("_T_co", covariant=True)
 _V_contra = TypeVar("_V_contra", contravariant=True, default=_T_co)
@@ -34,15 +31,3 @@ class Repeated(Sequence[_T_co], Generic[_T_co, _V_contra]):
     @overload
     def sort(self, *, key: Callable[[_T_co], SupportsRichComparison], reverse: bool = False) -> None: ...
     def clear(self) -> None: ...
-
-@final
-class RepeatedSpan(Repeated[_T_co, _V_contra]):
-    @overload
-    def __setitem__(self: RepeatedSpan[str | bytes, Any], key: SupportsIndex, value: _V_contra, /) -> None: ...
-    @overload
-    def __setitem__(self: RepeatedSpan[str | bytes, Any], key: slice, value: Iterable[_V_contra], /) -> None: ...
-    # A method of sequences of messages; typed as their class, whose keywords it takes and whose instance it returns.
-    @property
-    def add(self: RepeatedSpan[Message, Any]) -> type[_T_co]: ...
-    def _arrange(self, order: Iterable[int], n: int) -> None: ...
-    def _payloads(self) -> list[Payload]: ...

@@ -13,7 +13,7 @@ from onnxwire.engine.memory cimport free, realloc
 from onnxwire.engine.marked_scan cimport CONTAINS_TARGET, IS_TARGET, find_marked
 from onnxwire.engine.overlay_index cimport Pair, find_edits
 from onnxwire.engine.partial cimport N_MEMORIES, memory_of
-from onnxwire.engine.repeated cimport RepeatedSpan, SpanIterator
+from onnxwire.engine.repeated_span cimport RepeatedSpan, SpanIterator
 from onnxwire.engine.scan cimport NameFilter
 from onnxwire.engine.table cimport MESSAGE, Field, Table, TableOwner, TableRef
 from onnxwire.engine.view cimport View, field_value, fill, table_of

@@ -12,7 +12,7 @@ from onnxwire.engine.instances cimport make_internal
 from onnxwire.engine.memory cimport free, realloc
 from onnxwire.engine.overlay_index cimport Pair, find_edits
 from onnxwire.engine.partial cimport N_MEMORIES
-from onnxwire.engine.repeated cimport RepeatedSpan, SpanIterator
+from onnxwire.engine.repeated_span cimport RepeatedSpan, SpanIterator
 from onnxwire.engine.table cimport Field, Table
 from onnxwire.engine.view cimport View, field_value, named_field
 from onnxwire.index.interning cimport Texts, expect_text, find_text, free_texts, intern

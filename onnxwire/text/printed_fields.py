@@ -9,7 +9,7 @@ from typing import Any
 from onnxwire.engine.descriptor import EnumDescriptor, FieldDescriptor
 from onnxwire.engine.message import Message
 from onnxwire.engine.payload import Payload
-from onnxwire.engine.repeated import RepeatedSpan
+from onnxwire.engine.repeated_span import RepeatedSpan
 
 SMALL_BYTES = 1 << 16  # a message or value of at most this size is read at once
 CHUNK_BYTES = 3 << 14  # longer values are read in chunks: a multiple of 3 for base64, small enough for the caches

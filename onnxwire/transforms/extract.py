@@ -13,7 +13,7 @@ from onnxwire.messages import FunctionProto, GraphProto, ModelProto, NodeProto, 
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from onnxwire.engine.repeated import RepeatedSpan
+    from onnxwire.engine.repeated_span import RepeatedSpan
     from onnxwire.messages import SparseTensorProto
 
 _T = TypeVar("_T")

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from onnxwire.analysis.live_scopes import Scope
-    from onnxwire.engine.repeated import RepeatedSpan
+    from onnxwire.engine.repeated_span import RepeatedSpan
 
 _TRAINING_GRAPH = re.compile(r"training_info\[(\d+)\]\.(initialization|algorithm)")
 

@@ -58,7 +58,8 @@ EXEMPT_FUNCTIONS = {
     "engine.numbers": {"__next__": ENTERS_SECTION},
     "engine.overlay": {"__dealloc__": "of Numbers: " + OWN_MEMORY},
     "engine.overlay_index": {"__dealloc__": "of RecentOverlays: " + OWN_MEMORY},
-    "engine.repeated": {"__cinit__": NEW, "__next__": ENTERS_SECTION},
+    "engine.repeated": {"__cinit__": NEW},
+    "engine.repeated_span": {"__next__": ENTERS_SECTION},
     "engine.scan": {"of": STATELESS, "mentioning": GENERATOR, "strings_of": GENERATOR},
     "engine.foreign_thread": {
         "close_entrance": "one atomic number",

@@ -1,0 +1,608 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""Sequences over repeated strings, bytes and messages.
+
+The first access by index to a long sequence creates an index of its records, which the document caches; the first
+change creates Elements.
+"""
+cimport cython
+from cpython.object cimport PyTypeObject
+from cpython.ref cimport Py_XDECREF
+from cython cimport critical_section
+from libc.stdint cimport uint64_t
+from libc.string cimport memcpy
+
+from onnxwire._varint cimport WIRE_LEN, read_length
+from onnxwire.engine.damage cimport decode_error
+from onnxwire.engine.document cimport EMPTY, INDEX, files_of, part_of_bytes
+from onnxwire.engine.edit cimport copy_message, depth_of, edit, field_error, iterate, read_text, set_fields
+from onnxwire.engine.encode cimport encode_small
+from onnxwire.engine.encoder cimport Encoder
+from onnxwire.engine.freeze cimport FREEZE_BATCH, freeze_elements
+from onnxwire.engine.instances cimport make_internal
+from onnxwire.engine.overlay cimport Element, new_overlay, owned, put_value, set_mark
+from onnxwire.engine.overlay_index cimport has_edits
+from onnxwire.engine.payload cimport new_payload
+from onnxwire.engine.repeated cimport (
+    ENDED, Slice, adjust_slice, changed_error, index_in, point_at, refresh, unpack_slice, update_count,
+)
+from onnxwire.engine.table cimport BYTES, MESSAGE, Field
+from onnxwire.engine.view cimport (
+    KEEPS_IDENTITY, Record, View, bytes_at, document_of, fill, find_overlay, held_message, make_view, new_view,
+    next_usable, overlay_view, text_at,
+)
+
+from onnxwire.errors import FieldTypeError
+
+cdef extern from "thresholds.h":
+    enum:
+        MAX_WALKED_ELEMENTS "OW_MAX_WALKED_ELEMENTS"
+
+
+cdef object make_element(RepeatedSpan self, const uint8_t* p, uint64_t n, PyObject* held):
+    cdef Field* field = self.field
+    if field.type == MESSAGE:
+        if held == NULL and not KEEPS_IDENTITY:
+            return make_view(field.sub, <PyObject*>self.document, p, p + n, NULL)
+        if held == NULL:
+            return new_view(field.sub, self.document, p, p + n, None)
+        return held_message(self.message, field, p, n, <object>held)
+    if field.type == BYTES:
+        return bytes_at(<PyObject*>self.document, p, n, held)
+    return text_at(self.message, p, n, held)
+
+
+cdef object get_spans(View self, void* closure):
+    cdef RepeatedSpan sequence = RepeatedSpan.__new__(RepeatedSpan)
+    fill(self)
+    point_at(sequence, self, <Field*>closure)
+    return sequence
+
+
+cdef void* span_getter() noexcept:
+    """Return the getter of repeated strings, bytes and messages."""
+    return <void*>get_spans
+
+
+@cython.final
+@cython.no_gc
+@cython.collection_type("sequence")
+cdef class RepeatedSpan(Repeated):
+    """A mutable sequence of strings, bytes or messages. As with protobuf, messages can't be assigned."""
+
+    cdef Elements elements(self):
+        """Return the elements if they were changed, else None."""
+        return None if refresh(self) else self.bound
+
+    @critical_section
+    def __len__(self):
+        return self.n_records if refresh(self) else (<Elements>self.bound).n
+
+    @critical_section
+    def __iter__(self):
+        cdef SpanIterator iterator = SpanIterator.__new__(SpanIterator)
+        cdef View message = self.message
+        fill(message)
+        iterator.sequence = self
+        iterator.tag = self.field.number << 3 | WIRE_LEN if self.field.number < 16 else 0
+        # If these are the records of an unedited message, the first step needs no `refresh` and no `seek`.
+        if (
+            message.overlay == NULL and self.bound is None and self.state == 0
+            and message.slots[self.field.slot].p == self.first
+            and (self.first == NULL or <PyObject*>self.document == message.document)
+        ):
+            iterator.epoch = message.epoch
+            iterator.document = message.document
+            if self.first != NULL:
+                iterator.first = self.first
+                iterator.parts = self.parts
+                self.start(&iterator.cursor)
+        return iterator
+
+    cdef Spans known_index(self):
+        """Return the index of an unchanged field if it was made before, else None."""
+        if self.store is None and self.n_records:
+            self.store = self.document.cached(INDEX, self.first)
+        # If the bytes were replaced, the cache entry may belong to another field.
+        if self.store is not None and <uint64_t>(<Spans>self.store).n == self.n_records:
+            return self.store
+        return None
+
+    cdef Spans make_index(self):
+        """Return the spans of all elements of an unchanged field, cached by the document unless they are few."""
+        cdef Spans index = self.known_index()
+        if index is not None:
+            return index
+        index = self.walk()
+        if index.n > MAX_WALKED_ELEMENTS:
+            self.document.add_cached(INDEX, self.first, index)
+        self.store = index
+        return index
+
+    cdef Spans walk(self):
+        cdef Spans index = Spans.__new__(Spans)
+        cdef Cursor cursor
+        cdef Record record
+        cdef uint64_t left = self.n_records
+        self.start(&cursor)
+        while left:
+            if next_usable(&cursor, self.field, &record) <= 0:
+                raise decode_error(self.document, cursor.p, cursor.end)
+            index.append(record.value, record.n)
+            left -= 1
+        return index
+
+    cdef Elements gather(self, Py_ssize_t room):
+        """Return the Elements of an unchanged field, with capacity for `room` more."""
+        cdef Elements elements = Elements.__new__(Elements)
+        cdef Spans index = self.known_index()
+        cdef Cursor cursor
+        cdef Record record
+        cdef Py_ssize_t i
+        elements.reserve(<Py_ssize_t>self.n_records + room)
+        elements.origin = self.first
+        if index is not None:
+            for i in range(index.n):
+                elements.add(index.items[i].p, index.items[i].n, None)
+            return elements
+        self.start(&cursor)
+        while <uint64_t>elements.n < self.n_records:
+            if next_usable(&cursor, self.field, &record) <= 0:
+                raise decode_error(self.document, cursor.p, cursor.end)
+            elements.add(record.value, record.n, None)
+        return elements
+
+    @critical_section
+    def _detach(self):
+        self.bound = self.gather(0)
+
+    cdef object element(self, Py_ssize_t i):
+        """Return the element at an index that was checked before; raise ChangedError if it no longer exists."""
+        cdef Element* element
+        cdef Spans index
+        if self.bound is not None:
+            if i >= (<Elements>self.bound).n:
+                raise changed_error(self.field)
+            element = &(<Elements>self.bound).items[i]
+            return make_element(self, element.p, element.n, element.held)
+        index = self.make_index()
+        if i >= index.n:
+            raise changed_error(self.field)
+        return make_element(self, index.items[i].p, index.items[i].n, NULL)
+
+    @critical_section
+    def __getitem__(self, key):
+        cdef Py_ssize_t i
+        cdef Py_ssize_t k
+        cdef Slice indices
+        if isinstance(key, slice):
+            unpack_slice(&indices, key)
+            adjust_slice(&indices, len(self))
+            elements = []
+            for k in range(indices.n):
+                i = indices.start + k * indices.step
+                if i >= len(self):
+                    raise changed_error(self.field)
+                elements.append(self.element(i))
+            return elements
+        i = index_in(self.field, key, len(self))
+        if i >= len(self):
+            raise changed_error(self.field)
+        if self.store is None and i < MAX_WALKED_ELEMENTS and self.bound is None:
+            for element in self:
+                if i == 0:
+                    return element
+                i -= 1
+        return self.element(i)
+
+    @critical_section
+    def _payloads(self):
+        """Return a list of the Payloads of all elements of a repeated string or bytes field."""
+        cdef Elements elements = self.elements()
+        cdef Spans index
+        cdef Py_ssize_t i
+        cdef list payloads = []
+        if elements is None:
+            index = self.make_index()
+            for i in range(index.n):
+                payloads.append(new_payload(self.document, index.items[i].p, index.items[i].n, 1, b"B", None))
+            return payloads
+        for i in range(elements.n):
+            owner = None if elements.items[i].held == NULL else <object>elements.items[i].held
+            payloads.append(new_payload(self.document, elements.items[i].p, elements.items[i].n, 1, b"B", owner))
+        return payloads
+
+    # --- changes
+
+    cdef Elements start_edit(self, Py_ssize_t room):
+        """Return the Elements for a change, with capacity for `room` more.
+
+        All memory is allocated before `edit`, which may add an absent message to its parent: a MemoryError leaves
+        everything unchanged.
+        """
+        cdef Elements elements
+        cdef Overlay overlay
+        cdef Document document
+        while True:
+            elements = self.elements()
+            if elements is not None:
+                elements.reserve(room)
+                # Else the overlay is not yet part of a parent, which `edit` changes.
+                if self.is_detached or (<Overlay>self.message.overlay).parent == NULL:
+                    return elements
+                edit(self.message)
+                if self.elements() is elements:
+                    return elements
+                continue
+            document = self.document
+            elements = self.gather(room)
+            overlay = edit(self.message)
+            # The allocations may have run other code, which may have changed the field.
+            if (
+                self.elements() is None and self.document is document and self.first == elements.origin
+                and edit(self.message) is overlay
+            ):
+                self.store_elements(overlay, elements)
+                return elements
+
+    cdef int store_elements(self, Overlay overlay, Elements elements) except -1:
+        """Store Elements in the overlay of the message; they replace the field's records."""
+        elements.origin = self.first
+        self.bound = elements
+        self.document = document_of(self.message)
+        put_value(overlay, self.field, set_mark() if elements.n else NULL, elements.n, <PyObject*>elements)
+        return 0
+
+    cdef object take(self, values):
+        return take_values(self.message, self.field, values)
+
+    cdef int splice(self, Py_ssize_t start, Py_ssize_t stop, values) except -1:
+        cdef Elements incoming = values
+        cdef Elements elements
+        cdef Elements gone = None
+        cdef PyObject* last = NULL
+        cdef Py_ssize_t added = 0 if incoming is None else incoming.n
+        cdef Py_ssize_t n = stop - start
+        if n > 1:
+            gone = Elements.__new__(Elements)
+            gone.reserve(n)
+        elements = self.start_edit(added)
+        if stop > elements.n:
+            raise changed_error(self.field)
+        if n == 1:
+            last = elements.items[start].held
+        elif n:
+            memcpy(gone.items, &elements.items[start], <size_t>n * sizeof(Element))
+            gone.n = n
+        elements.resize_slice(start, stop, added)
+        if added:
+            memcpy(&elements.items[start], incoming.items, <size_t>added * sizeof(Element))
+            incoming.n = 0  # their references were moved
+        update_count(self, elements.n)
+        # Release removed elements last: their destructors may run other code.
+        Py_XDECREF(last)
+        return 0
+
+    cdef int replace(self, Py_ssize_t start, Py_ssize_t step, Py_ssize_t n, values) except -1:
+        cdef Elements incoming = values
+        cdef Elements elements = self.start_edit(0)
+        cdef Element old
+        cdef Py_ssize_t i
+        if n and max(start, start + (n - 1) * step) >= elements.n:
+            raise changed_error(self.field)
+        for i in range(n):
+            old = elements.items[start + i * step]
+            elements.items[start + i * step] = incoming.items[i]
+            incoming.items[i] = old
+        return 0
+
+    @critical_section
+    def _arrange(self, order, Py_ssize_t n):
+        """Replace the elements, n in number, by those at the indices in `order`, each at most once."""
+        # Code that may run other code, such as the garbage collector for a new list, precedes the change.
+        # CPython 3.11 leaks a list if list() has no memory to copy it.
+        cdef list indices = (<list>order)[:] if type(order) is list else list(order)
+        cdef Elements arranged = Elements.__new__(Elements)
+        cdef Elements elements
+        cdef Py_ssize_t i
+        cdef Py_ssize_t index
+        arranged.reserve(len(indices))
+        elements = self.start_edit(0)
+        # The iterator of `order` may have changed the elements.
+        if elements.n != n:
+            raise changed_error(self.field)
+        for i in range(len(indices)):
+            index = indices[i]
+            arranged.items[i] = elements.items[index]
+            elements.items[index].held = NULL
+        arranged.n = len(indices)
+        # Release removed elements last: their destructors may run other code.
+        elements.exchange_items(arranged)
+        update_count(self, elements.n)
+
+    @critical_section
+    def reverse(self):
+        """Reverse the elements in place."""
+        cdef Elements elements = self.start_edit(0)
+        cdef Element element
+        cdef Py_ssize_t i
+        for i in range(elements.n // 2):
+            element = elements.items[i]
+            elements.items[i] = elements.items[elements.n - 1 - i]
+            elements.items[elements.n - 1 - i] = element
+        elements.frozen = 0
+
+    @critical_section
+    def extend(self, values):
+        """Add all values of an iterable at the end; messages are copied, and share their bytes.
+
+        Raises TypeError or ValueError for a value that the field can't store; then nothing is added.
+        """
+        cdef Elements incoming = take_values(self.message, self.field, values)
+        cdef Overlay overlay
+        if incoming.n == 0:
+            if not self.is_detached:
+                edit(self.message)
+            return
+        if len(self) == 0 and self.bound is None:
+            overlay = edit(self.message)
+            if self.elements() is None and self.n_records == 0 and edit(self.message) is overlay:
+                self.store_elements(overlay, incoming)
+                return
+        n = len(self)
+        self.splice(n, n, incoming)
+
+    @critical_section
+    def append(self, value):
+        """Add a value at the end; a message is copied, and the copy, which shares its bytes, is returned.
+
+        Raises TypeError or ValueError for a value that the field can't store.
+        """
+        cdef Elements elements
+        cdef const uint8_t* p = NULL
+        cdef uint64_t size = 0
+        cdef Py_ssize_t n
+        if self.field.type == MESSAGE:
+            n = len(self)
+            self.splice(n, n, take_values(self.message, self.field, (value,)))
+            return self.element(n)
+        owner = read_text(self.field, value, &p, &size)
+        elements = self.start_edit(1)
+        elements.add(p, size, owner)
+        update_count(self, elements.n)
+        return None
+
+    @critical_section
+    def add(self, **fields):
+        """Add a new message at the end and return it.
+
+        fields: as for the constructor of the message.
+        """
+        cdef Elements elements
+        cdef Elements _gone = None
+        cdef Overlay overlay
+        if self.field.type != MESSAGE:
+            raise AttributeError(f"{(<object>self.field.descriptor).full_name}: only messages are added; use append")
+        view = overlay_view(self.field.sub, EMPTY, new_overlay(self.field.sub, depth_of(self.message) + 1))
+        if fields:
+            set_fields(view, fields)
+        elements = self.start_edit(1)
+        overlay = <Overlay>(<View>view).overlay
+        elements.frozen = min(elements.frozen, elements.n)
+        if elements.n - elements.frozen > FREEZE_BATCH:
+            _gone = freeze_elements(elements, self.message)  # released last: destructors may run other code
+        elements.add(set_mark(), 0, overlay)
+        update_count(self, elements.n)
+        return overlay_view(self.field.sub, <Document>self.message.document, overlay)
+
+
+cdef Elements take_values(View message, Field* field, values):
+    """Convert the values of an iterable to Elements, with checks; messages are copied."""
+    cdef Elements incoming = Elements.__new__(Elements)
+    cdef const uint8_t* p = NULL
+    cdef uint64_t n = 0
+    cdef uint32_t depth
+    cdef View source
+    # Consecutive messages of one document share a fork.
+    cdef Document document = None
+    cdef Document fork = None
+    cdef const uint8_t* last = NULL
+    # Small edited messages are encoded into one document, which takes less memory and time than copies of overlays.
+    cdef Encoder encoder = None
+    cdef list encoded = []
+    cdef Document origin = None
+    if field.type != MESSAGE:
+        for value in iterate(field, values):
+            owner = read_text(field, value, &p, &n)
+            incoming.add(p, n, owner)
+        return incoming
+    depth = depth_of(message)
+    for value in iterate(field, values):
+        if type(value) is not <object>field.sub.cls:
+            raise field_error(
+                field, FieldTypeError, f"expected {(<object>field.sub.cls).__name__}, found {type(value).__name__}"
+            )
+        source = <View>value
+        if find_overlay(source) and (origin is None or files_of(origin) is files_of(document_of(source))):
+            encoder = encoder or Encoder(False)
+            data = encode_small(source, encoder)
+            if data is not None:
+                # `locate_encoded` sets the element's address later.
+                encoded.append(data)
+                origin = document_of(source)
+                incoming.add(NULL, <uint64_t>len(data), None)
+                continue
+        elif (
+            fork is not None and <Document>source.document is document and source.start > last
+            and source.overlay == NULL and source.parts == NULL and not has_edits(document, source.start, source.end)
+        ):
+            incoming.add(source.start, <uint64_t>(source.end - source.start), fork)
+            last = source.end
+            continue
+        held = copy_message(source, depth, &p, &n)
+        incoming.add(p, n, held)
+        fork = None
+        if isinstance(held, Document) and (<Document>held).backing is (<Document>source.document).backing:
+            document = <Document>source.document
+            fork = held
+            last = p + n
+    if encoded:
+        # Add a separator byte: otherwise an empty message at the end would have the address of the next message.
+        locate_encoded(incoming, part_of_bytes(b"\0".join(encoded), <object>field.sub.cls, depth + 1, origin))
+    return incoming
+
+
+cdef int locate_encoded(Elements elements, Document document) except -1:
+    """Set the addresses of the elements that were encoded into a document, one after another."""
+    cdef const uint8_t* p = document.start
+    cdef Py_ssize_t i
+    for i in range(elements.n):
+        if elements.items[i].p == NULL:
+            elements.items[i].held = owned(document)
+            elements.items[i].p = p
+            p += elements.items[i].n + 1
+    return 0
+
+
+@cython.final
+@cython.no_gc
+@cython.freelist(32)
+cdef class SpanIterator:
+
+    @critical_section
+    def __iter__(self):
+        return self
+
+    @critical_section
+    def __length_hint__(self):
+        return 0 if self.sequence is None or self.i == ENDED else max(len(self.sequence) - self.i, 0)
+
+    def __next__(self):
+        element = self.next_element()
+        if element is self:
+            raise StopIteration
+        return element
+
+    @critical_section
+    cdef object next_element(self):
+        """Return the next element, or the iterator itself at the end, which is faster than an exception."""
+        cdef RepeatedSpan sequence = self.sequence
+        cdef View message
+        cdef Cursor* cursor = &self.cursor
+        cdef const uint8_t* p
+        cdef Record record
+        cdef uint64_t n
+        if sequence is None or self.i == ENDED:
+            return self
+        message = sequence.message
+        fill(message)
+        # Like a list's iterator: the next element is the sequence's current element at the next index.
+        if (
+            message.overlay != NULL or sequence.bound is not None
+            or message.epoch != self.epoch or message.document != self.document
+        ):
+            if not refresh(sequence):
+                return self.next_bound()
+            self.seek()
+        if <uint64_t>self.i >= sequence.n_records:
+            self.i = ENDED
+            self.sequence = None
+            return self
+        # The common case: the next record is of the same field, with a tag of one byte.
+        if cursor.p < cursor.end and cursor.p[0] == self.tag:
+            p = read_length(cursor.p + 1, cursor.end, &n)
+            if p != NULL:
+                self.i += 1
+                cursor.p = p + n
+                return make_element(sequence, p, n, NULL)
+        if next_usable(cursor, sequence.field, &record) <= 0:
+            raise decode_error(sequence.document, cursor.p, cursor.end)
+        self.i += 1
+        return make_element(sequence, record.value, record.n, NULL)
+
+    cdef object next_bound(self):
+        """Return the next element of `bound`, as `next_element` does."""
+        cdef RepeatedSpan sequence = self.sequence
+        cdef Elements elements = sequence.bound
+        cdef Py_ssize_t i = self.i
+        if i >= elements.n:
+            self.i = ENDED
+            self.sequence = None
+            return self
+        self.i += 1
+        return make_element(sequence, elements.items[i].p, elements.items[i].n, elements.items[i].held)
+
+    cdef bint peek(self, Span* element) except -1:
+        """Locate the next element without making a view. Return False at the end, or if it has no span of its own."""
+        cdef RepeatedSpan sequence = self.sequence
+        cdef Elements elements
+        if sequence is None or self.i == ENDED:
+            return False
+        fill(sequence.message)
+        if (
+            sequence.message.overlay != NULL or sequence.bound is not None
+            or sequence.message.epoch != self.epoch or sequence.message.document != self.document
+        ):
+            if not refresh(sequence):
+                elements = sequence.bound
+                if self.i >= elements.n or elements.items[self.i].held != NULL:
+                    return False
+                element.p = elements.items[self.i].p
+                element.n = elements.items[self.i].n
+                return True
+            self.seek()
+        if <uint64_t>self.i >= sequence.n_records or self.cursor.p >= self.cursor.end or self.cursor.p[0] != self.tag:
+            return False
+        element.p = read_length(self.cursor.p + 1, self.cursor.end, &element.n)
+        return element.p != NULL
+
+    cdef void skip(self, const Span* element) noexcept:
+        """Skip the element that `peek` has located."""
+        self.i += 1
+        if self.sequence.bound is None:
+            self.cursor.p = element.p + element.n
+
+    cdef Py_ssize_t skip_until(self, const Span* element, const uint8_t* limit) noexcept:
+        """Skip the element that `peek` has located, and those that follow it in records and end before `limit`.
+
+        Return the number of skipped elements. The limit is in the bytes of the message.
+        """
+        cdef Py_ssize_t start = self.i
+        cdef uint64_t n
+        cdef const uint8_t* p
+        self.skip(element)
+        if self.sequence.bound is not None:
+            return 1
+        while (
+            <uint64_t>self.i < self.sequence.n_records and self.cursor.p < self.cursor.end
+            and self.cursor.p[0] == self.tag
+        ):
+            p = read_length(self.cursor.p + 1, self.cursor.end, &n)
+            if p == NULL or p + n >= limit:
+                break
+            self.cursor.p = p + n
+            self.i += 1
+        return self.i - start
+
+    cdef int seek(self) except -1:
+        """Set the cursor to the next record of the sequence."""
+        cdef RepeatedSpan sequence = self.sequence
+        cdef View message = sequence.message
+        cdef Record record
+        cdef Py_ssize_t _i
+        self.epoch = message.epoch
+        self.document = message.document
+        if self.first == sequence.first and self.first != NULL:
+            return 0
+        self.first = sequence.first
+        self.parts = sequence.parts
+        sequence.start(&self.cursor)
+        for _i in range(self.i):
+            if next_usable(&self.cursor, sequence.field, &record) <= 0:
+                raise decode_error(sequence.document, self.cursor.p, self.cursor.end)
+        return 0
+
+
+# The public module, for pickles and reprs.
+(<PyTypeObject*>RepeatedSpan).tp_name = b"onnxwire.RepeatedSpan"
+make_internal(RepeatedSpan, b"reading a repeated field of a message")
+make_internal(SpanIterator, b"iter() of a repeated field")
