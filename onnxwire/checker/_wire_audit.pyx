@@ -19,6 +19,7 @@ from onnxwire.engine.table cimport BOOL, ENUM, INT32, MESSAGE, UINT32, Field, fi
 
 cdef enum:
     MAX_UNKNOWN_PREFIX_BYTES = 4096  # bytes of an unknown field that are compared with zeros, which are padding
+    MAX_RUN_BYTES = 1 << 16          # packed numbers of a tensor, of which the varints are read
 
 cdef enum Kind:              # numbers of `KINDS` in wire_records.py
     LONG_TAG = 1
@@ -95,6 +96,11 @@ cdef bint has_long_number(const uint8_t* p, const uint8_t* end) noexcept nogil:
     return False
 
 
+cdef inline bint is_short_run(const Record* record, PartialMemory memory) noexcept nogil:
+    """Return whether a packed run of weights is short, and resident."""
+    return record.n <= MAX_RUN_BYTES and (memory is None or memory.has(record.value, record.n))
+
+
 cdef bint is_padding(const Record* record) noexcept nogil:
     """Return whether the first bytes of a length-delimited value are zeros."""
     cdef const uint8_t* p = record.value
@@ -154,7 +160,8 @@ cdef int audit_span(
             return -1
         if field.repeated:
             if (
-                wire == WIRE_LEN and columns.kinds[field.slot] == LIST and field.wire == WIRE_VARINT
+                wire == WIRE_LEN and field.wire == WIRE_VARINT
+                and (columns.kinds[field.slot] == LIST or is_short_run(&record, memory))
                 and has_long_number(record.value, p) and add(found, facts, sheet, row, &record, LONG_NUMBER)
             ):
                 return -1

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     Faults = Iterator[tuple[str, str]]
 
-INDEX, DIVISION, ARGUMENT, RANK = "index", "division", "argument", "rank"
+INDEX, DIVISION, ARGUMENT, RANK, TRAINING = "index", "division", "argument", "rank", "training"
 MAX_RANK = 64  # numpy's limit
 _INTEGER_BITS = {2: (0, 8), 3: (-7, 7), 4: (0, 16), 5: (-15, 15), 6: (-31, 31), 7: (-63, 63), 12: (0, 32), 13: (0, 64)}
 
@@ -29,6 +29,8 @@ _SELECTORS: dict[str, tuple[int, int, int | tuple[str, int], str]] = {
     "Scatter": (1, 0, ("axis", 0), "-"),
     "TensorScatter": (2, 0, ("axis", -2), ""),
     "ArrayFeatureExtractor": (1, 0, -1, ""),
+    "GatherBlockQuantized": (1, 0, ("gather_axis", 0), "-"),
+    "TorchEmbedding": (1, 0, 0, ""),
     "RoiAlign": (2, 0, 0, ""),
     "CropAndResize": (2, 0, 0, ""),
     "EmbedLayerNormalization": (0, 2, 0, ""),
@@ -198,9 +200,15 @@ def _quantized(call: Call) -> Faults:
     wrong = [] if scales is None else [x for x in scales.data or () if not 0 < x < math.inf]
     if wrong:
         yield ARGUMENT, f"a scale of {wrong[0]}"
-    if scales is None or not scales.shape or scales.is_bound or call.int("block_size", 0):
+    if scales is None or not scales.shape or scales.is_bound:
         return
-    size = _size(_value(call, 0), call.int("axis", 1))
+    axis, block = call.int("axis", 1), call.int("block_size", 0)
+    size = _size(_value(call, 0), axis)
+    if block:
+        count = _size(scales, axis)
+        if block > 0 and size is not None and count is not None and -(-size // block) != count:
+            yield ARGUMENT, f"{count:,} scales for {size:,} numbers in blocks of {block:,}"
+        return
     if len(scales.shape) == 1 and size is not None and scales.shape[0] not in (1, None, size):
         yield ARGUMENT, f"{scales.shape[0]:,} scales for {size:,} channels"
 
@@ -321,6 +329,36 @@ def _einsum(call: Call) -> Faults:
     if call.inputs and terms != len(call.inputs):
         yield ARGUMENT, f"an equation of {terms:,} terms for {len(call.inputs):,} inputs"
 
+    left, arrow, right = call.text("equation").replace(" ", "").partition("->")
+    if arrow and (unbound := set(right) - set(left)):
+        yield ARGUMENT, f"an equation whose result has {min(unbound)!r}, and no term has it"
+
+
+def _packed_weights(call: Call) -> Faults:
+    """Test the attributes of MatMulNBits against the sizes of its packed weights and scales, and its groups."""
+    columns, rows, bits = call.int("N", 0), call.int("K", 0), call.int("bits", 4)
+    block = call.int("block_size", 0)
+    if min(columns, rows, bits, block) < 1:
+        return
+    blocks = -(-rows // block)
+    needed = {1: columns * blocks * (block * bits // 8), 2: columns * blocks}
+    for index, size in needed.items():
+        value = _value(call, index)
+        if value is not None and value.shape and None not in value.shape and value.size < size and not value.is_bound:
+            yield ARGUMENT, f"an input {index} of {value.size:,} elements, and attributes that need {size:,}"
+            return
+    for number in _integers(call, 4) or call.extent(4) or ():
+        if not 0 <= number < blocks:
+            yield INDEX, f"{number:,}"
+            return
+
+
+def _trained(call: Call) -> Faults:
+    """Report Dropout in training mode: its output is random."""
+    mode = _value(call, 2)
+    if mode is not None and mode.data and mode.data[0]:
+        yield TRAINING, "training mode"
+
 
 def _featured(call: Call) -> Faults:
     """Test the attributes of ai.onnx.ml operators that count the features of the input."""
@@ -378,4 +416,6 @@ INSPECTORS: dict[str, Callable[[Any], Faults]] = {
     "ConstantOfShape": _filled,
     "Conv": _convolved,
     "Einsum": _einsum,
+    "MatMulNBits": _packed_weights,
+    "Dropout": _trained,
 }

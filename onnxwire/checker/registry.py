@@ -76,6 +76,7 @@ SECURITY_MODULES: dict[str, tuple[str, ...]] = {
     "security_code": ("NodeProto", "FunctionProto", "StringStringEntryProto"),
     "security_names": (),
     "security_payloads": (),
+    "security_behaviour": ("NodeProto",),
 }
 
 

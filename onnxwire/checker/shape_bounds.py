@@ -10,9 +10,10 @@ from __future__ import annotations
 import builtins
 from typing import TYPE_CHECKING, Any
 
-from onnxwire.checker.constant_inputs import INSPECTORS
+from onnxwire.checker.constant_inputs import ARGUMENT, INSPECTORS
 from onnxwire.checker.declared_types import DeclaredTypes
 from onnxwire.checker.facts import EMPTY, true_rows
+from onnxwire.checker.kernel_sizes import BUFFERS, INEXACT_OF_LIBRARIES, OPERATORS_OF_LIBRARIES, TEXT_OPERATORS
 from onnxwire.checker.rules.node import Calls
 from onnxwire.checker.shape_operators import EXACT, INEXACT, OPERATORS, RANDOM, SIZE_INPUTS
 from onnxwire.checker.shape_values import Value
@@ -31,6 +32,15 @@ _MAX_BODY_RUNS = 64
 _MAX_CALL_DEPTH = 48
 _BUDGET_FACTOR, _MIN_BUDGET = 8, 20_000
 _NO_VALUE = Value()
+_STRING = 8  # TensorProto.STRING
+_ALL_OPERATORS = OPERATORS | OPERATORS_OF_LIBRARIES
+_ALL_INEXACT = INEXACT | frozenset(INEXACT_OF_LIBRARIES)
+_MAX_HEAD_BYTES = 4096
+_SEQUENCE_OPERATORS = frozenset(
+    ("SequenceAt", "SequenceErase", "SequenceInsert", "SequenceLength", "SequenceConstruct", "SequenceMap")
+    + ("ConcatFromSequence", "Identity", "If", "Loop", "Scan", "SplitToSequence")
+    + ("Optional", "OptionalHasElement", "OptionalGetElement")
+)
 _SIZING_OPERATORS = frozenset(
     ("ConstantOfShape", "Expand", "Tile", "Range", "OneHot", "RandomNormal", "RandomUniform", "Pad", "Resize")
 )
@@ -96,6 +106,19 @@ class _Call:
         value = self.value(index)
         return None if value is None or value.tensor < 0 else self.owner.constants.extent(value.tensor)
 
+    def count(self, name: str) -> builtins.int:
+        """Return the number of elements of a list of integers or strings, 0 if it is absent."""
+        row = self.owner.constants.attribute_rows(self.node).get(name)
+        if row is None:
+            return 0
+        columns = ("ints", "strings")
+        return max(builtins.int(self.owner.constants.column("AttributeProto", column)[row]) for column in columns)
+
+    def head(self, index: builtins.int) -> bytes:
+        """Return the first bytes of an input that is a stored tensor."""
+        value = self.value(index)
+        return b"" if value is None or value.tensor < 0 else self.owner.constants.head(value.tensor, _MAX_HEAD_BYTES)
+
     def constant(self) -> Value | None:
         """Return the value of the attributes of Constant, or the filler of ConstantOfShape."""
         for name in ("value", "value_ints", "value_int", "value_floats", "value_float"):
@@ -111,16 +134,25 @@ class _Call:
         rows = self.owner.constants.attribute_rows(self.node)
         row = rows.get("value")
         tensor = self.owner.constants.column("AttributeProto", "t")[row] if row is not None else -1
-        return self.owner.stored(tensor) if tensor >= 0 else None
+        if tensor >= 0:
+            return self.owner.stored(tensor)
+        found = self.attribute("value_string")
+        if found is None:
+            return None
+        value = Value(())
+        value.text = len(found.s)
+        return value
 
 
 class ShapeBounds:
     """The findings about sizes and loops, by `facts.derive(ShapeBounds)`.
 
     elements: for nodes with a too large output, the lower bound of its element count; overflows: the nodes whose bound
-    is 2**63 or more. endless: nodes of loops that do not end; iterations: the number of iterations of loops that take
-    too many. hidden: nodes with a size that is computed from constants by operators that are not evaluated, and the
-    index of that input. faults: per kind in constant_inputs.py, the text of the fault by the row of the node.
+    is 2**63 or more; texts: for nodes with too long strings, the lower bound of their bytes. endless: nodes of loops
+    that do not end; unbounded: loops that only a condition on data ends; iterations: the number of iterations of loops
+    that take too many. hidden: nodes with a size that is computed from constants by operators that are not evaluated,
+    and the index of that input. faults: per kind in constant_inputs.py, the text of the fault by the row of the node.
+    bodies: for nodes with graphs in attributes, the rows of the graphs by the name of the attribute.
     total: the first node at which the sum of the constants' elements exceeds the limit, and the sum; or None.
     """
 
@@ -130,7 +162,9 @@ class ShapeBounds:
         self.constants = constants = SmallConstants(facts)
         self.elements: dict[int, int] = {}
         self.overflows: dict[int, int] = {}
+        self.texts: dict[int, int] = {}
         self.endless: dict[int, str] = {}
+        self.unbounded: list[int] = []
         self.iterations: dict[int, int] = {}
         self.faults: dict[str, dict[int, str]] = {}
         self.hidden: dict[int, int] = {}
@@ -147,16 +181,17 @@ class ShapeBounds:
         self._outputs = constants.elements("NodeProto.output")
         self._calls: list[int] | None = facts.derive(Calls).function.tolist() if facts.FunctionProto.n else None
         self._operators: dict[int, Any] = {}
-        for name, operator in OPERATORS.items():
+        for name, operator in _ALL_OPERATORS.items():
             if (id := facts.find(name)) >= 0:
                 self._operators[id] = operator
         self._inspectors = {id: inspect for name, inspect in INSPECTORS.items() if (id := facts.find(name)) >= 0}
+        self._buffers = {id: size for name, size in BUFFERS.items() if (id := facts.find(name)) >= 0}
         for name, method in (("If", self._run_if), ("Loop", self._run_loop), ("Scan", self._run_scan)):
             if (id := facts.find(name)) >= 0:
                 self._operators[id] = method
         self._random = {facts.find(name) for name in RANDOM}
         self._constant = facts.find("Constant")
-        self._bodies = self._find_bodies()
+        self.bodies = self._find_bodies()
         self._depth = 0
         self._trips = 1
         graphs = facts.GraphProto
@@ -201,6 +236,8 @@ class ShapeBounds:
         value.tensor = -1 if is_external else tensor
         value.is_fixed = True
         value.stored = value.size if is_external else min(value.size, length * 4)
+        if self.constants.column("TensorProto", "data_type")[tensor] == _STRING and value.size:
+            value.text = length // value.size
         return value
 
     def _find(self, scope: Scope | None, name: int) -> Value:
@@ -229,20 +266,25 @@ class ShapeBounds:
     def _run_graph(self, graph: int, scope: Scope, arguments: list[Value]) -> list[Value]:
         """Evaluate a graph, with arguments for its first inputs, and return the Values of its outputs."""
         names = self.constants.column("ValueInfoProto", "name")
-        for i, info in enumerate(self._graph_rows("ValueInfoProto", "GraphProto.input", graph)):
+        for i, info in enumerate(self.graph_rows("ValueInfoProto", "GraphProto.input", graph)):
             if i < len(arguments):
                 scope.values[names[info]] = arguments[i]
             else:
                 scope.inputs[names[info]] = info
         tensors = self.constants.column("TensorProto", "name") if self.facts.TensorProto.n else []
-        for row in self._graph_rows("TensorProto", "GraphProto.initializer", graph):
+        for row in self.graph_rows("TensorProto", "GraphProto.initializer", graph):
             scope.tensors[tensors[row]] = row
+        for row in self.graph_rows("SparseTensorProto", "GraphProto.sparse_initializer", graph):
+            values = self.constants.column("SparseTensorProto", "values")[row]
+            if values >= 0:
+                scope.values[tensors[values]] = value = Value()
+                value.is_fixed = True
         self._run_nodes(self._children("GraphProto", "node", graph), scope)
         return [
-            self._find(scope, names[info]) for info in self._graph_rows("ValueInfoProto", "GraphProto.output", graph)
+            self._find(scope, names[info]) for info in self.graph_rows("ValueInfoProto", "GraphProto.output", graph)
         ]
 
-    def _graph_rows(self, type_name: str, field: str, graph: int) -> list[int]:
+    def graph_rows(self, type_name: str, field: str, graph: int) -> list[int]:
         """Return the rows of a field of a graph; rows of other fields of the type may be between them."""
         key = f"rows {field}"
         groups: dict[int, list[int]] | None = self.constants.groups.get(key)
@@ -279,16 +321,25 @@ class ShapeBounds:
             is_fixed = op_type == self._constant or (
                 bool(given) and all(value is _NO_VALUE or value.is_fixed for value in given)
             )
-            if node in self._bodies or op_type in self._random:
+            if node in self.bodies or op_type in self._random:
                 is_fixed = False
             start = self._first_outputs[node]
             results = outputs[start : start + self._n_outputs[node]]
             made: Any = None
-            if operator is not None or inspector is not None or function >= 0 or node in self._bodies:
+            buffer = self._buffers.get(op_type)
+            if (
+                operator is not None
+                or inspector is not None
+                or buffer is not None
+                or function >= 0
+                or node in self.bodies
+            ):
                 call = _Call(self, scope, node, self.facts.text(op_type), given)
                 try:
                     if function < 0:
                         self._inspect(inspector, call)
+                        if buffer is not None and (size := buffer(call)) is not None:
+                            self._accept(node, call.op_type, size)
                     made = self._run(operator, function, call)
                 except (ArithmeticError, ValueError, TypeError, IndexError):
                     made = None  # arguments that the operator does not accept; other rules report them
@@ -307,6 +358,10 @@ class ShapeBounds:
             size = call.value(position)
             if size is not None and size is not _NO_VALUE and size.is_fixed and size.data is None:
                 self.hidden.setdefault(call.node, position)
+        if call.op_type in OPERATORS and call.op_type not in _SEQUENCE_OPERATORS:
+            for value in call.inputs:
+                if value.sequence is not None:
+                    self.faults.setdefault(ARGUMENT, {}).setdefault(call.node, "a sequence in place of a tensor")
 
     def _add(self, call: _Call, function: int, names: list[int], made: list[Value], is_fixed: bool) -> None:
         """Set the values of a node's outputs."""
@@ -319,15 +374,22 @@ class ShapeBounds:
                 continue
             value.stored = max(value.stored, stored)
             value.is_fixed |= is_fixed
-            value.is_bound |= is_bound or call.op_type in INEXACT
+            value.is_bound |= is_bound or call.op_type in _ALL_INEXACT
+            if call.op_type in TEXT_OPERATORS:
+                value.text = max(value.text, self._text(call))
             call.scope.values[name] = value if self._accept(call.node, call.op_type, value) else Value()
+
+    def _text(self, call: _Call) -> int:
+        """Return a lower bound of the bytes of each string that a node makes."""
+        texts = [value.text for value in call.inputs]
+        return sum(text or 1 for text in texts) if call.op_type == "StringConcat" else max(texts, default=0)
 
     def _run(self, operator: Any, function: int, call: _Call) -> Any:
         if function >= 0:
             return self._run_call(function, call)
         if operator is not None:
             return operator(call)
-        for graph in self._bodies.get(call.node, {}).values():
+        for graph in self.bodies.get(call.node, {}).values():
             self._run_graph(graph, Scope(call.scope), [Value()] * 64)
         return None
 
@@ -346,6 +408,9 @@ class ShapeBounds:
     def _accept(self, node: int, op_type: str, value: Value) -> bool:
         """Return whether a value is within the limits; record a value that is too large."""
         size = value.size
+        if value.text and value.text * max(size, 1) > max(self.max_elements, value.stored * MAX_STORED_FACTOR):
+            self.texts.setdefault(node, value.text * max(size, 1))
+            return False
         if size < 1 << 20:
             return True
         if size >= 1 << 63:
@@ -364,9 +429,18 @@ class ShapeBounds:
     # Control flow
 
     def _run_if(self, call: _Call) -> list[Value]:
-        results = [self._run_graph(graph, Scope(call.scope), []) for graph in self._bodies.get(call.node, {}).values()]
+        bodies = self.bodies.get(call.node, {})
+        results = [self._run_graph(graph, Scope(call.scope), []) for graph in bodies.values()]
+        condition = call.value(0)
+        if condition is not None and condition.data and len(condition.data) == 1:
+            chosen = "then_branch" if condition.data[0] else "else_branch"
+            if chosen in bodies:
+                return results[list(bodies).index(chosen)]
         if len(results) != 2 or len(results[0]) != len(results[1]):
             return []
+        for left, right in zip(*results, strict=True):
+            if (left.sequence is None) != (right.sequence is None) and None not in (left.shape or right.shape, 0):
+                self.faults.setdefault(ARGUMENT, {}).setdefault(call.node, "a tensor and a sequence as results")
         pairs = zip(*results, strict=True)
         return [
             Value((left if left.size >= right.size else right).shape, None, left.is_given and right.is_given)
@@ -374,7 +448,7 @@ class ShapeBounds:
         ]
 
     def _run_loop(self, call: _Call) -> list[Value]:
-        body = self._bodies.get(call.node, {}).get("body")
+        body = self.bodies.get(call.node, {}).get("body")
         if body is None:
             return []
         count, condition, *carried = (call.inputs + [_NO_VALUE] * 2)[: max(len(call.inputs), 2)]
@@ -391,6 +465,8 @@ class ShapeBounds:
         is_huge = count is _NO_VALUE or (trips is not None and trips > MAX_ITERATIONS)
         if is_huge and starts_true and is_true:
             self.endless.setdefault(call.node, "without end" if trips is None else f"{trips:,} times")
+        elif is_huge:
+            self.unbounded.append(call.node)
         elif trips is not None and not is_huge and outer * trips > MAX_ITERATIONS and is_true:
             self.iterations.setdefault(call.node, outer * trips)
         n = len(carried)
@@ -432,7 +508,7 @@ class ShapeBounds:
         return Value((trips, *(value.shape or ())), None, value.is_given)
 
     def _run_scan(self, call: _Call) -> list[Value]:
-        body = self._bodies.get(call.node, {}).get("body")
+        body = self.bodies.get(call.node, {}).get("body")
         n = call.int("num_scan_inputs", 0)
         if body is None or not 0 <= n <= len(call.inputs):
             return []

@@ -52,6 +52,12 @@ class Call(Protocol):
     def extent(self, index: builtins.int) -> tuple[builtins.int, builtins.int] | None:
         """Return the least and the greatest number of an input that is a stored tensor of integers."""
 
+    def count(self, name: str) -> builtins.int:
+        """Return the number of elements of a list of an attribute."""
+
+    def head(self, index: builtins.int) -> bytes:
+        """Return the first bytes of an input that is a stored tensor."""
+
     def constant(self) -> Value | None:
         """Return the value of the attributes of Constant."""
 
@@ -596,6 +602,9 @@ OPERATORS: dict[str, Operator] = {
     "Or": _decided(True, lambda left, right: bool(left or right)),
     "Xor": _of(lambda left, right: bool(left) != bool(right)),
     "Not": _of(operator.not_),
+    "StringConcat": _of(None),
+    "StringSplit": _same,
+    "StringNormalizer": _same,
     "Equal": _compared(operator.eq),
     "Less": _compared(operator.lt),
     "Greater": _compared(operator.gt),

@@ -17,9 +17,10 @@ class Value:
     there are few and all are known. is_given: whether its size depends on the declared shape of a graph's input.
     is_bound: whether its dims may be larger than stated. is_fixed: whether it depends on constants only.
     stored: the elements of the largest stored tensor that it is computed from. tensor: the row of the stored tensor
-    that it is, or -1. sequence: the elements of a sequence, None if it is none or they are not known."""
+    that it is, or -1. sequence: the elements of a sequence, None if it is none or they are not known.
+    text: a lower bound of the bytes of each string, 0 for numbers."""
 
-    __slots__ = ("data", "is_bound", "is_fixed", "is_given", "sequence", "shape", "stored", "tensor")
+    __slots__ = ("data", "is_bound", "is_fixed", "is_given", "sequence", "shape", "stored", "tensor", "text")
 
     def __init__(self, shape: Dims | None = None, data: list[Any] | None = None, is_given: bool = False) -> None:
         self.shape = shape
@@ -27,6 +28,7 @@ class Value:
         self.is_given = is_given
         self.stored = 0
         self.tensor = -1
+        self.text = 0
         self.is_bound = False
         self.is_fixed = False
         self.sequence: list[Value] | None = None

@@ -93,6 +93,17 @@ class SmallConstants:
             self._extents[tensor] = (int(array.min()), int(array.max())) if has_integers else None
         return self._extents[tensor]
 
+    def head(self, tensor: int, n: int) -> bytes:
+        """Return at most n first bytes of a row of TensorProto, if they are in raw_data, or if it is short."""
+        offsets, lengths = self.facts.TensorProto.span("raw_data")
+        start, length = int(offsets[tensor]), min(int(lengths[tensor]), n)
+        if length > 0:
+            return bytes_at(self.facts.document, start, start + length)
+        if self.column("TensorProto", "length")[tensor] <= MAX_TENSOR_BYTES:
+            with suppress(Exception):  # of a damaged tensor, which other rules report
+                return bytes(self._message("TensorProto", tensor, TensorProto).numpy().tobytes()[:n])
+        return b""
+
     def attributes(self, node: int) -> dict[str, AttributeProto]:
         """Return the attributes of a row of NodeProto that are not long, without their graphs."""
         start = self.column("NodeProto", "first.attribute")[node]

@@ -28,7 +28,48 @@ def _doubling(count):
     return [_node("Concat", [f"v{i}", f"v{i}"], f"v{i + 1}", axis=0) for i in range(count)]
 
 
+PNG = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + (100_000).to_bytes(4, "big") * 2
 BOMBS = {
+    "attention": _model(
+        [_node("Expand", ["v", "s"], "q"), _node("Attention", ["q", "q", "q"])],
+        {"v": np.float32(1), "s": [1, 1, 1 << 20, 8]},
+    ),
+    "beam search": _model(
+        [_node("BeamSearch", ["x", "n", "n", "n", "n"], domain="com.microsoft")], {"n": np.int32(1 << 13)}
+    ),
+    "cropped images": _model(
+        [_node("CropAndResize", ["x", "b", "i", "s"], domain="com.microsoft")],
+        {"b": np.zeros((1, 4), np.float32), "i": np.int32([0]), "s": np.int32([1 << 20, 1 << 20])},
+    ),
+    "distances": _model(
+        [_node("Expand", ["v", "s"], "q"), _node("CDist", ["q", "q"], domain="com.microsoft")],
+        {"v": np.float32(1), "s": [1 << 20, 4]},
+    ),
+    "image": _model([_node("ImageDecoder", ["f"])], {"f": np.frombuffer(PNG, np.uint8)}),
+    "n-grams": _model([_node("TfIdfVectorizer", ["x"], ngram_indexes=[0, 1 << 40])]),
+    "sequence": _model(
+        [_node("Expand", ["v", "s"], "q"), _node("SplitToSequence", ["q"])], {"v": np.float32(1), "s": [1 << 26]}
+    ),
+    "chosen branch": _model(
+        [
+            _node(
+                "If",
+                ["c"],
+                "s",
+                **{
+                    f"{name}_branch": helper.make_graph(
+                        [_node("Constant", [], "o", value=onnx.numpy_helper.from_array(np.array([size])))],
+                        "b",
+                        [],
+                        [helper.make_tensor_value_info("o", TensorProto.INT64, [1])],
+                    )
+                    for name, size in (("then", 1 << 40), ("else", 4))
+                },
+            ),
+            _node("ConstantOfShape", ["s"]),
+        ],
+        {"c": np.bool_(True)},
+    ),
     "expand": _model([_node("Expand", ["x", "s"])], {"s": [1 << 40, 4]}),
     "tile": _model([_node("Tile", ["x", "s"])], {"s": [1 << 20, 1 << 20]}),
     "range": _model([_node("Range", ["a", "b", "c"])], {"a": np.int64(0), "b": np.int64(1 << 40), "c": np.int64(1)}),

@@ -1,4 +1,4 @@
-"""Rules of security: programs and archives inside a model, and weights that nothing reads; notes on hidden behaviour.
+"""Rules of security: programs and archives inside a model, and weights that nothing reads.
 
 The first bytes of payloads, strings and unknown fields are read, never whole weights.
 """
@@ -18,7 +18,6 @@ from onnxwire.checker.facts import IDENTIFIER, MERGED, Facts, Finding, true_rows
 from onnxwire.checker.limits import MAX_READ_BYTES, MAX_TOTAL_READ_BYTES
 from onnxwire.checker.registry import rule
 from onnxwire.checker.rules.node import Calls
-from onnxwire.checker.scopes import Scopes
 from onnxwire.checker.wire_records import UNKNOWN_CONTENT, WireRecords
 from onnxwire.engine.partial import PartialMemory
 from onnxwire.engine.record_reader import bytes_at
@@ -42,17 +41,6 @@ _LONG_TEXT = 1 << 16
 _MIN_CODED_BYTES, _MAX_CODED_BYTES = 24, 1024
 _HEXADECIMAL = re.compile(rb"[0-9a-fA-F]+")
 _BASE64 = re.compile(rb"[A-Za-z0-9+/_\r\n-]+={0,2}")
-_RANDOM = ("RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Bernoulli", "Multinomial")
-_COMPARISONS = ("Equal", "Greater", "Less", "GreaterOrEqual", "LessOrEqual")
-_SELECTIONS = ("If", "Where", "Loop")
-_INDEXED = ("Gather", "GatherElements", "GatherND", "ScatterND", "ScatterElements", "Compress")
-_GATES, _OFFSETS = ("Relu", "Sign", "HardSigmoid", "Clip"), ("Sub", "Abs")
-_COMBINATIONS = (
-    "And", "Or", "Not", "Xor", "Cast", "ReduceMin", "ReduceMax", "ReduceSum", "ReduceProd", "ReduceMean", "Reshape",
-    "Squeeze", "Unsqueeze", "Expand", "Identity", "NonZero", "Transpose", "Flatten", "Min", "Max", "Clip", "Mul", "Sub",
-    "Sum",
-)  # fmt: skip
-_MAX_COMBINATIONS = 8
 _OTHER_FORMATS = (
     (4, b"ORTM", "a model in the format of onnxruntime"),
     (4, b"TFL3", "a model of TensorFlow Lite"),
@@ -71,6 +59,20 @@ _SCRIPT = re.compile(
     rb"|\bbase64\s+-d\b|\bnc\s+-e\b|/dev/tcp/",
     re.I | re.S,
 )
+_LETTERS = b"abcdefghijklmnopqrstuvwxyz"
+_ROTATED = _LETTERS[13:] + _LETTERS[:13]
+_ROTATION = bytes.maketrans(_LETTERS + _LETTERS.upper(), _ROTATED + _ROTATED.upper())  # ROT13
+# The first digits of programs and archives in hexadecimal and in base64.
+_FIRST_DIGITS = re.compile(
+    rb"(?i:7f454c46|4d5a[0-9a-f]{2}00|504b0304|1f8b08|fd377a58|28b52ffd|cafebabe|cffaedfe)"
+    rb"|f0VMR|TVqQ|UEsDB|H4sI|/Td6|KLUv"
+)
+_MAX_PARTS = 64
+_NAME_COLUMNS = (
+    ("ValueInfoProto", "name"), ("TensorProto", "name"), ("NodeProto", "name"),
+    ("TensorShapeProto.Dimension", "dim_param"),
+    ("AttributeProto", "name"), ("FunctionProto", "name"), ("NodeProto", "doc_string"), ("TensorProto", "doc_string"),
+)  # fmt: skip
 _CODED_TEXT = re.compile(rb"[0-9a-fA-F\s]{256,}|[A-Za-z0-9+/_-]{256,}={0,2}\s*")
 _INSIDE = re.compile(
     rb"\x7fELF[\x01\x02]\x01\x01[\0-\x12]\0{7}|This program cannot be run in DOS mode"
@@ -141,6 +143,8 @@ def text_signature(text: bytes) -> str:
     """Return the kind of program that a text contains, encoded or not; "" for anything else."""
     if _SCRIPT.search(text):
         return "commands of a script"
+    if _SCRIPT.search(text.translate(_ROTATION)):
+        return "commands of a script in ROT13"
     if _ENCODED.search(text):
         return "a program or archive in base64"
     return signature_of(text.lstrip()[:_PREFIX_BYTES])
@@ -377,6 +381,7 @@ def text_payload(facts: Facts) -> Iterator[Finding]:
                         kind=lambda row, ids=elements.value: table[int(ids[row])],
                     )
     yield from _divided_texts(facts)
+    yield from _divided_names(facts)
 
 
 def _divided_texts(facts: Facts) -> Iterator[Finding]:
@@ -391,6 +396,25 @@ def _divided_texts(facts: Facts) -> Iterator[Finding]:
         if kind and _BASE64.fullmatch(part):
             yield entries.at(rows[first : first + 1], f"this and the values after it are {kind}; do not run it")
             break
+
+
+def _divided_names(facts: Facts) -> Iterator[Finding]:
+    """Yield the first of several names that are a program together."""
+    starts = [id for id in range(1, facts.columns.text_count()) if _FIRST_DIGITS.match(facts.columns.raw_text(id)[:16])]
+    for type_name, field in _NAME_COLUMNS if starts else ():
+        if f"{type_name}.{field}" not in facts.present:
+            continue
+        sheet = facts[type_name]
+        ids = getattr(sheet, field)
+        ids = ids[ids > 0]
+        for first in true_rows(np.isin(ids, starts))[:_MAX_PARTS].tolist():
+            parts = [facts.columns.raw_text(id) for id in ids[first : first + _MAX_PARTS].tolist()]
+            coded = next((i for i, part in enumerate(parts) if not _BASE64.fullmatch(part)), len(parts))
+            kind = _decoded_signature(b"".join(parts[:coded])[:_MAX_CODED_BYTES]) if coded > 1 else ""
+            if kind:
+                rows = true_rows(getattr(sheet, field) == ids[first])[:1]
+                yield sheet.at(rows, f"the names from this {field} on are {kind} together; do not run it")
+                break
 
 
 def _decoded_signature(text: bytes) -> str:
@@ -493,56 +517,4 @@ def _are_read(facts: Facts) -> Any:
     if "NodeProto.output" in facts.present:
         outputs = facts.lists("NodeProto.output")
         result[outputs.parent[used[outputs.value]]] = True
-    return result
-
-
-@rule("security-behaviour-random", "NodeProto")
-def random(facts: Facts) -> Iterator[Finding]:
-    """Yield nodes with random outputs."""
-    nodes = facts.NodeProto
-    yield nodes.at(
-        facts.are_among(nodes.op_type, _RANDOM),
-        "the output of {op_type!r} differs in each run, so a test does not show the results of later runs",
-    )
-
-
-@rule("security-behaviour-trigger", "NodeProto")
-def trigger(facts: Facts) -> Iterator[Finding]:
-    """Yield selections between values by a comparison with a constant."""
-    nodes, scopes = facts.NodeProto, facts.derive(Scopes)
-    inputs = facts.lists("NodeProto.input")
-    is_comparison = np.append(facts.are_among(nodes.op_type, _COMPARISONS), False)
-    is_constant_node = np.append(facts.are_among(nodes.op_type, ("Constant",)), False)
-    definitions = scopes.definitions
-    n_outputs = facts.lists("NodeProto.output").n
-    is_constant = (definitions >= n_outputs + facts.ValueInfoProto.n) | is_constant_node[scopes.makers]
-    # How a value depends on a comparison: as a truth value or number that other operators combine.
-    depends = np.zeros(nodes.n + 1, bool)
-    depends[inputs.parent[is_constant & is_comparison[inputs.parent]]] = True
-    gates = np.append(facts.are_among(nodes.op_type, _GATES), False)
-    depends[:-1] |= gates[:-1] & _read_from(inputs, scopes, np.append(facts.are_among(nodes.op_type, _OFFSETS), False))
-    passes = np.append(facts.are_among(nodes.op_type, _COMBINATIONS), False)
-    for _ in range(_MAX_COMBINATIONS):
-        more = np.append(passes[:-1] & ~depends[:-1] & _read_from(inputs, scopes, depends), False)
-        if not more.any():
-            break
-        depends |= more
-    is_selection = facts.are_among(nodes.op_type, _SELECTIONS)
-    selecting = (inputs.index == 0) & is_selection[inputs.parent]
-    by_index = facts.are_among(nodes.op_type, _INDEXED)
-    selecting |= (inputs.index == 1) & by_index[inputs.parent]
-    scaling = facts.are_among(nodes.op_type, ("Mul", "MatMul"))
-    selecting |= scaling[inputs.parent]
-    found = np.zeros(nodes.n, bool)
-    found[inputs.parent[selecting & depends[scopes.makers]]] = True
-    yield nodes.at(
-        found & ~depends[:-1] | (found & is_selection),
-        "{op_type!r} selects by a comparison with a constant, as a hidden trigger would; look at it on the map",
-    )
-
-
-def _read_from(inputs: Any, scopes: Scopes, is_source: Any) -> Any:
-    """Return whether each node reads a value of one of some nodes. is_source: per node, and False at the end."""
-    result = np.zeros(len(is_source) - 1, bool)
-    result[inputs.parent[is_source[scopes.makers]]] = True
     return result

@@ -11,6 +11,7 @@ import numpy as np
 
 from onnxwire.checker.constant_inputs import ARGUMENT, DIVISION, INDEX, MAX_RANK, RANK
 from onnxwire.checker.cycles import cyclic_components
+from onnxwire.checker.declared_types import DeclaredTypes
 from onnxwire.checker.facts import Facts, Finding, true_rows
 from onnxwire.checker.registry import rule
 from onnxwire.checker.rules.node import Calls
@@ -73,6 +74,18 @@ def overflow(facts: Facts) -> Iterator[Finding]:
             "model",
             limit=lambda _: limit,
         )
+
+
+@rule("security-resource-text", "NodeProto")
+def text(facts: Facts) -> Iterator[Finding]:
+    """Yield nodes that make too long or too many strings."""
+    found = facts.derive(ShapeBounds).texts
+    yield facts.NodeProto.at(
+        found,
+        "the strings of {op_type!r} have at least {size:,} bytes together, and the limit is {facts.max_elements:,}; do "
+        "not run the model, or raise --max-elements",
+        size=found,
+    )
 
 
 @rule("security-resource-total", "NodeProto")
@@ -153,6 +166,41 @@ def argument(facts: Facts) -> Iterator[Finding]:
     """Yield nodes with a constant that their kernel cannot compute with."""
     found = facts.derive(ShapeBounds).faults.get(ARGUMENT, {})
     yield facts.NodeProto.at(found, "{op_type!r} has {fault}; do not run the model", fault=found)
+
+
+@rule("security-resource-type", "NodeProto", "ValueInfoProto")
+def branch_types(facts: Facts) -> Iterator[Finding]:
+    """Yield nodes whose graphs declare different types for one value."""
+    bounds, declared = facts.derive(ShapeBounds), facts.derive(DeclaredTypes)
+    found = {}
+    for node, bodies in bounds.bodies.items():
+        graphs = list(bodies.values())
+        first = bounds.graph_rows("ValueInfoProto", "GraphProto.output", graphs[0])
+        op_type = facts.text(facts.NodeProto.op_type[node])
+        if op_type == "If" and len(graphs) > 1:
+            other = bounds.graph_rows("ValueInfoProto", "GraphProto.output", graphs[1])
+        elif op_type in ("Loop", "Scan"):
+            # A state is an input of the body, after the iteration and the condition of Loop, and then an output.
+            other = bounds.graph_rows("ValueInfoProto", "GraphProto.input", graphs[0])
+            skipped = int(op_type == "Loop")
+            n_states = int(facts.NodeProto.input[node]) - 2
+            if op_type == "Scan":
+                scanned = bounds.constants.attributes(node).get("num_scan_inputs")
+                n_states = len(other) - scanned.i if scanned is not None else 0
+            first, other = first[skipped : skipped + max(n_states, 0)], other[2 * skipped :]
+        else:
+            continue
+        for left, right in zip(first, other, strict=False):
+            types = [(int(declared.kind[row]), int(declared.elem_type[row])) for row in (left, right)]
+            if all(kind >= 0 for kind, _ in types) and (
+                types[0][0] != types[1][0] or (types[0][1] != types[1][1] and types[0][1] and types[1][1])
+            ):
+                found[node] = facts.text(facts.ValueInfoProto.name[left])
+    yield facts.NodeProto.at(
+        found,
+        "the graphs of {op_type!r} declare different types for output {name!r}; do not run the model",
+        name=found,
+    )
 
 
 @rule("security-resource-rank")
@@ -276,6 +324,15 @@ def declared(facts: Facts) -> Iterator[Finding]:
         for row, size in enumerate(sizes)
         if size > facts.max_elements and size > (facts.max_elements * 64 if external[row] else lengths[row] * 8)
     }
+    dims = facts.lists("TensorProto.dims")
+    products: dict[int, int] = {}
+    for row, dim in zip(dims.parent.tolist(), dims.value.tolist(), strict=True):
+        if sizes[row] == 0:
+            products[row] = min(products.get(row, 1) * max(abs(dim), 1), 1 << 200)
+    yield tensors.at(
+        [row for row, product in products.items() if product >= 1 << 63],
+        "a dim of tensor {name!r} is 0, and the product of the others overflows before; do not load the model",
+    )
     yield tensors.at(
         found,
         "the dims of tensor {name!r} state {elements:,} elements, and it stores far fewer; do not load the model",

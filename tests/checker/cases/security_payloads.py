@@ -44,16 +44,4 @@ CASES = {
     ),
     "security-payload-unknown": Case(VALID_BYTES + field(99, b"#!/bin/sh"), VALID_BYTES + field(99, b"hello")),
     "security-payload-unused": Case(_unused("x"), _unused("w"), _TENSOR),
-    "security-behaviour-random": Case(
-        model(node("", "y", op="RandomNormal")), model(node("x", "y")), ("graph.node[0]",)
-    ),
-    "security-behaviour-trigger": Case(
-        model(
-            'initializer { name: "k" data_type: 1 float_data: 3 } '
-            + node("x k", "c", op="Equal")
-            + node("c x k", "y", op="Where")
-        ),
-        model(node("x z", "c", op="Equal") + node("c x z", "y", op="Where")),
-        ("graph.node[1]",),
-    ),
 }

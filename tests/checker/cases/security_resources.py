@@ -56,6 +56,20 @@ def _pattern(text: str) -> str:
     return model(node("x", "o", f'attribute {{ name: "pattern" type: STRING s: "{text}" }}', op="RegexFullMatch"))
 
 
+def _joined(count: int) -> str:
+    """Nodes that join a value with itself."""
+    return model("".join(node(f"s{i} s{i}", f"s{i + 1}", op="StringConcat") for i in range(count)))
+
+
+def _branches(type: int) -> str:
+    """An If of which one branch returns floats, and the other another type."""
+    graph = (
+        'node {{ output: "o" op_type: "Constant" }} output {{ name: "o" type {{ tensor_type {{ elem_type: {} }} }} }}'
+    )
+    graphs = [graph.format(number) for number in (1, type)]
+    return model(node("x", "y", holding(graphs[0], "t") + holding(graphs[1], "e", "else_branch"), op="If"))
+
+
 CASES = {
     # An operator that is not evaluated, of a constant and of an input.
     "security-resource-hidden": Case(
@@ -76,6 +90,8 @@ CASES = {
     "security-resource-overflow": Case(
         model(_ints("s", 1 << 32, 1 << 32) + _BOMB), model(_ints("s", 1 << 10, 1 << 10) + _BOMB), _NODE
     ),
+    "security-resource-text": Case(_joined(28), _joined(26), ("graph.node[27]",)),
+    "security-resource-type": Case(_branches(8), _branches(1), _NODE),
     "security-resource-total": Case(_tiles(17), _tiles(16), ("graph.node[16]",)),
     "security-resource-loop": Case(
         model(_one("m", 2**63 - 1) + _TRUE_CONSTANT + _loop("m")),
