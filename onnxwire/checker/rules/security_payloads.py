@@ -5,7 +5,6 @@ The first bytes of payloads, strings and unknown fields are read, never whole we
 
 from __future__ import annotations
 
-import base64
 import os
 import re
 import zlib
@@ -18,6 +17,7 @@ from onnxwire.checker.facts import IDENTIFIER, MERGED, Facts, Finding, true_rows
 from onnxwire.checker.limits import MAX_READ_BYTES, MAX_TOTAL_READ_BYTES
 from onnxwire.checker.registry import rule
 from onnxwire.checker.rules.node import Calls
+from onnxwire.checker.text_decodings import decodings, is_text
 from onnxwire.checker.wire_records import UNKNOWN_CONTENT, WireRecords
 from onnxwire.engine.partial import PartialMemory
 from onnxwire.engine.record_reader import bytes_at
@@ -38,8 +38,7 @@ _MAX_TYPED_BYTES = 1 << 16  # maximum size of a tensor whose lists of numbers or
 _MIN_TYPED_BYTES = 32
 _MAX_TYPED_TENSORS = 100_000
 _LONG_TEXT = 1 << 16
-_MIN_CODED_BYTES, _MAX_CODED_BYTES = 24, 1024
-_HEXADECIMAL = re.compile(rb"[0-9a-fA-F]+")
+_MAX_CODED_BYTES = 1024
 _BASE64 = re.compile(rb"[A-Za-z0-9+/_\r\n-]+={0,2}")
 _OTHER_FORMATS = (
     (4, b"ORTM", "a model in the format of onnxruntime"),
@@ -59,9 +58,6 @@ _SCRIPT = re.compile(
     rb"|\bbase64\s+-d\b|\bnc\s+-e\b|/dev/tcp/",
     re.I | re.S,
 )
-_LETTERS = b"abcdefghijklmnopqrstuvwxyz"
-_ROTATED = _LETTERS[13:] + _LETTERS[:13]
-_ROTATION = bytes.maketrans(_LETTERS + _LETTERS.upper(), _ROTATED + _ROTATED.upper())  # ROT13
 # The first digits of programs and archives in hexadecimal and in base64.
 _FIRST_DIGITS = re.compile(
     rb"(?i:7f454c46|4d5a[0-9a-f]{2}00|504b0304|1f8b08|fd377a58|28b52ffd|cafebabe|cffaedfe)"
@@ -76,8 +72,9 @@ _NAME_COLUMNS = (
 _CODED_TEXT = re.compile(rb"[0-9a-fA-F\s]{256,}|[A-Za-z0-9+/_-]{256,}={0,2}\s*")
 _INSIDE = re.compile(
     rb"\x7fELF[\x01\x02]\x01\x01[\0-\x12]\0{7}|This program cannot be run in DOS mode"
-    rb"|PK\x03\x04\x14\0[\0-\x08]\0[\0-\x08]\0"
+    rb"|PK\x03\x04\x14\0[\0-\x08]\0[\0-\x08]\0|\x01CD001\x01|<\?php\s"
 )
+_OLD_LZMA = re.compile(rb"\x5d\0\0.\0\xff{8}|\x5d\0\0.\0.{4}\0{4}", re.S)
 _WORD_END = re.compile(rb"[\s(<]|[\x00-\x08\x80-\xff]")
 _ENCODED = re.compile(rb"(?:f0VMR[gQ]|TVqQAA|TVpQAA|UEsDB[AB]|gASV|IyEvYmlu|IyEvdXNy|H4sIA|z/rt/g)[A-Za-z0-9+/_-]{8}")
 
@@ -124,8 +121,30 @@ def signature_of(prefix: bytes) -> str:
         return "compiled Python code"
     if re.match(rb"#![ ]*/[\w/.]+|@echo off\b", prefix) or prefix[:5] in (b"%PDF-", b"{\\rtf"):
         return "a script or document"
-    if prefix[:4] == b"\x93NUM" or prefix[:8] == b"\x89HDF\r\n\x1a\n":
+    if prefix[:4] in (b"\xed\xab\xee\xdb", b"xar!", b"hsqs", b"KDMV") or prefix[:6] in (b"070701", b"070702"):
+        return "an archive or disk image"
+    if prefix[:8] == b"!<arch>\n" or _OLD_LZMA.match(prefix):
+        return "an archive"
+    if prefix[:8] == b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" or prefix[:8] == b"L\0\0\0\x01\x14\x02\0":
+        return "a document or link of Windows"
+    if prefix[:4] == b"\x1bLua" or prefix[:16] == b"SQLite format 3\0" or prefix[:5] == b"<?php":
+        return "a program or database"
+    if prefix[:6] == b"\x93NUMPY" and b"'|O'" in prefix[:128]:
+        return "a numpy file with a Python pickle"
+    return _masked_signature(prefix)
+
+
+def _masked_signature(prefix: bytes) -> str:
+    """Return the format of bytes that are combined with one byte by XOR, if it is a program or ZIP archive."""
+    if len(prefix) < 64:
         return ""
+    for magic, zeros in ((b"\x7fELF", slice(9, 16)), (b"PK\3\4", slice(5, 6))):
+        mask = prefix[0] ^ magic[0]
+        if mask and all(prefix[i] ^ mask == magic[i] for i in range(1, 4)) and set(prefix[zeros]) == {mask}:
+            return "a program or archive under XOR"
+    mask = prefix[0] ^ ord("M")
+    if mask and prefix[1] ^ mask == ord("Z") and bytes(byte ^ mask for byte in b"This program") in prefix:
+        return "a Windows program under XOR"
     return ""
 
 
@@ -143,11 +162,9 @@ def text_signature(text: bytes) -> str:
     """Return the kind of program that a text contains, encoded or not; "" for anything else."""
     if _SCRIPT.search(text):
         return "commands of a script"
-    if _SCRIPT.search(text.translate(_ROTATION)):
-        return "commands of a script in ROT13"
     if _ENCODED.search(text):
         return "a program or archive in base64"
-    return signature_of(text.lstrip()[:_PREFIX_BYTES])
+    return signature_of(text.lstrip()[:_PREFIX_BYTES]) or _decoded_signature(text)
 
 
 class Prefixes:
@@ -207,7 +224,8 @@ def tensor_payload(facts: Facts) -> Iterator[Finding]:
                 kind = signature_of(prefixes.read(starts[row] + _PAGE_BYTES, lengths[row] - _PAGE_BYTES))
             if not kind and lengths[row] > _ZIP_END_BYTES and not prefixes.is_remote:
                 end = starts[row] + lengths[row]
-                kind = signature_of(prefixes.read(end - _ZIP_END_BYTES, _ZIP_END_BYTES))
+                tail = prefixes.read(end - _ZIP_END_BYTES, _ZIP_END_BYTES)
+                kind = signature_of(tail) or ("a program backwards" if tail[-4:] == b"FLE\x7f" else "")
             if not kind and _PREFIX_BYTES < lengths[row] <= min(MAX_READ_BYTES, left) and not prefixes.is_remote:
                 left -= lengths[row]
                 inside = _INSIDE.search(bytes_at(facts.document, starts[row], starts[row] + lengths[row]))
@@ -333,7 +351,7 @@ def attribute_payload(facts: Facts) -> Iterator[Finding]:
     found = {}
     for row in true_rows(attributes.span("s")[1] >= 4).tolist():
         prefix = prefixes.read(starts[row], lengths[row])
-        kind = signature_of(prefix) or text_signature(prefix) or _decoded_signature(prefix)
+        kind = signature_of(prefix) or text_signature(prefix)
         if kind:
             found[row] = kind
     is_list = attributes.has("strings") | attributes.has("ints")
@@ -353,8 +371,7 @@ def text_payload(facts: Facts) -> Iterator[Finding]:
     table: dict[int, str] = {}
     for id in range(1, facts.columns.text_count()):
         text = facts.columns.raw_text(id)[:_MAX_TEXT]
-        kind = "" if facts.traits[id] & IDENTIFIER else text_signature(text)
-        kind = kind or _decoded_signature(text)
+        kind = _decoded_signature(text) if facts.traits[id] & IDENTIFIER else text_signature(text)
         if kind:
             table[id] = kind
     if table:
@@ -418,20 +435,12 @@ def _divided_names(facts: Facts) -> Iterator[Finding]:
 
 
 def _decoded_signature(text: bytes) -> str:
-    """Return what a text is in base64 or hexadecimal digits, forwards or backwards, if it is a program or archive."""
-    if len(text) < _MIN_CODED_BYTES:
-        return ""
-    text = text[:_MAX_CODED_BYTES]
-    if not _BASE64.fullmatch(text.lstrip(b"=")):
-        return ""
-    digits = re.sub(rb"\s", b"", text)
-    if _HEXADECIMAL.fullmatch(digits):
-        return _long_signature(bytes.fromhex(digits[: len(digits) // 2 * 2].decode()))
-    for coded in (digits, digits[::-1]):
-        plain = coded.strip(b"=").translate(bytes.maketrans(b"-_", b"+/"))
-        kind = _long_signature(base64.b64decode(plain[: len(plain) // 4 * 4]))
-        if kind:
-            return f"{kind} in base64"
+    """Return what a text is in another encoding, if it is a program, an archive or commands."""
+    for decoded in decodings(text):
+        if is_text(decoded) and _SCRIPT.search(decoded):
+            return "commands of a script in another encoding"
+        if kind := _long_signature(decoded):
+            return f"{kind} in another encoding"
     return ""
 
 
