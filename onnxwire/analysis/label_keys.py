@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from functools import lru_cache
 from hashlib import blake2b
 
 from onnxwire.messages import SparseTensorProto, TensorProto
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
 _NOT_IN_KEYS = {"name", "g", "graphs"}
 _ARRAYS = {"floats", "ints"}
+_MAX_TINY_BYTES = 16  # less than a reference to external data takes
 
 
 def attribute_key(attribute: AttributeProto, digest: Callable[[TensorProto], Hashable]) -> bytes:
@@ -42,7 +44,8 @@ def attribute_key(attribute: AttributeProto, digest: Callable[[TensorProto], Has
         elif field.is_repeated:
             add(len(value).to_bytes(8, "little"))
             for element in value:
-                add(_value_key(element, digest))
+                key = _value_key(element, digest)
+                result.update(len(key).to_bytes(8, "little") + key)
         else:
             add(_value_key(value, digest))
     return result.digest()
@@ -50,6 +53,15 @@ def attribute_key(attribute: AttributeProto, digest: Callable[[TensorProto], Has
 
 def tensor_key(tensor: Any, digest: Callable[[TensorProto], Hashable]) -> bytes:
     """Return a key of a TensorProto or SparseTensorProto: its type, shape and payload."""
+    if tensor.ByteSize() <= _MAX_TINY_BYTES:
+        return _tiny_key(isinstance(tensor, SparseTensorProto), tensor.SerializeToString(deterministic=True), digest)
+    return repr(_tensor_parts(tensor, digest)).encode()
+
+
+@lru_cache(1024)
+def _tiny_key(is_sparse: bool, encoded: bytes, digest: Callable[[TensorProto], Hashable]) -> bytes:
+    """Return the key of an encoded tensor. A damaged file can have a million that are equal."""
+    tensor = (SparseTensorProto if is_sparse else TensorProto).FromString(encoded)
     return repr(_tensor_parts(tensor, digest)).encode()
 
 
@@ -61,12 +73,12 @@ def _tensor_parts(tensor: Any, digest: Callable[[TensorProto], Hashable]) -> tup
 
 
 def _value_key(value: Any, digest: Callable[[TensorProto], Hashable]) -> bytes:
+    if isinstance(value, (TensorProto, SparseTensorProto)):
+        return tensor_key(value, digest)
     if isinstance(value, bytes):
         return value
     if isinstance(value, str):
         return value.encode("utf-8", "surrogateescape")
     if isinstance(value, int):
         return str(value).encode()
-    if isinstance(value, (TensorProto, SparseTensorProto)):
-        return tensor_key(value, digest)
     return bytes(value.SerializeToString(deterministic=True))

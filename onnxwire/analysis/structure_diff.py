@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from hashlib import blake2b
 
 from onnxwire.analysis.comparison import Comparison, Difference, node_name, text_of
@@ -60,9 +60,26 @@ def payload_key(tensor: TensorProto) -> Hashable:
 
     The text depends on the fault and on the fields of the tensor that store the payload, not on its name or path.
     """
+    if tensor.ByteSize() > _MAX_SMALL_BYTES or is_external(tensor):
+        return _read_key(tensor, tensor)
+    small = small_payload(tensor)
+    if small is None:
+        return _key_of_bytes(_without_name(tensor).SerializeToString(deterministic=True))
     digest = _hash_type()()
-    is_small = tensor.ByteSize() <= _MAX_SMALL_BYTES and not is_external(tensor)
-    readable = _without_name(tensor) if is_small and small_payload(tensor) is None else tensor
+    digest.update(small)
+    return bytes(digest.digest())
+
+
+@lru_cache(1024)
+def _key_of_bytes(encoded: bytes) -> Hashable:
+    """Return the key of an encoded tensor. A damaged file can have hundreds of thousands that are equal."""
+    tensor = TensorProto.FromString(encoded)
+    return _read_key(tensor, _without_name(tensor))
+
+
+def _read_key(tensor: TensorProto, readable: TensorProto) -> Hashable:
+    """Return the key of a tensor, whose payload is read from `readable`."""
+    digest = _hash_type()()
     reason = f"data_type {tensor.data_type}"
     if tensor.data_type in BY_NUMBER:
         try:
