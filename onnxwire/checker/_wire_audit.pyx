@@ -82,18 +82,21 @@ cdef inline bint is_wide(const Field* field, const Record* record, const uint8_t
     return field.type == BOOL and record.n > 1
 
 
-cdef bint has_long_number(const uint8_t* p, const uint8_t* end) noexcept nogil:
-    """Return whether a packed run has a varint that is longer than its value needs."""
+cdef int run_anomaly(const Field* field, const uint8_t* p, const uint8_t* end) noexcept nogil:
+    """Return LONG_NUMBER if a packed run has a varint longer than its value needs, WIDE_NUMBER if one has more bits
+    than the type, 0 for neither."""
     cdef const uint8_t* start
     cdef uint64_t value = 0
     while p < end:
         start = p
         p = read_varint(p, end, &value)
         if p == NULL:
-            return True
+            return LONG_NUMBER
         if p - start != varint_size(value):
-            return True
-    return False
+            return LONG_NUMBER
+        if field.type == INT32 and <int64_t>value != <int32_t>value:
+            return WIDE_NUMBER
+    return 0
 
 
 cdef inline bint is_short_run(const Record* record, PartialMemory memory) noexcept nogil:
@@ -125,7 +128,7 @@ cdef int audit_span(
     cdef Field* field
     cdef const uint8_t* head
     cdef uint32_t tag = 0, bit, i
-    cdef int wire
+    cdef int wire, kind
     while p < end:
         p = read_record(p, end, MAX_DEPTH, &record)
         if p == NULL:
@@ -162,9 +165,10 @@ cdef int audit_span(
             if (
                 wire == WIRE_LEN and field.wire == WIRE_VARINT
                 and (columns.kinds[field.slot] == LIST or is_short_run(&record, memory))
-                and has_long_number(record.value, p) and add(found, facts, sheet, row, &record, LONG_NUMBER)
             ):
-                return -1
+                kind = run_anomaly(field, record.value, p)
+                if kind and add(found, facts, sheet, row, &record, <Kind>kind):
+                    return -1
             bit = <uint32_t>1 << field.slot
             if field.size and (wire != WIRE_LEN or record.n):
                 # Elements one by one are usual, a second packed record or a mixture of both is not.

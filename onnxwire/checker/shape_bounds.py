@@ -21,6 +21,8 @@ from onnxwire.checker.small_constants import SmallConstants
 from onnxwire.tensor.dtypes import EXTERNAL
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from onnxwire.checker.facts import Facts
     from onnxwire.messages import AttributeProto, TensorProto
 
@@ -363,7 +365,7 @@ class ShapeBounds:
                 if value.sequence is not None:
                     self.faults.setdefault(ARGUMENT, {}).setdefault(call.node, "a sequence in place of a tensor")
 
-    def _add(self, call: _Call, function: int, names: list[int], made: list[Value], is_fixed: bool) -> None:
+    def _add(self, call: _Call, function: int, names: Sequence[int], made: list[Value], is_fixed: bool) -> None:
         """Set the values of a node's outputs."""
         stored = max((value.stored for value in call.inputs), default=0)
         is_bound = any(value.is_bound for value in call.inputs) or (

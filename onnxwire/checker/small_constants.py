@@ -6,6 +6,8 @@ import struct
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from onnxwire.checker.facts import MERGED
 from onnxwire.checker.limits import MAX_TOTAL_READ_BYTES
 from onnxwire.engine.record_reader import bytes_at
@@ -13,6 +15,8 @@ from onnxwire.messages import AttributeProto, TensorProto
 from onnxwire.tensor.dtypes import EXTERNAL
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from onnxwire.checker.facts import Facts
 
     Numbers = list[int] | list[float]
@@ -29,26 +33,26 @@ class SmallConstants:
 
     def __init__(self, facts: Facts) -> None:
         self.facts = facts
-        self._columns: dict[str, list[Any]] = {}
+        self._columns: dict[str, Sequence[Any]] = {}
         self._extents: dict[int, tuple[int, int] | None] = {}
         self._extent_bytes_left = MAX_TOTAL_READ_BYTES
         self.groups: dict[str, dict[int, list[int]]] = {}  # per grouped field, its rows by parent
 
-    def column(self, type_name: str, name: str) -> list[Any]:
-        """Return a column of a sheet as a list; `first.NAME`: the first rows of a repeated field."""
+    def column(self, type_name: str, name: str) -> Sequence[Any]:
+        """Return a column of a sheet without a copy; `first.NAME`: the first rows of a repeated field."""
         key = f"{type_name}:{name}"
         known = self._columns.get(key)
         if known is None:
             sheet = self.facts[type_name]
             column = sheet.first(name[6:]) if name.startswith("first.") else getattr(sheet, name)
-            known = self._columns[key] = column.tolist()
+            known = self._columns[key] = np.ascontiguousarray(column).data
         return known
 
-    def elements(self, name: str) -> list[int]:
+    def elements(self, name: str) -> Sequence[int]:
         """Return the values of a list such as NodeProto.input."""
         known = self._columns.get(name)
         if known is None:
-            known = self._columns[name] = self.facts.lists(name).value.tolist()
+            known = self._columns[name] = np.ascontiguousarray(self.facts.lists(name).value).data
         return known
 
     def dims(self, tensor: int) -> tuple[int, ...]:

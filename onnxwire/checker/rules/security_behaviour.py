@@ -29,7 +29,7 @@ _TREES = ("TreeEnsemble", "TreeEnsembleClassifier", "TreeEnsembleRegressor")
 _TESTS = ("IsNaN", "IsInf", "RegexFullMatch", *_TREES)  # operators whose result another one selects by
 _EQUALITIES = {b"BRANCH_EQ", b"BRANCH_NEQ", b"BRANCH_MEMBER"}
 _EQUALITY_NUMBERS = {4, 5, 6}  # of TreeEnsemble: EQ, NEQ, MEMBER
-_UINT8 = 2  # TensorProto.UINT8
+_UINT8, _STRING, _BOOL = 2, 8, 9  # of TensorProto.DataType
 
 
 @rule("security-behaviour-random", "NodeProto")
@@ -84,8 +84,8 @@ def trigger(facts: Facts) -> Iterator[Finding]:
     # How a value depends on a comparison: as a truth value or number that other operators combine.
     depends = np.zeros(nodes.n + 1, bool)
     depends[inputs.parent[is_constant & is_comparison[inputs.parent]]] = True
-    is_test = facts.are_among(nodes.op_type, _TESTS)
-    depends[:-1] |= is_test
+    depends[:-1] |= facts.are_among(nodes.op_type, _TESTS)
+    depends[_truth_values(facts, inputs, scopes)] = True
     gates = np.append(facts.are_among(nodes.op_type, _GATES), False)
     depends[:-1] |= gates[:-1] & _read_from(inputs, scopes, np.append(facts.are_among(nodes.op_type, _OFFSETS), False))
     passes = np.append(facts.are_among(nodes.op_type, _COMBINATIONS), False)
@@ -102,10 +102,31 @@ def trigger(facts: Facts) -> Iterator[Finding]:
     selecting |= scaling[inputs.parent]
     found = np.zeros(nodes.n, bool)
     found[inputs.parent[selecting & depends[scopes.makers]]] = True
+    # A comparison with a stored text is one with a password, or a category.
+    n_before = n_outputs + facts.ValueInfoProto.n
+    texts = true_rows(facts.TensorProto.data_type == _STRING) + n_before if facts.TensorProto.n else np.zeros(0, int)
+    with_text = np.zeros(nodes.n, bool)
+    with_text[inputs.parent[np.isin(definitions, texts)]] = True
+    yield nodes.at(
+        with_text & is_comparison[:-1] & ~found,
+        "{op_type!r} compares with a stored text, which may be a password; look at it on the map",
+    )
     yield nodes.at(
         found & ~depends[:-1] | (found & is_selection),
         "{op_type!r} selects by a comparison with a constant, as a hidden trigger would; look at it on the map",
     )
+
+
+def _truth_values(facts: Facts, inputs: Any, scopes: Scopes) -> list[int]:
+    """Return the rows of nodes that turn a reduced value into a truth value."""
+    nodes, constants = facts.NodeProto, facts.derive(SmallConstants)
+    is_reduction = np.append(facts.matching(lambda name: name.startswith("Reduce"), nodes.op_type), False)
+    casts = true_rows(facts.are_among(nodes.op_type, ("Cast",)) & _read_from(inputs, scopes, is_reduction))
+    return [
+        row
+        for row in casts.tolist()
+        if (target := constants.attributes(row).get("to")) is not None and target.i == _BOOL
+    ]
 
 
 def _read_from(inputs: Any, scopes: Scopes, is_source: Any) -> Any:
