@@ -213,6 +213,32 @@ def _quantized(call: Call) -> Faults:
         yield ARGUMENT, f"{scales.shape[0]:,} scales for {size:,} channels"
 
 
+# The inputs of operators on quantized numbers that are scales.
+_SCALES = {
+    "QLinearMatMul": (1, 4, 6),
+    "QLinearConv": (1, 4, 6),
+    "QLinearAdd": (1, 4, 6),
+    "QLinearMul": (1, 4, 6),
+    "QGemm": (1, 4, 7),
+    "MatMulIntegerToFloat": (2, 3),
+    "DynamicQuantizeMatMul": (2,),
+    "QLinearAveragePool": (1, 3),
+    "QLinearGlobalAveragePool": (1, 3),
+    "QLinearSigmoid": (1, 3),
+    "QLinearLeakyRelu": (1, 3),
+    "QLinearSoftmax": (1, 3),
+}
+
+
+def _scaled(call: Call) -> Faults:
+    for index in _SCALES[call.op_type]:
+        value = _value(call, index)
+        for scale in (value.data or ()) if value is not None else ():
+            if not 0 < scale < math.inf:
+                yield ARGUMENT, f"a scale of {scale}"
+                return
+
+
 def _reshaped(call: Call) -> Faults:
     dims = _integers(call, 1)
     yield from _shaped(call)
@@ -393,6 +419,7 @@ INSPECTORS: dict[str, Callable[[Any], Faults]] = {
     **dict.fromkeys(("Expand", "Tile"), _shaped),
     **dict.fromkeys(_ALONG.split(), _along),
     **dict.fromkeys(("QuantizeLinear", "DequantizeLinear"), _quantized),
+    **dict.fromkeys(_SCALES, _scaled),
     "Reshape": _reshaped,
     "STFT": _framed,
     "Col2Im": _image_blocks,

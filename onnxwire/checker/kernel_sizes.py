@@ -185,6 +185,11 @@ def _image(call: Call) -> Value | None:
     return Value((*sides, 1 if call.text("pixel_format") == "Grayscale" else _PIXEL_CHANNELS))
 
 
+def _position_bias(call: Call) -> Value:
+    """Return the size of RelativePositionBias: heads and two lengths, which are inputs."""
+    return _made(call, 1, 1, _number(call, 1), _number(call, 2))
+
+
 OPERATORS_OF_LIBRARIES: dict[str, Callable[[Call], Value | None]] = {
     "GatherND": _gather_nd,
     "ArrayFeatureExtractor": _feature_extractor,
@@ -209,6 +214,8 @@ OPERATORS_OF_LIBRARIES: dict[str, Callable[[Call], Value | None]] = {
     "WhisperBeamSearch": _searched,
     "GreedySearch": _searched,
     "Sampling": _searched,
+    "RelativePositionBias": _position_bias,
+    "UnfoldTensor": _by_attribute("size"),
     "STFT": _framed,
     "ImageDecoder": _image,
     "FusedConv": OPERATORS["Conv"],
@@ -224,10 +231,11 @@ BUFFERS: dict[str, Callable[[Call], Value | None]] = {
     "QAttention": _scores,
     "SplitToSequence": _pieces,
 }
-INEXACT_OF_LIBRARIES = ("FusedConv", "NhwcMaxPool", "DeformConv", "BeamSearch", "WhisperBeamSearch", "GreedySearch",
-                        "Sampling", "MatMulNBits", "MatMulBnb4", "MatMulFpQ4", "TfIdfVectorizer", "RNN", "GRU", "LSTM",
-                        "OneHotEncoder", "FusedMatMul", "TransposeMatMul", "CropAndResize", "RoiAlign",
-                        "ArrayFeatureExtractor")  # fmt: skip
+INEXACT_OF_LIBRARIES = (
+    "RelativePositionBias", "UnfoldTensor", "FusedConv", "NhwcMaxPool", "DeformConv", "BeamSearch", "WhisperBeamSearch",
+    "GreedySearch", "Sampling", "MatMulNBits", "MatMulBnb4", "MatMulFpQ4", "TfIdfVectorizer", "RNN", "GRU", "LSTM",
+    "OneHotEncoder", "FusedMatMul", "TransposeMatMul", "CropAndResize", "RoiAlign", "ArrayFeatureExtractor",
+)  # fmt: skip
 # Operators on strings whose output has strings as long as those of their inputs.
 TEXT_OPERATORS = frozenset(
     ("Identity", "Reshape", "Expand", "Tile", "Gather", "GatherElements", "GatherND", "Concat", "Where", "Squeeze",

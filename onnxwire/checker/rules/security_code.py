@@ -46,6 +46,7 @@ _SETTING = re.compile(
     r"|onnxruntime\.session|.*\b(?:cache|library|plugin|engine|custom_op)[._]?(?:path|dir|file)",
     re.I,
 )
+_MAX_FUTURE_VERSIONS = 8
 _PATH = re.compile(r"/[\w.-]+/|~/|\.\.?[/\\]|[A-Za-z]:[/\\]|\\\\|[a-z][a-z0-9+]{1,9}://", re.S)
 
 
@@ -170,3 +171,18 @@ def setting(facts: Facts) -> Iterator[Finding]:
         & facts.matching(lambda key: _SETTING.match(key) is not None, entries.key),
         "runtimes read settings from metadata such as {key!r}; remove it",
     )
+
+
+@rule("security-code-opset", "OperatorSetIdProto")
+def unknown_opset(facts: Facts) -> Iterator[Finding]:
+    """Yield imports of operator sets of ONNX in versions that do not exist."""
+    entries = facts.OperatorSetIdProto
+    for domain in dict.fromkeys(("", *operators().domain_names)):
+        steps = operators().steps(domain)
+        # A set may get a version without a new operator; a few more may be published after this library.
+        latest = max(steps, default=0) + _MAX_FUTURE_VERSIONS
+        aliases = ("", "ai.onnx") if domain in ("", "ai.onnx") else (domain,)
+        yield entries.at(
+            facts.are_among(entries.domain, aliases) & (entries.version > latest) & bool(steps),
+            "version {version:,} of operator set {domain!r} does not exist, and readers disagree about its meaning",
+        )

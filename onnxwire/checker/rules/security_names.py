@@ -56,6 +56,12 @@ _TEXT_INJECTION = re.compile(
     r"""^\s*[=+@-](?:cmd\||[\w.]*\(|\d+[+*]\d)|^\s*@?\w{2,12}\([^)]{0,80}\)\s*$|\$\{\s*(?:jndi|\$\{|\w+:)|(?:%[sxn]){3}|__(?:globals|class|subclasses|proto|builtins|import)__"""
     r"""|<!(?:DOCTYPE\s+\w+\s*\[|ENTITY)|['"]?\)?\s*;\s*(?:drop|delete|insert|update|alter)\s+(?:table|from|into)\b|--(?:extra-)?index-url\b"""
     r"""|^(?:\.\.?[/\\]){2}|^\\\\[\w.]+\\|\bignore\s+(?:all\s+)?(?:the\s+)?(?:previous|prior|above)\s+instructions\b"""
+    r"""|\brm\s+-[rf]{2}\s+[/~*]|\bpowershell(?:\.exe)?\s+-\w|\bchmod\s+\+x\b|\bLD_PRELOAD="""
+    r"""|-----BEGIN [A-Z ]{0,20}PRIVATE KEY"""
+    r"""|\bpip3?\s+install\s+(?:-\S+\s+){0,4}(?:git\+|https?:)|^git\+(?:https?|ssh):|^file://|^data:text/html|^\s*javascript:"""
+    r"""|\b169\.254\.169\.254\b|\bmetadata\.google\.internal\b|https?://\d{1,3}(?:\.\d{1,3}){3}\b"""
+    r"""|\b(?:https?|ftp)://[^\s"'<>]{1,400}\.(?:exe|sh|ps1|bat|dll|so|scr|msi|hta|jar|pkl)(?:$|[?#\s"'])"""
+    r"""|['"]\s+or\s+\d+\s*=\s*\d+"""
     r"""|\r?\n\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d\S*\s+\[?(?:INFO|WARN|ERROR|DEBUG)""",
     re.I,
 )

@@ -33,8 +33,9 @@ _MAX_COUNTS = {
 _EXPRESSION_NAME = re.compile(r"pattern|regex|tokenexp|(?:^|_)re$", re.I)
 _MAX_EXPRESSION_BYTES = 1 << 12
 _MANY_REPEATS = 10
+_MANY_ADJACENT = 3  # equal tokens that repeat, one after the other: cubic time
 _REPEAT = re.compile(r"[*+?]|\{(\d*)(,?)(\d*)\}")
-_TOKEN = re.compile(r"\\.?|\((?:\?[:=!<>P\w]*)?|\[\^?\]?[^\]]*\]?|.", re.S)
+_TOKEN = re.compile(r"\\.?|\((?:\?(?:P?<\w+>|<?[=!]|[:>|]|\w+[:)]?))?|\[\^?\]?[^\]]*\]?|.", re.S)
 
 
 @rule("security-resource-elements", "NodeProto")
@@ -369,10 +370,12 @@ def expression(facts: Facts) -> Iterator[Finding]:
 
 
 def has_nested_repeat(expression: str) -> bool:
-    """Return whether a group that repeats, or has alternatives that begin alike, is repeated itself."""
+    """Return whether a group that repeats, or has alternatives that begin alike, is repeated itself, or whether a token
+    repeats three times in succession."""
     position = 0
     groups: list[list[Any]] = [[False, [""], True]]  # is it repeated inside, the starts of alternatives, at a start
     closed: list[Any] | None = None  # the group that ended just before
+    text, adjacent = "", [""]  # the last token, and the equal tokens with repeats before it
     while position < len(expression):
         repeat = _REPEAT.match(expression, position)
         if repeat is not None:
@@ -382,11 +385,16 @@ def has_nested_repeat(expression: str) -> bool:
             if is_many:
                 if closed is not None and (closed[0] or len(set(closed[1])) < len(closed[1])):
                     return True
+                adjacent = [*adjacent, text] if text == adjacent[-1] else [text]
+                if len(adjacent) >= _MANY_ADJACENT and closed is None:
+                    return True
                 groups[-1][0] = True
             position = repeat.end()
             continue
         token = _TOKEN.match(expression, position)
         assert token is not None
+        if token[0] != adjacent[-1]:
+            adjacent = [""]
         position, text, closed = token.end(), token[0], None
         if text[0] == "(":
             groups.append([False, [""], True])

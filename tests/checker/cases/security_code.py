@@ -21,6 +21,9 @@ CASES = {
         model(rest='functions { name: "Relu" domain: "com.example" }'),
         ("functions[0]",),
     ),
+    "security-code-opset": Case(
+        model(opset="opset_import { version: 999 }"), model(opset="opset_import { version: 30 }"), ("opset_import[0]",)
+    ),
     "security-code-setting": Case(
         model(rest='metadata_props { key: "ort_config" value: "{}" }'),
         model(rest='metadata_props { key: "author" value: "{}" }'),
