@@ -7,7 +7,7 @@ from pathlib import Path
 
 import onnx
 import pytest
-from check_case import model
+from check_case import holding, model, node
 from each import each
 
 import onnxwire
@@ -121,3 +121,13 @@ def test_texts_that_are_not_utf8_are_checked_too():
     elf = b"\x7fELF\x02\x01\x01\x81\xff"
     data = DUPLICATE_IR_VERSION + b"\x32" + bytes([len(elf)]) + elf  # doc_string
     assert "security-payload-text" in {problem.rule for problem in onnxwire.check(data, untrusted=True)}
+
+
+@each("type, is_reported", [("optional_type {}", False), ("tensor_type { elem_type: 1 }", True)], ids=str)
+def test_an_optional_value_may_be_declared_by_the_type_of_its_element(type, is_reported):
+    graphs = "".join(
+        holding(f'node {{ output: "o" op_type: "Constant" }} output {{ name: "o" type {{ {of} }} }}', "b", name)
+        for name, of in (("then_branch", type), ("else_branch", "sequence_type {}"))
+    )
+    content = onnxwire.from_text(model(node("x", "y", graphs, op="If"))).SerializeToString()
+    assert bool(onnxwire.check(content, untrusted=True, select="security-resource-type")) is is_reported

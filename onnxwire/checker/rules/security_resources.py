@@ -173,6 +173,9 @@ def argument(facts: Facts) -> Iterator[Finding]:
 def branch_types(facts: Facts) -> Iterator[Finding]:
     """Yield nodes whose graphs declare different types for one value."""
     bounds, declared = facts.derive(ShapeBounds), facts.derive(DeclaredTypes)
+    fields = facts.TypeProto.fields
+    # A value of an optional type may be declared by the type of its element.
+    compared = [i for i, field in enumerate(fields) if field not in ("optional_type", "opaque_type", "denotation")]
     found = {}
     for node, bodies in bounds.bodies.items():
         graphs = list(bodies.values())
@@ -193,7 +196,7 @@ def branch_types(facts: Facts) -> Iterator[Finding]:
             continue
         for left, right in zip(first, other, strict=False):
             types = [(int(declared.kind[row]), int(declared.elem_type[row])) for row in (left, right)]
-            if all(kind >= 0 for kind, _ in types) and (
+            if all(kind in compared for kind, _ in types) and (
                 types[0][0] != types[1][0] or (types[0][1] != types[1][1] and types[0][1] and types[1][1])
             ):
                 found[node] = facts.text(facts.ValueInfoProto.name[left])
