@@ -106,7 +106,7 @@ def test_a_walk_that_stops_for_bytes_finds_the_same_values(index, block, library
 def test_damaged_bytes_are_found_damaged_alike(library):
     rng = random.Random(3)
     source = nested_model().SerializeToString() * 20
-    for _ in range(2000 if IS_LONG else 60):
+    for _ in range(400 if IS_LONG else 60):
         data = bytearray(source)
         for _ in range(rng.randrange(1, 4)):
             data[rng.randrange(len(data))] = rng.randrange(256)
