@@ -239,11 +239,19 @@ cdef class FlatGraph:
         return [(self.scope_path(i), self.scope_message(i)) for i in range(self.n_scopes)]
 
     @critical_section
-    def roots(self):
-        """Return the main graph, the training graphs and the functions: tuples of path and message."""
-        return [
-            (self.scope_path(i), self.scope_message(i)) for i in range(self.n_scopes) if self.scopes[i].parent <= MAIN
-        ]
+    def scope_count(self):
+        """Return the number of graphs and functions."""
+        return self.n_scopes
+
+    @critical_section
+    def root(self, Py_ssize_t scope):
+        """Return the path and message of the main graph, a training graph or a function; None for a nested graph.
+
+        scope: an index in `all_scopes()`.
+        """
+        if not 0 <= scope < self.n_scopes:
+            raise IndexError("no such graph")
+        return (self.scope_path(scope), self.scope_message(scope)) if self.scopes[scope].parent <= MAIN else None
 
     cdef int check_vertex(self, Py_ssize_t vertex) except -1:
         if not 0 <= vertex < self.n:

@@ -264,7 +264,7 @@ class _StructureComparison(Comparison):
 
     def _scopes(self) -> Iterator[Difference]:
         """Yield the differences of graphs and functions, except those of nodes and values."""
-        old, new = (dict(map(_scope_key, graph.roots())) for graph in self._graphs)
+        old, new = map(_roots_by_key, self._graphs)
         for key, (path, scope) in {**old, **{key: root for key, root in new.items() if key not in old}}.items():
             kind = "graph" if isinstance(scope, GraphProto) else "function"
             if key not in old or key not in new:
@@ -277,6 +277,11 @@ class _StructureComparison(Comparison):
 
 def _name_of(graph: FlatGraph, vertex: int) -> str:
     return node_name(graph.message(vertex)) if graph.kind(vertex) == "node" else graph.name(vertex)
+
+
+def _roots_by_key(graph: FlatGraph) -> dict[str, tuple[str, Scope]]:
+    roots = map(graph.root, range(graph.scope_count()))
+    return dict(_scope_key(root) for root in roots if root is not None)
 
 
 def _scope_key(root: tuple[str, Scope]) -> tuple[str, tuple[str, Scope]]:
