@@ -341,7 +341,8 @@ FOREIGN = {
 
 
 THREADED = {"sql", "sql of nodes", "load from a store", "save to a store"}
-"""Calls that start threads of another package, which would not exist in a fork of this process."""
+"""Calls that start threads of another package, which would not exist in a fork of this process. Each thread reserves
+address space, and DuckDB's allocator ends the process where there is none."""
 
 
 def read_file(parse, **options):
@@ -400,8 +401,10 @@ def round_time():
     return best
 
 
-def cost(call, path, size, round_seconds):
+def cost(call, path, size, round_seconds, address_space):
     """Run a call in a child.
+
+    address_space: bytes of address space that the call may use beyond 1,000 for each byte of the file.
 
     Returns its peak memory beyond the start, its processor time in rounds, the bytes of output, and the fault or "".
     """
@@ -417,7 +420,7 @@ def cost(call, path, size, round_seconds):
             signal.alarm(10 * limit)  # a call that waits uses no processor time
             with open("/proc/self/statm") as file:
                 used = int(file.read().split()[0]) * resource.getpagesize()
-            most = used + 1000 * size + 512 * MEGABYTE
+            most = used + 1000 * size + address_space
             resource.setrlimit(resource.RLIMIT_AS, (most, most))
             fault = ""
             with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile(dir=folder) as printed:
@@ -495,12 +498,13 @@ def run(size, slack, models, calls, report=None, is_timed=False):
             with open(path, "wb") as file:
                 file.write(data)
             for label, call in calls.items():
-                memory, rounds, given, fault = cost(call, path, len(data), seconds)
+                room = (4096 if label in THREADED else 512) * MEGABYTE
+                memory, rounds, given, fault = cost(call, path, len(data), seconds, room)
                 n = len(data) + given
                 limits = 30 * n + slack, ROUNDS * n + SLACK
                 if is_timed and not fault and rounds > limits[1] and label not in FOREIGN:
                     # Another process may have used the cache or the core: measure again.
-                    memory, rounds, given, fault = cost(call, path, len(data), seconds)
+                    memory, rounds, given, fault = cost(call, path, len(data), seconds, room)
                 if not fault and memory > limits[0] and label not in FOREIGN:
                     fault = f"{memory / MEGABYTE:.0f} MB, {memory / max(n, 1):.0f} bytes for each byte"
                 if is_timed and not fault and rounds > limits[1] and label not in FOREIGN:
