@@ -3,7 +3,7 @@
     python schema/operators.py
 
 Run it after a new release of ONNX; the tests compare the table with the installed package. The notation is described in
-onnxwire/checker/operators.py.
+onnxwire/checker/operator_table.py.
 """
 
 from __future__ import annotations

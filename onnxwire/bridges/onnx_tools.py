@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from onnxwire.bridges.onnx import LOCATION_PREFIX, StrippedModel, apply_keeping, official
-from onnxwire.bridges.shape_values import read_tensors
+from onnxwire.bridges.shape_inputs import read_tensors
 from onnxwire.errors import FieldValueError, TensorError
 from onnxwire.io.tensor_list import find_tensors, is_external
 from onnxwire.messages import ModelProto, TensorProto

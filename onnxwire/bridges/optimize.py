@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from typing import Any, Literal
 
 from onnxwire.bridges.onnx import StrippedModel
-from onnxwire.bridges.shape_values import read_tensors
+from onnxwire.bridges.shape_inputs import read_tensors
 from onnxwire.errors import FieldValueError, MissingPackageError
 from onnxwire.messages import ModelProto
 

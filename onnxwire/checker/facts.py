@@ -18,7 +18,7 @@ import numpy as np
 
 from onnxwire.checker._facts import Facts as Sheets
 from onnxwire.checker.limits import MAX_ELEMENTS
-from onnxwire.checker.operators import operators as standard_operators
+from onnxwire.checker.operator_table import operators as standard_operators
 from onnxwire.messages import Version
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from onnxwire.checker.operators import Operators
+    from onnxwire.checker.operator_table import Operators
     from onnxwire.engine.document import Document
     from onnxwire.engine.message import Message
 

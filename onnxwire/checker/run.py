@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from onnxwire.checker.facts import Facts
 from onnxwire.checker.limits import MAX_ELEMENTS, MAX_READ_BYTES
-from onnxwire.checker.operators import load_operators
+from onnxwire.checker.operator_table import load_operators
 from onnxwire.checker.problems import Problems
 from onnxwire.checker.registry import SEVERITIES, Rule, checks_of, load_for, rules, unchecked
 from onnxwire.engine.message import Message
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import os
 
     from onnxwire.checker.baseline import Baseline
-    from onnxwire.checker.operators import Operators
+    from onnxwire.checker.operator_table import Operators
     from onnxwire.checker.registry import Find
     from onnxwire.io.source import Source
 

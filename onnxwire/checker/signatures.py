@@ -10,7 +10,7 @@ import numpy as np
 from onnxwire.checker._signatures import check_signatures
 from onnxwire.checker.facts import EMPTY, is_one_of, lookup, true_rows, unique
 from onnxwire.checker.limits import MAX_HINTS
-from onnxwire.checker.operators import counts
+from onnxwire.checker.operator_table import counts
 from onnxwire.checker.rules.attribute import parameters_with_type, references
 from onnxwire.checker.rules.function import Imports
 from onnxwire.checker.rules.node import Calls
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from onnxwire.checker.facts import Facts
-    from onnxwire.checker.operators import Operators, Parameter, Signature
+    from onnxwire.checker.operator_table import Operators, Parameter, Signature
 
     Column = NDArray[Any]
 

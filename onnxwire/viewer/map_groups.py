@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from onnxwire.errors import PathError
-from onnxwire.viewer.cycles import scattered_items
 from onnxwire.viewer.map_columns import MapColumns
+from onnxwire.viewer.scope_cycles import scattered_items
 
 if TYPE_CHECKING:
     Array = np.ndarray[Any, Any]

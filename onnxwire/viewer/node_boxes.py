@@ -7,7 +7,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from onnxwire.analysis.describe import describe_number, printable_text
-from onnxwire.checker.operators import Signature, operators
+from onnxwire.checker.operator_table import Signature, operators
 from onnxwire.engine.floats import shortest_floats
 from onnxwire.errors import Error
 from onnxwire.io.tensor_list import is_external

@@ -20,7 +20,7 @@ from onnx.backend.test.case import node
 
 import onnxwire
 from onnxwire.bridges.onnx import apply_keeping
-from onnxwire.bridges.shape_values import PROPAGATED, READ_INPUTS, read_tensors
+from onnxwire.bridges.shape_inputs import PROPAGATED, READ_INPUTS, read_tensors
 from onnxwire.errors import FieldValueError
 
 HOME = Path(onnx.__file__).parent / "backend" / "test" / "data"

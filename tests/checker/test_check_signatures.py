@@ -11,7 +11,7 @@ from check_case import OPSET, holding, model, node, value
 from onnx import AttributeProto, helper
 
 import onnxwire
-from onnxwire.checker.operators import counts, load_operators, operators
+from onnxwire.checker.operator_table import counts, load_operators, operators
 from onnxwire.checker.registry import rules
 
 ROOT = Path(__file__).parents[2]

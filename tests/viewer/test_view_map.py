@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import random
 import threading
 from pathlib import Path
 
-import numpy as np
 import onnx
 import pytest
 from graphs import layered_model
@@ -14,7 +12,6 @@ from onnx import TensorProto, helper
 
 import onnxwire
 from onnxwire.errors import PathError
-from onnxwire.viewer.cycles import _cycles
 from onnxwire.viewer.graph_layout import lay_out
 from onnxwire.viewer.map_columns import MapColumns
 from onnxwire.viewer.map_groups import Groups
@@ -425,18 +422,3 @@ def test_scopes_of_one_direction_stay():
     nodes[2].input[0] = nodes[1].output[0]
     nodes[5].input[0] = nodes[3].output[0]
     assert [label for kind, label, _ in drawn(queries_of(nodes)) if kind == "scope"] == ["rotary", "l.0", "l.1"]
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_components_are_those_of_paths_in_both_directions(seed):
-    rng = random.Random(seed)
-    count = 12
-    edges = sorted({(rng.randrange(count), rng.randrange(count)) for _ in range(rng.randrange(30))})
-    edges = [edge for edge in edges if edge[0] != edge[1]]
-    reach = [{a} for a in range(count)]
-    for _ in range(count):
-        for a, b in edges:
-            reach[a] |= reach[b]
-    expected = {frozenset(b for b in reach[a] if a in reach[b]) for a in range(count)}
-    tail, head = np.array(edges, np.int64).reshape(-1, 2).T
-    assert {frozenset(c) for c in _cycles(count, tail, head)} == {c for c in expected if len(c) > 1}

@@ -7,15 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from onnxwire.checker.cycles import cyclic_components
 from onnxwire.checker.facts import EMPTY, Facts, Finding, List, Sheet, repeats, true_rows, unique
-from onnxwire.checker.operators import operators
+from onnxwire.checker.operator_table import operators
 from onnxwire.checker.registry import rule
 from onnxwire.checker.rules.attribute import MESSAGE_FIELDS, is_untyped
 from onnxwire.checker.rules.graph import maker_paths
 from onnxwire.checker.rules.node import Calls, imported
 from onnxwire.checker.rules.opset_import import plain_domains
 from onnxwire.checker.scopes import IS_INPUT, IS_NODE, MADE_LATER, NOWHERE, Scopes
+from onnxwire.index.components import cyclic_components
 
 RULES = {
     "FunctionProto": {

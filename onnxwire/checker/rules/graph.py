@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from onnxwire.checker.cycles import cycles
 from onnxwire.checker.declared_types import DeclaredTypes, differ
 from onnxwire.checker.facts import EMPTY, Facts, Finding, List, is_one_of, repeats, true_rows
+from onnxwire.checker.node_cycles import cycles
 from onnxwire.checker.registry import rule
 from onnxwire.checker.rules.training import is_reported_by_training
 from onnxwire.checker.scopes import (

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from onnxwire.checker.facts import EMPTY, LATEST_IR_VERSION, Facts, Finding, Sheet, repeats, true_rows, unique
-from onnxwire.checker.operators import operators
+from onnxwire.checker.operator_table import operators
 from onnxwire.checker.registry import find, rule, rules
 from onnxwire.checker.rules.model import is_reverse_dns
 from onnxwire.checker.rules.opset_import import plain_domains

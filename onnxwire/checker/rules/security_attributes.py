@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from onnxwire.checker.attribute_numbers import AttributeNumbers
-from onnxwire.checker.cycles import cyclic_components
 from onnxwire.checker.facts import Facts, Finding
 from onnxwire.checker.registry import read_table, rule
 from onnxwire.checker.rules.opset_import import plain_domains
+from onnxwire.index.components import cyclic_components
 
 _MAX_FEATURE = (1 << 31) - 1
 _REMEDY = "; do not run the model"

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from onnxwire.checker.facts import Facts, Finding, true_rows
-from onnxwire.checker.operators import operators
+from onnxwire.checker.operator_table import operators
 from onnxwire.checker.registry import read_table, rule
 from onnxwire.checker.rules.function import standard_operators
 from onnxwire.checker.rules.node import Calls

@@ -11,7 +11,7 @@ import numpy as np
 
 from onnxwire.checker.confusables import ascii_skeleton, has_mixed_scripts, skeleton
 from onnxwire.checker.facts import ASCII, IDENTIFIER, UTF8, Facts, Finding, true_rows
-from onnxwire.checker.operators import operators
+from onnxwire.checker.operator_table import operators
 from onnxwire.checker.registry import rule
 
 # The columns of names, each with the name of the column in messages.

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from onnxwire.checker.constant_inputs import ARGUMENT, DIVISION, INDEX, MAX_RANK, RANK
-from onnxwire.checker.cycles import cyclic_components
 from onnxwire.checker.declared_types import DeclaredTypes
 from onnxwire.checker.facts import Facts, Finding, true_rows
 from onnxwire.checker.registry import rule
@@ -18,6 +17,7 @@ from onnxwire.checker.rules.node import Calls
 from onnxwire.checker.scopes import Scopes
 from onnxwire.checker.shape_bounds import MAX_GIVEN_FACTOR, ShapeBounds
 from onnxwire.engine.record_reader import bytes_at
+from onnxwire.index.components import cyclic_components
 
 _MAX_INLINED_NODES = 1_000_000
 _MAX_INLINED_FACTOR = 100  # maximum ratio of the inlined nodes to the nodes of the file

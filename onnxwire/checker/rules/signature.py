@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from onnxwire.checker.facts import Facts, Finding
-from onnxwire.checker.operators import counts
+from onnxwire.checker.operator_table import counts
 from onnxwire.checker.registry import rule
 from onnxwire.checker.rules.attribute import NAMES
 from onnxwire.checker.signatures import (
@@ -30,7 +30,7 @@ from onnxwire.checker.signatures import (
 from onnxwire.errors import count_text
 
 if TYPE_CHECKING:
-    from onnxwire.checker.operators import Parameter
+    from onnxwire.checker.operator_table import Parameter
 
 MAX_SHOWN_NAMES = 12  # maximum number of names in a message
 _VERBS = {"input": "accepts", "output": "produces"}

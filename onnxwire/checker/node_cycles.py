@@ -1,0 +1,40 @@
+"""Cycles of nodes that depend on each other."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from onnxwire.checker.facts import true_rows
+from onnxwire.checker.scopes import MADE_AFTER_OWNER, MADE_LATER, Scopes
+from onnxwire.index.components import cyclic_components
+
+if TYPE_CHECKING:
+    from onnxwire.checker.facts import Facts, Rows
+
+
+def cycles(facts: Facts) -> list[list[int]]:
+    """Return sets of nodes that depend on each other, as ascending rows; sets are sorted by their first row.
+
+    The inputs of nodes in a nested graph count as inputs of the node that owns the graph. Sorted graphs have no cycles.
+    """
+    scopes = facts.derive(Scopes)
+    if not ((scopes.uses == MADE_LATER) | (scopes.uses == MADE_AFTER_OWNER)).any():
+        return []
+    return cyclic_components(*_edges(facts, scopes))
+
+
+def _edges(facts: Facts, scopes: Scopes) -> tuple[Rows, Rows]:
+    """Return edges between nodes of one graph: the node that reads a value, and the node that makes it."""
+    makers = true_rows(scopes.makers >= 0)
+    readers, makers = facts.lists("NodeProto.input").parent[makers].copy(), scopes.makers[makers]
+    owners = scopes.node_graph[makers]
+    inner = true_rows(scopes.node_graph[readers] != owners)
+    while inner.size:
+        graphs = scopes.node_graph[readers[inner]]
+        readers[inner] = np.where(graphs >= 0, scopes.owner[graphs], -1)
+        inner = inner[readers[inner] >= 0]
+        inner = inner[scopes.node_graph[readers[inner]] != owners[inner]]
+    sound = (readers >= 0) & (owners >= 0)
+    return readers[sound], makers[sound]

@@ -1,0 +1,65 @@
+"""The strongly connected components of a graph of numbered vertices."""
+
+from __future__ import annotations
+
+from array import array
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    Array = np.ndarray[Any, Any]
+
+
+def cyclic_components(edge_starts: Array, edge_ends: Array) -> list[list[int]]:
+    """Return the strongly connected components of a graph, and single vertices with an edge to themselves, in order.
+
+    edge_starts, edge_ends: the vertices of each edge, in any order.
+    Source: Tarjan: Depth-First Search and Linear Graph Algorithms (1972), without recursion.
+    """
+    n = int(max(edge_starts.max(initial=-1), edge_ends.max(initial=-1))) + 1
+    order = np.argsort(edge_starts, kind="stable")
+    others = _to_integers(edge_ends[order])
+    starts = _to_integers(np.searchsorted(edge_starts[order], np.arange(n + 1)))
+    rest = starts[:]  # the next edge of each vertex
+    number, low = (array("q", [-1]) * n for _ in range(2))
+    is_pending = bytearray(n)
+    pending: list[int] = []
+    n_seen = 0
+    found = []
+    for root in range(n):
+        levels = [] if number[root] >= 0 else [root]
+        while levels:
+            node = levels[-1]
+            if number[node] < 0:
+                number[node] = low[node] = n_seen
+                n_seen += 1
+                pending.append(node)
+                is_pending[node] = True
+            end = starts[node + 1]
+            for edge in range(rest[node], end):
+                other = others[edge]
+                if number[other] < 0:
+                    rest[node] = edge + 1
+                    levels.append(other)
+                    break
+                if is_pending[other]:
+                    low[node] = min(low[node], number[other])
+            else:
+                levels.pop()
+                if levels:
+                    above = levels[-1]
+                    low[above] = min(low[above], low[node])
+                if low[node] == number[node]:
+                    members: list[int] = []
+                    while not members or members[-1] != node:
+                        members.append(pending.pop())
+                        is_pending[members[-1]] = False
+                    if len(members) > 1 or node in others[starts[node] : end]:
+                        found.append(sorted(members))
+    return sorted(found)
+
+
+def _to_integers(rows: Array) -> array[int]:
+    """Convert to an array that is faster to index than numpy's."""
+    return array("q", rows.astype(np.int64).tobytes())
