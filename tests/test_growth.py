@@ -83,9 +83,15 @@ def test_saving_reads_and_writes_each_byte_once(tmp_path):
 @pytest.fixture(
     scope="module", params=[growth.SIZES, pytest.param(growth.LARGE_SIZES, marks=pytest.mark.long)], ids=max
 )
-def counts(request):
-    """Return the instructions of each call at three sizes; each size is ten times the previous."""
-    return instructions.run("growth", "measure", request.param)
+def sizes(request):
+    """Return three numbers of nodes; each is ten times the previous."""
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def counts(sizes):
+    """Return the instructions of each call at the three sizes."""
+    return instructions.run("growth", "measure", sizes)
 
 
 @instructions.needs_valgrind
@@ -103,7 +109,7 @@ def test_an_edit_costs_no_more_in_a_larger_model(counts):
 
 
 @instructions.needs_valgrind
-def test_nodes_without_tensors_cost_a_search_a_scan_of_their_bytes_and_no_view(counts):
+def test_nodes_without_tensors_cost_a_search_a_scan_of_their_bytes_and_no_view(sizes, counts):
     _, middle, large = counts["search_tensors"]
-    nodes = growth.SIZES[2] - growth.SIZES[1]
+    nodes = sizes[2] - sizes[1]
     assert large - middle < 800 * nodes, counts["search_tensors"]

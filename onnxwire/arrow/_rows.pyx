@@ -145,6 +145,8 @@ cdef class Rows(Walk):
         cdef Message below
         cdef Layout layout
         cdef View view
+        cdef int64_t before
+        cdef bint is_null
         while step < stop:
             column = self.columns.block.columns + step.column
             values = &column.rows
@@ -163,11 +165,12 @@ cdef class Rows(Walk):
                 else:
                     add_null(values)
             elif step.source == LIST or step.source == CHOICE:
+                before = column.items.n
                 if slot.p != NULL:
                     self.add_list(column, message, step.field)
-                end_list(
-                    column, step.source == CHOICE and slot.p == NULL and not self.is_choice(message, step.choice)
-                )
+                # A packed record without numbers is no value, too.
+                is_null = step.source == CHOICE and column.items.n == before
+                end_list(column, is_null and not self.is_choice(message, step.choice))
             elif step.source == COUNT:
                 add_number(values, <int64_t>slot.n)
             elif step.source == INDEX:

@@ -180,7 +180,7 @@ def read_header(view: View, size: int, source: str) -> dict[str, Entry]:
     if start > size:
         raise wrong(f"the header runs past the end of the file by {start - size:,} bytes; fetch or copy it again")
     try:
-        header = json.loads(str(view(8, length), "utf-8"), object_pairs_hook=_unique)
+        header = json.loads(str(view(8, length), "utf-8"), object_pairs_hook=_unique, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
         raise wrong(f"the header is not valid JSON of a .safetensors file: {error}") from None
     if type(header) is not dict:
@@ -237,6 +237,10 @@ def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
     if len(values) < len(pairs):
         raise ValueError("a name is duplicated")
     return values
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is not a number of JSON")
 
 
 def _shown(name: str) -> str:

@@ -424,6 +424,7 @@ HOSTILE = {
     "an overlap": ({"a": row(shape=(2,), end=2), "b": row(start=1, end=2)}, 2, None),
     "the same bytes twice": ({"a": row(), "b": row()}, 1, None),
     "metadata that is not text": ({"__metadata__": {"a": 1}}, 0, None),
+    "infinity in an unknown entry": ({"a": row() | {"k": float("inf")}}, 1, None),
     "metadata that is a tensor": ({"__metadata__": row()}, 1, None),
 }
 
@@ -460,8 +461,8 @@ def headers(draw):
         entry = header[draw(st.sampled_from(list(VALID_FILES)))]
         if not isinstance(entry, dict) or draw(st.integers(0, 9)) == 0:
             header[draw(st.sampled_from([*VALID_FILES, "n"]))] = draw(_values)
-        elif draw(st.booleans()) and "shape" in entry:
-            sizes = entry[draw(st.sampled_from(["shape", "data_offsets"]))]
+        elif draw(st.booleans()):
+            sizes = entry.get(draw(st.sampled_from(["shape", "data_offsets"])))
             if isinstance(sizes, list) and sizes:
                 sizes[draw(st.integers(0, len(sizes) - 1))] = draw(_sizes)
         else:

@@ -281,7 +281,8 @@ def test_arrays_of_messages_are_those_of_the_official_runtime(pieces, elements, 
         elements.insert(*wrong)
     text = f'{{"children":[{comma.join(elements)}]}}'
     assert check(EVERYTHING, text) is not bool(wrong)
-    check_ignoring_unknown(EVERYTHING, text)
+    if not wrong or wrong[1] != '"a"':  # the official runtime takes the letters of a string as names, and ignores them
+        check_ignoring_unknown(EVERYTHING, text)
 
 
 @pytest.mark.parametrize("kind", ["String", "Bytes"])
