@@ -47,7 +47,7 @@ _LAZY_BY_MODULE = {
     "onnxwire.text.text_values": ("RetiredFieldWarning",),
     "onnxwire.text.text_writer": ("to_text",),
     "onnxwire.transforms.extract": ("UntypedValueWarning", "extract"),
-    "onnxwire.transforms.merge": ("Conflict", "merge_changes"),
+    "onnxwire.transforms.merge_changes": ("Conflict", "merge_changes"),
     "onnxwire.transforms.rename": ("rename_nodes", "rename_values"),
 }
 # Subpackages that are attributes of the package without an explicit import.
@@ -167,7 +167,7 @@ if TYPE_CHECKING:
     from onnxwire.text.text_values import RetiredFieldWarning
     from onnxwire.text.text_writer import to_text
     from onnxwire.transforms.extract import UntypedValueWarning, extract
-    from onnxwire.transforms.merge import Conflict, merge_changes
+    from onnxwire.transforms.merge_changes import Conflict, merge_changes
     from onnxwire.transforms.rename import rename_nodes, rename_values
     from onnxwire.viewer.notebook import view
 

@@ -32,3 +32,9 @@ def test_the_modules_of_the_table_exist_and_are_named_once() -> None:
 def test_the_test_files_of_the_table_exist() -> None:
     files = {file for _, _, files in ROWS for file in files.split(", ")}
     assert sorted(file for file in files if not (TESTS / f"{file}.py").is_file()) == []
+
+
+def test_a_basename_names_one_module() -> None:
+    modules = {module for module in MODULES if not module.startswith("dropin/protobuf/")}  # named as in protobuf
+    names = Counter(module.rpartition("/")[2] for module in modules)
+    assert [name for name, count in names.items() if count > 1] == ["__main__"]

@@ -201,7 +201,7 @@ def _load_versions(shown: str, base: str, ours: str, theirs: str) -> list[ModelP
 
 def _merge(base: str, ours: str, theirs: str, name: str | None = None) -> int:
     """Merge three versions of a model and write the result over ours, unless there are conflicts."""
-    from onnxwire.transforms.merge import merge_changes
+    from onnxwire.transforms.merge_changes import merge_changes
 
     shown = safe_text(name or ours)
     models = _load_versions(shown, base, ours, theirs)
