@@ -11,8 +11,8 @@ DIGITS = EXAMPLES / "digits_cnn.onnx"
 
 
 @pytest.fixture(scope="session")
-def driver(tmp_path_factory):
-    driver = start_driver(f"--user-data-dir={tmp_path_factory.mktemp('profile')}")
+def driver():
+    driver = start_driver()
     yield driver
     driver.quit()
 

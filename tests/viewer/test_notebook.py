@@ -212,7 +212,7 @@ def test_a_whole_notebook_shows_models_and_the_report(tmp_path):
     page = tmp_path / "page.html"
     texts = [data.get("text/html", "") for data in shown]
     page.write_text("<!doctype html><meta charset=utf-8><title>old</title>" + "<hr>".join(texts), encoding="utf-8")
-    driver = start_driver(f"--user-data-dir={tmp_path / 'profile'}")
+    driver = start_driver()
     try:
         driver.get(page.as_uri())
         assert driver.execute_script("return document.querySelectorAll('script, img, link, style').length") == 0

@@ -96,8 +96,8 @@ def built(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def driver(tmp_path_factory):
-    driver = start_driver(f"--user-data-dir={tmp_path_factory.mktemp('profile')}")
+def driver():
+    driver = start_driver()
     yield driver
     driver.quit()
 
