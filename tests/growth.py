@@ -7,7 +7,7 @@ import io
 from functools import cache
 from typing import TYPE_CHECKING
 
-from wire import number, span
+from wire_bytes import number, span
 
 import onnxwire
 from onnxwire import ModelProto, TensorProto

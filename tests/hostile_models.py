@@ -2,20 +2,9 @@
 
 from __future__ import annotations
 
+from wire_bytes import span, varint
+
 from onnxwire import ModelProto
-
-
-def varint(value):
-    out = bytearray()
-    while value >= 0x80:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    return bytes(out + bytes([value]))
-
-
-def record(number, data):
-    """Return a record of wire type LEN."""
-    return varint(number << 3 | 2) + varint(len(data)) + data
 
 
 def fields(*path):
@@ -30,7 +19,7 @@ def fields(*path):
 
 def wrap(numbers, data):
     for number in reversed(numbers):
-        data = record(number, data)
+        data = span(number, data)
     return data
 
 
@@ -39,7 +28,7 @@ def repeated(path, element=b""):
 
     def make(size):
         numbers, _ = fields(*path)
-        one = record(numbers[-1], element)
+        one = span(numbers[-1], element)
         return wrap(numbers[:-1], one * max(size // len(one), 1))
 
     return make
@@ -52,7 +41,7 @@ def numbered(path, make_element):
         numbers, _ = fields(*path)
         out, index = bytearray(), 0
         while len(out) < size:
-            out += record(numbers[-1], make_element(index))
+            out += span(numbers[-1], make_element(index))
             index += 1
         return wrap(numbers[:-1], bytes(out))
 
@@ -66,9 +55,9 @@ def nested(step, inner=b"", limit=1 << 60):
         data, depth = inner, 0
         while len(data) < size and depth < limit:
             for number in reversed(step):
-                data = record(number, data)
+                data = span(number, data)
             depth += 1
-        return record(7, record(1, data)) if step[0] != 7 else data
+        return span(7, span(1, data)) if step[0] != 7 else data
 
     return make
 
@@ -78,76 +67,76 @@ def name(index):
 
 
 def node(inputs=(), outputs=(), *rest):
-    return b"".join([*(record(1, n) for n in inputs), *(record(2, n) for n in outputs), *rest])
+    return b"".join([*(span(1, n) for n in inputs), *(span(2, n) for n in outputs), *rest])
 
 
 def graph_attribute(graph):
-    return record(5, record(6, graph))
+    return span(5, span(6, graph))
 
 
 def tensor(own=b"", dims=b"", data=b""):
-    return record(8, own) + (record(1, dims) if dims else b"") + b"\x10\x01" + record(9, data)
+    return span(8, own) + (span(1, dims) if dims else b"") + b"\x10\x01" + span(9, data)
 
 
 def shape(dims):
     """Return a model with an input of a shape."""
-    return record(7, record(11, record(1, b"x") + record(2, record(1, b"\x08\x01" + record(2, dims)))))
+    return span(7, span(11, span(1, b"x") + span(2, span(1, b"\x08\x01" + span(2, dims)))))
 
 
 def many_names(size, count=None):
     """Make one node with very many inputs and outputs."""
     half = [name(index) for index in range(max(size // 10, 1))]
-    return record(7, record(1, node(half, [b"o" + n for n in half])))
+    return span(7, span(1, node(half, [b"o" + n for n in half])))
 
 
 def fan_out(size):
     """Make one value that every node uses; it is an output of the graph."""
-    nodes = b"".join(record(1, node([b"v"], [name(i)])) for i in range(size // 12))
-    return record(7, record(1, node([], [b"v"])) + nodes + record(12, record(1, b"v")))
+    nodes = b"".join(span(1, node([b"v"], [name(i)])) for i in range(size // 12))
+    return span(7, span(1, node([], [b"v"])) + nodes + span(12, span(1, b"v")))
 
 
 def outer_inputs(size):
     """Make a node whose subgraph uses very many outer values, and the nodes that produce these."""
     count = size // 24
-    inner = record(1, node([name(i) for i in range(count)], [b"out"])) + record(12, record(1, b"out"))
-    nodes = b"".join(record(1, node([], [name(i)])) for i in range(count))
-    return record(7, nodes + record(1, node([], [b"y"], graph_attribute(inner))) + record(12, record(1, b"y")))
+    inner = span(1, node([name(i) for i in range(count)], [b"out"])) + span(12, span(1, b"out"))
+    nodes = b"".join(span(1, node([], [name(i)])) for i in range(count))
+    return span(7, nodes + span(1, node([], [b"y"], graph_attribute(inner))) + span(12, span(1, b"y")))
 
 
 def own_sparse(size):
     """Make subgraphs with their own sparse initializers."""
-    inner = record(15, record(1, tensor(b"s"))) + record(1, node([b"s"], [b"t"])) + record(12, record(1, b"t"))
-    one = record(1, node([], [b"y"], graph_attribute(inner)))
-    return record(7, one * (size // len(one)))
+    inner = span(15, span(1, tensor(b"s"))) + span(1, node([b"s"], [b"t"])) + span(12, span(1, b"t"))
+    one = span(1, node([], [b"y"], graph_attribute(inner)))
+    return span(7, one * (size // len(one)))
 
 
 def pieces(size):
     """Make a graph stored in very many records, which readers merge."""
-    one = record(7, record(1, node([b"a"], [b"b"])))
+    one = span(7, span(1, node([b"a"], [b"b"])))
     return one * (size // len(one))
 
 
 def deep_tensors(size):
     """Make graphs nested thirty deep, the innermost with very many tensors: long paths."""
-    data = record(5, b"") * (size // 2)
+    data = span(5, b"") * (size // 2)
     for _ in range(30):
-        data = record(1, node([], [], graph_attribute(data)))
-    return record(7, data)
+        data = span(1, node([], [], graph_attribute(data)))
+    return span(7, data)
 
 
 MODELS = {
     "nothing": lambda size: b"",
     "zeros": lambda size: b"\x08\x00" * (size // 2),
     "unknown varints": lambda size: varint(1000 << 3) + b"\x01" + (varint(1000 << 3) + b"\x01") * (size // 4),
-    "unknown records": lambda size: record(1000, b"") * (size // 4),
+    "unknown records": lambda size: span(1000, b"") * (size // 4),
     "unknown groups": lambda size: (varint(1000 << 3 | 3) + varint(1000 << 3 | 4)) * (size // 6),
     "nested groups": lambda size: varint(1000 << 3 | 3) * (size // 6) + varint(1000 << 3 | 4) * (size // 6),
-    "cut": lambda size: record(7, b"\x0a\x00" * (size // 2))[:-1],
+    "cut": lambda size: span(7, b"\x0a\x00" * (size // 2))[:-1],
     "bytes 0xff": lambda size: b"\xff" * size,
-    "one long name": lambda size: record(7, record(1, record(3, b"n" * size))),
-    "long names": numbered(["graph", "node"], lambda i: record(3, b"n" * 1000)),
-    "a long text": lambda size: record(6, b"\n\x1b" * (size // 2)),
-    "not UTF-8": lambda size: record(7, record(1, record(3, b"\xff" * size))),
+    "one long name": lambda size: span(7, span(1, span(3, b"n" * size))),
+    "long names": numbered(["graph", "node"], lambda i: span(3, b"n" * 1000)),
+    "a long text": lambda size: span(6, b"\n\x1b" * (size // 2)),
+    "not UTF-8": lambda size: span(7, span(1, span(3, b"\xff" * size))),
     "many names": many_names,
     "fan-out": fan_out,
     "outer inputs": outer_inputs,
@@ -160,55 +149,55 @@ MODELS = {
     "a node that takes its own output": numbered(["graph", "node"], lambda i: node([b"a"], [b"a"])),
     "one value produced by all": numbered(["graph", "node"], lambda i: node([name(i)], [b"x"])),
     "one value read by all": numbered(["graph", "node"], lambda i: node([b"x"], [name(i)])),
-    "an input read by all": lambda size: record(7, record(11, record(1, b"x")) + record(1, node([b"x"])) * (size // 5)),
-    "one name of all nodes": numbered(["graph", "node"], lambda i: node([], [], record(3, b"n"))),
+    "an input read by all": lambda size: span(7, span(11, span(1, b"x")) + span(1, node([b"x"])) * (size // 5)),
+    "one name of all nodes": numbered(["graph", "node"], lambda i: node([], [], span(3, b"n"))),
     "suffixes": numbered(["graph", "node"], lambda i: node([], [b"x", b"x_unused" + b"_" * (i % 50)])),
-    "subgraphs": numbered(["graph", "node"], lambda i: node([], [name(i)], graph_attribute(record(1, node([], [b"x"]))))),  # noqa: E501
+    "subgraphs": numbered(["graph", "node"], lambda i: node([], [name(i)], graph_attribute(span(1, node([], [b"x"]))))),
     "empty subgraphs": repeated(["graph", "node"], graph_attribute(b"")),
-    "graphs of one attribute": lambda size: record(7, record(1, record(5, record(11, b"") * (size // 2)))),
-    "tensors of one attribute": lambda size: record(7, record(1, record(5, record(10, b"") * (size // 2)))),
-    "a tensor an attribute": repeated(["graph", "node", "attribute"], record(5, b"")),
+    "graphs of one attribute": lambda size: span(7, span(1, span(5, span(11, b"") * (size // 2)))),
+    "tensors of one attribute": lambda size: span(7, span(1, span(5, span(10, b"") * (size // 2)))),
+    "a tensor an attribute": repeated(["graph", "node", "attribute"], span(5, b"")),
     "small tensors": repeated(["graph", "initializer"], tensor(b"w", b"\x01", b"abcd")),
     "named tensors": numbered(["graph", "initializer"], lambda i: tensor(name(i), b"\x01", b"abcd")),
-    "string tensors": repeated(["graph", "initializer"], b"\x10\x08\x0a\x01\x01" + record(6, b"text")),
-    "wide strings": lambda size: record(
-        7, record(5, b"\x10\x08" + record(1, varint(size // 4)) + record(6, b"s" * (size // 2)) + record(6, b"") * (size // 4 - 1))  # noqa: E501
+    "string tensors": repeated(["graph", "initializer"], b"\x10\x08\x0a\x01\x01" + span(6, b"text")),
+    "wide strings": lambda size: span(
+        7, span(5, b"\x10\x08" + span(1, varint(size // 4)) + span(6, b"s" * (size // 2)) + span(6, b"") * (size // 4 - 1))  # noqa: E501
     ),
-    "wide dims": lambda size: record(7, record(5, record(1, b"\x01" * size))),
+    "wide dims": lambda size: span(7, span(5, span(1, b"\x01" * size))),
     "huge dims": numbered(["graph", "initializer"], lambda i: tensor(b"w", b"\xff" * 8 + b"\x7f")),
     "a shape without data": numbered(["graph", "initializer"], lambda i: tensor(name(i), varint(1 << 40))),
-    "typed data": lambda size: record(7, record(5, b"\x10\x07" + record(1, varint(size)) + record(7, b"\x01" * size))),
+    "typed data": lambda size: span(7, span(5, b"\x10\x07" + span(1, varint(size)) + span(7, b"\x01" * size))),
     "external tensors": repeated(
-        ["graph", "initializer"], b"\x10\x01\x70\x01" + record(13, record(1, b"location") + record(2, b"none"))
+        ["graph", "initializer"], b"\x10\x01\x70\x01" + span(13, span(1, b"location") + span(2, b"none"))
     ),
-    "values of one type": repeated(["graph", "value_info"], record(1, b"v") + record(2, record(1, b"\x08\x01"))),
-    "wide shapes": lambda size: record(7, record(11, record(1, b"x") + record(2, record(1, record(2, record(1, b"") * (size // 2)))))),  # noqa: E501
-    "untyped inputs": numbered(["graph", "input"], lambda i: record(1, name(i))),
-    "untyped initializers": numbered(["graph", "initializer"], lambda i: record(8, name(i))),
-    "metadata": numbered(["metadata_props"], lambda i: record(1, name(i)) + record(2, b"v")),
-    "one key": repeated(["metadata_props"], record(1, b"k") + record(2, b"v")),
+    "values of one type": repeated(["graph", "value_info"], span(1, b"v") + span(2, span(1, b"\x08\x01"))),
+    "wide shapes": lambda size: span(7, span(11, span(1, b"x") + span(2, span(1, span(2, span(1, b"") * (size // 2)))))),  # noqa: E501
+    "untyped inputs": numbered(["graph", "input"], lambda i: span(1, name(i))),
+    "untyped initializers": numbered(["graph", "initializer"], lambda i: span(8, name(i))),
+    "metadata": numbered(["metadata_props"], lambda i: span(1, name(i)) + span(2, b"v")),
+    "one key": repeated(["metadata_props"], span(1, b"k") + span(2, b"v")),
     "opsets": repeated(["opset_import"], b"\x10\x01"),
-    "functions of one name": repeated(["functions"], record(1, b"f")),
+    "functions of one name": repeated(["functions"], span(1, b"f")),
     "functions that call one another": numbered(
-        ["functions"], lambda i: record(1, name(i)) + record(7, record(4, name(i + 1)))
+        ["functions"], lambda i: span(1, name(i)) + span(7, span(4, name(i + 1)))
     ),
-    "a function that calls itself": lambda size: record(
-        25, record(1, b"f") + record(7, record(4, b"f")) * (size // 5)
+    "a function that calls itself": lambda size: span(
+        25, span(1, b"f") + span(7, span(4, b"f")) * (size // 5)
     ),
-    "many functions' inputs": lambda size: record(25, record(4, b"") * (size // 2)),
-    "bindings": lambda size: record(20, record(3, record(1, b"k") + record(2, b"v")) * (size // 8)),
-    "annotations": repeated(["graph", "quantization_annotation"], record(1, b"x") + record(2, record(1, b"k"))),
-    "sizes of -1": lambda size: shape(record(1, b"\x08" + b"\xff" * 9 + b"\x01") * (size // 13)),
-    "empty names of sizes": lambda size: shape(record(1, b"\x12\x00") * (size // 4)),
+    "many functions' inputs": lambda size: span(25, span(4, b"") * (size // 2)),
+    "bindings": lambda size: span(20, span(3, span(1, b"k") + span(2, b"v")) * (size // 8)),
+    "annotations": repeated(["graph", "quantization_annotation"], span(1, b"x") + span(2, span(1, b"k"))),
+    "sizes of -1": lambda size: shape(span(1, b"\x08" + b"\xff" * 9 + b"\x01") * (size // 13)),
+    "empty names of sizes": lambda size: shape(span(1, b"\x12\x00") * (size // 4)),
     "shapes of an empty name": repeated(
-        ["graph", "input"], record(2, record(1, record(2, record(1, b"\x12\x00"))))
+        ["graph", "input"], span(2, span(1, span(2, span(1, b"\x12\x00"))))
     ),
     "graphs nested": nested([1, 5, 6]),
-    "graphs nested thirty deep": nested([1, 5, 6], record(1, node([b"x"], [b"y"])) * 100, 30),
-    "types nested": lambda size: record(7, record(11, record(2, nested([4, 1])(size)))),
-    "attributes of ints": repeated(["graph", "node", "attribute"], record(8, b"\x01\x02\x03")),
-    "ints": lambda size: record(7, record(1, record(5, b"\xa0\x01\x07" + record(8, b"\x01" * size)))),
-    "texts": lambda size: record(7, record(1, record(5, record(9, b"") * (size // 2)))),
+    "graphs nested thirty deep": nested([1, 5, 6], span(1, node([b"x"], [b"y"])) * 100, 30),
+    "types nested": lambda size: span(7, span(11, span(2, nested([4, 1])(size)))),
+    "attributes of ints": repeated(["graph", "node", "attribute"], span(8, b"\x01\x02\x03")),
+    "ints": lambda size: span(7, span(1, span(5, b"\xa0\x01\x07" + span(8, b"\x01" * size)))),
+    "texts": lambda size: span(7, span(1, span(5, span(9, b"") * (size // 2)))),
 }  # fmt: skip
 
 

@@ -22,6 +22,20 @@ from google.protobuf import message
 from google.protobuf.internal import api_implementation
 from hypothesis import strategies as st
 from onnx import onnx_data_pb2, onnx_ml_pb2, onnx_operators_ml_pb2  # noqa: F401  (they fill the default pool)
+from wire_bytes import (  # noqa: F401  (some only for tests that import this module)
+    END,
+    FIXED32,
+    FIXED64,
+    LEN,
+    MAX_NUMBER,
+    START,
+    VARINT,
+    group,
+    number,
+    span,
+    tag,
+    varint,
+)  # fmt: skip
 
 import onnxwire
 from onnxwire.engine.descriptor import FieldDescriptor as F
@@ -29,48 +43,11 @@ from onnxwire.engine.descriptor import FieldDescriptor as F
 IS_UPB = api_implementation.Type() == "upb"  # the pure Python runtime, used by free-threaded Python, differs from upb
 needs_upb = pytest.mark.skipif(not IS_UPB, reason="the official runtime is not protobuf's upb here")
 
-VARINT, FIXED64, LEN, START, END, FIXED32 = range(6)
-MAX_NUMBER = (1 << 29) - 1
 WIRES = {
     F.TYPE_DOUBLE: FIXED64, F.TYPE_FIXED64: FIXED64, F.TYPE_SFIXED64: FIXED64,
     F.TYPE_FLOAT: FIXED32, F.TYPE_FIXED32: FIXED32, F.TYPE_SFIXED32: FIXED32,
     F.TYPE_STRING: LEN, F.TYPE_BYTES: LEN, F.TYPE_MESSAGE: LEN,
 }  # fmt: skip
-
-
-# --- encoder
-
-
-def varint(value, pad=0):
-    """Encode 64 bits as a varint, `pad` bytes longer than necessary."""
-    value &= (1 << 64) - 1
-    out = bytearray()
-    while value >= 0x80:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    if pad:
-        out[-1] |= 0x80
-        out += b"\x80" * (pad - 1) + b"\x00"
-    return bytes(out)
-
-
-def tag(number, wire, pad=0):
-    return varint(number << 3 | wire, pad)
-
-
-def span(number, data, pad=0):
-    """Return a record of wire type LEN; its length varint is `pad` bytes longer than necessary."""
-    return tag(number, LEN) + varint(len(data), pad) + data
-
-
-def number(field_number, value, pad=0):
-    """Return a record of wire type VARINT."""
-    return tag(field_number, VARINT) + varint(value, pad)
-
-
-def group(field_number, data=b""):
-    return tag(field_number, START) + data + tag(field_number, END)
 
 
 def wire_of(field):

@@ -1,0 +1,38 @@
+"""Encode records of the wire format. Only the standard library, for tests that start many processes."""
+
+from __future__ import annotations
+
+VARINT, FIXED64, LEN, START, END, FIXED32 = range(6)
+MAX_NUMBER = (1 << 29) - 1
+
+
+def varint(value, pad=0):
+    """Encode 64 bits as a varint, `pad` bytes longer than necessary."""
+    value &= (1 << 64) - 1
+    out = bytearray()
+    while value >= 0x80:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    if pad:
+        out[-1] |= 0x80
+        out += b"\x80" * (pad - 1) + b"\x00"
+    return bytes(out)
+
+
+def tag(number, wire, pad=0):
+    return varint(number << 3 | wire, pad)
+
+
+def span(number, data, pad=0):
+    """Return a record of wire type LEN; its length varint is `pad` bytes longer than necessary."""
+    return tag(number, LEN) + varint(len(data), pad) + data
+
+
+def number(field_number, value, pad=0):
+    """Return a record of wire type VARINT."""
+    return tag(field_number, VARINT) + varint(value, pad)
+
+
+def group(field_number, data=b""):
+    return tag(field_number, START) + data + tag(field_number, END)
