@@ -6,8 +6,8 @@ import importlib.util
 from pathlib import Path
 
 _NO_ROW = 255
-_NO_HEAD = 0xFFFF  # of a number that no field has: its wire type is that of no tag
-_NO_LIMIT = 0xFFFF  # above all numbers of two bytes
+_NO_HEAD = 0xFFFF  # for numbers without a field: the wire type, 255, matches no tag
+_NO_LIMIT = 0xFFFF  # for fields that are not enums: above every value of a varint of two bytes
 _WIRE_TYPES = dict.fromkeys((3, 4, 5, 8, 13, 14, 17, 18), 0)  # by field type: varints,
 _WIRE_TYPES.update(dict.fromkeys((9, 11, 12), 2))  # strings, bytes and messages,
 _WIRE_TYPES.update({1: 1, 6: 1, 16: 1, 2: 5, 7: 5, 15: 5})  # and numbers of 8 and 4 bytes

@@ -63,7 +63,7 @@ def _entry(found: object) -> Entry:
         return Failure(*map(as_text, found))
     size, mark, hashed, checked, files = as_list(found, len(State._fields))
     if type(hashed) is not bool or type(checked) is not bool:
-        refuse("a state has no true or false")
+        refuse("a state has other values than true and false in place of its flags")
     states = {
         _location(location): None if state is None else _file_state(state) for location, state in as_dict(files).items()
     }

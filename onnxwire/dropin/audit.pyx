@@ -10,7 +10,7 @@ cdef extern from "Python.h":
     ctypedef int (*AuditHook)(const char* event, object arguments, void* data) except -1
     int PySys_AddAuditHook(AuditHook hook, void* data) except -1
 
-cdef object CALLED = None
+cdef object CALLBACK = None
 cdef int WRITING = os.O_WRONLY | os.O_RDWR | os.O_TRUNC
 
 
@@ -21,20 +21,20 @@ cdef int hook(const char* event, object arguments, void* data) except -1:
         path, mode, flags = arguments
         if isinstance(flags, int) and flags & WRITING:
             # Only os.open has no mode.
-            CALLED(path, flags, mode is None)
+            CALLBACK(path, flags, mode is None)
     elif strcmp(event, b"os.truncate") == 0 and len(arguments) == 2:
-        CALLED(arguments[0], 0, False)
+        CALLBACK(arguments[0], 0, False)
     return 0
 
 
-def watch_opening(called):
+def watch_opening(callback):
     """Call a function before a file is opened for writing, or truncated.
 
-    called: receives the path, the flags of open(2), and whether the path may be relative to an open folder (`dir_fd`,
+    callback: receives the path, the flags of open(2), and whether the path may be relative to an open folder (`dir_fd`,
     which the audit event omits). An exception that it raises is raised by the call that opens the file.
     Only the first call has an effect, which lasts until the process ends.
     """
-    global CALLED
-    if CALLED is None:
-        CALLED = called
+    global CALLBACK
+    if CALLBACK is None:
+        CALLBACK = callback
         PySys_AddAuditHook(hook, NULL)
