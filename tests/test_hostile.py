@@ -63,6 +63,7 @@ KNOWN = {
     "deep tensors": ("statistics", "stats", "check"),
     "one key": ("check --fix quietly",),
     "empty names of sizes": ("check --fix quietly",),
+    "empty functions": ("page: map",),
 }
 WRITERS = {
     "wide strings": ("npz",),
@@ -79,7 +80,11 @@ LARGE = {
         "deep tensors": ["statistics", "stats"],
         "empty graph.initializer": ["catalog"],
     },
-    2_000_000: {"one key": ["check --fix quietly"], "empty names of sizes": ["check --fix quietly"]},
+    2_000_000: {
+        "one key": ["check --fix quietly"],
+        "empty names of sizes": ["check --fix quietly"],
+        "empty functions": ["page: map"],
+    },
 }
 """Pairs that once used very much memory per byte, by size: large enough to exceed the constant memory of any call."""
 

@@ -368,7 +368,8 @@ class MapColumns:
         self.functions: dict[tuple[str, str], str] = {}
         self._inputs_of: dict[str, set[str]] = {}
         for index, domain, name, inputs in _rows(model, "functions", "index", "domain", "name", "inputs"):
-            self._inputs_of[f"functions[{index}]"] = set(inputs)
+            if inputs:
+                self._inputs_of[f"functions[{index}]"] = set(inputs)
             key = (domain or "")[:_MAX_LABEL_CHARS], (name or "")[:_MAX_LABEL_CHARS]
             self.functions.setdefault(key, f"functions[{index}]")
 
