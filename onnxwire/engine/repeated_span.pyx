@@ -402,7 +402,7 @@ cdef Elements take_values(View message, Field* field, values):
     cdef uint64_t n = 0
     cdef uint32_t depth
     cdef View source
-    # Consecutive messages of one document share a fork.
+    # Consecutive messages of one document share a copy of its edits (`Document.fork`).
     cdef Document document = None
     cdef Document fork = None
     cdef const uint8_t* last = NULL

@@ -85,7 +85,7 @@ def test_the_name_of_a_tensor_can_be_restored(tmp_path, name):
 
 
 def test_no_two_names_share_a_file():
-    # Names of a few letters, of which all that is special is made.
+    # The letters of which escapes, separators, dots and NUL are composed.
     rng = random.Random(3)
     names = {"".join(rng.choices("a.%/\\: 2F\0", k=rng.randrange(7))) for _ in range(30_000)}
     keys = {npz_name(name) for name in names}

@@ -3,8 +3,8 @@
     protoc --descriptor_set_out=all.pb --include_imports …
     python tests/conformance/tables.py all.pb FOLDER
 
-What the notation lacks is left out, so that such fields are unknown ones: maps, groups, extensions, and types of other
-packages, such as Timestamp. Presence that is implicit becomes explicit. A default that is not zero is lost.
+Maps, groups, extensions, and types of other packages, such as Timestamp, are left out, since the notation does not
+have them: these fields are unknown to the reader. Implicit presence becomes explicit, and defaults are dropped.
 """
 
 from __future__ import annotations

@@ -106,7 +106,7 @@ def test_a_walk_that_stops_for_bytes_finds_the_same_values(index, block, library
     assert parts.loads <= 3 * len(data) // block + 3
 
 
-def test_damaged_bytes_are_found_damaged_alike(library):
+def test_the_same_bytes_are_damaged_for_both_readers(library):
     rng = random.Random(3)
     source = nested_model().SerializeToString() * 20
     for _ in range(400 if IS_LONG else 60):
