@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import http.server
 import subprocess
 import sys
+import threading
 import time
 
 import boto3
@@ -148,6 +150,27 @@ with ow.load("s3://bucket/a b/from.onnx", storage_options={options!r}) as messag
         time.sleep(0.05)
     assert uploads(client) == []
     assert "Contents" not in client.list_objects_v2(Bucket="bucket", Prefix="killed")
+
+
+def test_an_upload_of_a_killed_process_is_aborted_by_a_server_that_fails_at_first() -> None:
+    answers, methods = [500, 503, 204, 404], []
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_DELETE(self) -> None:
+            methods.append(self.command)
+            self.send_response(answers.pop(0))
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with http.server.HTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        program = part_copy._GUARD.replace("time.sleep(seconds)", "time.sleep(0.01)")
+        command = [sys.executable, "-I", "-S", "-c", program]
+        subprocess.run(command, input=f"http://127.0.0.1:{server.server_port}/upload\n", text=True, check=True)
+        server.shutdown()
+    assert (methods, answers) == (["DELETE"] * 4, [])
 
 
 def test_models_of_other_sources_are_sent_completely(bucket, sent) -> None:

@@ -38,12 +38,21 @@ _CHANGED_ERROR = "the file that unchanged ranges are copied from was changed sin
 _PRESIGNED_SECONDS = 604_800  # the longest validity of a presigned request
 
 # A program that reads a presigned request to abort the upload, and sends the request if its pipe is closed without a
-# second line.
+# second line. A server may fail while it receives a part, and keep parts that arrive after the first request: so the
+# request is repeated until the server knows no such upload. Source: Amazon S3 API, AbortMultipartUpload.
 _GUARD = """
-import sys, urllib.request
+import sys, time, urllib.error, urllib.request
 url = sys.stdin.readline().strip()
 if url and not sys.stdin.readline():
-    urllib.request.urlopen(urllib.request.Request(url, method="DELETE"), timeout=60).close()
+    for seconds in (1, 2, 4, 8, 16, 0):
+        try:
+            urllib.request.urlopen(urllib.request.Request(url, method="DELETE"), timeout=60).close()
+        except urllib.error.HTTPError as error:
+            if error.code < 500:
+                break
+        except OSError:
+            pass
+        time.sleep(seconds)
 """
 
 
