@@ -103,3 +103,6 @@ cdef class FlatGraph:
     cdef int add_graph(self, graph, Scope scope, int32_t vertex, int32_t name) except -1
     cdef str scope_path(self, int32_t scope)
     cdef object scope_message(self, int32_t scope)
+
+
+cdef int32_t grown(void** data, int32_t capacity, size_t size) except -1

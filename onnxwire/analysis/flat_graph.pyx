@@ -17,7 +17,7 @@ from libc.stdlib cimport qsort
 
 from onnxwire._varint cimport MAX_DEPTH, WIRE_LEN, Record, read_record
 from onnxwire.engine.document cimport Document
-from onnxwire.engine.memory cimport free, malloc
+from onnxwire.engine.memory cimport free, malloc, realloc
 from onnxwire.engine.partial cimport LONG_BYTES
 from onnxwire.engine.scan cimport is_plain
 from onnxwire.engine.texts cimport new_text
@@ -140,6 +140,9 @@ cdef class FlatGraph:
             self.add_root(function, FUNCTION, index, interner.number_of_ints(key, 4))
         self.names = None
         self.attribute_labels = None
+        shrink(<void**>&self.vertices, self.n + 1, sizeof(Vertex))
+        shrink(<void**>&self.edges, self.n_edges, sizeof(Edge))
+        shrink(<void**>&self.outputs, self.n_outputs, sizeof(int32_t))
 
     def __dealloc__(self):
         free(self.vertices)
@@ -703,6 +706,14 @@ cdef int32_t grown(void** data, int32_t capacity, size_t size) except -1:
     if widen(data, capacity, size):
         raise MemoryError
     return capacity
+
+
+cdef int shrink(void** data, size_t n, size_t size) noexcept:
+    """Release the memory after the first n elements of an array."""
+    cdef void* memory = realloc(data[0], n * size) if n else NULL
+    if memory != NULL:
+        data[0] = memory
+    return 0
 
 
 cdef int compare_attributes(const void* one, const void* other) noexcept nogil:

@@ -6,9 +6,10 @@ neighbourhoods; and along edges from vertices that already match. So an edit aff
 """
 cimport cython
 from libc.stdint cimport int32_t, int64_t, uint64_t
-from libc.stdlib cimport free, malloc, qsort
+from libc.stdlib cimport qsort
 
-from onnxwire.analysis.flat_graph cimport INITIALIZER, NODE, NONE, Edge, FlatGraph, Vertex
+from onnxwire.analysis.flat_graph cimport INITIALIZER, NODE, NONE, Edge, FlatGraph, Vertex, grown
+from onnxwire.engine.memory cimport free, malloc
 
 from array import array
 
@@ -30,6 +31,10 @@ cdef struct Entry:
     int32_t side             # 0: of `old`
     int32_t vertex
 
+cdef struct Match:
+    int32_t old
+    int32_t new
+
 cdef struct Pair:
     int32_t position         # pairs are matched in this order
     int32_t old
@@ -46,13 +51,14 @@ cdef class Edges:
     cdef int32_t[::1] use_starts, users, user_slots, user_outputs    # edges of a source
 
     def __init__(self, FlatGraph graph not None):
-        """Sort the edges of a graph. Edges of one vertex keep their order."""
-        cdef int32_t i, j, n = graph.n, count = graph.n_edges
+        """Sort the edges of a graph, and free the unsorted ones. Edges of one vertex keep their order."""
+        cdef int32_t i, j, n = graph.n, count = graph.n_edges, n_uses = 0
         cdef const Edge* edge
+        if graph.edges == NULL and count:
+            raise ValueError("the edges of this graph are already sorted")
         self.n, self.n_edges = n, count
         self.starts, self.use_starts = numbers(n + 1), numbers(n + 1)
         self.sources, self.outputs, self.slots = numbers(count), numbers(count), numbers(count)
-        self.users, self.user_slots, self.user_outputs = numbers(count), numbers(count), numbers(count)
         for i in range(count):
             self.starts[graph.edges[i].consumer + 1] += 1
         for i in range(n):
@@ -63,9 +69,13 @@ cdef class Edges:
             j = next[edge.consumer]
             next[edge.consumer] += 1
             self.sources[j], self.outputs[j], self.slots[j] = edge.source, edge.output, edge.slot
+        free(graph.edges)
+        graph.edges = NULL
         for j in range(count):
             if self.sources[j] != NONE:
                 self.use_starts[self.sources[j] + 1] += 1
+                n_uses += 1
+        self.users, self.user_slots, self.user_outputs = numbers(n_uses), numbers(n_uses), numbers(n_uses)
         for i in range(n):
             self.use_starts[i + 1] += self.use_starts[i]
         next = array("i", self.use_starts)
@@ -148,7 +158,8 @@ cdef class Matching:
     cdef readonly tuple edges                # the edges of both graphs
     cdef Edges old, new
     cdef FlatGraph old_graph, new_graph
-    cdef list queue
+    cdef Match* queue                        # matches whose neighbours may match, too
+    cdef int32_t n_queue, queue_capacity
     cdef dict nested_sources
     cdef int32_t[2] n_left
     cdef int64_t votes_left
@@ -160,7 +171,6 @@ cdef class Matching:
         self.edges = self.old, self.new
         self.news = self.new_of = array("i", [NONE]) * self.old.n
         self.olds = self.old_of = array("i", [NONE]) * self.new.n
-        self.queue = []
         self.nested_sources = {}
         self.n_left[0], self.n_left[1] = self.old.n, self.new.n
         self.votes_left = max(_MIN_ALL_VOTES, _ALL_VOTES_PER_EDGE * (self.old.n_edges + self.new.n_edges))
@@ -198,14 +208,7 @@ cdef class Matching:
 
     cdef tuple hash_all(self, tuple labels, str direction):
         """Return hashes of each vertex with all its ancestors ("up"), all its descendants ("down"), or both."""
-        cdef tuple up = None, down = None
-        if direction != "down":
-            up = (hash_up(self.old, labels[0]), hash_up(self.new, labels[1]))
-        if direction != "up":
-            down = (hash_down(self.old, labels[0]), hash_down(self.new, labels[1]))
-        if down is None:
-            return up
-        return down if up is None else (joined(up[0], down[0]), joined(up[1], down[1]))
+        return hash_side(self.old, labels[0], direction), hash_side(self.new, labels[1], direction)
 
     cdef tuple hash_neighbourhoods(self, tuple labels, int radius):
         """Return hashes of each vertex with those around it, up to a number of edges away."""
@@ -213,6 +216,9 @@ cdef class Matching:
         for _ in range(radius):
             level = (hash_near(self.old, level[0]), hash_near(self.new, level[1]))
         return level
+
+    def __dealloc__(self):
+        free(self.queue)
 
     def rewired(self):
         """Return the matched vertices of `old` with an edge that has no counterpart, or whose match has more edges."""
@@ -253,8 +259,8 @@ cdef class Matching:
         cdef FlatGraph old = self.old_graph, new = self.new_graph
         cdef const Vertex* one
         cdef const Vertex* other
-        cdef int32_t v
-        cdef list found = []
+        cdef int32_t v, count = 0
+        cdef int32_t[::1] result = (found := numbers(old.n))
         for v in range(old.n):
             if self.news[v] != NONE:
                 one, other = &old.vertices[v], &new.vertices[self.news[v]]
@@ -263,8 +269,9 @@ cdef class Matching:
                     and not one.has_notes and not other.has_notes
                 ):
                     continue
-            found.append(v)
-        return found
+            result[count] = v
+            count += 1
+        return found[:count]
 
     def is_alike(self, int32_t vertex):
         """Return whether a matched vertex of `old` and its match have one label."""
@@ -280,7 +287,13 @@ cdef class Matching:
         self.n_left[1] -= self.olds[new] == NONE
         self.news[old] = new
         self.olds[new] = old
-        self.queue.append((old, new))
+        return self.enqueue(old, new)
+
+    cdef int enqueue(self, int32_t old, int32_t new) except -1:
+        if self.n_queue == self.queue_capacity:
+            self.queue_capacity = grown(<void**>&self.queue, self.queue_capacity, sizeof(Match))
+        self.queue[self.n_queue] = Match(old, new)
+        self.n_queue += 1
         return 0
 
     cdef Py_ssize_t unmatched(
@@ -378,30 +391,35 @@ cdef class Matching:
         Starts from all matches with unmatched neighbours.
         """
         cdef int32_t v, j
-        cdef dict neighbours = {}
-        self.queue.clear()
+        cdef bytearray is_queued
+        self.n_queue = 0
         if self.n_left[0] == 0 or self.n_left[1] == 0:
             return 0
+        is_queued = bytearray(self.old.n)
         for v in range(self.old.n):
             if self.news[v] != NONE:
                 continue
             for j in range(self.old.starts[v], self.old.starts[v + 1]):
-                if self.old.sources[j] != NONE and self.news[self.old.sources[j]] != NONE:
-                    neighbours[self.old.sources[j]] = None
+                if self.old.sources[j] != NONE:
+                    self.enqueue_once(self.old.sources[j], is_queued)
             for j in range(self.old.use_starts[v], self.old.use_starts[v + 1]):
-                if self.news[self.old.users[j]] != NONE:
-                    neighbours[self.old.users[j]] = None
-        for v in neighbours:
-            self.queue.append((v, self.news[v]))
+                self.enqueue_once(self.old.users[j], is_queued)
         return self.spread_queue(ours, theirs)
+
+    cdef int enqueue_once(self, int32_t old, bytearray is_queued) except -1:
+        if self.news[old] == NONE or is_queued[old]:
+            return 0
+        is_queued[old] = True
+        return self.enqueue(old, self.news[old])
 
     cdef int spread_queue(self, const uint64_t[::1] ours, const uint64_t[::1] theirs) except -1:
         """Spread the latest matches."""
-        cdef int32_t old, new
-        while self.queue:
-            old, new = self.queue.pop()
-            self.spread_to_sources(old, new, ours, theirs)
-            self.spread_to_consumers(old, new, ours, theirs)
+        cdef Match last
+        while self.n_queue:
+            self.n_queue -= 1
+            last = self.queue[self.n_queue]
+            self.spread_to_sources(last.old, last.new, ours, theirs)
+            self.spread_to_consumers(last.old, last.new, ours, theirs)
         return 0
 
     cdef int spread_to_sources(
@@ -650,6 +668,15 @@ cdef object hash_down(Edges edges, object labels):
     for i in range(edges.n - 1, -1, -1):
         result[order[i]] = edges.hash_users(result, order[i])
     return found
+
+
+cdef object hash_side(Edges edges, object labels, str direction):
+    """Return a hash of each vertex with all its ancestors ("up"), all its descendants ("down"), or both."""
+    if direction == "up":
+        return hash_up(edges, labels)
+    if direction == "down":
+        return hash_down(edges, labels)
+    return joined(hash_up(edges, labels), hash_down(edges, labels))
 
 
 cdef object hash_near(Edges edges, const uint64_t[::1] inner):
