@@ -47,8 +47,8 @@ def write(path: Path) -> None:
 
     choose = random.Random(0)
     nodes, values = [], []
-    given = {"input_ids": "INT64", "attention_mask": "INT64", "hidden": "FLOAT", "half": "FLOAT16"}
-    names = {kind: [name for name, its in given.items() if its == kind] for kind in ("INT64", *FLOATS)}
+    graph_input_types = {"input_ids": "INT64", "attention_mask": "INT64", "hidden": "FLOAT", "half": "FLOAT16"}
+    names = {kind: [name for name, dtype in graph_input_types.items() if dtype == kind] for kind in ("INT64", *FLOATS)}
     for index in range(NODES):
         op_type = choose.choice(list(OPERATORS))
         counts, needed, known = OPERATORS[op_type]
@@ -64,14 +64,14 @@ def write(path: Path) -> None:
         doc_string = f"File model.py, line {index % 900}" if choose.random() < 0.05 else None
         domain = FOREIGN_DOMAIN if choose.random() < 0.1 else None
         nodes.append(helper.make_node(op_type, inputs, [output], name, doc_string, domain, **attributes))
-        made = TensorProto.DataType.Name(attributes["to"]) if op_type == "Cast" else kinds[0]
-        names[made].append(output)
+        output_type = TensorProto.DataType.Name(attributes["to"]) if op_type == "Cast" else kinds[0]
+        names[output_type].append(output)
         sizes = choose.choices([32, 64, 768, 3072], k=choose.randint(0, 2))
         shape: list[int | str | None] = ["batch", choose.choice(["sequence", 1, 128]), *sizes]
-        values.append(helper.make_tensor_value_info(output, TensorProto.DataType.Value(made), shape))
+        values.append(helper.make_tensor_value_info(output, TensorProto.DataType.Value(output_type), shape))
     graph_inputs = [
         helper.make_tensor_value_info(name, TensorProto.DataType.Value(kind), ["batch", "sequence"])
-        for name, kind in given.items()
+        for name, kind in graph_input_types.items()
     ]
     graph = helper.make_graph(nodes, "structure", graph_inputs, [values.pop()], value_info=values)
     imports = [helper.make_opsetid("", OPSET), helper.make_opsetid(FOREIGN_DOMAIN, 1)]

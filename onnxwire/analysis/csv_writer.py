@@ -11,8 +11,8 @@ if TYPE_CHECKING:
 
 # Characters that start a formula in a spreadsheet, as ASCII and as full-width characters; and the Unicode categories
 # that a spreadsheet may strip before them, besides spaces: control and format characters. Source: OWASP, CSV Injection.
-_SIGNS = "=+-@\uff1d\uff0b\uff0d\uff20"
-_INVISIBLE = ("Cc", "Cf")
+_FORMULA_PREFIXES = "=+-@\uff1d\uff0b\uff0d\uff20"
+_IGNORED_CATEGORIES = ("Cc", "Cf")
 
 
 def write_csv(rows: Iterable[Iterable[Any]], out: IO[str]) -> None:
@@ -20,11 +20,11 @@ def write_csv(rows: Iterable[Iterable[Any]], out: IO[str]) -> None:
 
     A text that a spreadsheet would evaluate as a formula, such as =1+1, gets an apostrophe as prefix. Numbers do not.
     """
-    writer = csv.writer(_Lines(out), lineterminator="\r\n")  # quotes cells that contain CR or LF
-    writer.writerows([_plain(cell) for cell in row] for row in rows)
+    writer = csv.writer(_LineFeedWriter(out), lineterminator="\r\n")  # quotes cells that contain CR or LF
+    writer.writerows([_escape_formula(cell) for cell in row] for row in rows)
 
 
-def _plain(cell: Any) -> Any:
+def _escape_formula(cell: Any) -> Any:
     return f"'{cell}" if isinstance(cell, str) and _is_formula(cell) else cell
 
 
@@ -32,14 +32,14 @@ def _is_formula(text: str) -> bool:
     if text.startswith(("\t", "\r", "\n")):
         return True
     for char in text:
-        if char in _SIGNS:
+        if char in _FORMULA_PREFIXES:
             return True
-        if not char.isspace() and unicodedata.category(char) not in _INVISIBLE:
+        if not char.isspace() and unicodedata.category(char) not in _IGNORED_CATEGORIES:
             return False
     return False
 
 
-class _Lines:
+class _LineFeedWriter:
     """Passes the lines of a CSV writer to a text file, with LF as line end."""
 
     def __init__(self, out: IO[str]) -> None:

@@ -102,7 +102,7 @@ def uninstall() -> None:
         if not name.startswith("onnx.onnx_cpp2py_export"):
             del sys.modules[name]
     for name in [name for name in sys.modules if name.split(".")[0] == "google"]:
-        if getattr(sys.modules[name], "IS_STAND_IN", False):
+        if getattr(sys.modules[name], "IS_SUBSTITUTE", False):
             del sys.modules[name]
 
 

@@ -1,7 +1,7 @@
 /* onnxwire_python.h: read a Python message of onnxwire from C99 or C++11, edits included, without a copy.
 
    An extension module receives the encoding of a message as pieces: ranges of the mapped file for values of 64 KiB and
-   more that were not changed, and memory for the rest. A model of any size is so available in milliseconds:
+   more that were not changed, and memory for the rest. So a model of any size is available in milliseconds:
 
        const ow_python_api *api = ow_python_import();
        ow_python_pieces pieces;
@@ -22,7 +22,7 @@
    Threads. `export_message` and `check` need the GIL (an attached thread state). `read` and the functions of this header
    are called with or without it, by any number of threads at once. `release` is called once, by any thread, with or
    without the GIL, after all reads have ended. While Python exits, from its `atexit` functions on, threads without the
-   GIL can't enter it: `release` then leaves the memory to the end of the process, and `read` fails where it needs
+   GIL can't enter it: `release` then does not free the memory, and `read` fails where it needs
    Python. Only the main interpreter is supported. */
 #ifndef ONNXWIRE_PYTHON_H
 #define ONNXWIRE_PYTHON_H

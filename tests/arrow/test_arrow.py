@@ -28,7 +28,7 @@ DIGITS = Path(__file__).parents[2] / "examples" / "digits_cnn.onnx"
 FOREST = DIGITS.parent / "iris_forest.onnx"
 
 
-# --- the same rows through messages
+# --- expected rows, made from messages
 
 
 def text(words):
@@ -60,7 +60,7 @@ def walk(message, path=(), graph=None, above=None):
             yield from walk(child, (*path, field.name), graph, (message, field.name, 0))
 
 
-def joined(path):
+def join_path(path):
     return None if path is None else ".".join(path)
 
 
@@ -109,11 +109,11 @@ def expected(root, table):
         owner = above[0].DESCRIPTOR.name if above else None
         if table == "nodes" and name == "NodeProto":
             row = {key: optional(message, key) for key in ("name", "op_type", "domain", "overload", "doc_string")}
-            row |= {"graph": joined(graph), "index": above[2] if above else 0, "attributes": len(message.attribute)}
+            row |= {"graph": join_path(graph), "index": above[2] if above else 0, "attributes": len(message.attribute)}
             row |= {"inputs": list(map(text, message.input)), "outputs": list(map(text, message.output))}
         elif table == "attributes" and name == "AttributeProto":
             row = {key: optional(message, key) for key in ("name", "i", "f", "s", "ref_attr_name")}
-            row |= {"graph": joined(graph), "node": None}
+            row |= {"graph": join_path(graph), "node": None}
             if owner == "NodeProto":
                 row["node"] = next((int(s[:-1].rpartition("[")[2]) for s in path[-2:-1] if s.endswith("]")), 0)
             row["type"] = onnx.AttributeProto.AttributeType.Name(message.type) if message.HasField("type") else None
@@ -121,13 +121,13 @@ def expected(root, table):
                 items = [text(item) if key == "strings" else item for item in getattr(message, key)]
                 row[key] = items if items or message.type == number else None
         elif table == "values" and name == "ValueInfoProto":
-            row = {"graph": joined(graph), "kind": step, "name": optional(message, "name")}
+            row = {"graph": join_path(graph), "kind": step, "name": optional(message, "name")}
             row["type"] = type_text(message.type) if message.HasField("type") else None
             row["shape"], row["dims"] = shape_of(message.type)
         elif table == "opsets" and name == "OperatorSetIdProto" and owner in (None, "ModelProto"):
             row = {key: optional(message, key) for key in ("domain", "version")}
         elif table == "metadata" and name == "StringStringEntryProto" and step in (None, "metadata_props"):
-            row = {"path": joined(path[:-1])} | {key: optional(message, key) for key in ("key", "value")}
+            row = {"path": join_path(path[:-1])} | {key: optional(message, key) for key in ("key", "value")}
         elif table == "functions" and name == "FunctionProto":
             row = {key: optional(message, key) for key in ("domain", "name", "overload")}
             row |= {"index": above[2] if above else 0, "nodes": len(message.node)}
@@ -156,7 +156,7 @@ def without(rows, *keys):
     return [{key: item for key, item in row.items() if key not in keys} for row in rows]
 
 
-def same(got, wanted):
+def assert_equal_rows(got, wanted):
     """Compare rows; floats by their bits."""
 
     def bits(row):
@@ -214,7 +214,7 @@ def test_rows_are_those_of_the_messages(table, strings):
     data = everything().SerializeToString()
     wanted = expected(onnxwire.ModelProto.FromString(data), table)
     assert wanted
-    same(without(rows_of(data, table, strings=strings), "offset", "bytes"), wanted)
+    assert_equal_rows(without(rows_of(data, table, strings=strings), "offset", "bytes"), wanted)
 
 
 def test_rows_of_a_long_graph_are_those_of_the_messages():
@@ -231,10 +231,10 @@ def test_rows_of_a_long_graph_are_those_of_the_messages():
     ]
     data = span(7, b"".join(span(1, node) for node in nodes))
     found = rows_of(data, "nodes")
-    same(without(found, "offset", "bytes"), expected(onnxwire.ModelProto.FromString(data), "nodes"))
+    assert_equal_rows(without(found, "offset", "bytes"), expected(onnxwire.ModelProto.FromString(data), "nodes"))
     table = pa.table(onnxwire.to_arrow(data, "nodes"))
     table.validate(full=True)
-    same(table.to_pylist(), found)
+    assert_equal_rows(table.to_pylist(), found)
 
 
 @given(wire.sound(onnxwire.GraphProto.DESCRIPTOR))
@@ -242,7 +242,7 @@ def test_rows_of_a_long_graph_are_those_of_the_messages():
 def test_rows_of_random_graphs_are_those_of_the_messages(data):
     graph = onnxwire.GraphProto.FromString(data)
     for table in ("nodes", "attributes", "values", "metadata"):
-        same(without(rows_of(graph, table), "offset", "bytes"), expected(graph, table))
+        assert_equal_rows(without(rows_of(graph, table), "offset", "bytes"), expected(graph, table))
 
 
 @given(wire.damaged(onnxwire.ModelProto.DESCRIPTOR))
@@ -260,10 +260,10 @@ def test_pyarrow_reads_the_same_as_python(table):
     data = everything().SerializeToString()
     found = pa.table(onnxwire.to_arrow(data, table))
     found.validate(full=True)
-    same(found.to_pylist(), rows_of(data, table))
+    assert_equal_rows(found.to_pylist(), rows_of(data, table))
     copied = pa.table(onnxwire.to_arrow(data, table, strings="utf8"))
     copied.validate(full=True)
-    same(copied.to_pylist(), rows_of(data, table))
+    assert_equal_rows(copied.to_pylist(), rows_of(data, table))
     assert {str(field.type) for field in copied.schema} <= {
         "string", "int64", "int32", "float", "list<item: string>", "list<item: int64>", "list<item: float>",
     }  # fmt: skip
@@ -398,7 +398,7 @@ def test_tables_of_edited_messages_contain_the_edits(table):
     model.graph.input[0].type.tensor_type.shape.dim.add(dim_param="another name of a dimension")
     model.metadata_props.add(key="new", value="entry")
     rows = rows_of(model, table)
-    same(without(rows, "offset", "bytes"), expected(model, table))
+    assert_equal_rows(without(rows, "offset", "bytes"), expected(model, table))
     assert all(row.get("offset") is None and row.get("bytes") is None for row in rows)
 
 
@@ -440,15 +440,15 @@ def test_long_strings_stay_in_the_file(tmp_path):
     path.write_bytes(onnx.ModelProto(producer_name="p" * 5000, doc_string="d" * 5000).SerializeToString())
     model = onnxwire.load(path)
     column = pa.table(onnxwire.to_arrow(model, "model"))["doc_string"].chunk(0)
-    views, *stretches = column.buffers()[1:]
-    assert sum(stretch.size for stretch in stretches) < 2 * 5000 + 100
-    assert not any(stretch.address % 4096 == 0 and stretch.size < 5000 for stretch in stretches)
+    views, *buffers = column.buffers()[1:]
+    assert sum(buffer.size for buffer in buffers) < 2 * 5000 + 100
+    assert not any(buffer.address % 4096 == 0 and buffer.size < 5000 for buffer in buffers)
     at, size = (int.from_bytes(views.to_pybytes()[i : i + 4], "little") for i in (12, 0))
     which = int.from_bytes(views.to_pybytes()[8:12], "little")
     with open(path, "r+b") as file:  # the mapping shows later writes to the file
         file.seek(path.read_bytes().index(b"dddd"))
         file.write(b"written")
-    assert stretches[which].to_pybytes()[at : at + size].startswith(b"written")
+    assert buffers[which].to_pybytes()[at : at + size].startswith(b"written")
 
 
 def test_weights_are_in_no_buffer(tmp_path):
@@ -556,7 +556,7 @@ def test_a_requested_schema_with_other_columns_is_an_error():
 def test_polars_reads_every_table(table):
     polars = pytest.importorskip("polars")
     data = everything().SerializeToString()
-    same(polars.DataFrame(onnxwire.to_arrow(data, table)).to_dicts(), rows_of(data, table))
+    assert_equal_rows(polars.DataFrame(onnxwire.to_arrow(data, table)).to_dicts(), rows_of(data, table))
 
 
 @pytest.mark.parametrize("table", TABLES)
@@ -565,7 +565,7 @@ def test_duckdb_reads_every_table(table):
     data = everything().SerializeToString()
     found = onnxwire.to_arrow(data, table)
     got = duckdb.from_arrow(found)
-    same([dict(zip(got.columns, row, strict=True)) for row in got.fetchall()], rows_of(data, table))
+    assert_equal_rows([dict(zip(got.columns, row, strict=True)) for row in got.fetchall()], rows_of(data, table))
 
 
 @pytest.mark.parametrize("table", TABLES)

@@ -182,7 +182,7 @@ def test_protobuf_itself_is_imported_in_an_environment_that_inherits_packages(tm
         "site.addsitedir(sys.argv[1])\n"
         "PathFinder.find_spec = find\n"
         "from google.protobuf import descriptor_pb2, message\n"
-        "assert not hasattr(message, 'IS_STAND_IN') and 'onnxwire' not in sys.modules\n"
+        "assert not hasattr(message, 'IS_SUBSTITUTE') and 'onnxwire' not in sys.modules\n"
         "import onnx, onnxwire\n"
         "print(onnx.ModelProto is onnxwire.ModelProto, issubclass(onnx.ModelProto, message.Message))"
     )

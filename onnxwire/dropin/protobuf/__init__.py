@@ -1,3 +1,3 @@
 """A substitute for `google.protobuf`, with the parts that the `onnx` package imports, if protobuf is not installed."""
 
-IS_STAND_IN = True
+IS_SUBSTITUTE = True

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     MessageT = TypeVar("MessageT", bound=Message)
 
-IS_STAND_IN = True
+IS_SUBSTITUTE = True
 
 
 class Error(Exception):

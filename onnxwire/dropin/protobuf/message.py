@@ -1,6 +1,6 @@
 """A substitute for `google.protobuf.message`: the base class of messages, and the errors."""
 
-IS_STAND_IN = True
+IS_SUBSTITUTE = True
 
 
 class Error(Exception):

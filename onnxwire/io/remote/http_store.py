@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from onnxwire.io.remote.http_client import Answer
 
 _CONTENT_RANGE = re.compile(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18}|\*)", re.I)  # *: the size is unknown
-_NO_RANGE = re.compile(r"bytes \*/(\d{1,18})", re.I)
+_UNSATISFIED_RANGE = re.compile(r"bytes \*/(\d{1,18})", re.I)
 _VERSION_HEADERS = ("x-amz-version-id", "x-goog-generation", "x-ms-version-id")
-_MAX_LIST = 1 << 26  # bytes of the list of a folder
-# In seconds. Last-Modified identifies a version only if the response is later by its resolution (RFC 9110, section
+_MAX_LIST_BYTES = 1 << 26  # of the list of a folder
+# Last-Modified identifies a version only if the response is later by its resolution (RFC 9110, section
 # 8.8.2.2); without a Date header the response must be later by more, since the clocks of the systems differ.
-_MODIFIED_RESOLUTION = 1.0
-_CLOCK_TOLERANCE = 60.0
-_MAX_WAIT = 2.0
+_MODIFIED_RESOLUTION_SECONDS = 1.0
+_CLOCK_TOLERANCE_SECONDS = 60.0
+_MAX_WAIT_SECONDS = 2.0
 
 
 class HttpStore:
@@ -55,7 +55,12 @@ class HttpStore:
         folder = address._replace(key=address.key.rpartition("/")[0] + "/")
         headers = {"Depth": "infinity"}
         request = Request(
-            folder, _hosts_of(address), is_model=False, method="PROPFIND", headers=headers, limits={207: _MAX_LIST}
+            folder,
+            _hosts_of(address),
+            is_model=False,
+            method="PROPFIND",
+            headers=headers,
+            limits={207: _MAX_LIST_BYTES},
         )
         answer = await self._client.send(request)
         if answer.status != 207 or answer.body is None or b"<!" in answer.body:
@@ -102,7 +107,7 @@ class HttpReader:
         answer = await self._read(start, end, version)
         if version is None:
             wait = _time_to_wait(answer.headers)
-            if 0 < wait <= _MAX_WAIT:
+            if 0 < wait <= _MAX_WAIT_SECONDS:
                 await asyncio.sleep(wait)
                 answer = await self._read(start, end, None)
         size = version.size if version is not None else None
@@ -128,8 +133,8 @@ class HttpReader:
         if answer.status != 200:
             raise RequestError("the server answered with a part of the file instead of the complete file")
         length = answer.headers.get("Content-Length", "")
-        stated = int(length) if re.fullmatch(r"\d{1,18}", length) else limit + 1
-        size = stated if answer.body is None else len(answer.body)
+        stated_size = int(length) if re.fullmatch(r"\d{1,18}", length) else limit + 1
+        size = stated_size if answer.body is None else len(answer.body)
         return answer.body, _version_of(answer.headers, size)
 
     async def _send(self, headers: dict[str, str], limits: dict[int, int]) -> Answer:
@@ -163,7 +168,7 @@ def _part_of(
     """
     text = answer.headers.get("Content-Range", "").strip()
     if answer.status == 416:
-        found = _NO_RANGE.fullmatch(text)
+        found = _UNSATISFIED_RANGE.fullmatch(text)
         if found is None or (is_first and int(found[1]) > start):
             raise RequestError("the server answered 416 Range Not Satisfiable")
         return bytearray(), _version_of(answer.headers, int(found[1]))
@@ -211,5 +216,5 @@ def _time_to_wait(headers: HTTPMessage) -> float:
     if date is None:
         from datetime import UTC, datetime
 
-        return max(_CLOCK_TOLERANCE - (datetime.now(UTC) - modified).total_seconds(), 0)
-    return max(_MODIFIED_RESOLUTION - (date - modified).total_seconds(), 0)
+        return max(_CLOCK_TOLERANCE_SECONDS - (datetime.now(UTC) - modified).total_seconds(), 0)
+    return max(_MODIFIED_RESOLUTION_SECONDS - (date - modified).total_seconds(), 0)

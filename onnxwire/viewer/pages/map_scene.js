@@ -16,9 +16,9 @@ export class Frame {
     this.rows = answer.spans.map(([start, end]) => ({ start, end, members: [] }));
     answer.boxes.forEach((box, i) => this.rows[box.row].members.push(i));
     for (const row of this.rows) row.members.sort((a, b) => answer.boxes[a][across] - answer.boxes[b][across]);
-    const least = Math.min(...answer.boxes.map((box) => box[across] - box[breadth] / 2));
-    const most = Math.max(...answer.boxes.map((box) => box[across] + box[breadth] / 2));
-    this.middle = answer.boxes.length ? (least + most) / 2 : 0;
+    const minimum = Math.min(...answer.boxes.map((box) => box[across] - box[breadth] / 2));
+    const maximum = Math.max(...answer.boxes.map((box) => box[across] + box[breadth] / 2));
+    this.middle = answer.boxes.length ? (minimum + maximum) / 2 : 0;
   }
 
   /** A point from its coordinates along and across the edges. */
@@ -35,9 +35,9 @@ export class Frame {
 
 /**
  * Compute the coordinates in a frame with open boxes: their rows become higher and move the rows below down; other boxes
- * of the row move aside. The layout is never computed again, so all other boxes keep their places.
+ * of the row move aside. The layout is never computed again, so all other boxes keep their positions.
  * Sets the frame's size, frame.at (centers and sizes of boxes) and frame.lines (points of edges), relative to the middle
- * of the first row's upper side; in a frame to the right, of its left side.
+ * of the first row's upper side, or of its left side if edges lead to the right.
  */
 export function measure(frame) {
   const { boxes, edges } = frame.answer;
@@ -47,20 +47,20 @@ export function measure(frame) {
   let shift = 0;
   let half = 0;
   for (const row of frame.rows) {
-    const wide = row.members.reduce((sum, i) => sum + sizes[i][breadth] - boxes[i][breadth], 0);
+    const added = row.members.reduce((sum, i) => sum + sizes[i][breadth] - boxes[i][breadth], 0);
     row.extra = Math.max(0, ...row.members.map((i) => sizes[i][length] - boxes[i][length]));
     row.shift = shift;
     row.steps = []; // [center in the layout, the shift of everything before it]
-    let passed = -wide / 2;
+    let offset = -added / 2;
     for (const i of row.members) {
       const more = sizes[i][breadth] - boxes[i][breadth];
-      const center = boxes[i][across] + passed + more / 2 - frame.middle;
+      const center = boxes[i][across] + offset + more / 2 - frame.middle;
       at[i] = { [across]: center, [along]: boxes[i][along] + shift + row.extra / 2, width: sizes[i].width, height: sizes[i].height };
-      row.steps.push([boxes[i][across], passed]);
-      passed += more;
+      row.steps.push([boxes[i][across], offset]);
+      offset += more;
       half = Math.max(half, Math.abs(center) + sizes[i][breadth] / 2);
     }
-    row.last = passed;
+    row.last = offset;
     shift += row.extra;
   }
   for (const edge of edges) for (const bend of edge.bends) half = Math.max(half, Math.abs(bend - frame.middle));
@@ -121,19 +121,19 @@ export function flatten(root) {
     }));
     frame.answer.boxes.forEach((box, i) => {
       if (box.kind === "entry" || box.kind === "exit") return;
-      const spot = frame.at[i];
+      const position = frame.at[i];
       const inner = frame.open.get(i);
-      const one = {
+      const placed = {
         name: boxName(frame, i),
         box, frame, inner, depth, index: i,
-        x: x + spot.x - spot.width / 2,
-        y: y + spot.y - spot.height / 2,
-        width: spot.width,
-        height: spot.height,
+        x: x + position.x - position.width / 2,
+        y: y + position.y - position.height / 2,
+        width: position.width,
+        height: position.height,
       };
-      boxes.push(one);
-      if (inner?.toRight) visit(inner, one.x + PADDING, one.y + (TITLE + one.height) / 2, depth + 1);
-      else if (inner) visit(inner, x + spot.x, one.y + TITLE, depth + 1);
+      boxes.push(placed);
+      if (inner?.toRight) visit(inner, placed.x + PADDING, placed.y + (TITLE + placed.height) / 2, depth + 1);
+      else if (inner) visit(inner, x + position.x, placed.y + TITLE, depth + 1);
     });
   };
   visit(root, 0, 0, 0);
