@@ -131,7 +131,7 @@ def test_problems_are_those_of_check(zoo, tmp_path):
     assert found
 
 
-def test_a_bad_file_is_a_failure_and_ends_nothing(zoo, tmp_path, capsys):
+def test_a_bad_file_is_a_failure_and_does_not_end_the_run(zoo, tmp_path, capsys):
     (zoo / "bad.onnx").write_bytes(b"\x08")
     (zoo / "empty.onnx").write_bytes(b"")
     (zoo / "loop.onnx").symlink_to("loop.onnx")
@@ -305,7 +305,7 @@ def note_workers(monkeypatch):
     return started
 
 
-def test_a_worker_that_is_killed_loses_and_doubles_nothing(zoo, tmp_path, reference, monkeypatch):
+def test_no_model_is_lost_or_duplicated_if_a_worker_is_killed(zoo, tmp_path, reference, monkeypatch):
     divide(monkeypatch, 1)
     killed = []
 

@@ -230,7 +230,7 @@ def test_the_command_reports_new_problems_only(pair, capsys):
     assert result["baselineState"] == "new"
 
 
-def test_the_command_refuses_what_is_no_baseline(pair, capsys, tmp_path):
+def test_the_command_refuses_a_file_that_is_no_baseline(pair, capsys, tmp_path):
     old, _ = pair
     assert main(["check", old, "--baseline", str(tmp_path / "absent.onnx")]) == 2
     assert "absent.onnx" in capsys.readouterr().err

@@ -402,7 +402,7 @@ def test_a_closed_pipe_is_not_an_error(tmp_path, digits):
     assert done.stderr == b""
 
 
-def test_the_library_compares_messages_and_anything_that_load_takes(digits):
+def test_the_library_compares_messages_and_any_source_that_load_accepts(digits):
     data = DIGITS.read_bytes()
     model = onnxwire.load(data)
     assert list(onnxwire.diff(model, str(DIGITS))) == []

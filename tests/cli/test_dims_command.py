@@ -56,7 +56,7 @@ def test_a_fixed_batch_becomes_dynamic_with_warnings(tmp_path, capsys):
         (["--set", "no=4", "-i"], "no: there is no dimension variable of this name"),
     ],
 )
-def test_a_wrong_change_is_one_line_and_changes_nothing(words, reason, tmp_path, capsys):
+def test_a_wrong_change_prints_one_line_and_modifies_nothing(words, reason, tmp_path, capsys):
     path = tmp_path / "m.onnx"
     path.write_bytes(Path(DIGITS).read_bytes())
     assert main(["dims", str(path), *words]) == 2

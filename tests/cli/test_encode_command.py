@@ -94,7 +94,7 @@ def test_bytes_are_those_of_protoc(tmp_path):
     assert encode(stdin=TEXT.encode()).stdout == done.stdout
 
 
-def test_a_fault_is_one_line_and_nothing_is_written(tmp_path):
+def test_a_fault_prints_one_line_and_writes_nothing(tmp_path):
     path, out = tmp_path / "model\n.txt", tmp_path / "out.onnx"
     path.write_text('graph {\n  nod { }\n}\nproducer_name: "x"')
     out.write_bytes(b"as before")

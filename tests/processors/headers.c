@@ -9,7 +9,7 @@
 #include "../../onnxwire/_packed.h"
 #include "../../onnxwire/tensor/bits.h"
 
-enum { ROUNDS = 4000, MOST = 700, FILL = 0xA5 };
+enum { ROUNDS = 4000, MAX_COUNT = 700, FILL = 0xA5 };
 
 static uint64_t state = 1;
 
@@ -20,11 +20,11 @@ static uint64_t draw(uint64_t below) { /* xorshift64*, of Vigna: An experimental
     return (state * 0x2545F4914F6CDD1DULL >> 16) % below;
 }
 
-/* Memory of so many bytes, after which comes none. */
-static uint8_t *at_the_end(uint8_t *page_end, size_t n) { return page_end - n; }
+/* Return n bytes that end where an inaccessible page begins. */
+static uint8_t *bytes_before(uint8_t *page_end, size_t n) { return page_end - n; }
 
-static uint8_t *pages(void) {
-    size_t page = (size_t)sysconf(_SC_PAGESIZE), size = (MOST * 10 / page + 2) * page;
+static uint8_t *map_pages(void) {
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), size = (MAX_COUNT * 10 / page + 2) * page;
     uint8_t *memory = mmap(NULL, size + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED || mprotect(memory + size, page, PROT_NONE)) exit(2);
     return memory + size;
@@ -62,7 +62,7 @@ static uint64_t as_wanted(uint64_t value, int packed) {
 }
 
 static size_t write_run(uint8_t *out) {
-    size_t n = 0, most = draw(MOST), shape = draw(4);
+    size_t n = 0, most = draw(MAX_COUNT), shape = draw(4);
     while (n + 12 < most) {
         size_t length = shape == 0 ? 1 : shape == 1 ? 1 + draw(2) : 1 + draw(10);
         if (shape == 3 && draw(60) == 0) length = 11; /* longer than any number */
@@ -73,9 +73,9 @@ static size_t write_run(uint8_t *out) {
 }
 
 static void check_varints(int round, int level, uint8_t *end, uint8_t *out_end) {
-    static uint8_t run[MOST];
+    static uint8_t run[MAX_COUNT];
     size_t n = write_run(run);
-    uint8_t *p = at_the_end(end, n);
+    uint8_t *p = bytes_before(end, n);
     memcpy(p, run, n);
     uint64_t ends = 0;
     for (size_t i = 0; i < n; i++) ends += run[i] < 0x80;
@@ -83,7 +83,7 @@ static void check_varints(int round, int level, uint8_t *end, uint8_t *out_end) 
     static const size_t sizes[] = {8, 4, 1, 8, 4};
     for (int packed = OW_64; packed <= OW_ZIGZAG32; packed++) {
         uint64_t capacity = draw(2) ? ends + draw(2) * 64 : draw(ends + 1), value, count = 0;
-        uint8_t *out = at_the_end(out_end, capacity * sizes[packed]);
+        uint8_t *out = bytes_before(out_end, capacity * sizes[packed]);
         uint64_t found = ow_decode_varints(p, end, packed, out, capacity, level);
         const uint8_t *q = p;
         while (count < capacity && read_plainly(&q, end, &value)) {
@@ -97,9 +97,9 @@ static void check_varints(int round, int level, uint8_t *end, uint8_t *out_end) 
 
 static void check_bits(int round, uint8_t *end, uint8_t *out_end) {
     for (int bits = 2; bits <= 6; bits += 2) {
-        size_t n = draw(MOST), shift = bits == 6 ? 2 * draw(4) : bits * draw(8 / bits);
+        size_t n = draw(MAX_COUNT), shift = bits == 6 ? 2 * draw(4) : bits * draw(8 / bits);
         size_t size = (shift + n * bits + 7) / 8, packed = (n * bits + 7) / 8;
-        uint8_t *p = at_the_end(end, size), *out = at_the_end(out_end, n);
+        uint8_t *p = bytes_before(end, size), *out = bytes_before(out_end, n);
         for (size_t i = 0; i < size; i++) p[i] = (uint8_t)draw(256);
         ow_unpack(p, end, (int)shift, out, n, bits);
         for (size_t i = 0; i < n; i++) {
@@ -110,7 +110,7 @@ static void check_bits(int round, uint8_t *end, uint8_t *out_end) {
             }
             if (out[i] != wanted) differ("unpacking", round, bits);
         }
-        uint8_t *again = at_the_end(end, packed);
+        uint8_t *again = bytes_before(end, packed);
         again[-1] = FILL;
         ow_pack(out, again, n, bits);
         for (size_t bit = 0; bit < packed * 8; bit++) {
@@ -122,7 +122,7 @@ static void check_bits(int round, uint8_t *end, uint8_t *out_end) {
 }
 
 int main(void) {
-    uint8_t *end = pages(), *out_end = pages();
+    uint8_t *end = map_pages(), *out_end = map_pages();
     const uint16_t one = 1;
     for (int round = 0; round < ROUNDS; round++) {
         for (int level = 0; level <= ow_best_level(); level++) check_varints(round, level, end, out_end);
