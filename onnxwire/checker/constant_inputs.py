@@ -10,6 +10,8 @@ import re
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from onnxwire.errors import count_text
+
 if TYPE_CHECKING:
     from onnxwire.checker.shape_operators import Call
     from onnxwire.checker.shape_values import Value
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
 
 INDEX, DIVISION, ARGUMENT, RANK, TRAINING = "index", "division", "argument", "rank", "training"
 MAX_RANK = 64  # numpy's limit
+_MAX_SEARCH_STEPS = 1 << 20  # of tokens that a search makes
 _INTEGER_BITS = {2: (0, 8), 3: (-7, 7), 4: (0, 16), 5: (-15, 15), 6: (-31, 31), 7: (-63, 63), 12: (0, 32), 13: (0, 64)}
 
 # Operators that select by an index: the input with the indices, the input that they refer to, its axis or the name of
@@ -96,8 +99,9 @@ def _of_sequence(call: Call) -> Faults:
 
 def _rotated(call: Call) -> Faults:
     """Test the positions of RotaryEmbedding of ONNX, or of com.microsoft, whose inputs are in another order."""
-    rank = len((_value(call, 1) or call.inputs[0]).shape or ())
-    position, cache = (1, 2) if len(call.inputs) > 3 and rank < 2 else (3, 1)  # the caches have two dimensions
+    # Both caches have one shape; those of ONNX come before the positions.
+    positions, cosines = ((_value(call, index) or call.inputs[0]).shape for index in (1, 2))
+    position, cache = (1, 2) if len(call.inputs) > 3 and positions != cosines else (3, 1)
     size = _size(_value(call, cache), 0)
     for number in _integers(call, position) or call.extent(position) or ():
         if size is not None and not 0 <= number < size:
@@ -107,7 +111,13 @@ def _rotated(call: Call) -> Faults:
 
 def _attended(call: Call) -> Faults:
     """Test the lengths of GroupQueryAttention, which are at most those of the cache and of the new values."""
-    cache, added = _size(_value(call, 3), 2), _size(_value(call, 0), 1)
+    past, added = _value(call, 3), _size(_value(call, 0), 1)
+    cache = _size(past, 2)
+    is_empty = past is None or (past.shape is None and not past.is_fixed and len(call.inputs) <= 4)
+    total = _integers(call, 6)
+    if total and added is not None and (cache is not None or is_empty) and not 0 <= total[0] <= (cache or 0) + added:
+        yield INDEX, f"{total[0]:,}"
+        return
     for number in _integers(call, 5) if cache is not None else ():
         if not 0 <= number < (cache or 0) + (added or 1):
             yield INDEX, f"{number:,}"
@@ -233,6 +243,9 @@ _SCALES = {
 def _scaled(call: Call) -> Faults:
     for index in _SCALES[call.op_type]:
         value = _value(call, index)
+        if _size(value, 0) == 0:
+            yield ARGUMENT, "an empty scale"
+            return
         for scale in (value.data or ()) if value is not None else ():
             if not 0 < scale < math.inf:
                 yield ARGUMENT, f"a scale of {scale}"
@@ -297,26 +310,41 @@ def _sliced(call: Call) -> Faults:
     if len(starts := _integers(call, 1)) != len(ends := _integers(call, 2)) and starts and ends:
         yield ARGUMENT, f"{len(starts):,} starts and {len(ends):,} ends"
     yield from _outside(_integers(call, 3), _rank(call))
-    if 0 in _integers(call, 4):
-        yield ARGUMENT, "a step of 0"
+    axes, steps = _integers(call, 3), _integers(call, 4)
+    if 0 in steps or -(1 << 63) in steps:
+        yield ARGUMENT, f"a step of {min(steps):,}" if min(steps) else "a step of 0"
+    if len(set(axes)) < len(axes):
+        yield ARGUMENT, "an axis that is listed twice"
+    if starts and steps and len(steps) != len(starts):
+        yield ARGUMENT, f"{count_text(len(starts), 'start')} and {count_text(len(steps), 'step')}"
+    if call.attribute("starts") is not None and call.count("starts") != call.count("ends"):
+        yield ARGUMENT, f"{call.count('starts'):,} starts and {call.count('ends'):,} ends"
 
 
 def _split(call: Call) -> Faults:
     if any(number < 0 for number in _integers(call, 1)):
         yield ARGUMENT, "a part of negative size"
     yield from _along(call)
-    parts, size = _integers(call, 1), _size(_value(call, 0), call.int("axis", 0))
+    parts, size = call.ints("split", 1) or [], _size(_value(call, 0), call.int("axis", 0))
+    stated = _value(call, 1)
+    if call.op_type == "SplitToSequence" and stated is not None and stated.shape == ():  # the size of each part
+        if parts == [0]:
+            yield ARGUMENT, "parts of size 0"
+        return
     if parts and size is not None and sum(parts) != size:
         yield INDEX, f"{sum(parts):,}"
 
 
 def _top_k(call: Call) -> Faults:
-    wrong = [k for k in _integers(call, 1) if not 0 <= k < 1 << 31]
+    counts = call.ints("k", 1) or ([call.int("k", 0)] if call.attribute("k") is not None else [])
+    wrong = [k for k in counts if not 0 <= k < 1 << 31]
     if wrong:
         yield ARGUMENT, f"k of {wrong[0]:,}"
+    if _size(_value(call, 1), 0) == 0:
+        yield ARGUMENT, "an empty k"
     size = _size(_value(call, 0), call.int("axis", -1))
-    if size is not None and any(k > size for k in _integers(call, 1)):
-        yield INDEX, f"{_integers(call, 1)[0]:,}"
+    if size is not None and any(k > size for k in counts):
+        yield INDEX, f"{counts[0]:,}"
 
 
 def _filled(call: Call) -> Faults:
@@ -345,6 +373,64 @@ def _convolved(call: Call) -> Faults:
     ranks = {len(value.shape) for value in call.inputs[:2] if value.shape is not None and not value.is_bound}
     if len(ranks) > 1:
         yield ARGUMENT, "a kernel of another rank than its input"
+    weights, kernel = _value(call, 1), call.ints("kernel_shape")
+    if kernel and weights is not None and weights.shape is not None and not weights.is_bound:
+        sides = weights.shape[2:]
+        if len(kernel) != len(sides) or any(size not in (None, side) for side, size in zip(kernel, sides, strict=True)):
+            yield ARGUMENT, f"a kernel_shape of {kernel[:8]} for weights of {list(sides)[:8]}"
+    yield from _windowed(call)
+
+
+def _windowed(call: Call) -> Faults:
+    """Test the lists of attributes of convolutions and pools, which have a number or two for each axis of the image."""
+    rank = _rank(call)
+    kernel = call.ints("kernel_shape") or []
+    n = rank - 2 if rank is not None else len(kernel)
+    for name, length in {"kernel_shape": n, "strides": n, "dilations": n, "pads": 2 * n}.items():
+        if n > 0 and call.attribute(name) is not None and call.count(name) != length:
+            yield ARGUMENT, f"{count_text(call.count(name), 'number')} in {name!r} where {length:,} are needed"
+            return
+    if "Pool" in call.op_type and any(
+        pad >= side > 0 for pad, side in zip(call.ints("pads") or (), kernel * 2, strict=False)
+    ):
+        yield ARGUMENT, "pads as large as its window"
+
+
+def _searched(call: Call) -> Faults:
+    """Test the numbers of BeamSearch and similar operators, which allocate all steps at the start."""
+    length = _integers(call, 1)
+    if length and not 0 < length[0] <= _MAX_SEARCH_STEPS:
+        yield ARGUMENT, f"a max_length of {length[0]:,}"
+    beams, sequences = _integers(call, 3), _integers(call, 4)
+    if "Beam" in call.op_type and beams and sequences and sequences[0] > beams[0]:
+        yield ARGUMENT, f"{sequences[0]:,} sequences from {beams[0]:,} beams"
+
+
+def _with_heads(call: Call) -> Faults:
+    """Test the numbers of heads, and the sizes of the projections, of attention."""
+    heads, kv_heads = call.int("q_num_heads", 0), call.int("kv_num_heads", 0)
+    heads = heads or (call.int("num_heads", 0) if kv_heads else 0)
+    if kv_heads > 0 and heads % kv_heads:
+        yield ARGUMENT, f"{heads:,} heads, no multiple of {kv_heads:,} heads of keys"
+    size, count = _size(_value(call, 0), -1), call.int("num_heads", 0)
+    is_projected = call.op_type in ("Attention", "QAttention") and count > 0
+    if call.op_type == "MultiHeadAttention" and _rank(call) == 3 and count > 0 and size is not None and size % count:
+        yield ARGUMENT, f"{count:,} heads for a hidden size of {size:,}"
+    columns = _size(_value(call, 1), 1)
+    if is_projected and columns is not None:
+        sizes = call.ints("qkv_hidden_sizes") or [columns // 3] * 3
+        if len(sizes) != 3 or sum(sizes) != columns:
+            yield ARGUMENT, f"weights of {columns:,} columns for projections of {sizes[:8]}"
+    past = _integers(call, 7) if call.op_type == "DecoderMaskedMultiHeadAttention" else []
+    cache = _size(_value(call, 5), 2)
+    if past and cache is not None and not 0 <= past[0] < cache:
+        yield INDEX, f"{past[0]:,}"
+
+
+def _routed(call: Call) -> Faults:
+    experts = _size(_value(call, 1), -1)
+    if experts is not None and call.int("k", 1) > experts:
+        yield ARGUMENT, f"a choice of {call.int('k', 1):,} of {experts:,} experts"
 
 
 def _einsum(call: Call) -> Faults:
@@ -367,7 +453,7 @@ def _packed_weights(call: Call) -> Faults:
     if min(columns, rows, bits, block) < 1:
         return
     blocks = -(-rows // block)
-    needed = {1: columns * blocks * (block * bits // 8), 2: columns * blocks}
+    needed = {1: columns * blocks * (block * bits // 8), 2: columns * blocks, 3: columns * -(-blocks * bits // 8)}
     for index, size in needed.items():
         value = _value(call, index)
         if value is not None and value.shape and None not in value.shape and value.size < size and not value.is_bound:
@@ -438,10 +524,14 @@ INSPECTORS: dict[str, Callable[[Any], Faults]] = {
     "Cast": _cast,
     "Range": _range,
     "Slice": _sliced,
-    "Split": _split,
+    **dict.fromkeys(("Split", "SplitToSequence"), _split),
     "TopK": _top_k,
     "ConstantOfShape": _filled,
-    "Conv": _convolved,
+    **dict.fromkeys(("Conv", "FusedConv", "ConvTranspose"), _convolved),
+    **dict.fromkeys(("MaxPool", "AveragePool", "LpPool"), _windowed),
+    **dict.fromkeys(("BeamSearch", "WhisperBeamSearch", "GreedySearch", "Sampling"), _searched),
+    **dict.fromkeys(("Attention", "QAttention", "MultiHeadAttention", "DecoderMaskedMultiHeadAttention"), _with_heads),
+    **dict.fromkeys(("MoE", "QMoE"), _routed),
     "Einsum": _einsum,
     "MatMulNBits": _packed_weights,
     "Dropout": _trained,

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from onnxwire.checker.constant_inputs import ARGUMENT, INSPECTORS
 from onnxwire.checker.declared_types import DeclaredTypes
 from onnxwire.checker.facts import EMPTY, true_rows
+from onnxwire.checker.input_shapes import ROWS, misfit
 from onnxwire.checker.kernel_sizes import BUFFERS, INEXACT_OF_LIBRARIES, OPERATORS_OF_LIBRARIES, TEXT_OPERATORS
 from onnxwire.checker.rules.node import Calls
 from onnxwire.checker.shape_operators import EXACT, INEXACT, OPERATORS, RANDOM, SIZE_INPUTS
@@ -187,6 +188,7 @@ class ShapeBounds:
             if (id := facts.find(name)) >= 0:
                 self._operators[id] = operator
         self._inspectors = {id: inspect for name, inspect in INSPECTORS.items() if (id := facts.find(name)) >= 0}
+        self._with_input_shapes = {id for name in ROWS if (id := facts.find(name)) >= 0}
         self._buffers = {id: size for name, size in BUFFERS.items() if (id := facts.find(name)) >= 0}
         for name, method in (("If", self._run_if), ("Loop", self._run_loop), ("Scan", self._run_scan)):
             if (id := facts.find(name)) >= 0:
@@ -333,6 +335,7 @@ class ShapeBounds:
                 operator is not None
                 or inspector is not None
                 or buffer is not None
+                or op_type in self._with_input_shapes
                 or function >= 0
                 or node in self.bodies
             ):
@@ -356,6 +359,8 @@ class ShapeBounds:
         """Record the faults of a node, and a size that is computed from constants but not known."""
         for kind, fault in inspector(call) if inspector is not None else ():
             self.faults.setdefault(kind, {}).setdefault(call.node, fault)
+        if call.op_type in ROWS and (fault := misfit(call)):
+            self.faults.setdefault(ARGUMENT, {}).setdefault(call.node, fault)
         for position in SIZE_INPUTS.get(call.op_type, ()):
             size = call.value(position)
             if size is not None and size is not _NO_VALUE and size.is_fixed and size.data is None:

@@ -198,3 +198,22 @@ def test_one_index_of_many_is_compared(size, is_reported):
 )
 def test_a_repeat_of_a_repeat_is_found(expression, is_nested):
     assert has_nested_repeat(expression) is is_nested
+
+
+WEIGHTS = {"w": np.zeros((1, 16, 3), np.float32), "r": np.zeros((1, 16, 4), np.float32)}
+SEQUENCE = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["s", 1, 3])
+
+
+@each("hidden_size, is_reported", [(4, False), (5, True)])
+def test_sizes_of_inputs_are_compared_with_attributes(hidden_size, is_reported):
+    data = _model([_node("LSTM", ["x", "w", "r"], hidden_size=hidden_size)], WEIGHTS, [SEQUENCE])
+    found = [problem.rule for problem in onnxwire.check(data, untrusted=True, select="security-resource-argument")]
+    assert bool(found) == is_reported
+
+
+@each("channels, is_reported", [(4, False), (3, True), ("c", False)])
+def test_sizes_of_inputs_are_compared_with_other_inputs(channels, is_reported):
+    image = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, channels, 8, 8])
+    data = _model([_node("BatchNormalization", ["x", *"pppp"])], {"p": np.zeros(4, np.float32)}, [image])
+    found = [problem.rule for problem in onnxwire.check(data, untrusted=True, select="security-resource-argument")]
+    assert bool(found) == is_reported

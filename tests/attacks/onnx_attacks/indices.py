@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+from math import prod
+
 from .case import declare
-from .writer import FLOAT, INT32, INT64, carrier, ints, network, node, scalar, sparse, strings, value, values
+from .writer import FLOAT, INT32, INT64, UINT8, carrier, ints, network, node, scalar, sparse, strings, value, values
 
 RUNTIMES = "onnxruntime, onnx.reference, OpenVINO, TVM"
 ML = (("", 21), ("ai.onnx.ml", 3))
@@ -212,3 +214,52 @@ classic("category-mapper", "CategoryMapper: two strings and one integer.", "Cate
     initializers=[strings("s", ["b"])], cats_strings=["a", "b"], cats_int64s=[1])
 classic("feature-vectorizer", "FeatureVectorizer: inputdimensions claims 1,000,000.", "FeatureVectorizer",
     inputdimensions=[1000000])
+
+attack = declare("input-shape", "crashes", "The sizes of a node's inputs do not fit one another or its attributes.",
+    "CWE-125", RUNTIMES)
+
+
+def misfit(name, what, nodes, initializers, **options):
+    attack(name, what, network(nodes, initializers, **options))
+
+
+def zeros(name, *dims):
+    return values(name, [0.0] * prod(dims), FLOAT, list(dims))
+
+
+misfit("batch-normalization", "BatchNormalization of 4 channels with parameters for one.", [node("BatchNormalization",
+    ["q", "p", "p", "p", "p"], ["y"])], [zeros("q", 1, 4, 2, 2), zeros("p", 1)])
+misfit("layer-normalization", "LayerNormalization of rows of 4 with a scale of 2.", [node("LayerNormalization",
+    ["x", "p"], ["y"])], [zeros("p", 2)])
+misfit("skip-layer-normalization", "SkipLayerNormalization with a gamma of 2 for 4.", [node("SkipLayerNormalization",
+    ["q", "q", "p"], ["y"], domain="com.microsoft")], [zeros("q", 1, 2, 4), zeros("p", 2)], opsets=CONTRIB)
+misfit("lstm-hidden-size", "LSTM of hidden_size 4,096 with weights for 4.", [node("LSTM", ["q", "w", "r"], ["y"],
+    hidden_size=4096)], [zeros("q", 2, 1, 3), zeros("w", 1, 16, 3), zeros("r", 1, 16, 4)])
+misfit("gru-directions", "A bidirectional GRU with the weights of one direction.", [node("GRU", ["q", "w", "r"], ["y"],
+    hidden_size=2, direction="bidirectional")], [zeros("q", 2, 1, 3), zeros("w", 1, 6, 3), zeros("r", 1, 6, 2)])
+misfit("conv-bias", "Conv of two channels with a bias for one.", [node("Conv", ["q", "w", "b"], ["y"])],
+    [zeros("q", 1, 1, 3, 3), zeros("w", 2, 1, 1, 1), zeros("b", 1)])
+misfit("conv-kernel-shape", "Conv with a kernel_shape of 9 x 9 for weights of 1 x 1.", [node("Conv", ["q", "w"], ["y"],
+    kernel_shape=[9, 9])], [zeros("q", 1, 1, 12, 12), zeros("w", 1, 1, 1, 1)])
+misfit("conv-pads", "Conv with one pad for two axes.", [node("Conv", ["q", "w"], ["y"], pads=[1])],
+    [zeros("q", 1, 1, 3, 3), zeros("w", 1, 1, 1, 1)])
+misfit("qlinear-conv-scales", "QLinearConv with three scales for two channels.", [node("QLinearConv",
+    ["q", "s", "z", "w", "t", "z", "s", "z"], ["y"])], [values("q", [0] * 9, UINT8, [1, 1, 3, 3]), values("s", [1.0],
+    FLOAT, []), values("z", [0], UINT8, []), values("w", [0, 0], UINT8, [2, 1, 1, 1]), values("t", [1.0] * 3)])
+misfit("attention-bias", "Attention with a bias of one element.", [node("Attention", ["q", "w", "b"], ["y"],
+    domain="com.microsoft", num_heads=1)], [zeros("q", 1, 2, 4), zeros("w", 4, 12), zeros("b", 1)], opsets=CONTRIB)
+misfit("attention-projections", "Attention with projections beyond its weights.", [node("Attention", ["q", "w", "b"],
+    ["y"], domain="com.microsoft", num_heads=1, qkv_hidden_sizes=[4, 4, 4096])], [zeros("q", 1, 2, 4),
+    zeros("w", 4, 12), zeros("b", 12)], opsets=CONTRIB)
+misfit("split-of-four", "Split of an axis of four into parts of 100.", [node("Split", ["t", "s"], ["y", "z"], axis=0)],
+    [TABLE, ints("s", 100, 100)])
+misfit("slice-steps", "Slice of two axes with one step.", [node("Slice", ["t", "a", "b", "c", "d"], ["y"])], [TABLE,
+    ints("a", 0, 0), ints("b", 1, 1), ints("c", 0, 1), ints("d", 1)])
+misfit("moe-experts", "MoE that chooses 9 of 2 experts.", [node("MoE", ["q", "p", "w", "", "w"], ["y"],
+    domain="com.microsoft", k=9)], [zeros("q", 2, 4), zeros("p", 2, 2), zeros("w", 2, 4, 4)], opsets=CONTRIB)
+misfit("rotary-positions", "RotaryEmbedding at position 900,000 of 16.", [node("RotaryEmbedding",
+    ["q", "i", "c", "c"], ["y"], domain="com.microsoft", num_heads=1)], [zeros("q", 1, 2, 8), values("i", [900000, 0],
+    INT64, [1, 2]), zeros("c", 16, 4)], opsets=CONTRIB)
+misfit("beam-search-length", "BeamSearch of 2^31 - 1 steps.", [node("BeamSearch", ["i", "m", "m", "n", "n"], ["y"],
+    domain="com.microsoft")], [values("i", [0], INT32, [1, 1]), values("m", [(1 << 31) - 1], INT32), values("n", [1],
+    INT32)], opsets=CONTRIB)
