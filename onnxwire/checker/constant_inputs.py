@@ -130,12 +130,99 @@ def _tuples(call: Call) -> Faults:
     if value is None or not value.shape or value.is_bound or indices is None or not indices.shape:
         return
     length, first = indices.shape[-1], call.int("batch_dims", 0)
+    rank = len(value.shape)
+    if not 0 <= first < rank or (length is not None and first + length > rank and not indices.is_bound):
+        yield ARGUMENT, f"indices of {length or 0:,} axes after {first:,}, for rank {rank:,}"
+        return
+    if call.op_type == "ScatterND" and length is not None and not indices.is_bound:
+        yield from _updated(call, (*indices.shape[:-1], *value.shape[length:]))
     for i, number in enumerate(_integers(call, 1) if length else ()):
         axis = first + i % (length or 1)
         size = value.shape[axis] if 0 <= axis < len(value.shape) else None
         if size is not None and not -size <= number < size:
             yield INDEX, f"{number:,}"
             return
+
+
+def _updated(call: Call, dims: tuple[int | None, ...]) -> Faults:
+    """Test the shape of the updates of a scatter operator, which the kernel copies by the shape of the indices."""
+    updates = _value(call, 2)
+    if updates is None or updates.shape is None or updates.is_bound:
+        return
+    if len(updates.shape) != len(dims) or any(
+        None not in (one, other) and one != other for one, other in zip(updates.shape, dims, strict=True)
+    ):
+        yield ARGUMENT, f"updates of shape {list(updates.shape)[:8]}, and indices for {list(dims)[:8]}"
+
+
+def _scattered(call: Call) -> Faults:
+    yield from _selected(call)
+    indices = _value(call, 1)
+    if indices is not None and indices.shape is not None and not indices.is_bound:
+        yield from _updated(call, indices.shape)
+
+
+def _padded(call: Call) -> Faults:
+    """Test the pads of Pad: two for each axis, not more than the axis for a reflection or to remove."""
+    rank, value = _rank(call), _value(call, 0)
+    pads = call.ints("pads", 1)
+    axes = _integers(call, 3)
+    yield from _outside(axes, rank)
+    if pads is None or rank is None or value is None or value.shape is None:
+        return
+    n = len(axes) or rank
+    if len(pads) != 2 * n:
+        yield ARGUMENT, f"{count_text(len(pads), 'pad')} where {2 * n:,} are needed"
+        return
+    for i, axis in enumerate(axes or range(rank)):
+        size = value.shape[axis] if -rank <= axis < rank else None
+        if size is None:
+            continue
+        for pad in (pads[i], pads[i + n]):
+            if (call.text("mode") == "reflect" and pad > max(size - 1, 0)) or pads[i] + pads[i + n] + size < 0:
+                yield ARGUMENT, f"a pad of {pad:,} for an axis of {size:,}"
+                return
+
+
+def _encoded_indices(call: Call) -> Faults:
+    depth, values = _value(call, 1), _value(call, 2)
+    if depth is not None and depth.data and depth.data[0] <= 0:
+        yield ARGUMENT, f"a depth of {depth.data[0]:,}"
+    if values is not None and values.shape is not None and not values.is_bound and values.shape not in ((2,), (None,)):
+        yield ARGUMENT, "values that are not two"
+
+
+def _window(call: Call) -> Faults:
+    sizes = [number for number in _integers(call, 0) if number < 0]
+    if sizes:
+        yield ARGUMENT, f"a size of {sizes[0]:,}"
+
+
+def _mel_weights(call: Call) -> Faults:
+    yield from _window(call)
+    rate, upper = _value(call, 2), _value(call, 4)
+    if rate is not None and upper is not None and rate.data and upper.data and upper.data[0] > rate.data[0]:
+        yield ARGUMENT, f"an upper frequency of {upper.data[0]:,} above the sample rate"
+
+
+def _constant(call: Call) -> Faults:
+    names = ("value", "value_float", "value_floats", "value_int", "value_ints", "value_string", "value_strings")
+    present = [name for name in (*names, "sparse_value") if call.attribute(name) is not None]
+    if len(present) > 1:
+        yield ARGUMENT, f"two values, in {present[0]!r} and {present[1]!r}"
+
+
+def _labelled(call: Call) -> Faults:
+    columns = _size(_value(call, 0), -1)
+    labels = max(call.count("classlabels_int64s"), call.count("classlabels_strings"))
+    if columns is not None and labels and columns != labels:
+        yield ARGUMENT, f"{labels:,} labels for {columns:,} columns"
+
+
+def _joined_features(call: Call) -> Faults:
+    sizes = call.count("inputdimensions")
+    if sizes and sizes != len(call.inputs):
+        yield ARGUMENT, f"{sizes:,} sizes for {count_text(len(call.inputs), 'input')}"
 
 
 def _unpooled(call: Call) -> Faults:
@@ -202,6 +289,8 @@ def _along(call: Call) -> Faults:
     if call.op_type == "Flatten" and rank is not None:
         rank += 1
     yield from _outside([*axes, *(call.ints("axes") or ()), *(call.ints("perm") or ())], rank)
+    if call.op_type == "Transpose" and rank is not None and call.count("perm") not in (0, rank):
+        yield ARGUMENT, f"a perm of length {call.count('perm'):,} for rank {rank:,}"
 
 
 def _quantized(call: Call) -> Faults:
@@ -255,6 +344,8 @@ def _scaled(call: Call) -> Faults:
 def _reshaped(call: Call) -> Faults:
     dims = _integers(call, 1)
     yield from _shaped(call)
+    if call.int("allowzero", 0) and 0 in dims and -1 in dims:
+        yield ARGUMENT, "dims with both 0 and -1"
     if dims.count(-1) > 1 or min(dims, default=0) < -1:
         yield ARGUMENT, f"dims {dims[:8]}"
     rank = _rank(call)
@@ -304,6 +395,10 @@ def _range(call: Call) -> Faults:
     step = _value(call, 2)
     if step is not None and step.data == [0]:
         yield ARGUMENT, "a step of 0"
+    for value in call.inputs:
+        if value.data and not math.isfinite(value.data[0]):
+            yield ARGUMENT, f"a number of {value.data[0]}"
+            return
 
 
 def _sliced(call: Call) -> Faults:
@@ -350,13 +445,20 @@ def _top_k(call: Call) -> Faults:
 def _filled(call: Call) -> Faults:
     if any(number < 0 for number in _integers(call, 0)):
         yield ARGUMENT, "a negative size"
+    filling = call.attribute("value")
+    if filling is not None and filling.HasField("t") and math.prod(filling.t.dims) != 1:
+        yield ARGUMENT, "a value that is not one element"
 
 
 def _over_axes(call: Call) -> Faults:
     wrong = [axis for axis in _integers(call, 1) if not -MAX_RANK <= axis < MAX_RANK]
     if wrong:
         yield ARGUMENT, f"axis {wrong[0]:,}"
-    elif call.op_type != "Unsqueeze":
+    elif call.op_type == "Unsqueeze":
+        axes = _integers(call, 1) or call.ints("axes") or []
+        if len(set(axes)) < len(axes):
+            yield ARGUMENT, "an axis that is listed twice"
+    else:
         yield from _outside(_integers(call, 1), _rank(call))
         yield from _along(call)
 
@@ -506,6 +608,14 @@ INSPECTORS: dict[str, Callable[[Any], Faults]] = {
     **dict.fromkeys(_ALONG.split(), _along),
     **dict.fromkeys(("QuantizeLinear", "DequantizeLinear"), _quantized),
     **dict.fromkeys(_SCALES, _scaled),
+    **dict.fromkeys(("ScatterElements", "Scatter"), _scattered),
+    **dict.fromkeys(("HannWindow", "HammingWindow", "BlackmanWindow"), _window),
+    "MelWeightMatrix": _mel_weights,
+    "Pad": _padded,
+    "OneHot": _encoded_indices,
+    "Constant": _constant,
+    "ZipMap": _labelled,
+    "FeatureVectorizer": _joined_features,
     "Reshape": _reshaped,
     "STFT": _framed,
     "Col2Im": _image_blocks,

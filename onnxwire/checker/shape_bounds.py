@@ -16,7 +16,7 @@ from onnxwire.checker.facts import EMPTY, true_rows
 from onnxwire.checker.input_shapes import ROWS, misfit
 from onnxwire.checker.kernel_sizes import BUFFERS, INEXACT_OF_LIBRARIES, OPERATORS_OF_LIBRARIES, TEXT_OPERATORS
 from onnxwire.checker.rules.node import Calls
-from onnxwire.checker.shape_operators import EXACT, INEXACT, OPERATORS, RANDOM, SIZE_INPUTS
+from onnxwire.checker.shape_operators import COMPARED, EXACT, INEXACT, OPERATORS, RANDOM, SIZE_INPUTS
 from onnxwire.checker.shape_values import Value
 from onnxwire.checker.small_constants import SmallConstants
 from onnxwire.tensor.dtypes import EXTERNAL
@@ -196,6 +196,8 @@ class ShapeBounds:
         self._random = {facts.find(name) for name in RANDOM}
         self._constant = facts.find("Constant")
         self.bodies = self._find_bodies()
+        self.contradicted: dict[int, list[int | None]] = {}
+        self._compared: set[int] = set()
         self._depth = 0
         self._trips = 1
         graphs = facts.GraphProto
@@ -238,7 +240,7 @@ class ShapeBounds:
         length = self.constants.column("TensorProto", "length")[tensor]
         is_external = self.constants.column("TensorProto", "data_location")[tensor] == EXTERNAL
         value.tensor = -1 if is_external else tensor
-        value.is_fixed = True
+        value.is_fixed = value.is_exact = True
         value.stored = value.size if is_external else min(value.size, length * 4)
         if self.constants.column("TensorProto", "data_type")[tensor] == _STRING and value.size:
             value.text = length // value.size
@@ -259,7 +261,9 @@ class ShapeBounds:
 
     def _declared(self, info: int) -> Value:
         dims = self.facts.derive(DeclaredTypes).dims(info)
-        return Value(None if dims is None else tuple(size for size, _ in dims), None, True)
+        value = Value(None if dims is None else tuple(size for size, _ in dims), None, True)
+        value.is_exact = True
+        return value
 
     # Graphs and functions
 
@@ -284,6 +288,9 @@ class ShapeBounds:
                 scope.values[tensors[values]] = value = Value()
                 value.is_fixed = True
         self._run_nodes(self._children("GraphProto", "node", graph), scope)
+        if graph not in self._compared:
+            self._compared.add(graph)
+            self._compare_with_declared(graph, scope, names)
         return [
             self._find(scope, names[info]) for info in self.graph_rows("ValueInfoProto", "GraphProto.output", graph)
         ]
@@ -299,6 +306,21 @@ class ShapeBounds:
             for row, parent in zip(rows.tolist(), sheet.parent[rows].tolist(), strict=True):
                 groups.setdefault(parent, []).append(row)
         return groups.get(graph, [])
+
+    def _compare_with_declared(self, graph: int, scope: Scope, names: Sequence[int]) -> None:
+        """Record the declared types of a graph's values that contradict the shapes that its nodes make."""
+        for field in ("GraphProto.output", "GraphProto.value_info"):
+            for info in self.graph_rows("ValueInfoProto", field, graph):
+                value, shape = scope.values.get(names[info]), None
+                if value is not None and value.is_exact:
+                    shape = value.shape
+                declared = self._declared(info).shape if shape is not None else None
+                if shape is None or declared is None:
+                    continue
+                if len(shape) != len(declared) or any(
+                    None not in (one, other) and one != other for one, other in zip(shape, declared, strict=True)
+                ):
+                    self.contradicted.setdefault(info, list(shape[:8]))
 
     def _run_function(self, function: int, arguments: list[Value], scope: Scope) -> list[Value]:
         start = self.constants.column("FunctionProto", "first.input")[function]
@@ -376,9 +398,11 @@ class ShapeBounds:
         is_bound = any(value.is_bound for value in call.inputs) or (
             call.op_type not in EXACT and (function >= 0 or not all(map(_is_exact, call.inputs)))
         )
+        is_exact = function < 0 and call.op_type in COMPARED and all(value.is_exact for value in call.inputs)
         for name, value in zip(names, made, strict=False):
             if name == EMPTY or value is None or value is _NO_VALUE:
                 continue
+            value.is_exact = is_exact
             value.stored = max(value.stored, stored)
             value.is_fixed |= is_fixed
             value.is_bound |= is_bound or call.op_type in _ALL_INEXACT

@@ -637,6 +637,11 @@ OPERATORS: dict[str, Operator] = {
 EXACT = frozenset(
     (*_UNARY.split(), "Identity", "Cast", "CastLike", "Transpose", "Squeeze", "Unsqueeze", "Shape", "Size", "Constant")
 )
+# Operators whose results have exactly the shapes that their functions return, if those of the inputs are exact.
+COMPARED = frozenset(
+    (*_UNARY.split(), "Cast", "Transpose", "Constant", "Add", "Sub", "Mul", "Div", "MatMul", "Concat", "Gather")
+    + ("Identity", "Neg", "Abs", "Sqrt", "Exp", "Log", "Floor", "Ceil", "Not")
+)
 INEXACT = frozenset(
     ("Conv", "ConvTranspose", "MaxPool", "AveragePool", "LpPool", "Einsum", "DFT", "Multinomial", "MelWeightMatrix")
     + ("If", "Loop", "Scan")

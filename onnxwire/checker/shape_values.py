@@ -18,9 +18,21 @@ class Value:
     is_bound: whether its dims may be larger than stated. is_fixed: whether it depends on constants only.
     stored: the elements of the largest stored tensor that it is computed from. tensor: the row of the stored tensor
     that it is, or -1. sequence: the elements of a sequence, None if it is none or they are not known.
-    text: a lower bound of the bytes of each string, 0 for numbers."""
+    text: a lower bound of the bytes of each string, 0 for numbers. is_exact: whether the known dims are those of every
+    run, and not an estimate."""
 
-    __slots__ = ("data", "is_bound", "is_fixed", "is_given", "sequence", "shape", "stored", "tensor", "text")
+    __slots__ = (
+        "data",
+        "is_bound",
+        "is_exact",
+        "is_fixed",
+        "is_given",
+        "sequence",
+        "shape",
+        "stored",
+        "tensor",
+        "text",
+    )
 
     def __init__(self, shape: Dims | None = None, data: list[Any] | None = None, is_given: bool = False) -> None:
         self.shape = shape
@@ -30,6 +42,7 @@ class Value:
         self.tensor = -1
         self.text = 0
         self.is_bound = False
+        self.is_exact = False
         self.is_fixed = False
         self.sequence: list[Value] | None = None
 

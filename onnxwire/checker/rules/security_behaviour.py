@@ -10,6 +10,7 @@ import numpy as np
 from onnxwire.checker.constant_inputs import TRAINING
 from onnxwire.checker.facts import Facts, Finding, true_rows
 from onnxwire.checker.registry import rule
+from onnxwire.checker.rules.security_payloads import Prefixes
 from onnxwire.checker.scopes import Scopes
 from onnxwire.checker.shape_bounds import ShapeBounds
 from onnxwire.checker.small_constants import SmallConstants
@@ -30,6 +31,8 @@ _TESTS = ("IsNaN", "IsInf", "RegexFullMatch", *_TREES)  # operators whose result
 _EQUALITIES = {b"BRANCH_EQ", b"BRANCH_NEQ", b"BRANCH_MEMBER"}
 _EQUALITY_NUMBERS = {4, 5, 6}  # of TreeEnsemble: EQ, NEQ, MEMBER
 _UINT8, _STRING, _BOOL = 2, 8, 9  # of TensorProto.DataType
+# By TensorProto.DataType: the type of the bits, and the masks of exponent and mantissa.
+_FLOATS = {1: ("<u4", 0x7F800000, 0x7FFFFF), 10: ("<u2", 0x7C00, 0x3FF), 16: ("<u2", 0x7F80, 0x7F)}
 
 
 @rule("security-behaviour-random", "NodeProto")
@@ -134,3 +137,22 @@ def _read_from(inputs: Any, scopes: Scopes, is_source: Any) -> Any:
     result = np.zeros(len(is_source) - 1, bool)
     result[inputs.parent[is_source[scopes.makers]]] = True
     return result
+
+
+@rule("security-behaviour-number", "TensorProto")
+def unusual_numbers(facts: Facts) -> Iterator[Finding]:
+    """Yield tensors of floats with NaN, or with subnormal numbers only, among their first elements."""
+    tensors, prefixes = facts.TensorProto, facts.derive(Prefixes)
+    starts, lengths = (column.tolist() for column in tensors.span("raw_data"))
+    found = {}
+    for data_type, (dtype, exponent, mantissa) in _FLOATS.items():
+        size = np.dtype(dtype).itemsize
+        for row in true_rows((tensors.data_type == data_type) & (tensors.span("raw_data")[1] >= size)).tolist():
+            prefix = prefixes.read(starts[row], lengths[row])
+            bits = np.frombuffer(prefix[: len(prefix) // size * size], dtype)
+            has_mantissa = bits & mantissa != 0
+            if ((bits & exponent == exponent) & has_mantissa).any():
+                found[row] = "NaN"
+            elif len(bits) and ((bits & exponent == 0) & has_mantissa).all():
+                found[row] = "only subnormal numbers"
+    yield tensors.at(found, "tensor {name!r} has {kind} among its first elements", kind=found)

@@ -17,6 +17,7 @@ from onnxwire.checker.rules.node import Calls
 from onnxwire.checker.scopes import Scopes
 from onnxwire.checker.shape_bounds import MAX_GIVEN_FACTOR, ShapeBounds
 from onnxwire.engine.record_reader import bytes_at
+from onnxwire.errors import count_text
 from onnxwire.index.components import cyclic_components
 
 _MAX_INLINED_NODES = 1_000_000
@@ -167,6 +168,38 @@ def argument(facts: Facts) -> Iterator[Finding]:
     """Yield nodes with a constant that their kernel cannot compute with."""
     found = facts.derive(ShapeBounds).faults.get(ARGUMENT, {})
     yield facts.NodeProto.at(found, "{op_type!r} has {fault}; do not run the model", fault=found)
+
+
+@rule("security-resource-shape", "NodeProto", "ValueInfoProto")
+def contradicted_shapes(facts: Facts) -> Iterator[Finding]:
+    """Yield values whose declared shape is not the one that their node makes."""
+    found = facts.derive(ShapeBounds).contradicted
+    yield facts.ValueInfoProto.at(
+        found, "value {name!r} has the shape {shape}, and another is declared; do not run the model", shape=found
+    )
+
+
+@rule("security-resource-body", "NodeProto", "GraphProto")
+def body_sizes(facts: Facts) -> Iterator[Finding]:
+    """Yield nodes whose graphs have other numbers of inputs or outputs than the node."""
+    bounds, nodes = facts.derive(ShapeBounds), facts.NodeProto
+    n_given, n_taken = facts.GraphProto.input, facts.GraphProto.output
+    found = {}
+    for node, bodies in bounds.bodies.items():
+        op_type, n_inputs, n_outputs = facts.text(nodes.op_type[node]), int(nodes.input[node]), int(nodes.output[node])
+        for graph in bodies.values():
+            inputs, outputs = int(n_given[graph]), int(n_taken[graph])
+            # A Scan of operator set 8 has the lengths of the sequences as its first input.
+            is_fit = {
+                "If": inputs == 0 and outputs >= n_outputs,
+                "Loop": inputs == max(n_inputs, 2) and outputs > n_outputs,
+                "Scan": inputs in (n_inputs, n_inputs - 1) and outputs >= n_outputs,
+            }
+            if not is_fit.get(op_type, True):
+                found[node] = f"{count_text(inputs, 'input')} and {count_text(outputs, 'output')}"
+    yield nodes.at(
+        found, "a graph of {op_type!r} has {size}, which the node does not fit; do not run the model", size=found
+    )
 
 
 @rule("security-resource-type", "NodeProto", "ValueInfoProto")

@@ -6,7 +6,23 @@ from __future__ import annotations
 from math import prod
 
 from .case import declare
-from .writer import FLOAT, INT32, INT64, UINT8, carrier, ints, network, node, scalar, sparse, strings, value, values
+from .writer import (
+    BOOL,
+    FLOAT,
+    INT32,
+    INT64,
+    UINT8,
+    carrier,
+    graph,
+    ints,
+    network,
+    node,
+    scalar,
+    sparse,
+    strings,
+    value,
+    values,
+)
 
 RUNTIMES = "onnxruntime, onnx.reference, OpenVINO, TVM"
 ML = (("", 21), ("ai.onnx.ml", 3))
@@ -260,6 +276,20 @@ misfit("moe-experts", "MoE that chooses 9 of 2 experts.", [node("MoE", ["q", "p"
 misfit("rotary-positions", "RotaryEmbedding at position 900,000 of 16.", [node("RotaryEmbedding",
     ["q", "i", "c", "c"], ["y"], domain="com.microsoft", num_heads=1)], [zeros("q", 1, 2, 8), values("i", [900000, 0],
     INT64, [1, 2]), zeros("c", 16, 4)], opsets=CONTRIB)
+misfit("declared-shape", "Concat of four and four elements that is declared with one.", [node("Concat", ["t", "t"],
+    ["y"], axis=0)], [TABLE], outputs=[value("y", FLOAT, [1, 2])])
+misfit("if-outputs", "If with two outputs, whose branches have one.", [node("If", ["c"], ["y", "z"],
+    then_branch=graph([node("Identity", ["t"], ["b"])], outputs=[value("b")]),
+    else_branch=graph([node("Identity", ["t"], ["b"])], outputs=[value("b")]))], [TABLE, scalar("c", True, BOOL)])
+misfit("loop-body-inputs", "Loop whose body has one input in place of three.", [node("Loop", ["n", "", "t"], ["y"],
+    body=graph([node("Identity", ["i"], ["o"])], inputs=[value("i", INT64, [])], outputs=[value("o"), value("t")]))],
+    [TABLE, scalar("n", 2)])
+misfit("scatter-updates", "ScatterND of rows of two with updates of one element.", [node("ScatterND", ["t", "i", "u"],
+    ["y"])], [TABLE, values("i", [0], INT64, [1, 1]), values("u", [6.0], FLOAT, [1, 1])])
+misfit("gather-nd-rank", "GatherND with indices of three axes for rank two.", [node("GatherND", ["t", "i"], ["y"])],
+    [TABLE, values("i", [0, 0, 0], INT64, [1, 3])])
+misfit("reflected-pad", "Pad that reflects 100 elements of an axis of two.", [node("Pad", ["t", "p"], ["y"],
+    mode="reflect")], [TABLE, ints("p", 0, 100, 0, 0)])
 misfit("beam-search-length", "BeamSearch of 2^31 - 1 steps.", [node("BeamSearch", ["i", "m", "m", "n", "n"], ["y"],
     domain="com.microsoft")], [values("i", [0], INT32, [1, 1]), values("m", [(1 << 31) - 1], INT32), values("n", [1],
     INT32)], opsets=CONTRIB)

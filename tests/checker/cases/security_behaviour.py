@@ -29,6 +29,11 @@ CASES = {
         model(node("x z", "c", op="Equal") + node("c x z", "y", op="Where")),
         ("graph.node[1]",),
     ),
+    "security-behaviour-number": Case(
+        model('initializer { name: "w" data_type: 1 dims: 1 raw_data: "\\000\\000\\300\\177" }'),
+        model('initializer { name: "w" data_type: 1 dims: 1 raw_data: "\\000\\000\\200\\177" }'),  # infinity
+        ("graph.initializer[0]",),
+    ),
     "security-behaviour-loop": Case(_loop("-"), _loop("m"), ("graph.node[0]",)),
     "security-behaviour-equality": Case(_tree("BRANCH_EQ"), _tree("BRANCH_LEQ"), ("graph.node[0]",)),
 }

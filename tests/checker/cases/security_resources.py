@@ -1,4 +1,4 @@
-from check_case import Case, holding, model, node
+from check_case import Case, holding, model, node, shaped, value
 
 _NODE = ("graph.node[0]",)
 
@@ -70,6 +70,17 @@ def _branches(type: int) -> str:
     return model(node("x", "y", holding(graphs[0], "t") + holding(graphs[1], "e", "else_branch"), op="If"))
 
 
+def _declared(size: int) -> str:
+    """A value of two elements that is declared with another size."""
+    info = f"value_info {{ {value('o', shaped(f'dim {{ dim_value: {size} }}'))} }}"
+    return model(_ints("w", 1, 2) + node("w", "o", op="Neg") + info)
+
+
+_TWO_BRANCHES = "".join(
+    holding(f'node {{ output: "o" op_type: "Constant" }} output {{ {value("o")} }}', name, f"{name}_branch")
+    for name in ("then", "else")
+)
+
 CASES = {
     # An operator that is not evaluated, of a constant and of an input.
     "security-resource-hidden": Case(
@@ -92,6 +103,10 @@ CASES = {
     ),
     "security-resource-text": Case(_joined(28), _joined(26), ("graph.node[27]",)),
     "security-resource-type": Case(_branches(8), _branches(1), _NODE),
+    "security-resource-shape": Case(_declared(7), _declared(2), ("graph.value_info[0]",)),
+    "security-resource-body": Case(
+        model(node("c", "y z", _TWO_BRANCHES, op="If")), model(node("c", "y", _TWO_BRANCHES, op="If")), _NODE
+    ),
     "security-resource-total": Case(_tiles(17), _tiles(16), ("graph.node[16]",)),
     "security-resource-loop": Case(
         model(_one("m", 2**63 - 1) + _TRUE_CONSTANT + _loop("m")),
