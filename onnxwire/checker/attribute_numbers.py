@@ -47,6 +47,8 @@ class AttributeNumbers:
 def _numbers(attribute: AttributeProto) -> Any:
     if attribute.HasField("i"):
         return np.array([attribute.i], np.int64)
+    if attribute.HasField("f"):
+        return np.array([attribute.f], np.float32)
     if len(attribute.ints):
         return np.asarray(attribute.ints)
     if len(attribute.floats):

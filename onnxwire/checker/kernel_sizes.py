@@ -218,6 +218,7 @@ OPERATORS_OF_LIBRARIES: dict[str, Callable[[Call], Value | None]] = {
     "UnfoldTensor": _by_attribute("size"),
     "STFT": _framed,
     "ImageDecoder": _image,
+    "DecodeImage": _image,
     "FusedConv": OPERATORS["Conv"],
     "NhwcMaxPool": OPERATORS["MaxPool"],
     "DeformConv": OPERATORS["Conv"],

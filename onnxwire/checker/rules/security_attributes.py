@@ -6,7 +6,7 @@ the attributes that define it. An attribute that is absent or empty has its defa
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,8 @@ from onnxwire.checker.rules.opset_import import plain_domains
 from onnxwire.index.components import cyclic_components
 
 _MAX_FEATURE = (1 << 31) - 1
+_MAX_TREE_DEPTH = 1000
+_COUNTS = ("n_targets", "targets", "n_supports", "num_scan_inputs")  # attributes that are a number of objects
 _REMEDY = "; do not run the model"
 
 
@@ -46,9 +48,13 @@ class AttributeLimits:
             found = limits.get((domain, operator))
             if found is None:
                 continue
-            numbers = attributes.of(node, {name for _, names, bound in found for name in f"{names} {bound}".split()})
+            more, test = _TESTS.get(facts.text(operator), ("", None))
+            names = more.split() + [name for _, names, bound in found for name in f"{names} {bound}".split()]
+            numbers = attributes.of(node, set(names))
             for limit in found if numbers else ():
                 self._test(node, limit, numbers, n_inputs)
+            if numbers and test is not None and (fault := test(numbers)):
+                self.lengths.setdefault(node, fault)
             if numbers and facts.text(operator).startswith("TreeEnsemble"):
                 self._test_tree(node, numbers)
 
@@ -57,7 +63,7 @@ class AttributeLimits:
         present = {name: numbers[name] for name in names.split() if name in numbers}
         others = [numbers[name] for name in bound.split() if name in numbers]
         other = others[0] if others else None
-        size = -1 if other is None else int(other[0]) if bound in ("n_targets", "targets", "n_supports") else len(other)
+        size = -1 if other is None else int(other[0]) if bound in _COUNTS else len(other)
         if kind in ("equal", "equal-or-one"):
             least = 1 if kind == "equal" else 2
             lengths = {name: len(values) for name, values in present.items() if len(values) >= least}
@@ -65,9 +71,16 @@ class AttributeLimits:
                 text = ", ".join(f"{name} {length:,}" for name, length in lengths.items())
                 self.lengths.setdefault(node, f"attributes that describe the same objects differ in length: {text}")
             return
+        if kind == "one-of":
+            if len(present) > 1:
+                self.lengths.setdefault(node, f"attributes {' and '.join(map(repr, present))} exclude one another")
+            return
         for name, values in present.items():
             n = len(values)
-            if kind == "range":
+            if kind == "not-nan":
+                if values.dtype.kind == "f" and np.isnan(values).any():
+                    self.ranges.setdefault(node, f"attribute {name!r} has NaN")
+            elif kind == "range":
                 least, most = map(int, bound.split())
                 wrong = values[(values < least) | (values > most)]
                 if len(wrong):
@@ -83,6 +96,7 @@ class AttributeLimits:
                 or (kind == "multiple" and size > 0 and n % size)
                 or (kind == "classes" and n < size - 1)
                 or (kind == "count" and n != int(bound))
+                or (kind == "number" and n != size)
             ):
                 about = f", which does not fit {bound.split()[0]}" if other is not None else f", not {bound}"
                 self.lengths.setdefault(node, f"attribute {name!r} has {n:,} elements{about}")
@@ -93,6 +107,9 @@ class AttributeLimits:
             return
         names = ("nodes_truenodeids", "nodes_falsenodeids")
         if not all(name in numbers for name in names):
+            if "nodes_modes" in numbers and len(numbers["nodes_modes"]) > 1:
+                missing = next(name for name in names if name not in numbers)
+                self.lengths.setdefault(node, f"attribute {missing!r} is missing, and the tree has branches")
             return
         if "nodes_trueleafs" in numbers and "nodes_falseleafs" in numbers:
             n, n_leaves = len(numbers[names[0]]), len(numbers.get("leaf_targetids", ()))
@@ -133,6 +150,83 @@ class AttributeLimits:
         parents, children = np.concatenate(starts), np.concatenate(ends)
         if (children <= parents).any() and cyclic_components(parents, children):
             self.endless_trees.setdefault(node, "a branch of a tree leads back to a node above it")
+        elif len(np.unique(parents * (int(children.max(initial=0)) + 1) + children)) < len(children):
+            self.endless_trees.setdefault(node, "both branches of a node lead to one node, so that copies multiply")
+        elif (depth := _depth(parents, children)) > _MAX_TREE_DEPTH:
+            self.endless_trees.setdefault(node, f"a tree has more than {depth - 1:,} levels")
+
+
+def _depth(parents: Any, children: Any) -> int:
+    """Return the number of levels of a forest, counted up to one more than the limit."""
+    n = int(max(parents.max(initial=-1), children.max(initial=-1))) + 1
+    parent_of = np.full(n, -1)
+    parent_of[children] = parents
+    above = np.arange(n)
+    levels = 0
+    while len(above) and levels <= _MAX_TREE_DEPTH:
+        above = parent_of[above]
+        above = np.unique(above[above >= 0])
+        levels += 1
+    return levels
+
+
+def _vectors(numbers: dict[str, Any]) -> str:
+    """Test the sizes of SVMClassifier, whose coefficients and rho are for pairs of classes."""
+    labels = max(len(numbers.get(name, ())) for name in ("classlabels_ints", "classlabels_strings"))
+    vectors = int(numbers["vectors_per_class"].sum()) if "vectors_per_class" in numbers else 0
+    if labels < 2 or vectors <= 0:
+        return ""
+    for name, size in (("coefficients", (labels - 1) * vectors), ("rho", labels * (labels - 1) // 2)):
+        if len(numbers.get(name, ())) < size:
+            return f"attribute {name!r} has length {len(numbers.get(name, ())):,}, and {size:,} is needed"
+    if ("prob_a" in numbers) != ("prob_b" in numbers):
+        return "of the attributes 'prob_a' and 'prob_b', one is missing"
+    return ""
+
+
+def _constant_term(numbers: dict[str, Any]) -> str:
+    return "" if "rho" in numbers or "coefficients" not in numbers else "attribute 'rho' is missing"
+
+
+def _grams(numbers: dict[str, Any]) -> str:
+    """Test that TfIdfVectorizer has an index for each n-gram of its pool, and its lengths agree."""
+    counts = numbers.get("ngram_counts")
+    pool = max(len(numbers.get(name, ())) for name in ("pool_int64s", "pool_strings"))
+    least, most = (int(numbers.get(f"{name}_gram_length", [1])[0]) for name in ("min", "max"))
+    if counts is None or not pool:
+        return ""
+    if most > len(counts) or least > most:
+        return f"n-grams of {least:,} to {most:,} elements do not fit {len(counts):,} counts"
+    sizes = np.diff(np.append(counts, pool))
+    n_grams = int((sizes // np.arange(1, len(sizes) + 1)).sum()) if (sizes >= 0).all() else 0
+    n_indexes = len(numbers.get("ngram_indexes", ()))
+    return f"attribute 'ngram_indexes' has length {n_indexes:,}, for {n_grams:,} n-grams" if n_indexes < n_grams else ""
+
+
+def _activations(per_direction: int) -> Callable[[dict[str, Any]], str]:
+    """Return the test of the lists of activations of RNN, GRU and LSTM."""
+
+    def test(numbers: dict[str, Any]) -> str:
+        n = len(numbers.get("activations", ()))
+        if n and n not in (per_direction, 2 * per_direction):
+            return f"attribute 'activations' has length {n:,}, and a direction needs {per_direction:,}"
+        return ""
+
+    return test
+
+
+# By operator: the attributes that a test needs, and the test, which returns a fault or "".
+_TESTS: dict[str, tuple[str, Callable[[dict[str, Any]], str]]] = {
+    "SVMClassifier": (
+        "classlabels_ints classlabels_strings vectors_per_class coefficients rho prob_a prob_b",
+        _vectors,
+    ),
+    "SVMRegressor": ("coefficients rho", _constant_term),
+    "TfIdfVectorizer": ("ngram_counts ngram_indexes pool_int64s pool_strings min_gram_length max_gram_length", _grams),
+    "RNN": ("activations", _activations(1)),
+    "GRU": ("activations", _activations(2)),
+    "LSTM": ("activations", _activations(3)),
+}
 
 
 def _positions(trees: Any, ids: Any, wanted_trees: Any, wanted_ids: Any) -> Any:

@@ -231,6 +231,37 @@ classic("category-mapper", "CategoryMapper: two strings and one integer.", "Cate
 classic("feature-vectorizer", "FeatureVectorizer: inputdimensions claims 1,000,000.", "FeatureVectorizer",
     inputdimensions=[1000000])
 
+classic("svm-rho", "SVMClassifier of three classes with one rho for three pairs.", "SVMClassifier", outputs=("l", "y"),
+    kernel_type="LINEAR", coefficients=[1.0] * 6, support_vectors=[1.0] * 12, vectors_per_class=[1, 1, 1], rho=[0.0],
+    classlabels_ints=[0, 1, 2])
+classic("svm-coefficients", "SVMClassifier of three vectors with one coefficient.", "SVMClassifier", outputs=("l", "y"),
+    kernel_type="LINEAR", coefficients=[1.0], support_vectors=[1.0] * 12, vectors_per_class=[1, 1, 1], rho=[0.0] * 3,
+    classlabels_ints=[0, 1, 2])
+classic("svm-regressor-rho", "SVMRegressor without rho.", "SVMRegressor", kernel_type="LINEAR", coefficients=[1.0],
+    support_vectors=[1.0] * 4, n_supports=1)
+classic("two-label-lists", "LinearClassifier with integer and string labels.", "LinearClassifier", outputs=("l", "y"),
+    coefficients=[1.0] * 8, intercepts=[0.0, 0.0], classlabels_ints=[0, 1], classlabels_strings=["a", "b"])
+classic("tree-both-branches", "Both branches of each node lead to the next: 2^40 paths.", "TreeEnsembleRegressor",
+    nodes_treeids=[0] * 41, nodes_nodeids=list(range(41)), nodes_featureids=[0] * 41, nodes_values=[0.5] * 41,
+    nodes_modes=["BRANCH_LEQ"] * 40 + ["LEAF"], nodes_truenodeids=[*range(1, 41), 0],
+    nodes_falsenodeids=[*range(1, 41), 0], target_treeids=[0], target_nodeids=[40], target_ids=[0],
+    target_weights=[1.0], n_targets=1)
+classic("tree-depth", "A tree of 3,000 levels.", "TreeEnsembleRegressor",
+    nodes_treeids=[0] * 6001, nodes_nodeids=list(range(6001)), nodes_featureids=[0] * 6001, nodes_values=[0.5] * 6001,
+    nodes_modes=["BRANCH_LEQ"] * 3000 + ["LEAF"] * 3001, nodes_truenodeids=[*range(1, 3001), *[0] * 3001],
+    nodes_falsenodeids=[*range(3001, 6001), *[0] * 3001], target_treeids=[0], target_nodeids=[3000], target_ids=[0],
+    target_weights=[1.0], n_targets=1)
+classic("tree-nan", "A tree that compares with NaN, so that it always takes one branch.", "TreeEnsembleRegressor",
+    nodes_treeids=[0] * 3, nodes_nodeids=[0, 1, 2], nodes_featureids=[0] * 3, nodes_values=[float("nan"), 0.0, 0.0],
+    nodes_modes=["BRANCH_LEQ", "LEAF", "LEAF"], nodes_truenodeids=[1, 0, 0], nodes_falsenodeids=[2, 0, 0],
+    target_treeids=[0], target_nodeids=[1], target_ids=[0], target_weights=[1.0], n_targets=1)
+attack("n-gram-indexes", "TfIdfVectorizer with one index for three n-grams.", network([node("TfIdfVectorizer", ["x"],
+    ["y"], mode="TF", min_gram_length=1, max_gram_length=2, max_skip_count=0, ngram_counts=[0, 2], ngram_indexes=[0],
+    pool_int64s=[1, 2, 3, 4])], [], inputs=[value("x", INT64, [4])]))
+attack("lstm-activations", "LSTM with one activation where three are needed.", network([node("LSTM", ["q", "w", "r"],
+    ["y"], hidden_size=4, activations=["Tanh"])], [values("q", [0.0] * 6, FLOAT, [2, 1, 3]), values("w", [0.0] * 48,
+    FLOAT, [1, 16, 3]), values("r", [0.0] * 64, FLOAT, [1, 16, 4])]))
+
 attack = declare("input-shape", "crashes", "The sizes of a node's inputs do not fit one another or its attributes.",
     "CWE-125", RUNTIMES)
 
