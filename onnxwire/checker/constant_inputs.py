@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 INDEX, DIVISION, ARGUMENT, RANK, TRAINING = "index", "division", "argument", "rank", "training"
 MAX_RANK = 64  # numpy's limit
-_MAX_SEARCH_STEPS = 1 << 20  # of tokens that a search makes
 _INTEGER_BITS = {2: (0, 8), 3: (-7, 7), 4: (0, 16), 5: (-15, 15), 6: (-31, 31), 7: (-63, 63), 12: (0, 32), 13: (0, 64)}
 
 # Operators that select by an index: the input with the indices, the input that they refer to, its axis or the name of
@@ -46,19 +45,21 @@ _SELECTORS: dict[str, tuple[int, int, int | tuple[str, int], str]] = {
 }
 
 
-def _value(call: Call, index: int) -> Value | None:
+def value_of(call: Call, index: int) -> Value | None:
+    """Return an input of a node, or None if the node has fewer."""
     return call.inputs[index] if index < len(call.inputs) else None
 
 
-def _integers(call: Call, index: int) -> list[int]:
+def integers_of(call: Call, index: int) -> list[int]:
     """Return a known input of integers; [] for any other."""
-    value = _value(call, index)
+    value = value_of(call, index)
     if value is None or value.data is None or not all(type(number) is int for number in value.data):
         return []
     return value.data
 
 
-def _size(value: Value | None, axis: int) -> int | None:
+def size_of(value: Value | None, axis: int) -> int | None:
+    """Return the size of an axis, or None if it is not known exactly."""
     if value is None or not value.shape or value.is_bound or not -len(value.shape) <= axis < len(value.shape):
         return None
     return value.shape[axis]
@@ -70,13 +71,13 @@ def _selected(call: Call) -> Faults:
     if call.op_type in ("RNN", "GRU", "LSTM"):
         axis = call.int("layout", 0)
     if isinstance(where, tuple) and of == 0:
-        yield from _outside([axis], _rank(call))
-    size = _size(_value(call, of), axis)
+        yield from _outside([axis], rank_of(call))
+    size = size_of(value_of(call, of), axis)
     if size is None or call.text("mode") == "circular":
         return
     ignored = call.int("ignore_index", 0) if call.attribute("ignore_index") is not None else None
     least, most = -size if "-" in allowed else 0, size if "=" in allowed else size - 1
-    for number in _integers(call, indices) or call.extent(indices) or ():
+    for number in integers_of(call, indices) or call.extent(indices) or ():
         if not least <= number <= most and number != ignored:
             yield INDEX, f"{number:,}"
             return
@@ -84,7 +85,7 @@ def _selected(call: Call) -> Faults:
 
 def _of_sequence(call: Call) -> Faults:
     """Test the index into a sequence; a tensor is no sequence."""
-    sequence = _value(call, 0)
+    sequence = value_of(call, 0)
     if sequence is None:
         return
     if sequence.shape is not None and sequence.sequence is None:
@@ -92,41 +93,14 @@ def _of_sequence(call: Call) -> Faults:
     if sequence.sequence is None or call.op_type not in ("SequenceAt", "SequenceErase", "SequenceInsert"):
         return
     n, at = len(sequence.sequence), 2 if call.op_type == "SequenceInsert" else 1
-    for number in _integers(call, at):
+    for number in integers_of(call, at):
         if not -n <= number < n + (call.op_type == "SequenceInsert"):
             yield INDEX, f"{number:,}"
 
 
-def _rotated(call: Call) -> Faults:
-    """Test the positions of RotaryEmbedding of ONNX, or of com.microsoft, whose inputs are in another order."""
-    # Both caches have one shape; those of ONNX come before the positions.
-    positions, cosines = ((_value(call, index) or call.inputs[0]).shape for index in (1, 2))
-    position, cache = (1, 2) if len(call.inputs) > 3 and positions != cosines else (3, 1)
-    size = _size(_value(call, cache), 0)
-    for number in _integers(call, position) or call.extent(position) or ():
-        if size is not None and not 0 <= number < size:
-            yield INDEX, f"{number:,}"
-            return
-
-
-def _attended(call: Call) -> Faults:
-    """Test the lengths of GroupQueryAttention, which are at most those of the cache and of the new values."""
-    past, added = _value(call, 3), _size(_value(call, 0), 1)
-    cache = _size(past, 2)
-    is_empty = past is None or (past.shape is None and not past.is_fixed and len(call.inputs) <= 4)
-    total = _integers(call, 6)
-    if total and added is not None and (cache is not None or is_empty) and not 0 <= total[0] <= (cache or 0) + added:
-        yield INDEX, f"{total[0]:,}"
-        return
-    for number in _integers(call, 5) if cache is not None else ():
-        if not 0 <= number < (cache or 0) + (added or 1):
-            yield INDEX, f"{number:,}"
-            return
-
-
 def _tuples(call: Call) -> Faults:
     """Test the indices of GatherND and ScatterND, of which each row selects in the first axes."""
-    value, indices = _value(call, 0), _value(call, 1)
+    value, indices = value_of(call, 0), value_of(call, 1)
     if value is None or not value.shape or value.is_bound or indices is None or not indices.shape:
         return
     length, first = indices.shape[-1], call.int("batch_dims", 0)
@@ -136,7 +110,7 @@ def _tuples(call: Call) -> Faults:
         return
     if call.op_type == "ScatterND" and length is not None and not indices.is_bound:
         yield from _updated(call, (*indices.shape[:-1], *value.shape[length:]))
-    for i, number in enumerate(_integers(call, 1) if length else ()):
+    for i, number in enumerate(integers_of(call, 1) if length else ()):
         axis = first + i % (length or 1)
         size = value.shape[axis] if 0 <= axis < len(value.shape) else None
         if size is not None and not -size <= number < size:
@@ -146,7 +120,7 @@ def _tuples(call: Call) -> Faults:
 
 def _updated(call: Call, dims: tuple[int | None, ...]) -> Faults:
     """Test the shape of the updates of a scatter operator, which the kernel copies by the shape of the indices."""
-    updates = _value(call, 2)
+    updates = value_of(call, 2)
     if updates is None or updates.shape is None or updates.is_bound:
         return
     if len(updates.shape) != len(dims) or any(
@@ -157,16 +131,16 @@ def _updated(call: Call, dims: tuple[int | None, ...]) -> Faults:
 
 def _scattered(call: Call) -> Faults:
     yield from _selected(call)
-    indices = _value(call, 1)
+    indices = value_of(call, 1)
     if indices is not None and indices.shape is not None and not indices.is_bound:
         yield from _updated(call, indices.shape)
 
 
 def _padded(call: Call) -> Faults:
     """Test the pads of Pad: two for each axis, not more than the axis for a reflection or to remove."""
-    rank, value = _rank(call), _value(call, 0)
+    rank, value = rank_of(call), value_of(call, 0)
     pads = call.ints("pads", 1)
-    axes = _integers(call, 3)
+    axes = integers_of(call, 3)
     yield from _outside(axes, rank)
     if pads is None or rank is None or value is None or value.shape is None:
         return
@@ -185,7 +159,7 @@ def _padded(call: Call) -> Faults:
 
 
 def _encoded_indices(call: Call) -> Faults:
-    depth, values = _value(call, 1), _value(call, 2)
+    depth, values = value_of(call, 1), value_of(call, 2)
     if depth is not None and depth.data and depth.data[0] <= 0:
         yield ARGUMENT, f"a depth of {depth.data[0]:,}"
     if values is not None and values.shape is not None and not values.is_bound and values.shape not in ((2,), (None,)):
@@ -193,14 +167,14 @@ def _encoded_indices(call: Call) -> Faults:
 
 
 def _window(call: Call) -> Faults:
-    sizes = [number for number in _integers(call, 0) if number < 0]
+    sizes = [number for number in integers_of(call, 0) if number < 0]
     if sizes:
         yield ARGUMENT, f"a size of {sizes[0]:,}"
 
 
 def _mel_weights(call: Call) -> Faults:
     yield from _window(call)
-    rate, upper = _value(call, 2), _value(call, 4)
+    rate, upper = value_of(call, 2), value_of(call, 4)
     if rate is not None and upper is not None and rate.data and upper.data and upper.data[0] > rate.data[0]:
         yield ARGUMENT, f"an upper frequency of {upper.data[0]:,} above the sample rate"
 
@@ -213,7 +187,7 @@ def _constant(call: Call) -> Faults:
 
 
 def _labelled(call: Call) -> Faults:
-    columns = _size(_value(call, 0), -1)
+    columns = size_of(value_of(call, 0), -1)
     labels = max(call.count("classlabels_int64s"), call.count("classlabels_strings"))
     if columns is not None and labels and columns != labels:
         yield ARGUMENT, f"{labels:,} labels for {columns:,} columns"
@@ -226,28 +200,28 @@ def _joined_features(call: Call) -> Faults:
 
 
 def _unpooled(call: Call) -> Faults:
-    value, kernel = _value(call, 0), call.ints("kernel_shape")
+    value, kernel = value_of(call, 0), call.ints("kernel_shape")
     if (
         value is None
         or not value.shape
         or value.is_bound
         or kernel is None
         or None in value.shape
-        or _value(call, 2) is not None
+        or value_of(call, 2) is not None
     ):
         return
     strides = call.ints("strides") or [1] * len(kernel)
     sizes = [max((dim or 0) - 1, 0) * step for dim, step in zip(value.shape[2:], strides, strict=False)]
     size = math.prod(dim or 0 for dim in value.shape[:2])
     size *= math.prod(length + width for length, width in zip(sizes, kernel, strict=False))
-    for number in _integers(call, 1):
+    for number in integers_of(call, 1):
         if not 0 <= number < size:
             yield INDEX, f"{number:,}"
             return
 
 
 def _pooled_regions(call: Call) -> Faults:
-    size, regions = _size(_value(call, 0), 0), _value(call, 1)
+    size, regions = size_of(value_of(call, 0), 0), value_of(call, 1)
     for number in (regions.data or ())[::5] if regions is not None and size is not None else ():
         if not 0 <= number < (size or 0):
             yield INDEX, f"{number:,.0f}"
@@ -255,23 +229,24 @@ def _pooled_regions(call: Call) -> Faults:
 
 
 def _compressed(call: Call) -> Faults:
-    condition, value = _size(_value(call, 1), 0), _value(call, 0)
+    condition, value = size_of(value_of(call, 1), 0), value_of(call, 0)
     if call.attribute("axis") is not None and condition is not None:
-        size = _size(value, call.int("axis", 0))
+        size = size_of(value, call.int("axis", 0))
         if size is not None and condition > size:
             yield INDEX, f"{condition - 1:,}"
 
 
 def _divided(call: Call) -> Faults:
-    divisors = _integers(call, 1)
+    divisors = integers_of(call, 1)
     if 0 in divisors:
         yield DIVISION, "0"
-    elif -1 in divisors and any(number in (-(1 << 31), -(1 << 63)) for number in _integers(call, 0)):
+    elif -1 in divisors and any(number in (-(1 << 31), -(1 << 63)) for number in integers_of(call, 0)):
         yield ARGUMENT, "the least integer is divided by -1"
 
 
-def _rank(call: Call) -> int | None:
-    value = _value(call, 0)
+def rank_of(call: Call) -> int | None:
+    """Return the rank of the first input, or None if it is not known."""
+    value = value_of(call, 0)
     return None if value is None or value.shape is None or value.is_bound else len(value.shape)
 
 
@@ -282,10 +257,10 @@ def _outside(axes: list[int], rank: int | None) -> Faults:
         yield INDEX, f"axis {wrong[0]:,}"
 
 
-def _along(call: Call) -> Faults:
+def test_axes(call: Call) -> Faults:
     """Test the attributes axis, axes and perm."""
     axes = [call.int("axis", 0)] if call.attribute("axis") is not None else []
-    rank = _rank(call)
+    rank = rank_of(call)
     if call.op_type == "Flatten" and rank is not None:
         rank += 1
     yield from _outside([*axes, *(call.ints("axes") or ()), *(call.ints("perm") or ())], rank)
@@ -293,85 +268,37 @@ def _along(call: Call) -> Faults:
         yield ARGUMENT, f"a perm of length {call.count('perm'):,} for rank {rank:,}"
 
 
-def _quantized(call: Call) -> Faults:
-    yield from _along(call) if _size(_value(call, 1), 0) is not None else ()
-    scales = _value(call, 1)
-    wrong = [] if scales is None else [x for x in scales.data or () if not 0 < x < math.inf]
-    if wrong:
-        yield ARGUMENT, f"a scale of {wrong[0]}"
-    if scales is None or not scales.shape or scales.is_bound:
-        return
-    axis, block = call.int("axis", 1), call.int("block_size", 0)
-    size = _size(_value(call, 0), axis)
-    if block:
-        count = _size(scales, axis)
-        if block > 0 and size is not None and count is not None and -(-size // block) != count:
-            yield ARGUMENT, f"{count:,} scales for {size:,} numbers in blocks of {block:,}"
-        return
-    if len(scales.shape) == 1 and size is not None and scales.shape[0] not in (1, None, size):
-        yield ARGUMENT, f"{scales.shape[0]:,} scales for {size:,} channels"
-
-
-# The inputs of operators on quantized numbers that are scales.
-_SCALES = {
-    "QLinearMatMul": (1, 4, 6),
-    "QLinearConv": (1, 4, 6),
-    "QLinearAdd": (1, 4, 6),
-    "QLinearMul": (1, 4, 6),
-    "QGemm": (1, 4, 7),
-    "MatMulIntegerToFloat": (2, 3),
-    "DynamicQuantizeMatMul": (2,),
-    "QLinearAveragePool": (1, 3),
-    "QLinearGlobalAveragePool": (1, 3),
-    "QLinearSigmoid": (1, 3),
-    "QLinearLeakyRelu": (1, 3),
-    "QLinearSoftmax": (1, 3),
-}
-
-
-def _scaled(call: Call) -> Faults:
-    for index in _SCALES[call.op_type]:
-        value = _value(call, index)
-        if _size(value, 0) == 0:
-            yield ARGUMENT, "an empty scale"
-            return
-        for scale in (value.data or ()) if value is not None else ():
-            if not 0 < scale < math.inf:
-                yield ARGUMENT, f"a scale of {scale}"
-                return
-
-
 def _reshaped(call: Call) -> Faults:
-    dims = _integers(call, 1)
+    dims = integers_of(call, 1)
     yield from _shaped(call)
     if call.int("allowzero", 0) and 0 in dims and -1 in dims:
         yield ARGUMENT, "dims with both 0 and -1"
     if dims.count(-1) > 1 or min(dims, default=0) < -1:
         yield ARGUMENT, f"dims {dims[:8]}"
-    rank = _rank(call)
+    rank = rank_of(call)
     if rank is not None and not call.int("allowzero", 0) and 0 in dims[rank:]:
         yield ARGUMENT, "a dim that is copied from no dim"
 
 
 def _framed(call: Call) -> Faults:
-    if any(step <= 0 for step in _integers(call, 1)):
+    if any(step <= 0 for step in integers_of(call, 1)):
         yield ARGUMENT, "a step of 0"
 
 
 def _image_blocks(call: Call) -> Faults:
-    if any(size <= 0 for size in (*_integers(call, 1), *_integers(call, 2))):
+    if any(size <= 0 for size in (*integers_of(call, 1), *integers_of(call, 2))):
         yield ARGUMENT, "a block of size 0"
 
 
 def _shifted(call: Call) -> Faults:
-    wrong = [number for number in _integers(call, 1) if not 0 <= number < 64]
+    wrong = [number for number in integers_of(call, 1) if not 0 <= number < 64]
     if wrong:
         yield ARGUMENT, f"a shift by {wrong[0]:,} bits"
 
 
 def _resized(call: Call) -> Faults:
     for index in (1, 2):
-        scales = _value(call, index)
+        scales = value_of(call, index)
         wrong = [] if scales is None else [x for x in scales.data or () if not 0 < x < math.inf]
         if wrong and not (call.op_type == "Resize" and index == 1 and len(call.inputs) > 2):
             yield ARGUMENT, f"a scale of {wrong[0]}"
@@ -379,7 +306,7 @@ def _resized(call: Call) -> Faults:
 
 
 def _cast(call: Call) -> Faults:
-    value, bits = _value(call, 0), _INTEGER_BITS.get(call.int("to", 0))
+    value, bits = value_of(call, 0), _INTEGER_BITS.get(call.int("to", 0))
     if bits is None or value is None or call.attribute("to") is None:
         return
     least = -(1 << -bits[0]) if bits[0] else 0
@@ -392,7 +319,7 @@ def _cast(call: Call) -> Faults:
 
 
 def _range(call: Call) -> Faults:
-    step = _value(call, 2)
+    step = value_of(call, 2)
     if step is not None and step.data == [0]:
         yield ARGUMENT, "a step of 0"
     for value in call.inputs:
@@ -402,10 +329,10 @@ def _range(call: Call) -> Faults:
 
 
 def _sliced(call: Call) -> Faults:
-    if len(starts := _integers(call, 1)) != len(ends := _integers(call, 2)) and starts and ends:
+    if len(starts := integers_of(call, 1)) != len(ends := integers_of(call, 2)) and starts and ends:
         yield ARGUMENT, f"{len(starts):,} starts and {len(ends):,} ends"
-    yield from _outside(_integers(call, 3), _rank(call))
-    axes, steps = _integers(call, 3), _integers(call, 4)
+    yield from _outside(integers_of(call, 3), rank_of(call))
+    axes, steps = integers_of(call, 3), integers_of(call, 4)
     if 0 in steps or -(1 << 63) in steps:
         yield ARGUMENT, f"a step of {min(steps):,}" if min(steps) else "a step of 0"
     if len(set(axes)) < len(axes):
@@ -417,11 +344,11 @@ def _sliced(call: Call) -> Faults:
 
 
 def _split(call: Call) -> Faults:
-    if any(number < 0 for number in _integers(call, 1)):
+    if any(number < 0 for number in integers_of(call, 1)):
         yield ARGUMENT, "a part of negative size"
-    yield from _along(call)
-    parts, size = call.ints("split", 1) or [], _size(_value(call, 0), call.int("axis", 0))
-    stated = _value(call, 1)
+    yield from test_axes(call)
+    parts, size = call.ints("split", 1) or [], size_of(value_of(call, 0), call.int("axis", 0))
+    stated = value_of(call, 1)
     if call.op_type == "SplitToSequence" and stated is not None and stated.shape == ():  # the size of each part
         if parts == [0]:
             yield ARGUMENT, "parts of size 0"
@@ -435,15 +362,15 @@ def _top_k(call: Call) -> Faults:
     wrong = [k for k in counts if not 0 <= k < 1 << 31]
     if wrong:
         yield ARGUMENT, f"k of {wrong[0]:,}"
-    if _size(_value(call, 1), 0) == 0:
+    if size_of(value_of(call, 1), 0) == 0:
         yield ARGUMENT, "an empty k"
-    size = _size(_value(call, 0), call.int("axis", -1))
+    size = size_of(value_of(call, 0), call.int("axis", -1))
     if size is not None and any(k > size for k in counts):
         yield INDEX, f"{counts[0]:,}"
 
 
 def _filled(call: Call) -> Faults:
-    if any(number < 0 for number in _integers(call, 0)):
+    if any(number < 0 for number in integers_of(call, 0)):
         yield ARGUMENT, "a negative size"
     filling = call.attribute("value")
     if filling is not None and filling.HasField("t") and math.prod(filling.t.dims) != 1:
@@ -451,88 +378,24 @@ def _filled(call: Call) -> Faults:
 
 
 def _over_axes(call: Call) -> Faults:
-    wrong = [axis for axis in _integers(call, 1) if not -MAX_RANK <= axis < MAX_RANK]
+    wrong = [axis for axis in integers_of(call, 1) if not -MAX_RANK <= axis < MAX_RANK]
     if wrong:
         yield ARGUMENT, f"axis {wrong[0]:,}"
     elif call.op_type == "Unsqueeze":
-        axes = _integers(call, 1) or call.ints("axes") or []
+        axes = integers_of(call, 1) or call.ints("axes") or []
         if len(set(axes)) < len(axes):
             yield ARGUMENT, "an axis that is listed twice"
     else:
-        yield from _outside(_integers(call, 1), _rank(call))
-        yield from _along(call)
+        yield from _outside(integers_of(call, 1), rank_of(call))
+        yield from test_axes(call)
 
 
 def _shaped(call: Call) -> Faults:
-    rank = _size(_value(call, 1), 0)
+    rank = size_of(value_of(call, 1), 0)
     if rank is not None and rank > MAX_RANK:
         yield RANK, f"{rank:,}"
-    if call.op_type == "Reshape" and math.prod(max(dim, 1) for dim in _integers(call, 1)) >= 1 << 63:
+    if call.op_type == "Reshape" and math.prod(max(dim, 1) for dim in integers_of(call, 1)) >= 1 << 63:
         yield ARGUMENT, "dims whose product is 2**63 or more"
-
-
-def _convolved(call: Call) -> Faults:
-    ranks = {len(value.shape) for value in call.inputs[:2] if value.shape is not None and not value.is_bound}
-    if len(ranks) > 1:
-        yield ARGUMENT, "a kernel of another rank than its input"
-    weights, kernel = _value(call, 1), call.ints("kernel_shape")
-    if kernel and weights is not None and weights.shape is not None and not weights.is_bound:
-        sides = weights.shape[2:]
-        if len(kernel) != len(sides) or any(size not in (None, side) for side, size in zip(kernel, sides, strict=True)):
-            yield ARGUMENT, f"a kernel_shape of {kernel[:8]} for weights of {list(sides)[:8]}"
-    yield from _windowed(call)
-
-
-def _windowed(call: Call) -> Faults:
-    """Test the lists of attributes of convolutions and pools, which have a number or two for each axis of the image."""
-    rank = _rank(call)
-    kernel = call.ints("kernel_shape") or []
-    n = rank - 2 if rank is not None else len(kernel)
-    for name, length in {"kernel_shape": n, "strides": n, "dilations": n, "pads": 2 * n}.items():
-        if n > 0 and call.attribute(name) is not None and call.count(name) != length:
-            yield ARGUMENT, f"{count_text(call.count(name), 'number')} in {name!r} where {length:,} are needed"
-            return
-    if "Pool" in call.op_type and any(
-        pad >= side > 0 for pad, side in zip(call.ints("pads") or (), kernel * 2, strict=False)
-    ):
-        yield ARGUMENT, "pads as large as its window"
-
-
-def _searched(call: Call) -> Faults:
-    """Test the numbers of BeamSearch and similar operators, which allocate all steps at the start."""
-    length = _integers(call, 1)
-    if length and not 0 < length[0] <= _MAX_SEARCH_STEPS:
-        yield ARGUMENT, f"a max_length of {length[0]:,}"
-    beams, sequences = _integers(call, 3), _integers(call, 4)
-    if "Beam" in call.op_type and beams and sequences and sequences[0] > beams[0]:
-        yield ARGUMENT, f"{sequences[0]:,} sequences from {beams[0]:,} beams"
-
-
-def _with_heads(call: Call) -> Faults:
-    """Test the numbers of heads, and the sizes of the projections, of attention."""
-    heads, kv_heads = call.int("q_num_heads", 0), call.int("kv_num_heads", 0)
-    heads = heads or (call.int("num_heads", 0) if kv_heads else 0)
-    if kv_heads > 0 and heads % kv_heads:
-        yield ARGUMENT, f"{heads:,} heads, no multiple of {kv_heads:,} heads of keys"
-    size, count = _size(_value(call, 0), -1), call.int("num_heads", 0)
-    is_projected = call.op_type in ("Attention", "QAttention") and count > 0
-    if call.op_type == "MultiHeadAttention" and _rank(call) == 3 and count > 0 and size is not None and size % count:
-        yield ARGUMENT, f"{count:,} heads for a hidden size of {size:,}"
-    columns = _size(_value(call, 1), 1)
-    if is_projected and columns is not None:
-        sizes = call.ints("qkv_hidden_sizes") or [columns // 3] * 3
-        if len(sizes) != 3 or sum(sizes) != columns:
-            yield ARGUMENT, f"weights of {columns:,} columns for projections of {sizes[:8]}"
-    past = _integers(call, 7) if call.op_type == "DecoderMaskedMultiHeadAttention" else []
-    cache = _size(_value(call, 5), 2)
-    if past and cache is not None and not 0 <= past[0] < cache:
-        yield INDEX, f"{past[0]:,}"
-
-
-def _routed(call: Call) -> Faults:
-    experts = _size(_value(call, 1), -1)
-    if experts is not None and call.int("k", 1) > experts:
-        yield ARGUMENT, f"a choice of {call.int('k', 1):,} of {experts:,} experts"
 
 
 def _einsum(call: Call) -> Faults:
@@ -548,35 +411,9 @@ def _einsum(call: Call) -> Faults:
         yield ARGUMENT, f"an equation whose result has {min(unbound)!r}, and no term has it"
 
 
-def _packed_weights(call: Call) -> Faults:
-    """Test the attributes of MatMulNBits against the sizes of its packed weights and scales, and its groups."""
-    columns, rows, bits = call.int("N", 0), call.int("K", 0), call.int("bits", 4)
-    block = call.int("block_size", 0)
-    if min(columns, rows, bits, block) < 1:
-        return
-    blocks = -(-rows // block)
-    needed = {1: columns * blocks * (block * bits // 8), 2: columns * blocks, 3: columns * -(-blocks * bits // 8)}
-    for index, size in needed.items():
-        value = _value(call, index)
-        if value is not None and value.shape and None not in value.shape and value.size < size and not value.is_bound:
-            yield ARGUMENT, f"an input {index} of {value.size:,} elements, and attributes that need {size:,}"
-            return
-    for number in _integers(call, 4) or call.extent(4) or ():
-        if not 0 <= number < blocks:
-            yield INDEX, f"{number:,}"
-            return
-
-
-def _trained(call: Call) -> Faults:
-    """Report Dropout in training mode: its output is random."""
-    mode = _value(call, 2)
-    if mode is not None and mode.data and mode.data[0]:
-        yield TRAINING, "training mode"
-
-
 def _featured(call: Call) -> Faults:
     """Test the attributes of ai.onnx.ml operators that count the features of the input."""
-    size = _size(_value(call, 0), -1)
+    size = size_of(value_of(call, 0), -1)
     if size is None:
         return
     if call.op_type.startswith("TreeEnsemble"):
@@ -605,9 +442,7 @@ INSPECTORS: dict[str, Callable[[Any], Faults]] = {
     **dict.fromkeys(("Div", "Mod"), _divided),
     **dict.fromkeys(("Resize", "Upsample"), _resized),
     **dict.fromkeys(("Expand", "Tile"), _shaped),
-    **dict.fromkeys(_ALONG.split(), _along),
-    **dict.fromkeys(("QuantizeLinear", "DequantizeLinear"), _quantized),
-    **dict.fromkeys(_SCALES, _scaled),
+    **dict.fromkeys(_ALONG.split(), test_axes),
     **dict.fromkeys(("ScatterElements", "Scatter"), _scattered),
     **dict.fromkeys(("HannWindow", "HammingWindow", "BlackmanWindow"), _window),
     "MelWeightMatrix": _mel_weights,
@@ -625,8 +460,6 @@ INSPECTORS: dict[str, Callable[[Any], Faults]] = {
     **dict.fromkeys(
         ("SequenceAt", "SequenceErase", "SequenceInsert", "SequenceLength", "ConcatFromSequence"), _of_sequence
     ),
-    "RotaryEmbedding": _rotated,
-    "GroupQueryAttention": _attended,
     "MaxUnpool": _unpooled,
     "MaxRoiPool": _pooled_regions,
     "Compress": _compressed,
@@ -637,12 +470,5 @@ INSPECTORS: dict[str, Callable[[Any], Faults]] = {
     **dict.fromkeys(("Split", "SplitToSequence"), _split),
     "TopK": _top_k,
     "ConstantOfShape": _filled,
-    **dict.fromkeys(("Conv", "FusedConv", "ConvTranspose"), _convolved),
-    **dict.fromkeys(("MaxPool", "AveragePool", "LpPool"), _windowed),
-    **dict.fromkeys(("BeamSearch", "WhisperBeamSearch", "GreedySearch", "Sampling"), _searched),
-    **dict.fromkeys(("Attention", "QAttention", "MultiHeadAttention", "DecoderMaskedMultiHeadAttention"), _with_heads),
-    **dict.fromkeys(("MoE", "QMoE"), _routed),
     "Einsum": _einsum,
-    "MatMulNBits": _packed_weights,
-    "Dropout": _trained,
 }

@@ -15,6 +15,7 @@ from onnxwire.checker.declared_types import DeclaredTypes
 from onnxwire.checker.facts import EMPTY, true_rows
 from onnxwire.checker.input_shapes import ROWS, misfit
 from onnxwire.checker.kernel_sizes import BUFFERS, INEXACT_OF_LIBRARIES, OPERATORS_OF_LIBRARIES, TEXT_OPERATORS
+from onnxwire.checker.network_inputs import NETWORK_INSPECTORS
 from onnxwire.checker.rules.node import Calls
 from onnxwire.checker.shape_operators import COMPARED, EXACT, INEXACT, OPERATORS, RANDOM, SIZE_INPUTS
 from onnxwire.checker.shape_values import Value
@@ -187,7 +188,8 @@ class ShapeBounds:
         for name, operator in _ALL_OPERATORS.items():
             if (id := facts.find(name)) >= 0:
                 self._operators[id] = operator
-        self._inspectors = {id: inspect for name, inspect in INSPECTORS.items() if (id := facts.find(name)) >= 0}
+        inspectors = INSPECTORS | NETWORK_INSPECTORS
+        self._inspectors = {id: inspect for name, inspect in inspectors.items() if (id := facts.find(name)) >= 0}
         self._with_input_shapes = {id for name in ROWS if (id := facts.find(name)) >= 0}
         self._buffers = {id: size for name, size in BUFFERS.items() if (id := facts.find(name)) >= 0}
         for name, method in (("If", self._run_if), ("Loop", self._run_loop), ("Scan", self._run_scan)):
