@@ -38,8 +38,9 @@ cdef inline uint32_t hash_text(const uint8_t* p, uint64_t n, uint64_t seed) noex
     """Hash a string. seed: differs in each process, so that no file can be made to collide."""
     cdef uint64_t h = seed ^ n
     cdef uint64_t tail = 0
-    cdef const uint8_t* last = p + n - 8
+    cdef const uint8_t* last
     if n >= 8:
+        last = p + (n - 8)
         while p < last:
             h = mix(h ^ load64(p))
             p += 8
