@@ -30,6 +30,7 @@ EXEMPT_FUNCTIONS = {
     "analysis._sums": {"sum_block": STATELESS},
     "analysis.structure_match": {
         "__init__": NEW,
+        "__dealloc__": OWN_MEMORY,
         "__getitem__": CONSTANT_NUMBERS,
         "rewired": CONSTANT_NUMBERS,
         "renamed": CONSTANT_NUMBERS,
