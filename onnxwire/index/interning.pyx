@@ -175,7 +175,8 @@ cdef int32_t intern(Texts* texts, const uint8_t* p, uint64_t n, uint32_t h) noex
             return -1
         texts.arena = <uint8_t*>moved
         texts.arena_capacity = size
-    memcpy(texts.arena + texts.arena_size, p, n)
+    if n:
+        memcpy(texts.arena + texts.arena_size, p, n)
     texts.start[id] = texts.arena_size
     texts.arena_size += n
     texts.start[id + 1] = texts.arena_size
