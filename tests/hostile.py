@@ -303,6 +303,7 @@ CALLS = {
     "safetensors": with_folder(to_safetensors),
     "read with one view per message": loaded(walk_identical),
     "check": loaded(lambda model: exhaust(onnxwire.check(model))),
+    "check untrusted": loaded(lambda model: exhaust(onnxwire.check(model, untrusted=True))),
     "check command": command("check", "PATH"),
     "check --fix": command("check", "PATH", "--fix", "-o", "OUT"),
     "check --fix quietly": command("check", "PATH", "--fix", "-q", "-o", "OUT"),

@@ -13,6 +13,7 @@ from onnxwire.checker.confusables import ascii_skeleton, has_mixed_scripts, skel
 from onnxwire.checker.facts import ASCII, IDENTIFIER, UTF8, Facts, Finding, true_rows
 from onnxwire.checker.operator_table import operators
 from onnxwire.checker.registry import rule
+from onnxwire.checker.rules.node import Calls
 
 # The columns of names, each with the name of the column in messages.
 _COLUMNS = {
@@ -172,13 +173,15 @@ def domain_look_alike(facts: Facts) -> Iterator[Finding]:
     known_domains = {"", "ai.onnx", "com.microsoft", *operators().domain_names}
     domains = {ascii_skeleton(name): name for name in ("ai.onnx", "com.microsoft", *operators().domain_names) if name}
     names = {ascii_skeleton(name): name for _, name in operators().versions}
+    functions = facts.derive(Calls).function  # a function of the model may have an operator's name in lower case
     found: dict[int, str] = {}
     for column, known in ((nodes.domain, domains), (nodes.op_type, names)):
         ids, rows = np.unique(column, return_index=True)
         for id, row in zip(ids.tolist(), rows.tolist(), strict=True):
             text = facts.text(id)
             other = known.get(ascii_skeleton(text)) or (_near_domain(text, domains) if known is domains else None)
-            if text and other is not None and text not in known.values():
+            is_own = functions[row] >= 0 and other is not None and text.lower() == other.lower()
+            if text and other is not None and text not in known.values() and not is_own:
                 found[row] = _LOOK_ALIKE.format(text, other)
     yield nodes.each(found)
     if "OperatorSetIdProto" in facts.present:
