@@ -408,9 +408,14 @@ def _divided_texts(facts: Facts) -> Iterator[Finding]:
     entries = facts.StringStringEntryProto
     rows = true_rows(entries.under("ModelProto.metadata_props"))
     parts = [facts.columns.raw_text(id) for id in entries.value[rows].tolist()]
+    previous = b""
     for first, part in enumerate(parts):
-        kind = _decoded_signature(b"".join(parts[first : first + 64])[:_MAX_CODED_BYTES]) if len(part) < 24 else ""
-        if kind and _BASE64.fullmatch(part):
+        if len(part) >= 24 or not _BASE64.fullmatch(part):
+            continue
+        joined = b"".join(parts[first : first + 64])[:_MAX_CODED_BYTES]
+        kind = _decoded_signature(joined) if joined != previous else ""  # a hostile file has many equal values
+        previous = joined
+        if kind:
             yield entries.at(rows[first : first + 1], f"this and the values after it are {kind}; do not run it")
             break
 
