@@ -1,4 +1,4 @@
-"""Write the tables as C into `onnxwire.h`: names of messages and fields, and the rows that the reader uses."""
+"""Write the tables into `onnxwire.h` as C: names of messages and fields, and the rows that the reader uses."""
 
 from __future__ import annotations
 
@@ -6,23 +6,24 @@ import importlib.util
 from pathlib import Path
 
 _NO_ROW = 255
-_NO_HEAD = 0xFFFF  # for numbers without a field: the wire type, 255, matches no tag
+_NO_SHORT_FIELD = 0xFFFF  # for numbers without a field: the wire type, 255, matches no tag
 _NO_LIMIT = 0xFFFF  # for fields that are not enums: above every value of a varint of two bytes
-_WIRE_TYPES = dict.fromkeys((3, 4, 5, 8, 13, 14, 17, 18), 0)  # by field type: varints,
-_WIRE_TYPES.update(dict.fromkeys((9, 11, 12), 2))  # strings, bytes and messages,
-_WIRE_TYPES.update({1: 1, 6: 1, 16: 1, 2: 5, 7: 5, 15: 5})  # and numbers of 8 and 4 bytes
+# Wire types by field type.
+_WIRE_TYPES = dict.fromkeys((3, 4, 5, 8, 13, 14, 17, 18), 0)  # varints
+_WIRE_TYPES.update(dict.fromkeys((9, 11, 12), 2))  # strings, bytes and messages
+_WIRE_TYPES.update({1: 1, 6: 1, 16: 1, 2: 5, 7: 5, 15: 5})  # numbers of 8 and 4 bytes
 _MESSAGE, _ENUM = 11, 14
 
 
 def header(template: str, files: list, root: Path) -> str:
-    """Return the header: the template with the names and the data of the tables in place of its two marks."""
+    """Return the header: the template, with its placeholders replaced by the names and the data of the tables."""
     messages = [(file, message) for file in files for message in file.messages if not message.retired]
     enums = [(file, enum) for file in files for enum in file.enums if not enum.retired]
     return template.replace("/*TABLES*/", _names(messages)).replace("/*DATA*/", _data(messages, enums, root))
 
 
 def _live(message) -> list:
-    """Return the current fields of a message by number; retired ones are unknown fields."""
+    """Return the current fields of a message, sorted by number. The reader treats retired ones as unknown fields."""
     return sorted((row for row in message.fields if row.until is None), key=lambda row: row.number)
 
 
@@ -43,14 +44,14 @@ def _names(messages: list) -> str:
 
 def _data(messages: list, enums: list, root: Path) -> str:
     numbers = {f"{file.package}.{message.name}": i for i, (file, message) in enumerate(messages)}
-    closed = {f"{file.package}.{enum.name}": i for i, (file, enum) in enumerate(enums)}
+    enum_numbers = {f"{file.package}.{enum.name}": i for i, (file, enum) in enumerate(enums)}
     lines = ["/* The values of each enum after their number. */"]
     for i, (_, enum) in enumerate(enums):
         values = sorted(row.number for row in enum.values if row.until is None)
         lines.append(f"static const int32_t ow_enum_{i}[] = {{{', '.join(map(str, [len(values), *values]))}}};")
     names = ", ".join(f"ow_enum_{i}" for i in range(len(enums)))
     lines += [f"static const int32_t *const ow_enums[] = {{{names}}};", ""]
-    lines += [f"static const uint8_t ow_bits[] = {{{', '.join(map(str, _bits(root)))}}};", ""]
+    lines += [f"static const uint8_t ow_bits[] = {{{', '.join(map(str, _element_bits(root)))}}};", ""]
     tables = []
     for file, message in messages:
         rows, name = _live(message), _identifier(message)
@@ -62,20 +63,23 @@ def _data(messages: list, enums: list, root: Path) -> str:
             kind = f"{file.package}.{row.type_name}"
             cells = [f'"{row.name}"', row.number, row.type, int(row.repeated)]
             cells += [oneofs.index(row.oneof) + 1 if row.oneof else 0]
-            cells += [numbers[kind] if row.type == _MESSAGE else -1, closed[kind] if row.type == _ENUM else -1]
+            cells += [numbers[kind] if row.type == _MESSAGE else -1, enum_numbers[kind] if row.type == _ENUM else -1]
             cells += [_WIRE_TYPES[row.type]]
             lines.append(f"    {{{', '.join(map(str, cells))}}},")
         by_number = {row.number: i for i, row in enumerate(rows)}
         index = [by_number.get(number, _NO_ROW) for number in range(rows[-1].number + 1)]
         lines += ["};", f"static const uint8_t ow_rows_{name}[] = {{{', '.join(map(str, index))}}};"]
-        heads = [_NO_HEAD] * max(len(index), 16)
+        short_fields = [_NO_SHORT_FIELD] * max(len(index), 16)
         for i, row in enumerate(rows):
-            limit = _limit(enums[closed[f"{file.package}.{row.type_name}"]][1]) if row.type == _ENUM else _NO_LIMIT
+            limit = (
+                _limit(enums[enum_numbers[f"{file.package}.{row.type_name}"]][1]) if row.type == _ENUM else _NO_LIMIT
+            )
             if _WIRE_TYPES[row.type] in (0, 2):
-                heads[row.number] = i | _WIRE_TYPES[row.type] << 8 | limit << 16
-        lines.append(f"static const uint32_t ow_heads_{name}[] = {{{', '.join(f'0x{head:X}' for head in heads)}}};")
+                short_fields[row.number] = i | _WIRE_TYPES[row.type] << 8 | limit << 16
+        entries = ", ".join(f"0x{entry:X}" for entry in short_fields)
+        lines.append(f"static const uint32_t ow_short_fields_{name}[] = {{{entries}}};")
         cells = [f'"{file.package}.{message.name}"', f"ow_fields_{name}", f"ow_rows_{name}", len(rows), len(index)]
-        cells += [f"ow_heads_{name}"]
+        cells += [f"ow_short_fields_{name}"]
         tables.append(f"    {{{', '.join(map(str, cells))}}},")
     return "\n".join([*lines, "", "const ow_table ow_tables[OW_N_TABLES] = {", *tables, "};"])
 
@@ -86,8 +90,8 @@ def _limit(enum) -> int:
     return next(number for number in range(0xFFFF) if number not in values)
 
 
-def _bits(root: Path) -> list[int]:
-    """Return the bits of an element by TensorProto.DataType."""
+def _element_bits(root: Path) -> list[int]:
+    """Return the number of bits of an element, by TensorProto.DataType; 0 for numbers that are not a data type."""
     spec = importlib.util.spec_from_file_location("dtypes", root / "onnxwire" / "tensor" / "dtypes.py")
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)

@@ -10,14 +10,14 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
-# Field type number → (the type that a field returns, the type that it accepts).
+# By number of the field type: the annotations of the value that a field returns, and of the values that it accepts.
 _FLOAT = ("float", "SupportsFloat | SupportsIndex")
 _TYPES = {
     1: _FLOAT, 2: _FLOAT, 8: ("bool", "SupportsIndex"), 9: ("str", "str | bytes"), 12: ("bytes", "bytes"),
     14: ("int", "SupportsIndex | str"),
 }  # fmt: skip
 _INT = ("int", "SupportsIndex")
-# Base classes of messages, with their methods and properties that are not fields.
+# Base classes of messages; they define methods and properties that are not fields.
 _BASES = {
     "TensorProto": "onnxwire.tensor.numpy_conversion.Tensor",
     "SparseTensorProto": "onnxwire.tensor.sparse_tensor.SparseTensor",
@@ -47,20 +47,21 @@ def _load(path: Path) -> ModuleType:
 
 
 def _write(path: Path, text: str) -> None:
-    """Write a file if its content changed: its modification time must not cause a rebuild otherwise."""
+    """Write a file unless it already has this content: a new modification time would cause a rebuild."""
     if not path.exists() or path.read_text(encoding="utf-8") != text:
         path.write_text(text, encoding="utf-8")
 
 
 def _in_order(files: list) -> list:
     """Sort files such that each comes after the files that it imports."""
-    done: list = []
-    while len(done) < len(files):
-        ready = [f for f in files if f not in done and all(any(d.name == i for d in done) for i in f.imports)]
+    ordered: list = []
+    while len(ordered) < len(files):
+        names = {f.name for f in ordered}
+        ready = [f for f in files if f not in ordered and names.issuperset(f.imports)]
         if not ready:
-            raise ValueError(f"imports that no table file satisfies, among {[f.name for f in files]}")
-        done += ready
-    return done
+            raise ValueError(f"missing or circular imports of table files: {[f.name for f in files]}")
+        ordered += ready
+    return ordered
 
 
 def _tables(files: list) -> str:
@@ -69,8 +70,8 @@ def _tables(files: list) -> str:
     lines += [f'    "onnx.{name}": ({base.rpartition(".")[2]},),' for name, base in _BASES.items()]
     lines += ["}", "TABLES = ["]
     for file in files:
-        head = ", ".join(repr(value) for value in file[:5])
-        lines.append(f"    ({head}, [")
+        columns = ", ".join(repr(value) for value in file[:5])
+        lines.append(f"    ({columns}, [")
         for message in file.messages:
             lines.append(f"        ({message.name!r}, {message.doc!r}, {message.retired!r}, [")
             lines += [f"            {tuple(row)!r}," for row in message.fields]
@@ -160,20 +161,20 @@ def _message_stub(message, messages: dict, enums: dict, indent: str) -> list[str
         lines.append(f"{inner}def ClearField(self, field_name: {_literal(clearable)}) -> None: {ignore}")
     if oneofs:
         members = {name: [row.name for row in live if row.oneof == name] for name in oneofs}
-        found = _literal([name for names in members.values() for name in names])
-        lines.append(f"{inner}def WhichOneof(self, oneof_group: {_literal(oneofs)}) -> {found} | None: {ignore}")
+        member = _literal([name for names in members.values() for name in names])
+        lines.append(f"{inner}def WhichOneof(self, oneof_group: {_literal(oneofs)}) -> {member} | None: {ignore}")
     return lines
 
 
 def _element_types(row) -> tuple[str, str]:
-    """Return the type of a field's value or element as it is read, and the type that may be assigned."""
+    """Return the annotations of a field's value or element when it is read, and when it is assigned."""
     if row.type == 11:
         return row.type_name, row.type_name
     return _TYPES.get(row.type, _INT)
 
 
 def _keyword_type(row) -> str:
-    """Return the type of a field's keyword argument of the constructor."""
+    """Return the annotation of a field's keyword argument of the constructor."""
     accepted = _element_types(row)[1]
     if row.type == 11:
         accepted += " | dict[str, Any]"
@@ -181,7 +182,10 @@ def _keyword_type(row) -> str:
 
 
 def _field_stub(row, indent: str) -> list[str]:
-    """Return a field as a property: getter and setter may differ in type, and editors show a property's docstring."""
+    """Return a field as a property.
+
+    The types of getter and setter may differ, and editors show the docstring of a property.
+    """
     returned, accepted = _element_types(row)
     kind = returned
     if row.repeated:

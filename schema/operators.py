@@ -16,23 +16,23 @@ import onnx
 from onnx import checker, defs, helper
 
 TARGET = Path(__file__).parent.parent / "onnxwire" / "checker" / "operators.tsv"
-_HEAD = "domain\toperator\tsince\tinputs\toutputs\tattributes\ttypes\tnotes"
+_HEADER = "domain\toperator\tsince\tinputs\toutputs\tattributes\ttypes\tnotes"
 _OPTIONS = {
     defs.OpSchema.FormalParameterOption.Single: "",
     defs.OpSchema.FormalParameterOption.Optional: "?",
     defs.OpSchema.FormalParameterOption.Variadic: "*",
 }
-_MAX_TRIED_COUNTS = 8  # of an unbounded parameter list
+_MAX_TRIED_COUNTS = 8  # counts that are tried of an unbounded parameter list
 
 
-def make() -> str:
+def generate() -> str:
     """Return the text of the table."""
     schemas = sorted(
         defs.get_all_schemas_with_history(), key=lambda schema: (schema.domain, schema.name, schema.since_version)
     )
     sets: dict[str, str] = {}
     rows = [_row(schema, sets) for schema in schemas]
-    lines = [f"# Operators of onnx {onnx.__version__}; made by schema/operators.py, which see.", _HEAD]
+    lines = [f"# Operators of onnx {onnx.__version__}; written by schema/operators.py, not to be edited.", _HEADER]
     lines += [f"{name}\t{types}" for types, name in sets.items()]
     return "\n".join([*lines, *rows]) + "\n"
 
@@ -49,7 +49,7 @@ def _row(schema: Any, sets: dict[str, str]) -> str:
         f"{name}:{attribute.type.name}{'!' if attribute.required else ''}"
         for name, attribute in sorted(schema.attributes.items())
     ]
-    notes = ["deprecated"] if schema.deprecated else [*_refused_counts(schema), *_open_attributes(schema)]
+    notes = ["deprecated"] if schema.deprecated else [*_rejected_counts(schema), *_open_attributes(schema)]
     return "\t".join(
         [
             schema.domain,
@@ -67,8 +67,8 @@ def _row(schema: Any, sets: dict[str, str]) -> str:
 def _parameter(parameter: Any, variables: set[str]) -> str:
     kind = parameter.type_str if parameter.type_str in variables else _short(parameter.type_str)
     option = _OPTIONS[parameter.option]
-    least = parameter.min_arity if option == "*" else ""
-    return f"{parameter.name}:{kind}{option}{least}{'' if parameter.is_homogeneous else '~'}"
+    min_count = parameter.min_arity if option == "*" else ""
+    return f"{parameter.name}:{kind}{option}{min_count}{'' if parameter.is_homogeneous else '~'}"
 
 
 def _short(kind: str) -> str:
@@ -76,22 +76,29 @@ def _short(kind: str) -> str:
     return re.sub(r"(?<!_)tensor\((\w+)\)", r"\1", kind.replace(" ", ""))
 
 
-def _refused_counts(schema: Any) -> list[str]:
-    """Return counts between minimum and maximum that the operator rejects, by trial: no attribute lists them."""
+def _rejected_counts(schema: Any) -> list[str]:
+    """Return the counts of inputs and outputs between minimum and maximum that the operator rejects.
+
+    They are found by trial: `OpSchema` has no list of them.
+    """
     inputs = range(schema.min_input, min(schema.max_input, schema.min_input + _MAX_TRIED_COUNTS) + 1)
     outputs = range(schema.min_output, min(schema.max_output, schema.min_output + _MAX_TRIED_COUNTS) + 1)
-    refused = [("inputs", n) for n in inputs if "input size" in _complaint(schema, n, schema.min_output)]
-    refused += [("outputs", n) for n in outputs if "output size" in _complaint(schema, schema.min_input, n)]
-    return [f"{parameters}!={n}" for parameters, n in refused]
+    rejected = [("inputs", n) for n in inputs if "input size" in _error_message(schema, n, schema.min_output)]
+    rejected += [("outputs", n) for n in outputs if "output size" in _error_message(schema, schema.min_input, n)]
+    return [f"{parameters}!={n}" for parameters, n in rejected]
 
 
 def _open_attributes(schema: Any) -> list[str]:
-    """Return the note on whether the operator accepts undeclared attributes, by trial."""
-    complaint = _complaint(schema, schema.min_input, schema.min_output, "not_declared")
-    return [] if "Unrecognized attribute" in complaint else ["attributes..."]
+    """Return the note that the operator accepts undeclared attributes, if it does. This is found by trial."""
+    message = _error_message(schema, schema.min_input, schema.min_output, "not_declared")
+    return [] if "Unrecognized attribute" in message else ["attributes..."]
 
 
-def _complaint(schema: Any, inputs: int, outputs: int, *attributes: str) -> str:
+def _error_message(schema: Any, inputs: int, outputs: int, *attributes: str) -> str:
+    """Return the error message of the official checker for a node, or "".
+
+    inputs, outputs: the numbers of inputs and outputs. attributes: names of attributes that the node has.
+    """
     node = helper.make_node(
         schema.name,
         [f"i{i}" for i in range(inputs)],
@@ -110,5 +117,5 @@ def _complaint(schema: Any, inputs: int, outputs: int, *attributes: str) -> str:
 
 
 if __name__ == "__main__":
-    TARGET.write_text(make(), encoding="utf-8")
+    TARGET.write_text(generate(), encoding="utf-8")
     print(f"{TARGET}: {TARGET.stat().st_size:,} bytes")

@@ -26,7 +26,7 @@ from onnxwire.index.names cimport INITIALIZER as DEFINED_BY_INITIALIZER
 from onnxwire.index.names cimport INPUT as DEFINED_BY_INPUT
 from onnxwire.index.names cimport NODE as DEFINED_BY_NODE
 from onnxwire.index.names cimport Definition, Names
-from onnxwire.index.interning cimport expect_text, free_texts, intern, widen
+from onnxwire.index.interning cimport free_texts, grow_array, hash_and_prefetch, intern
 
 from onnxwire.analysis.label_keys import attribute_key, tensor_key
 from onnxwire.engine.nesting_limit import too_deep
@@ -85,7 +85,7 @@ cdef class Interner:
 
     cdef int32_t number(self, const uint8_t* p, uint64_t n) except -1:
         """Return the number of a byte string."""
-        cdef int32_t number = intern(&self.texts, p, n, expect_text(&self.texts, p, n))
+        cdef int32_t number = intern(&self.texts, p, n, hash_and_prefetch(&self.texts, p, n))
         if number < 0:
             raise MemoryError
         return number
@@ -117,7 +117,7 @@ cdef class FlatGraph:
         self.attribute_labels = {}
         self.names = Names()
         self.message_scope = NONE
-        if widen(<void**>&self.vertices, 16, sizeof(Vertex)):
+        if grow_array(<void**>&self.vertices, 16, sizeof(Vertex)):
             raise MemoryError
         self.vertices_capacity = 16
         self.vertices[0].first_output = 0
@@ -703,7 +703,7 @@ cdef int32_t grown(void** data, int32_t capacity, size_t size) except -1:
     if capacity > 0x7FFFFFFF // 2:
         raise MemoryError
     capacity += capacity // 2 + 16
-    if widen(data, capacity, size):
+    if grow_array(data, capacity, size):
         raise MemoryError
     return capacity
 

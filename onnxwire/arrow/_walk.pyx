@@ -14,7 +14,7 @@ from onnxwire.arrow._columns cimport add_null, add_number, add_view
 from onnxwire.arrow._program cimport field_name
 from onnxwire.engine.damage cimport damage_error, decode_error, packed_error
 from onnxwire.engine.document cimport Span, Spans
-from onnxwire.engine.instances cimport close_base
+from onnxwire.engine.instances cimport forbid_subclasses
 from onnxwire.engine.partial cimport ensure_resident
 from onnxwire.engine.view cimport HAS_MERGE, collect_parts, next_record, next_usable, scan_slots
 
@@ -184,4 +184,4 @@ cdef class Walk:
         return add_null(values) if number < 0 else add_number(values, number)
 
 
-close_base(Walk)
+forbid_subclasses(Walk)

@@ -14,7 +14,7 @@ from libc.string cimport memset
 from onnxwire._varint cimport (
     MAX_DEPTH, WIRE_LEN, WIRE_VARINT, Record, read_record, read_varint,
 )
-from onnxwire.index.interning cimport expect_text, find_text, free_texts, intern, widen
+from onnxwire.index.interning cimport find_text, free_texts, grow_array, hash_and_prefetch, intern
 from onnxwire.engine.damage cimport decode_error
 from onnxwire.engine.document cimport FAR_SKIP_BYTES, advise_far
 from onnxwire.engine.memory cimport calloc, free, malloc
@@ -61,17 +61,17 @@ cdef int widen_sheet(Sheet* sheet) noexcept nogil:
         return -1
     capacity = old + old // 2 + 4
     if (
-        widen(<void**>&sheet.p, capacity, 8) or widen(<void**>&sheet.length, capacity, 8)
-        or widen(<void**>&sheet.parent, capacity, 4) or widen(<void**>&sheet.index, capacity, 4)
-        or widen(<void**>&sheet.edge, capacity, 2) or widen(<void**>&sheet.depth, capacity, 1)
-        or widen(<void**>&sheet.flags, capacity, 1) or widen(<void**>&sheet.present, capacity, 4)
+        grow_array(<void**>&sheet.p, capacity, 8) or grow_array(<void**>&sheet.length, capacity, 8)
+        or grow_array(<void**>&sheet.parent, capacity, 4) or grow_array(<void**>&sheet.index, capacity, 4)
+        or grow_array(<void**>&sheet.edge, capacity, 2) or grow_array(<void**>&sheet.depth, capacity, 1)
+        or grow_array(<void**>&sheet.flags, capacity, 1) or grow_array(<void**>&sheet.present, capacity, 4)
     ):
         return -1
     for i in range(sheet.table.n_fields):
-        if sheet.columns[i] != NULL and widen(&sheet.columns[i], capacity, width(sheet.kinds[i])):
+        if sheet.columns[i] != NULL and grow_array(&sheet.columns[i], capacity, width(sheet.kinds[i])):
             return -1
     if sheet.part != NULL:
-        if widen(<void**>&sheet.part, capacity, 4):
+        if grow_array(<void**>&sheet.part, capacity, 4):
             return -1
         memset(sheet.part + old, 0xFF, <size_t>(capacity - old) * 4)
     sheet.capacity = capacity
@@ -148,8 +148,8 @@ cdef int add_element(List* elements, int32_t parent, int32_t index, int64_t star
             return -1
         capacity = old + old // 2 + 16
         if (
-            widen(<void**>&elements.parent, capacity, 4) or widen(<void**>&elements.index, capacity, 4)
-            or widen(<void**>&elements.start, capacity, 8) or widen(<void**>&elements.value, capacity, 8)
+            grow_array(<void**>&elements.parent, capacity, 4) or grow_array(<void**>&elements.index, capacity, 4)
+            or grow_array(<void**>&elements.start, capacity, 8) or grow_array(<void**>&elements.value, capacity, 8)
         ):
             return -1
         elements.capacity = capacity
@@ -170,11 +170,11 @@ cdef int add_part(Facts self, Sheet* sheet, int32_t row, const uint8_t* p, uint6
         if i >= 1 << 29:
             return -1
         capacity = i * 2 if i else 16
-        if widen(<void**>&self.parts, capacity, sizeof(Part)):
+        if grow_array(<void**>&self.parts, capacity, sizeof(Part)):
             return -1
         self.parts_capacity = capacity
     if sheet.part == NULL:
-        if widen(<void**>&sheet.part, sheet.capacity, 4):
+        if grow_array(<void**>&sheet.part, sheet.capacity, 4):
             return -1
         memset(sheet.part, 0xFF, <size_t>sheet.capacity * 4)
     self.parts[i].p = p
@@ -198,7 +198,7 @@ cdef int add_unknown(Facts self, Sheet* sheet, int32_t row, const Record* record
         if i >= 1 << 29:
             return -1
         capacity = i * 2 if i else 16
-        if widen(<void**>&self.unknown, capacity, sizeof(Unknown)):
+        if grow_array(<void**>&self.unknown, capacity, sizeof(Unknown)):
             return -1
         self.unknown_capacity = capacity
     self.unknown[i].start = record.start - self.document.start
@@ -242,7 +242,7 @@ cdef Outcome queue_string(Facts self, Sheet* sheet, uint32_t slot, int32_t at, c
     queued.sheet = sheet
     queued.slot = slot
     queued.at = at
-    queued.hash = expect_text(&self.texts, record.value, record.n)
+    queued.hash = hash_and_prefetch(&self.texts, record.value, record.n)
     self.n_queued += 1
     return DECODED
 

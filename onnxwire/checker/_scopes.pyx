@@ -9,7 +9,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memset
 
 from onnxwire.checker._facts cimport Facts, List, Run, Sheet
-from onnxwire.index.interning cimport widen
+from onnxwire.index.interning cimport grow_array
 from onnxwire.engine.memory cimport calloc, free
 from onnxwire.index.names cimport INITIALIZER, INPUT, NODE, Definition, Kind, Names
 
@@ -192,7 +192,7 @@ cdef class Scopes:
         cdef const Run* run
         cdef uint8_t* defined = self.defined
         if self.n_frames == self.frames_capacity:
-            if widen(<void**>&self.frames, self.frames_capacity * 2 or 16, sizeof(OpenScope)):
+            if grow_array(<void**>&self.frames, self.frames_capacity * 2 or 16, sizeof(OpenScope)):
                 raise MemoryError
             self.frames_capacity = self.frames_capacity * 2 or 16
         frame = &self.frames[self.n_frames]
@@ -316,7 +316,7 @@ cdef class Scopes:
         definition[0] = found.source
         scope[0] = self.names.levels[found.level].owner
         is_own = found.level == self.names.n_levels - 1
-        if self.names.is_made(found):
+        if self.names.is_produced(found):
             return found.kind if is_own else OUTER
         return LATER if is_own else NOT_YET
 

@@ -11,7 +11,7 @@ from onnxwire._varint cimport (
     MAX_DEPTH, WIRE_LEN, WIRE_START_GROUP, WIRE_VARINT, Record, read_any_tag, read_record, read_varint, varint_size,
 )
 from onnxwire.checker._facts cimport LIST, Facts, Sheet
-from onnxwire.index.interning cimport widen
+from onnxwire.index.interning cimport grow_array
 from onnxwire.engine.document cimport FAR_SKIP_BYTES, advise_far
 from onnxwire.engine.memory cimport free
 from onnxwire.engine.partial cimport N_MEMORIES, PartialMemory, memory_of
@@ -57,7 +57,7 @@ cdef int add(
         if found.capacity >= 1 << 29:
             return -1
         capacity = found.capacity * 2 + 64
-        if widen(<void**>&found.items, capacity, sizeof(Anomaly)):
+        if grow_array(<void**>&found.items, capacity, sizeof(Anomaly)):
             return -1
         found.capacity = capacity
     item = &found.items[found.n]

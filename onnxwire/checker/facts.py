@@ -38,7 +38,7 @@ EMPTY = 0  # the id of the empty string and of an absent string
 # Flags of a row.
 CLASH, MERGED, UNKNOWN = 1, 2, 4
 # Traits of a string.
-IDENTIFIER, ASCII, UTF8, ANGLE, DOTTED = 1, 2, 4, 8, 16
+IDENTIFIER, ASCII, UTF8, HAS_ANGLE_BRACKET, HAS_DOT = 1, 2, 4, 8, 16
 
 # Columns of every sheet.
 _COMMON_COLUMNS = ("length", "parent", "index", "edge", "depth", "flags", "present")
@@ -503,7 +503,7 @@ class Facts:
 
     @cached_property
     def traits(self) -> Rows:
-        """The kinds of characters of each string, by id: IDENTIFIER | ASCII | UTF8 | ANGLE | DOTTED."""
+        """The kinds of characters of each string, by id: IDENTIFIER | ASCII | UTF8 | HAS_ANGLE_BRACKET | HAS_DOT."""
         return np.frombuffer(self.columns.trait_column(), np.uint8)
 
     def derive(self, make: Callable[[Facts], Any]) -> Any:

@@ -16,7 +16,7 @@ from onnxwire._varint cimport (
 from onnxwire.engine.damage cimport damage_error, decode_error
 from onnxwire.engine.document cimport FAR_SKIP_BYTES, Document, advise_far
 from onnxwire.engine.encoder cimport Piece
-from onnxwire.engine.instances cimport make_internal
+from onnxwire.engine.instances cimport forbid_instantiation
 from onnxwire.engine.memory cimport calloc, free, realloc
 from onnxwire.engine.partial cimport LONG_BYTES, is_resident
 from onnxwire.engine.payload cimport new_payload
@@ -462,4 +462,4 @@ def aligned_pieces(Document document, cls, targets, uint64_t threshold, uint64_t
     return total, pieces
 
 
-make_internal(Gatherer, b"Layout")
+forbid_instantiation(Gatherer, b"Layout")

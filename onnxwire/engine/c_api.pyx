@@ -16,7 +16,7 @@ from libc.string cimport memcmp, memcpy, memset
 from onnxwire.engine.document cimport Document, OwFileState, ow_file_state
 from onnxwire.engine.encoder cimport Piece
 from onnxwire.engine.foreign_thread cimport Entry, enter_python, leave_python, release_reference
-from onnxwire.engine.instances cimport make_internal
+from onnxwire.engine.instances cimport forbid_instantiation
 from onnxwire.engine.memory cimport calloc, free, realloc
 from onnxwire.engine.partial cimport N_MEMORIES, fetch, is_resident
 from onnxwire.engine.payload cimport Payload
@@ -193,7 +193,7 @@ cdef class Export:
         return 0
 
 
-make_internal(Export, b"a call of the capsule onnxwire._c_api")
+forbid_instantiation(Export, b"a call of the capsule onnxwire._c_api")
 
 
 @critical_section

@@ -7,7 +7,7 @@ from cython cimport critical_section
 from libc.stdint cimport uint32_t
 
 from onnxwire.engine.edit cimport new_message, set_fields, singular_setter
-from onnxwire.engine.instances cimport make_internal
+from onnxwire.engine.instances cimport forbid_instantiation
 from onnxwire.engine.message cimport Message
 from onnxwire.engine.numbers cimport RepeatedScalar, get_numbers
 from onnxwire.engine.repeated_span cimport RepeatedSpan, span_getter
@@ -193,4 +193,4 @@ def make_classes(list descriptors, str module, dict bases):
     }
 
 
-make_internal(ClassTable, b"load_schema()")
+forbid_instantiation(ClassTable, b"load_schema()")

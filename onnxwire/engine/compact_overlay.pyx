@@ -12,7 +12,7 @@ from cpython.ref cimport Py_DECREF, Py_XDECREF, Py_XINCREF
 from cython cimport critical_section, final
 
 from onnxwire.engine.document cimport EPOCH_CLOSED, files_of, part_of_bytes
-from onnxwire.engine.instances cimport make_internal
+from onnxwire.engine.instances cimport forbid_instantiation
 from onnxwire.engine.memory cimport calloc
 from onnxwire.engine.overlay cimport new_overlay, owned
 
@@ -153,4 +153,4 @@ cdef bint is_in_place(Overlay self) noexcept:
     return self.address != NULL and self.base == NULL and self.start == self.address and self.end == self.address_end
 
 
-make_internal(CompactOverlay, b"edits of a message")
+forbid_instantiation(CompactOverlay, b"edits of a message")

@@ -11,7 +11,7 @@ from onnxwire.engine.canonical cimport canonical
 from onnxwire.engine.document cimport Document, Spans
 from onnxwire.engine.edit cimport copy_message, depth_of, edit
 from onnxwire.engine.encode cimport unknown_fields
-from onnxwire.engine.instances cimport make_internal
+from onnxwire.engine.instances cimport forbid_instantiation
 from onnxwire.engine.numbers cimport RepeatedScalar, get_numbers
 from onnxwire.engine.overlay cimport MAX_OVERLAY_DEPTH, Element, Elements, Numbers, Overlay, owned, put_value, set_mark
 from onnxwire.engine.repeated cimport Repeated
@@ -76,7 +76,7 @@ cdef class Step:
     cdef object grown        # ADD_ELEMENTS, ADD_NUMBERS: the elements of the target, with space for the new ones
 
 
-make_internal(Step, b"MergeFrom")
+forbid_instantiation(Step, b"MergeFrom")
 
 
 cdef int merge(View self, View other, bint is_read, int depth) except -1:

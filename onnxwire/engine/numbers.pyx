@@ -15,7 +15,7 @@ from onnxwire._varint cimport (
 from onnxwire.engine.damage cimport decode_error, packed_error
 from onnxwire.engine.document cimport NUMBERS, Document
 from onnxwire.engine.edit cimport edit, iterate, read_number
-from onnxwire.engine.instances cimport make_internal
+from onnxwire.engine.instances cimport forbid_instantiation
 from onnxwire.engine.overlay cimport Overlay, put_value, set_mark
 from onnxwire.engine.partial cimport N_MEMORIES, fetch, is_resident
 from onnxwire.engine.payload cimport Payload, expose, new_payload
@@ -742,5 +742,5 @@ cdef class ScalarIterator:
 
 # The public module, for pickles and reprs.
 (<PyTypeObject*>RepeatedScalar).tp_name = b"onnxwire.RepeatedScalar"
-make_internal(RepeatedScalar, b"reading a repeated field of a message")
-make_internal(ScalarIterator, b"iter() of a repeated field")
+forbid_instantiation(RepeatedScalar, b"reading a repeated field of a message")
+forbid_instantiation(ScalarIterator, b"iter() of a repeated field")

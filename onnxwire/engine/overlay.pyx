@@ -12,7 +12,7 @@ cdef extern from "Python.h":
 
 from onnxwire.engine.advise cimport ow_enlarge
 from onnxwire.engine.document cimport EMPTY
-from onnxwire.engine.instances cimport make_internal
+from onnxwire.engine.instances cimport forbid_instantiation
 from onnxwire.engine.memory cimport calloc, free, realloc
 from onnxwire.engine.section cimport enable_try_incref, try_incref
 
@@ -353,5 +353,5 @@ cdef class Numbers:
             free(self.items - self.room.before * self.size)
 
 
-make_internal(Overlay, b"the first edit of a message")
-make_internal(Numbers, b"edits of a field of numbers")
+forbid_instantiation(Overlay, b"the first edit of a message")
+forbid_instantiation(Numbers, b"edits of a field of numbers")

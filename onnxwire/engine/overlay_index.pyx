@@ -9,7 +9,7 @@ from libc.string cimport memcpy, memmove
 
 from onnxwire.engine.compact_overlay cimport compact, expand
 from onnxwire.engine.document cimport Spans
-from onnxwire.engine.instances cimport make_internal
+from onnxwire.engine.instances cimport forbid_instantiation
 from onnxwire.engine.memory cimport free, malloc, realloc
 
 cdef extern from "Python.h":
@@ -304,5 +304,5 @@ cdef int compact_at(Document document, size_t address) except -1:
     return 0
 
 
-make_internal(OverlayIndex, b"edits of messages")
-make_internal(RecentOverlays, b"edits of messages")
+forbid_instantiation(OverlayIndex, b"edits of messages")
+forbid_instantiation(RecentOverlays, b"edits of messages")

@@ -6,7 +6,7 @@ from cython cimport critical_section
 from libc.stdint cimport uint8_t, uint64_t
 
 from onnxwire.engine.document cimport Document
-from onnxwire.engine.instances cimport make_internal
+from onnxwire.engine.instances cimport forbid_instantiation
 from onnxwire.engine.partial cimport N_MEMORIES, fetch
 
 
@@ -80,4 +80,4 @@ cdef class Payload:
             self.document.pins -= 1
 
 
-make_internal(Payload, b"reading the memory of a value")
+forbid_instantiation(Payload, b"reading the memory of a value")

@@ -8,7 +8,7 @@ cimport cython
 from cython cimport critical_section
 
 from onnxwire.engine.edit cimport field_error
-from onnxwire.engine.instances cimport close_base
+from onnxwire.engine.instances cimport forbid_subclasses
 from onnxwire.engine.overlay cimport Elements, Numbers, Overlay, set_mark
 from onnxwire.engine.table cimport MESSAGE, Slot
 from onnxwire.engine.view cimport document_of, fill, held_value, start_records, state_of
@@ -329,4 +329,4 @@ cdef int update_count(Repeated self, Py_ssize_t n) except -1:
     return 0
 
 
-close_base(Repeated)
+forbid_subclasses(Repeated)

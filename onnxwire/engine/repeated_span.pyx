@@ -18,7 +18,7 @@ from onnxwire.engine.edit cimport copy_message, depth_of, edit, field_error, ite
 from onnxwire.engine.encode cimport encode_small
 from onnxwire.engine.encoder cimport Encoder
 from onnxwire.engine.freeze cimport FREEZE_BATCH, freeze_elements
-from onnxwire.engine.instances cimport make_internal
+from onnxwire.engine.instances cimport forbid_instantiation
 from onnxwire.engine.overlay cimport Element, new_overlay, owned, put_value, set_mark
 from onnxwire.engine.overlay_index cimport has_edits
 from onnxwire.engine.payload cimport new_payload
@@ -604,5 +604,5 @@ cdef class SpanIterator:
 
 # The public module, for pickles and reprs.
 (<PyTypeObject*>RepeatedSpan).tp_name = b"onnxwire.RepeatedSpan"
-make_internal(RepeatedSpan, b"reading a repeated field of a message")
-make_internal(SpanIterator, b"iter() of a repeated field")
+forbid_instantiation(RepeatedSpan, b"reading a repeated field of a message")
+forbid_instantiation(SpanIterator, b"iter() of a repeated field")

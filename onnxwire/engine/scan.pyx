@@ -10,7 +10,7 @@ from libc.string cimport memcmp
 
 from onnxwire._varint cimport MAX_DEPTH, WIRE_LEN, Record, read_length, read_record, read_varint
 from onnxwire.engine.document cimport EPOCH_CLOSED, Document
-from onnxwire.engine.instances cimport make_internal
+from onnxwire.engine.instances cimport forbid_instantiation
 from onnxwire.engine.overlay_index cimport has_edits
 from onnxwire.engine.partial cimport LONG_BYTES, N_MEMORIES
 from onnxwire.engine.table cimport MESSAGE, STRING, Field, find_field
@@ -144,4 +144,4 @@ cdef bint is_plain(View view) except -1:
     )
 
 
-make_internal(NameFilter, b"NameFilter.of()")
+forbid_instantiation(NameFilter, b"NameFilter.of()")

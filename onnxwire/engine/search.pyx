@@ -8,7 +8,7 @@ from libc.stdint cimport uint8_t, uint32_t
 
 from onnxwire._varint cimport MAX_DEPTH
 from onnxwire.engine.document cimport Document, Span
-from onnxwire.engine.instances cimport make_internal
+from onnxwire.engine.instances cimport forbid_instantiation
 from onnxwire.engine.memory cimport free, realloc
 from onnxwire.engine.marked_scan cimport CONTAINS_TARGET, IS_TARGET, find_marked
 from onnxwire.engine.overlay_index cimport Pair, find_edits
@@ -316,4 +316,4 @@ cdef class Search:
         return outer.path()
 
 
-make_internal(Level, b"Search")
+forbid_instantiation(Level, b"Search")

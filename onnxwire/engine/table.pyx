@@ -4,7 +4,7 @@ from cython cimport critical_section, final
 from cpython.mem cimport PyObject_Free
 
 from onnxwire._varint cimport WIRE_FIXED32, WIRE_FIXED64, WIRE_LEN, WIRE_VARINT
-from onnxwire.engine.instances cimport close_base
+from onnxwire.engine.instances cimport forbid_subclasses
 from onnxwire.engine.memory cimport calloc, free
 
 cdef dict WIRES = {
@@ -136,4 +136,4 @@ cdef class TableRef:
             raise TypeError("the tables of message classes are made by load_schema()")
 
 
-close_base(TableRef)
+forbid_subclasses(TableRef)

@@ -11,7 +11,7 @@ from libc.string cimport memcpy, memset, strlen
 
 from onnxwire._nesting_limits cimport MAX_DEPTH, MAX_OVERLAY_DEPTH
 from onnxwire._varint cimport zigzag32, zigzag64
-from onnxwire.engine.instances cimport make_internal
+from onnxwire.engine.instances cimport forbid_instantiation
 from onnxwire.engine.memory cimport free, realloc
 from onnxwire.engine.numbers cimport RepeatedScalar, get_numbers
 from onnxwire.engine.partial cimport LONG_BYTES, fetch, is_resident
@@ -518,4 +518,4 @@ def write_text(View message, write, bint as_protoc, max_bytes, summary, unknown_
         text.flush()
 
 
-make_internal(TextBuffer, b"str() of a message")
+forbid_instantiation(TextBuffer, b"str() of a message")

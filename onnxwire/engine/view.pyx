@@ -15,7 +15,7 @@ from onnxwire._varint cimport (
 )
 from onnxwire.engine.damage cimport decode_error
 from onnxwire.engine.document cimport EMPTY, EPOCH_CLOSED, FAR_SKIP_BYTES, PARTS, SLOTS, advise_far
-from onnxwire.engine.instances cimport make_internal
+from onnxwire.engine.instances cimport forbid_instantiation
 from onnxwire.engine.view_registry cimport (
     ViewKey, count_registered_views, lookup_view, clear_view_registry, register_view, unregister_view,
 )
@@ -742,4 +742,4 @@ cdef Field* named_field(View self, name) except? NULL:
     return &self.table.fields[i] if i >= 0 else NULL
 
 
-make_internal(View, b"the message classes of a table")
+forbid_instantiation(View, b"the message classes of a table")

@@ -1,1 +1,1 @@
-"""Indexes of a model that several packages read: which definition each name refers to."""
+"""Indexes of a model that several packages read: strings, and the definition of each name."""

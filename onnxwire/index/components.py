@@ -12,52 +12,53 @@ if TYPE_CHECKING:
 
 
 def cyclic_components(edge_starts: Array, edge_ends: Array) -> list[list[int]]:
-    """Return the strongly connected components of a graph, and single vertices with an edge to themselves, in order.
+    """Return the strongly connected components of a graph that contain a cycle, each sorted, in ascending order.
 
+    These are the components of at least two vertices, and the single vertices with an edge to themselves.
     edge_starts, edge_ends: the vertices of each edge, in any order.
     Source: Tarjan: Depth-First Search and Linear Graph Algorithms (1972), without recursion.
     """
     n = int(max(edge_starts.max(initial=-1), edge_ends.max(initial=-1))) + 1
     order = np.argsort(edge_starts, kind="stable")
-    others = _to_integers(edge_ends[order])
+    targets = _to_integers(edge_ends[order])
     starts = _to_integers(np.searchsorted(edge_starts[order], np.arange(n + 1)))
-    rest = starts[:]  # the next edge of each vertex
+    next_edges = starts[:]  # the next edge to visit, by vertex
     number, low = (array("q", [-1]) * n for _ in range(2))
     is_pending = bytearray(n)
     pending: list[int] = []
-    n_seen = 0
-    found = []
+    n_visited = 0
+    components = []
     for root in range(n):
         levels = [] if number[root] >= 0 else [root]
         while levels:
             node = levels[-1]
             if number[node] < 0:
-                number[node] = low[node] = n_seen
-                n_seen += 1
+                number[node] = low[node] = n_visited
+                n_visited += 1
                 pending.append(node)
                 is_pending[node] = True
             end = starts[node + 1]
-            for edge in range(rest[node], end):
-                other = others[edge]
-                if number[other] < 0:
-                    rest[node] = edge + 1
-                    levels.append(other)
+            for edge in range(next_edges[node], end):
+                target = targets[edge]
+                if number[target] < 0:
+                    next_edges[node] = edge + 1
+                    levels.append(target)
                     break
-                if is_pending[other]:
-                    low[node] = min(low[node], number[other])
+                if is_pending[target]:
+                    low[node] = min(low[node], number[target])
             else:
                 levels.pop()
                 if levels:
-                    above = levels[-1]
-                    low[above] = min(low[above], low[node])
+                    parent = levels[-1]
+                    low[parent] = min(low[parent], low[node])
                 if low[node] == number[node]:
                     members: list[int] = []
                     while not members or members[-1] != node:
                         members.append(pending.pop())
                         is_pending[members[-1]] = False
-                    if len(members) > 1 or node in others[starts[node] : end]:
-                        found.append(sorted(members))
-    return sorted(found)
+                    if len(members) > 1 or node in targets[starts[node] : end]:
+                        components.append(sorted(members))
+    return sorted(components)
 
 
 def _to_integers(rows: Array) -> array[int]:

@@ -7,34 +7,34 @@ from onnxwire.engine.memory cimport realloc
 
 cdef struct Bucket:
     uint32_t hash
-    int32_t id           # -1 for none
+    int32_t id           # -1 in an empty bucket
 
 cdef struct Texts:
-    # An empty table is all zeros except the random seed, which prevents hash collisions by design of a file.
+    # An empty table is all zeros except the random seed, which prevents files with many colliding strings.
     uint64_t seed
-    int32_t n            # the number of ids; id 0 is the empty string, which is inserted first
+    int32_t n            # the number of ids; id 0 is the empty string, which the caller inserts first
     int32_t capacity
     uint64_t* start      # n + 1 offsets in the arena
-    uint8_t* traits
+    uint8_t* traits      # flags by id: IS_IDENTIFIER, ... of interning.pyx
     uint32_t* hashes
-    uint8_t* arena       # the text
+    uint8_t* arena       # the bytes of all strings
     uint64_t arena_size
     uint64_t arena_capacity
     Bucket* buckets
     uint32_t n_buckets
 
-# Return the hash of a string and prefetch its bucket, for `intern`.
-cdef uint32_t expect_text(const Texts* texts, const uint8_t* p, uint64_t n) noexcept nogil
+# Return the hash of a string, for `intern`; prefetch its bucket into the processor's cache.
+cdef uint32_t hash_and_prefetch(const Texts* texts, const uint8_t* p, uint64_t n) noexcept nogil
 # Return the id of a string, added if it is new; -1 if memory is exhausted.
 cdef int32_t intern(Texts* texts, const uint8_t* p, uint64_t n, uint32_t hash) noexcept nogil
-# Return the id of a known string, or -1.
+# Return the id of a string, or -1 if the table does not contain it.
 cdef int32_t find_text(const Texts* texts, const uint8_t* p, uint64_t n) noexcept nogil
 cdef void free_texts(Texts* texts) noexcept nogil
 cdef bint is_utf8(const uint8_t* p, const uint8_t* end) noexcept nogil
 
 
-cdef inline int widen(void** data, int32_t capacity, size_t size) noexcept nogil:
-    """Grow an array; return -1 and leave it unchanged if memory is exhausted."""
+cdef inline int grow_array(void** data, int32_t capacity, size_t size) noexcept nogil:
+    """Grow an array to `capacity` elements of `size` bytes; return -1, array unchanged, if memory is exhausted."""
     cdef void* p = realloc(data[0], <size_t>capacity * size)
     if p == NULL:
         return -1

@@ -21,11 +21,11 @@ cdef extern from *:
     void prefetch "ow_prefetch"(const void* p) noexcept nogil
 
 cdef enum:
-    IDENTIFIER = 1       # traits of a string: [A-Za-z_][A-Za-z0-9_]*
-    ASCII = 2
-    UTF8 = 4
-    ANGLE = 8            # has a "<"
-    DOTTED = 16          # has a dot
+    IS_IDENTIFIER = 1    # traits of a string: [A-Za-z_][A-Za-z0-9_]*
+    IS_ASCII = 2
+    IS_UTF8 = 4
+    HAS_ANGLE_BRACKET = 8  # has a "<"
+    HAS_DOT = 16         # has a dot
 
 
 cdef inline uint64_t mix(uint64_t a) noexcept nogil:
@@ -35,7 +35,7 @@ cdef inline uint64_t mix(uint64_t a) noexcept nogil:
 
 
 cdef inline uint32_t hash_text(const uint8_t* p, uint64_t n, uint64_t seed) noexcept nogil:
-    """Hash a string. seed: differs in each process, so that no file can be made to collide."""
+    """Hash a string. seed: random, which prevents files with many colliding strings."""
     cdef uint64_t h = seed ^ n
     cdef uint64_t tail = 0
     cdef const uint8_t* last
@@ -52,25 +52,25 @@ cdef inline uint32_t hash_text(const uint8_t* p, uint64_t n, uint64_t seed) noex
     return <uint32_t>mix(h ^ tail ^ seed >> 7)
 
 
-cdef uint8_t[256] CLASSES
+cdef uint8_t[256] TRAITS_BY_BYTE
 
 
-cdef int fill_classes() noexcept:
+cdef int fill_traits() noexcept:
     cdef int i
     for i in range(256):
-        CLASSES[i] = 0
+        TRAITS_BY_BYTE[i] = 0
         if 48 <= i <= 57 or 65 <= i <= 90 or 97 <= i <= 122 or i == 95:
-            CLASSES[i] |= IDENTIFIER
+            TRAITS_BY_BYTE[i] |= IS_IDENTIFIER
         if i < 128:
-            CLASSES[i] |= ASCII
+            TRAITS_BY_BYTE[i] |= IS_ASCII
         if i == 60:
-            CLASSES[i] |= ANGLE
+            TRAITS_BY_BYTE[i] |= HAS_ANGLE_BRACKET
         if i == 46:
-            CLASSES[i] |= DOTTED
+            TRAITS_BY_BYTE[i] |= HAS_DOT
     return 0
 
 
-fill_classes()
+fill_traits()
 
 
 cdef bint is_utf8(const uint8_t* p, const uint8_t* end) noexcept nogil:
@@ -84,19 +84,20 @@ cdef bint is_utf8(const uint8_t* p, const uint8_t* end) noexcept nogil:
     return True
 
 
-cdef uint8_t traits_of(const uint8_t* p, uint64_t n) noexcept nogil:
-    cdef uint8_t common = IDENTIFIER | ASCII
-    cdef uint8_t others = 0
+cdef uint8_t find_traits(const uint8_t* p, uint64_t n) noexcept nogil:
+    """Return the flags of a string: IS_IDENTIFIER, ..."""
+    cdef uint8_t all_flags = IS_IDENTIFIER | IS_ASCII
+    cdef uint8_t any_flags = 0
     cdef uint64_t i
     for i in range(n):
-        common &= CLASSES[p[i]]
-        others |= CLASSES[p[i]]
+        all_flags &= TRAITS_BY_BYTE[p[i]]
+        any_flags |= TRAITS_BY_BYTE[p[i]]
     if n == 0 or 48 <= p[0] <= 57:
-        common &= <uint8_t>~IDENTIFIER
-    others &= ANGLE | DOTTED
-    if common & ASCII or is_utf8(p, p + n):
-        others |= UTF8
-    return (common & (IDENTIFIER | ASCII)) | others
+        all_flags &= <uint8_t>~IS_IDENTIFIER
+    any_flags &= HAS_ANGLE_BRACKET | HAS_DOT
+    if all_flags & IS_ASCII or is_utf8(p, p + n):
+        any_flags |= IS_UTF8
+    return (all_flags & (IS_IDENTIFIER | IS_ASCII)) | any_flags
 
 
 cdef int32_t find_bucket(const Texts* texts, const uint8_t* p, uint64_t n, uint32_t h) noexcept nogil:
@@ -119,14 +120,14 @@ cdef int32_t find_text(const Texts* texts, const uint8_t* p, uint64_t n) noexcep
     return id if id >= 0 else -1
 
 
-cdef int widen_buckets(Texts* texts) noexcept nogil:
+cdef int grow_buckets(Texts* texts) noexcept nogil:
     """Double the table and rehash all strings."""
     cdef uint32_t i, k
     cdef int32_t capacity
     if texts.n_buckets >= 1u << 30:
         return -1
     capacity = <int32_t>texts.n_buckets * 2 if texts.n_buckets else 1024
-    if widen(<void**>&texts.buckets, capacity, sizeof(Bucket)):
+    if grow_array(<void**>&texts.buckets, capacity, sizeof(Bucket)):
         return -1
     texts.n_buckets = <uint32_t>capacity
     memset(texts.buckets, 0xFF, <size_t>capacity * sizeof(Bucket))
@@ -139,7 +140,7 @@ cdef int widen_buckets(Texts* texts) noexcept nogil:
     return 0
 
 
-cdef uint32_t expect_text(const Texts* texts, const uint8_t* p, uint64_t n) noexcept nogil:
+cdef uint32_t hash_and_prefetch(const Texts* texts, const uint8_t* p, uint64_t n) noexcept nogil:
     cdef uint32_t h = hash_text(p, n, texts.seed)
     if texts.n_buckets:
         prefetch(&texts.buckets[h & (texts.n_buckets - 1)])
@@ -150,10 +151,10 @@ cdef int32_t intern(Texts* texts, const uint8_t* p, uint64_t n, uint32_t h) noex
     cdef uint32_t i
     cdef int32_t id, capacity
     cdef uint64_t size
-    cdef void* moved
+    cdef void* arena
     if n == 0 and texts.n:
         return 0
-    if <uint32_t>texts.n * 2 >= texts.n_buckets and widen_buckets(texts):
+    if <uint32_t>texts.n * 2 >= texts.n_buckets and grow_buckets(texts):
         return -1
     id = find_bucket(texts, p, n, h)
     if id >= 0:
@@ -163,17 +164,17 @@ cdef int32_t intern(Texts* texts, const uint8_t* p, uint64_t n, uint32_t h) noex
     if id + 1 >= texts.capacity:
         capacity = texts.capacity * 2 if texts.capacity else 1024
         if (
-            widen(<void**>&texts.start, capacity, 8) or widen(<void**>&texts.hashes, capacity, 4)
-            or widen(<void**>&texts.traits, capacity, 1)
+            grow_array(<void**>&texts.start, capacity, 8) or grow_array(<void**>&texts.hashes, capacity, 4)
+            or grow_array(<void**>&texts.traits, capacity, 1)
         ):
             return -1
         texts.capacity = capacity
     if texts.arena_size + n > texts.arena_capacity or texts.arena == NULL:
         size = (texts.arena_size + n) * 2 + 4096
-        moved = realloc(texts.arena, size)
-        if moved == NULL:
+        arena = realloc(texts.arena, size)
+        if arena == NULL:
             return -1
-        texts.arena = <uint8_t*>moved
+        texts.arena = <uint8_t*>arena
         texts.arena_capacity = size
     if n:
         memcpy(texts.arena + texts.arena_size, p, n)
@@ -181,7 +182,7 @@ cdef int32_t intern(Texts* texts, const uint8_t* p, uint64_t n, uint32_t h) noex
     texts.arena_size += n
     texts.start[id + 1] = texts.arena_size
     texts.hashes[id] = h
-    texts.traits[id] = traits_of(p, n)
+    texts.traits[id] = find_traits(p, n)
     texts.buckets[i].id = id
     texts.buckets[i].hash = h
     texts.n = id + 1

@@ -1,10 +1,10 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Resolves names: the definition that a name refers to, in nested graphs."""
+"""Resolve names: find the definition that a name refers to, in nested graphs."""
 from cython cimport final
 from libc.stdint cimport int32_t
 
 cdef enum Kind:
-    INPUT = 2                # numbers as `checker/scopes.py` has them
+    INPUT = 2                # the same numbers as in `checker/scopes.py`
     INITIALIZER = 3
     NODE = 4
 
@@ -19,15 +19,15 @@ cdef struct Definition:
     int32_t level            # index of its scope in `Names.levels`
     int32_t kind
     int32_t node             # the number of the node that produces it; -1 for other kinds
-    int32_t source           # a number for the caller
-    int32_t known            # flags of the name in its scope: IS_INPUT, ...
+    int32_t source           # a number that the caller assigns
+    int32_t flags            # flags of the name in its scope: IS_INPUT, ...
     int32_t hidden           # the hidden definition in an enclosing scope; -1 for none
 
 cdef struct Level:
     # An open scope.
-    int32_t first            # index of its first definition
+    int32_t first_definition  # index in `Names.definitions`
     int32_t position         # the caller's current node; outputs of earlier nodes exist
-    int32_t owner            # a number for the caller
+    int32_t owner            # a number that the caller assigns
 
 
 cdef class Names:
@@ -48,8 +48,8 @@ cdef class Names:
         cdef int32_t i = self.current[name]
         return &self.definitions[i] if i >= 0 else NULL
 
-    cdef inline bint is_made(self, const Definition* definition) noexcept nogil:
-        """Return whether the value exists at the position of the caller."""
+    cdef inline bint is_produced(self, const Definition* definition) noexcept nogil:
+        """Return whether the value exists before the caller's current node runs."""
         return definition.kind != NODE or definition.node < self.levels[definition.level].position
 
 

@@ -1,9 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Resolves names: the definition that a name refers to, in nested graphs.
+"""Resolve names: find the definition that a name refers to, in nested graphs.
 
-The only implementation of these rules. `check` passes ids of its columns; the table of uses and readers of message
-objects pass texts (`TextNames`). ONNX requires single assignment: each name has one definition, before its uses. Names
-of models that violate this are resolved too, in the same way by every reader:
+This is the only implementation of these rules. `check` passes the ids of strings (`Names`); the export of uses and
+readers of message objects pass strings (`TextNames`). ONNX requires single assignment: each name has one definition,
+before its uses. Names of models that violate this are resolved too, in the same way by every reader:
 
 - The empty name is not a value: it marks an omitted input or output.
 - A scope is a graph or a function. It defines its inputs, its initializers, sparse ones included, and the outputs of
@@ -24,7 +24,7 @@ from cython cimport final
 from libc.stdint cimport INT32_MAX
 from libc.string cimport memset
 
-from onnxwire.engine.instances cimport close_base
+from onnxwire.engine.instances cimport forbid_subclasses
 from onnxwire.engine.memory cimport free, realloc
 
 
@@ -37,7 +37,7 @@ cdef class Names:
         free(self.levels)
 
     cdef int reserve(self, int32_t n_names) except -1:
-        """Allocate memory for names below a number."""
+        """Allocate memory for the names 0 to n_names - 1."""
         cdef int32_t capacity
         cdef void* data
         if n_names <= self.n_names:
@@ -60,14 +60,14 @@ cdef class Names:
                 raise MemoryError
             self.levels = <Level*>data
             self.levels_capacity = self.levels_capacity * 2 + 16
-        self.levels[self.n_levels].first = self.n_definitions
+        self.levels[self.n_levels].first_definition = self.n_definitions
         self.levels[self.n_levels].position = 0
         self.levels[self.n_levels].owner = owner
         self.n_levels += 1
         return 0
 
     cdef int define(self, int32_t name, Kind kind, int32_t node, int32_t source) except -1:
-        """Define a name in the innermost scope; return its flags before that.
+        """Define a name in the innermost scope; return the flags that the name had in the scope before.
 
         All definitions of a scope are added before a name is resolved in it, and in this order: inputs, initializers,
         outputs of nodes.
@@ -76,18 +76,18 @@ cdef class Names:
         cdef int32_t hidden = i
         cdef Definition* definition
         cdef void* data
-        cdef int known = 0
+        cdef int flags = 0
         if i >= 0 and self.definitions[i].level == self.n_levels - 1:
             definition = &self.definitions[i]
-            known = definition.known
-            definition.known |= 1 << (<int>kind - 1)
+            flags = definition.flags
+            definition.flags |= 1 << (<int>kind - 1)
             if kind == INITIALIZER and definition.kind == INPUT:
                 definition.kind = kind
                 definition.source = source
-            return known
-        while i >= 0 and not known:
-            if self.is_made(&self.definitions[i]):
-                known = SHADOWS
+            return flags
+        while i >= 0 and not flags:
+            if self.is_produced(&self.definitions[i]):
+                flags = SHADOWS
             i = self.definitions[i].hidden
         if self.n_definitions == self.definitions_capacity:
             if self.definitions_capacity > INT32_MAX // 2 - 1024:
@@ -103,16 +103,16 @@ cdef class Names:
         definition.kind = kind
         definition.node = node
         definition.source = source
-        definition.known = known | 1 << (<int>kind - 1)
+        definition.flags = flags | 1 << (<int>kind - 1)
         definition.hidden = hidden
         self.current[name] = self.n_definitions
         self.n_definitions += 1
-        return known
+        return flags
 
     cdef int leave(self) except -1:
         """Close the innermost scope."""
-        cdef int32_t first = self.levels[self.n_levels - 1].first
-        while self.n_definitions > first:
+        cdef int32_t first_definition = self.levels[self.n_levels - 1].first_definition
+        while self.n_definitions > first_definition:
             self.n_definitions -= 1
             self.current[self.definitions[self.n_definitions].name] = self.definitions[self.n_definitions].hidden
         self.n_levels -= 1
@@ -160,23 +160,24 @@ cdef class TextNames(Names):
 
 
 def definitions_of(inputs, initializers, outputs):
-    """Resolve the names of one scope: return the indexes, by name, of inputs, of initializers and of nodes.
+    """Resolve the names of one scope to its inputs, initializers and nodes.
 
-    inputs, initializers: names. outputs: the names that each node produces. Returns three dicts without common names.
+    inputs, initializers: names. outputs: the names that each node produces, an iterable per node.
+    Returns three dicts from name to index: of inputs, of initializers and of nodes. No name is in two of them.
     """
     cdef int32_t index
-    cdef dict given = {}, constants = {}, makers = {}
+    cdef dict input_indexes = {}, initializer_indexes = {}, node_indexes = {}
     for index, name in enumerate(initializers):
         if name:
-            constants.setdefault(name, index)
+            initializer_indexes.setdefault(name, index)
     for index, name in enumerate(inputs):
-        if name and name not in constants:
-            given.setdefault(name, index)
-    for index, made in enumerate(outputs):
-        for name in made:
-            if name and name not in constants and name not in given:
-                makers.setdefault(name, index)
-    return given, constants, makers
+        if name and name not in initializer_indexes:
+            input_indexes.setdefault(name, index)
+    for index, names in enumerate(outputs):
+        for name in names:
+            if name and name not in initializer_indexes and name not in input_indexes:
+                node_indexes.setdefault(name, index)
+    return input_indexes, initializer_indexes, node_indexes
 
 
-close_base(Names)
+forbid_subclasses(Names)

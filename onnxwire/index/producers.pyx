@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Which node of a graph or function produces a value, without a Python object for each node or name."""
+"""Find the node of a graph or function that produces a value, without a Python object for each node or name."""
 import os
 
 from cpython.object cimport PyObject
@@ -8,14 +8,14 @@ from libc.stdint cimport int32_t, uint8_t, uint64_t
 
 from onnxwire._varint cimport MAX_DEPTH, WIRE_LEN, Record, read_record
 from onnxwire.engine.document cimport Document, Span
-from onnxwire.engine.instances cimport make_internal
+from onnxwire.engine.instances cimport forbid_instantiation
 from onnxwire.engine.memory cimport free, realloc
 from onnxwire.engine.overlay_index cimport Pair, find_edits
 from onnxwire.engine.partial cimport N_MEMORIES
 from onnxwire.engine.repeated_span cimport RepeatedSpan, SpanIterator
 from onnxwire.engine.table cimport Field, Table
 from onnxwire.engine.view cimport View, field_value, named_field
-from onnxwire.index.interning cimport Texts, expect_text, find_text, free_texts, intern
+from onnxwire.index.interning cimport Texts, find_text, free_texts, hash_and_prefetch, intern
 
 cdef enum:
     NONE = -1            # no node produces the name
@@ -25,12 +25,12 @@ cdef enum:
 cdef class Producers:
     """A mapping from the name of a value to the index of the node that produces it.
 
-    Made by `producers_of`. It is the state of the nodes at that time.
+    Created by `producers_of`. Later edits of the nodes do not change it.
     """
     cdef Texts texts
-    cdef int32_t* nodes          # by id
-    cdef int32_t capacity
-    cdef int32_t n               # number of names
+    cdef int32_t* nodes          # the index of a node, or NONE, by id of the name
+    cdef int32_t capacity        # length of `nodes`
+    cdef int32_t n               # number of names that a node produces
 
     def __dealloc__(self):
         free_texts(&self.texts)
@@ -38,26 +38,26 @@ cdef class Producers:
 
     cdef int add(self, const uint8_t* p, uint64_t n, int32_t node) except -1:
         """Add a name, unless an earlier node produces it."""
-        cdef int32_t known = self.texts.n
+        cdef int32_t n_known = self.texts.n
         cdef int32_t capacity
-        cdef void* moved
-        cdef int32_t id = intern(&self.texts, p, n, expect_text(&self.texts, p, n))
+        cdef void* nodes
+        cdef int32_t id = intern(&self.texts, p, n, hash_and_prefetch(&self.texts, p, n))
         if id < 0:
             raise MemoryError
-        if id < known:
+        if id < n_known:
             return 0
         if id >= self.capacity:
             capacity = self.capacity * 2 if self.capacity else 1024
-            moved = realloc(self.nodes, <size_t>capacity * sizeof(int32_t))
-            if moved == NULL:
+            nodes = realloc(self.nodes, <size_t>capacity * sizeof(int32_t))
+            if nodes == NULL:
                 raise MemoryError
-            self.nodes = <int32_t*>moved
+            self.nodes = <int32_t*>nodes
             self.capacity = capacity
         self.nodes[id] = node
         return 0
 
     cdef int add_span(self, const uint8_t* p, const uint8_t* end, const Field* field, int32_t node) except -1:
-        """Add the outputs of a node by its bytes. Return 0 if they are damaged."""
+        """Add the outputs of an encoded node. Return 0 if its bytes are damaged."""
         cdef Record record
         while p < end:
             p = read_record(p, end, MAX_DEPTH, &record)
@@ -105,7 +105,7 @@ cdef class Producers:
         try:
             encoded = (<str>name).encode("utf-8", "surrogateescape")
         except UnicodeEncodeError:
-            return -1  # a text that no file contains
+            return -1  # the name has an unpaired surrogate, which no file contains
         return find_text(&self.texts, <const uint8_t*><char*>encoded, <uint64_t>len(encoded))
 
     cdef int32_t find(self, name) except -2:
@@ -155,23 +155,23 @@ cdef class Producers:
 
 @critical_section
 def producers_of(nodes, others):
-    """Return the `Producers` of a repeated field of nodes.
+    """Return the `Producers` of a repeated field of NodeProto.
 
-    nodes: of NodeProto. others: the names that inputs and initializers define, which no node defines; see
+    others: the names that inputs and initializers define. Nodes do not define these names, by the rules of
     `index/names`.
     """
-    cdef Producers made = Producers.__new__(Producers)
+    cdef Producers producers = Producers.__new__(Producers)
     cdef int32_t id
-    made.texts.seed = int.from_bytes(os.urandom(8), "little")
-    made.add(NULL, 0, NONE)  # the id 0 is the empty string
-    made.add_nodes(<RepeatedSpan?>nodes)
-    made.n = made.texts.n - 1
+    producers.texts.seed = int.from_bytes(os.urandom(8), "little")
+    producers.add(NULL, 0, NONE)  # the id 0 is the empty string
+    producers.add_nodes(<RepeatedSpan?>nodes)
+    producers.n = producers.texts.n - 1
     for name in others:
-        id = made.id_of(name)
-        if id > 0 and made.nodes[id] != NONE:
-            made.nodes[id] = NONE
-            made.n -= 1
-    return made
+        id = producers.id_of(name)
+        if id > 0 and producers.nodes[id] != NONE:
+            producers.nodes[id] = NONE
+            producers.n -= 1
+    return producers
 
 
-make_internal(Producers, b"producers_of()")
+forbid_instantiation(Producers, b"producers_of()")

@@ -14,7 +14,7 @@ __all__ = list(_public)
 def _repr_html_(self):  # type: ignore[no-untyped-def]
     """Return the message as HTML, for notebooks.
 
-    Notebooks look for this method on the class; the viewer, which is a layer above, makes the text.
+    Notebooks look for this method on the class; the viewer, which is a layer above, writes the HTML.
     """
     from importlib import import_module
 

@@ -10,7 +10,7 @@ from cpython.unicode cimport (
 )
 from libc.stdint cimport INT64_MAX
 
-from onnxwire.engine.instances cimport close_base, make_internal
+from onnxwire.engine.instances cimport forbid_subclasses, forbid_instantiation
 from onnxwire.engine.table cimport ENUM
 
 from onnxwire.engine.descriptor import INTEGER_RANGES
@@ -364,5 +364,5 @@ cdef class Tokenizer:
         return DecodeError(f"{position or self.position()}: {reason}", path=".".join(names), source=self.source)
 
 
-make_internal(Entry, b"the parsers of texts")
-close_base(Tokenizer)
+forbid_instantiation(Entry, b"the parsers of texts")
+forbid_subclasses(Tokenizer)

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from onnxwire.checker.facts import (
-    ANGLE,
     EMPTY,
+    HAS_ANGLE_BRACKET,
     IDENTIFIER,
     LATEST_IR_VERSION,
     UTF8,
@@ -191,11 +191,11 @@ def _text_lists(facts: Facts) -> Iterator[Any]:
 @rule("doc-string-no-html")
 def doc_string_no_html(facts: Facts) -> Iterator[Finding]:
     """Yield documentation with HTML or other markup."""
-    has_angle = (facts.traits & ANGLE).astype(bool)
-    if not has_angle.any():
+    has_bracket = (facts.traits & HAS_ANGLE_BRACKET).astype(bool)
+    if not has_bracket.any():
         return
     for sheet, field, ids in _text_columns(facts):
-        if field == "doc_string" and has_angle[ids].any():
-            rows = true_rows(has_angle[ids])
+        if field == "doc_string" and has_bracket[ids].any():
+            rows = true_rows(has_bracket[ids])
             rows = rows[facts.matching(lambda text: re.search(_MARKUP, text) is not None, ids[rows])]
             yield sheet.at(rows, "doc_string has HTML or other markup; write plain text or Markdown")
