@@ -12,7 +12,7 @@ from onnxwire.messages import SCHEMA, ModelProto, TensorProto
 from onnxwire.tensor.dtypes import FIELDS, name_of
 from onnxwire.tensor.external_data import locations_of
 from onnxwire.tensor.payload_layout import count_elements
-from onnxwire.tensor.placement import make_inline, refer, share_elements
+from onnxwire.tensor.placement import make_inline, set_reference, share_elements
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ class StrippedModel:
                     self._read[source.name] = source, tensor
             elif not stays_in:
                 location = f"{LOCATION_PREFIX}/{token}/{len(self._stripped)}"
-                refer(tensor, location, 0, tensor_bytes(source))
+                set_reference(tensor, location, 0, tensor_bytes(source))
                 self._stripped[location] = source, tensor
             elif not _has_elements(source):
                 empty.add(source.name)

@@ -10,7 +10,7 @@ from onnxwire.errors import FieldValueError, TensorError
 from onnxwire.io.tensor_list import find_tensors, is_external
 from onnxwire.messages import ModelProto, TensorProto
 from onnxwire.tensor.dtypes import STRING
-from onnxwire.tensor.external_data import payload
+from onnxwire.tensor.external_data import locate_payload
 from onnxwire.tensor.storage import Storage
 
 _MAX_OPSET = (1 << 31) - 1  # the official function converts it to a C int
@@ -66,7 +66,7 @@ def check_official(model: ModelProto, *, full: bool = False) -> None:
             for entry in tensor.external_data:
                 if entry.key == "location" and entry.value:
                     # The official checker would search the current directory.
-                    payload(source, source._document.files)
+                    locate_payload(source, source._document.files)
                     entry.value = LOCATION_PREFIX
     checker.check_model(stripped.as_argument("bytes"), full_check=full)
 

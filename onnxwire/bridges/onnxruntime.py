@@ -16,7 +16,7 @@ from onnxwire.io.tensor_list import find_tensors, is_external, tensor_bytes
 from onnxwire.messages import ModelProto, NodeProto
 from onnxwire.tensor.dtypes import STRING
 from onnxwire.tensor.external_data import fault_of
-from onnxwire.tensor.placement import make_inline, refer
+from onnxwire.tensor.placement import make_inline, set_reference
 from onnxwire.tensor.storage import Storage
 
 TYPE_CHECKING = False
@@ -87,12 +87,12 @@ class _SessionModel:
             size = storage.data_type.count_bytes(storage.count)
             location, offset = self._source(storage) if is_large else ("", 0)
             if location:
-                refer(tensor, location, offset, size)
+                set_reference(tensor, location, offset, size)
             elif is_large and _MAIN_GRAPH_PATH.fullmatch(path) and _is_value(storage) and source.name in self._used:
                 # An array of the copy: arrays of the model would prevent closing it.
                 bits = Storage(tensor).array()[0].view(f"u{storage.data_type.bits // 8}")
                 self.arrays[source.name] = bits, storage.data_type.number
-                refer(tensor, "in memory", 0, size)
+                set_reference(tensor, "in memory", 0, size)
             elif is_external(source):
                 make_inline(tensor)
 

@@ -15,7 +15,7 @@ from onnxwire.io.source import open_document
 from onnxwire.messages import ModelProto
 from onnxwire.tensor.dtypes import BY_NAME, MAX_COUNT
 from onnxwire.tensor.error import tensor_error
-from onnxwire.tensor.placement import clear_elements, refer
+from onnxwire.tensor.placement import clear_elements, set_reference
 from onnxwire.tensor.storage import Storage
 
 TYPE_CHECKING = False
@@ -155,7 +155,7 @@ def _fill(tensor: TensorProto, entry: Entry, location: str, view: View) -> None:
     tensor.data_type = data_type.number
     tensor.dims[:] = shape
     if location:
-        refer(tensor, location, start, end - start)
+        set_reference(tensor, location, start, end - start)
     else:
         tensor._share("raw_data", memoryview(view(start, end - start)))
 

@@ -23,7 +23,7 @@ from onnxwire.io.tensor_list import describe, find_tensors, is_external
 from onnxwire.tensor.dtypes import STRING
 from onnxwire.tensor.external_data import fault_of
 from onnxwire.tensor.external_file import ExternalFile
-from onnxwire.tensor.placement import make_inline, refer
+from onnxwire.tensor.placement import make_inline, set_reference
 from onnxwire.tensor.storage import Storage, write_payload
 
 TYPE_CHECKING = False
@@ -178,7 +178,7 @@ class Relocation:
         rows = zip(self._numbers, self._offsets, self._sizes, strict=True)
         for (number, offset, size), (_, tensor) in zip(rows, find_tensors(self.copy), strict=True):
             if number:
-                refer(tensor, self._files[number - 1].location, offset, size, digests[number - 1])
+                set_reference(tensor, self._files[number - 1].location, offset, size, digests[number - 1])
             elif is_external(tensor):
                 make_inline(tensor)
 

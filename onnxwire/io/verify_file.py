@@ -37,7 +37,7 @@ def _verify_checksums(message: Message) -> None:
     from onnxwire.io.prefetch import open_external
     from onnxwire.io.tensor_list import find_tensors, is_external
     from onnxwire.tensor.error import tensor_error
-    from onnxwire.tensor.external_data import payload, reference_of
+    from onnxwire.tensor.external_data import locate_payload, reference_of
 
     digests: dict[int, str] = {}
     open_external(message)
@@ -47,7 +47,7 @@ def _verify_checksums(message: Message) -> None:
         wanted = reference_of(tensor).checksum
         if wanted is None:
             continue
-        file, _, _ = payload(tensor, message._document.files)
+        file, _, _ = locate_payload(tensor, message._document.files)
         if id(file) not in digests:
             digests[id(file)] = file.sha1()
         if digests[id(file)] != wanted.lower():

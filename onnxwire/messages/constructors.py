@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from onnxwire.errors import TensorError
 from onnxwire.tensor.dtypes import BY_DTYPE_NAME, STRING
-from onnxwire.tensor.sparse_tensor import first_fault
+from onnxwire.tensor.sparse_tensor import first_unordered_row
 from onnxwire.tensor.storage import little_endian, packed_bytes
 
 TYPE_CHECKING = False
@@ -86,7 +86,8 @@ def from_coo(
     coordinates = coordinates.astype(np.int64, copy=False)
     if (
         rank
-        and first_fault(coordinates.reshape(len(values), -1) if coordinates.size else coordinates[:, None]) is not None
+        and first_unordered_row(coordinates.reshape(len(values), -1) if coordinates.size else coordinates[:, None])
+        is not None
     ):
         order = np.lexsort([coordinates] if coordinates.ndim == 1 else list(coordinates.T[::-1]))
         values, coordinates = values[order], coordinates[order]

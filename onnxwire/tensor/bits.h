@@ -37,23 +37,23 @@ OW_INLINE uint64_t ow_little(uint64_t word) {
 
 /* Load 8 bytes per word, from addresses `stride` bytes apart. */
 OW_INLINE ow_words ow_load_words(const uint8_t *p, int stride) {
-    uint64_t each[OW_WORDS];
+    uint64_t array[OW_WORDS];
     ow_words words;
     for (int i = 0; i < OW_WORDS; i++) {
-        memcpy(&each[i], p + i * stride, 8);
-        each[i] = ow_little(each[i]);
+        memcpy(&array[i], p + i * stride, 8);
+        array[i] = ow_little(array[i]);
     }
-    memcpy(&words, each, sizeof words);
+    memcpy(&words, array, sizeof words);
     return words;
 }
 
 /* Store 8 bytes per word, in order, `stride` bytes apart: each word overwrites the excess bytes of the previous one. */
 OW_INLINE void ow_store_words(uint8_t *p, ow_words words, int stride) {
-    uint64_t each[OW_WORDS];
-    memcpy(each, &words, sizeof words);
+    uint64_t array[OW_WORDS];
+    memcpy(array, &words, sizeof words);
     for (int i = 0; i < OW_WORDS; i++) {
-        each[i] = ow_little(each[i]);
-        memcpy(p + i * stride, &each[i], 8);
+        array[i] = ow_little(array[i]);
+        memcpy(p + i * stride, &array[i], 8);
     }
 }
 
@@ -76,36 +76,36 @@ OW_INLINE void ow_unpack_group(const uint8_t *p, int shift, uint8_t *out, int b)
 }
 
 OW_INLINE void ow_unpack_b(const uint8_t *p, const uint8_t *end, int shift, uint8_t *out, size_t n, int b) {
-    const int step = OW_WORDS * b, reach = step - b + 8;
-    for (; n >= OW_GROUP && end - p >= reach; n -= OW_GROUP, p += step, out += OW_GROUP)
+    const int step = OW_WORDS * b, read_bytes = step - b + 8;
+    for (; n >= OW_GROUP && end - p >= read_bytes; n -= OW_GROUP, p += step, out += OW_GROUP)
         ow_unpack_group(p, shift, out, b);
     while (n > 0) {
         uint8_t packed[OW_GROUP + 8] = {0}, elements[OW_GROUP];
-        size_t taken = n < OW_GROUP ? n : OW_GROUP;
-        memcpy(packed, p, end - p < reach ? (size_t)(end - p) : (size_t)reach);
+        size_t n_elements = n < OW_GROUP ? n : OW_GROUP;
+        memcpy(packed, p, end - p < read_bytes ? (size_t)(end - p) : (size_t)read_bytes);
         ow_unpack_group(packed, shift, elements, b);
-        memcpy(out, elements, taken);
-        n -= taken;
-        out += taken;
+        memcpy(out, elements, n_elements);
+        n -= n_elements;
+        out += n_elements;
         p += end - p < step ? end - p : step;
     }
 }
 
 OW_INLINE void ow_pack_b(const uint8_t *p, uint8_t *out, size_t n, int b) {
-    const size_t step = OW_WORDS * b, reach = step - b + 8;
-    size_t left = n / 8 * b + (n % 8 * b + 7) / 8; /* number of bytes to write */
-    for (; left >= reach && n >= OW_GROUP; n -= OW_GROUP, left -= step, p += OW_GROUP, out += step)
+    const size_t step = OW_WORDS * b, read_bytes = step - b + 8;
+    size_t n_left_bytes = n / 8 * b + (n % 8 * b + 7) / 8;
+    for (; n_left_bytes >= read_bytes && n >= OW_GROUP; n -= OW_GROUP, n_left_bytes -= step, p += OW_GROUP, out += step)
         ow_store_words(out, ow_gather(ow_load_words(p, 8), b), b);
     while (n > 0) {
         uint8_t elements[OW_GROUP] = {0}, packed[OW_GROUP + 8];
-        size_t taken = n < OW_GROUP ? n : OW_GROUP, written = left < step ? left : step;
-        memcpy(elements, p, taken);
+        size_t n_elements = n < OW_GROUP ? n : OW_GROUP, n_bytes = n_left_bytes < step ? n_left_bytes : step;
+        memcpy(elements, p, n_elements);
         ow_store_words(packed, ow_gather(ow_load_words(elements, 8), b), b);
-        memcpy(out, packed, written);
-        n -= taken;
-        left -= written;
-        p += taken;
-        out += written;
+        memcpy(out, packed, n_bytes);
+        n -= n_elements;
+        n_left_bytes -= n_bytes;
+        p += n_elements;
+        out += n_bytes;
     }
 }
 

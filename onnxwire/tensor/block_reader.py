@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from onnxwire.tensor.dtypes import DataType
 
 
-# The size of the windows in which a remote tensor is fetched, and the number of cached windows: a second pass over a
-# tensor of up to 256 MiB, such as for a histogram, fetches nothing.
+# Remote tensors are fetched in windows of this size, and this number of windows is cached: a second pass over a tensor
+# of up to 256 MiB, such as for a histogram, does not fetch it again.
 _WINDOW_BYTES = 1 << 26
 _MAX_WINDOWS = 4
 
@@ -57,7 +57,7 @@ class BlockReader:
         return self._storage.payload(first, first + size)
 
     def _fetch(self, first: int, size: int) -> memoryview:
-        """Return bytes of a tensor on a server. Fetch and cache a window around them."""
+        """Return bytes of a tensor on a server. Fetch the window that contains them, unless it is cached."""
         assert self.source is not None
         file, offset = self.source
         end = self.data_type.count_bytes(self.count)

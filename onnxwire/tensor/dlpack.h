@@ -1,6 +1,6 @@
 /* The C structs of DLPack (https://dmlc.github.io/dlpack), which passes arrays between libraries.
  *
- * * This file declares only the parts for CPU arrays. The order and width of the fields and all numbers are part of the
+ * This file declares only the parts for CPU arrays. The order and width of the fields and all numbers are part of the
  * ABI.
  */
 #ifndef ONNXWIRE_DLPACK_H
@@ -16,7 +16,7 @@ typedef struct {
     int32_t device_type; /* an enum in DLPack, which all relevant compilers represent as int */
     int32_t device_id;   /* 0 for the CPU */
     int32_t ndim;
-    uint8_t code;     /* type code: 0 int, 1 unsigned, 2 float, 4 bfloat16, 5 complex, 6 bool, 7... small floats */
+    uint8_t code;     /* type code: 0 int, 1 unsigned, 2 float, 4 bfloat16, 5 complex, 6 bool, 7 and above: floats of 8 bits and less */
     uint8_t bits;     /* size of an element */
     uint16_t lanes;   /* 1: not a vector type */
     int64_t *shape;   /* ndim numbers */

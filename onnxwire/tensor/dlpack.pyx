@@ -46,8 +46,8 @@ cdef extern from "Python.h":
     bint PyCapsule_IsValid(PyObject* capsule, const char* name)
     void* PyCapsule_GetPointer(PyObject* capsule, const char* name)
 
-cdef const char* LEGACY = "dltensor"
-cdef const char* VERSIONED = "dltensor_versioned"
+cdef const char* LEGACY_NAME = "dltensor"
+cdef const char* VERSIONED_NAME = "dltensor_versioned"
 
 # dtype.name -> DLPack's type code, and the bits of an element. Codes from 7 on require DLPack 1.1.
 TYPES = {
@@ -64,7 +64,7 @@ VERSION = (1, 1)  # the first version with all of these types and flags
 
 
 def to_capsule(array, stream=None, max_version=None, dl_device=None, copy=None):
-    """Return a DLPack capsule that shares the memory of a numpy array, and references it until the consumer is done.
+    """Return a DLPack capsule that shares the memory of a numpy array, and references it until the consumer deletes it.
 
     array: a numpy array of bools, numbers or ml_dtypes' types, of any shape, strides and alignment. Sub-byte types take
     one byte per element, as in numpy, and are flagged as padded. The other parameters are those of `__dlpack__`:
@@ -106,7 +106,7 @@ def to_capsule(array, stream=None, max_version=None, dl_device=None, copy=None):
 
 
 cdef object make_capsule(array, uint8_t code, uint8_t bits, uint64_t flags, bint is_versioned):
-    """Return a capsule with a single allocation: the struct, then the shape, then the strides."""
+    """Return a capsule. Its memory is a single allocation: the struct, the shape, the strides."""
     cdef Py_ssize_t size = sizeof(OwDLVersioned) if is_versioned else sizeof(OwDLManaged)
     cdef Py_ssize_t ndim = array.ndim
     cdef OwDLVersioned* versioned
@@ -137,7 +137,7 @@ cdef object make_capsule(array, uint8_t code, uint8_t bits, uint64_t flags, bint
     tensor.strides = tensor.shape + ndim
     try:
         set_layout(tensor, array)
-        capsule = PyCapsule_New(memory, VERSIONED if is_versioned else LEGACY, discard)
+        capsule = PyCapsule_New(memory, VERSIONED_NAME if is_versioned else LEGACY_NAME, free_unused)
     except BaseException:
         PyMem_RawFree(memory)
         raise
@@ -176,9 +176,9 @@ cdef void release(PyObject* array, void* memory) noexcept nogil:
     PyMem_RawFree(memory)
 
 
-cdef void discard(PyObject* capsule) noexcept:
-    """Free a capsule that no consumer used; a consumer renames it."""
-    if PyCapsule_IsValid(capsule, VERSIONED):
-        delete_versioned(<OwDLVersioned*>PyCapsule_GetPointer(capsule, VERSIONED))
-    elif PyCapsule_IsValid(capsule, LEGACY):
-        delete_managed(<OwDLManaged*>PyCapsule_GetPointer(capsule, LEGACY))
+cdef void free_unused(PyObject* capsule) noexcept:
+    """Free the content of a capsule that no consumer has used; a consumer renames the capsule."""
+    if PyCapsule_IsValid(capsule, VERSIONED_NAME):
+        delete_versioned(<OwDLVersioned*>PyCapsule_GetPointer(capsule, VERSIONED_NAME))
+    elif PyCapsule_IsValid(capsule, LEGACY_NAME):
+        delete_managed(<OwDLManaged*>PyCapsule_GetPointer(capsule, LEGACY_NAME))

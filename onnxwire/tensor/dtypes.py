@@ -47,8 +47,8 @@ class DataType:
         return 0 < self.bits < 8
 
     @property
-    def word(self) -> int:
-        """The number of bytes to swap on big-endian machines: the size of a number, or of half a complex number."""
+    def word_bytes(self) -> int:
+        """The size of the words whose bytes are swapped on big-endian machines: a number, or half a complex number."""
         return max(self.bits // (16 if self.dtype_name.startswith("complex") else 8), 1)
 
     def count_bytes(self, elements: int) -> int:
@@ -56,7 +56,10 @@ class DataType:
         return (elements * self.bits + 7) // 8
 
     def count_entries(self, elements: int) -> int:
-        """Return the length of the repeated field for some elements. Source: onnx.proto, TensorProto.int32_data."""
+        """Return the length of the repeated field for a number of elements.
+
+        Source: onnx.proto, TensorProto.int32_data.
+        """
         if self.dtype_name.startswith("complex"):
             return 2 * elements
         # Elements of 2 and 4 bits are packed into an entry as into a byte; elements of 6 bits take one entry each.

@@ -16,6 +16,6 @@ def tensor_error(tensor: TensorFields, reason: str, error_class: type[TensorErro
     span, document = tensor._span, tensor._document
     if span is None or document.root is None:
         return error_class(reason, tensor.name)
-    # The byte before the span belongs to the length, so to no field inside the tensor.
+    # The byte before the span is part of the length, so no field inside the tensor contains it.
     path = field_path(document, span[0] - 1) if span[0] else ""
     return error_class(reason, tensor.name, path, document.name, span[0])

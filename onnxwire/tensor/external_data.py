@@ -24,16 +24,14 @@ if TYPE_CHECKING:
 _NO_FOLDER = "the model was not read from a file, so it has no folder; pass external_root= or external_data="
 _MAX_LOCATION_BYTES = 4096  # PATH_MAX of Linux
 
-_WINDOWS = sys.platform == "win32"
-
-
-_RESERVED = {"CON", "PRN", "AUX", "NUL", "CONIN$", "CONOUT$"} | {
+_IS_WINDOWS = sys.platform == "win32"
+_WINDOWS_DEVICES = {"CON", "PRN", "AUX", "NUL", "CONIN$", "CONOUT$"} | {
     f"{d}{n}" for d in ("COM", "LPT") for n in "123456789¹²³"
 }
 
 
 class Reference(namedtuple("Reference", ("location", "offset", "length", "checksum"))):
-    """A tensor's reference to its data: `length` bytes from `offset` of a file, or all bytes from there on.
+    """A tensor's reference to its data: `length` bytes from `offset` of a file; without a length, all bytes from it on.
 
     location: the file's path relative to the model's folder; checksum: the SHA-1 of the complete file as hexadecimal
     digits.
@@ -48,7 +46,7 @@ class Reference(namedtuple("Reference", ("location", "offset", "length", "checks
 
 
 def reference_of(tensor: TensorFields) -> Reference:
-    """Parse a tensor's `external_data`. Keys other than those of a Reference are ignored.
+    """Parse a tensor's `external_data`. Ignores keys that are not fields of a Reference.
 
     Raises ExternalDataError if the location is missing, a key is repeated, or the offset or length is not a plain
     decimal number below 2**63. Source: onnx.proto, TensorProto.external_data.
@@ -66,17 +64,17 @@ def reference_of(tensor: TensorFields) -> Reference:
     for key, number in (("offset", layout.offset), ("length", layout.length)):
         if number is None and key in values:
             text = values[key]
-            shown = repr(text if len(text) <= 40 else text[:40] + "…")
-            raise _error(tensor, f"the {key} of its external data, {shown}, is not a plain decimal number below 2**63")
+            quoted = repr(text if len(text) <= 40 else text[:40] + "…")
+            raise _error(tensor, f"the {key} of its external data, {quoted}, is not a plain decimal number below 2**63")
     return Reference(layout.location, layout.offset or 0, layout.length, values.get("checksum"))
 
 
 def locations_of(tensor: TensorFields) -> list[str]:
-    """Return the unchecked locations of a tensor: at most one, unless the tensor is damaged."""
+    """Return the locations of a tensor without checks: at most one, unless the tensor is damaged."""
     return [entry.value for entry in tensor.external_data if entry.key == "location"]
 
 
-def payload(tensor: TensorFields, files: Files | None) -> tuple[ExternalFile, int, int]:
+def locate_payload(tensor: TensorFields, files: Files | None) -> tuple[ExternalFile, int, int]:
     """Return the file that contains an EXTERNAL tensor's data, and the data's offset and length in bytes.
 
     files: the external files of the tensor's document. No data is read. Raises ExternalDataError for a reference that
@@ -86,8 +84,8 @@ def payload(tensor: TensorFields, files: Files | None) -> tuple[ExternalFile, in
     reference = reference_of(tensor)
     if files is None:
         location = reference.location
-        shown = repr(location if len(location) <= 200 else location[:200] + "…")
-        raise _error(tensor, f"its external data at {shown} is not read: {fault_of(location) or _NO_FOLDER}")
+        quoted = repr(location if len(location) <= 200 else location[:200] + "…")
+        raise _error(tensor, f"its external data at {quoted} is not read: {fault_of(location) or _NO_FOLDER}")
     try:
         file = files.open(reference.location)
     except ExternalDataError as error:
@@ -97,7 +95,7 @@ def payload(tensor: TensorFields, files: Files | None) -> tuple[ExternalFile, in
         raise SourceError.from_os_error(error, error.filename, advice) from None
     offset, length = reference.offset, reference.length
     if offset > file.size or (length is not None and length > file.size - offset):
-        extent = f"{length:,} bytes from byte {offset:,}" if length is not None else f"all from byte {offset:,}"
+        extent = f"{length:,} bytes from byte {offset:,}" if length is not None else f"all bytes from byte {offset:,}"
         raise _error(
             tensor,
             f"its external data, {extent} of {file.name}, runs past its end: the file has {file.size:,} bytes; "
@@ -128,7 +126,7 @@ def fault_of(location: str) -> str:
         return "it denotes data in the memory of the program that wrote the model, not in a file"
     if len(encoded) > _MAX_LOCATION_BYTES:
         return f"it is longer than {_MAX_LOCATION_BYTES:,} bytes"
-    if any(letter < " " or "\x7f" <= letter <= "\x9f" for letter in location):
+    if any(character < " " or "\x7f" <= character <= "\x9f" for character in location):
         return "it contains a NUL or another control character"
     if "\\" in location:
         return "it contains a backslash; folders are separated by / on all systems"
@@ -140,13 +138,13 @@ def fault_of(location: str) -> str:
         return "it contains .., which leads out of the model's folder"
     if names[-1] in ("", "."):
         return "it names a folder, not a file"
-    return windows_fault_of(location) if _WINDOWS else ""
+    return windows_fault_of(location) if _IS_WINDOWS else ""
 
 
 def windows_fault_of(location: str) -> str:
     """Return the reason why a location is not allowed on Windows, in addition to `fault_of`; "" if there is none."""
     for name in location.split("/"):
-        if ":" in name or name.split(".")[0].rstrip(" ").upper() in _RESERVED:
+        if ":" in name or name.split(".")[0].rstrip(" ").upper() in _WINDOWS_DEVICES:
             return f"{name!r} is a device or stream on Windows"
         if name.endswith((".", " ")) and name != ".":
             return f"{name!r} ends with a dot or space, which is not allowed on Windows"

@@ -24,8 +24,9 @@ _CHUNK_BYTES = 1 << 20
 class ExternalFile:
     """A file that contains data of tensors, or a buffer that replaces one.
 
-    document: the file's bytes, mapped or in memory; if `size` is given, only the open descriptor of a file of that many
-    bytes, which is read on demand. name: the name in errors; size: the number of bytes when the file was opened.
+    document: the file's bytes, mapped or in memory. With `size`, the document has only the descriptor of an open file
+    of that size in bytes, which is read on demand; the attribute is then None. name: the name in errors; size: the
+    number of bytes when the file was opened.
     """
 
     def __init__(self, document: Document, size: int | None = None) -> None:
@@ -37,9 +38,9 @@ class ExternalFile:
 
     @classmethod
     def from_descriptor(cls, descriptor: int, name: str, *, mmap: bool = True) -> ExternalFile:
-        """Create an ExternalFile that owns the open descriptor of a regular file. Close it if this fails.
+        """Create an ExternalFile that owns the open descriptor of a regular file. The descriptor is closed on failure.
 
-        mmap: map the file; else read on demand. Raises SourceError if it can't be mapped.
+        mmap: map the file; else read it on demand. Raises SourceError if it can't be mapped.
         """
         try:
             size = os.fstat(descriptor).st_size
@@ -53,18 +54,18 @@ class ExternalFile:
                     errno.EIO, "the file was truncated while it was opened; load it again", name
                 ) from None
             raise SourceError.from_os_error(error, name, advice_for(error)) from None
-        # Pass only the buffer, which keeps the mapping alive: given the mapping, the document would prepare it for a
-        # scan.
+        # Pass only the buffer, which keeps the mapping alive: if the document had the mapping, it would advise the
+        # system of a scan.
         return cls(Document(data, name, None, descriptor), None if mmap else size)
 
     @property
     def descriptor(self) -> int:
-        """The file, open for reading, or -1 for a buffer."""
+        """The descriptor of the file, open for reading; -1 for a buffer."""
         return self._source.descriptor
 
     @property
     def is_readable(self) -> bool:
-        """Whether reading blocks takes less memory than viewing them: for files, but not for buffers."""
+        """Whether reading blocks takes less memory than views of them: true for files, false for buffers."""
         return self.descriptor >= 0 or self._source.memory is not None
 
     @property
@@ -78,7 +79,7 @@ class ExternalFile:
         A window in use prevents closing the file. Raises SourceError if the file has changed or can't be read,
         ExternalDataError for a range past its end.
         """
-        self._check(offset, length)
+        self._check_range(offset, length)
         if self.document is None:
             import numpy as np
 
@@ -91,7 +92,7 @@ class ExternalFile:
     def read_into(self, offset: int, out: Buffer) -> None:
         """Fill a contiguous writable buffer with the bytes from `offset` on. Raises as `view` does."""
         with memoryview(out) as items:
-            self._check(offset, items.nbytes)
+            self._check_range(offset, items.nbytes)
             if not items.nbytes:
                 return
             with items.cast("B") as view:
@@ -103,16 +104,16 @@ class ExternalFile:
                     view[:] = memoryview(payload_at(self._source, offset, offset + len(view)))
                     return
                 self.check_unchanged()
-                done = 0
-                while done < len(view):
+                n_read = 0
+                while n_read < len(view):
                     try:
-                        count = _read_at(self.descriptor, view[done:], offset + done)
+                        count = _read_at(self.descriptor, view[n_read:], offset + n_read)
                     except OSError as error:
                         raise SourceError.from_os_error(error, self.name) from None
                     if not count:
                         self.check_unchanged()
-                        raise SourceError(errno.EIO, f"the file ends at byte {offset + done:,}", self.name)
-                    done += count
+                        raise SourceError(errno.EIO, f"the file ends at byte {offset + n_read:,}", self.name)
+                    n_read += count
 
     def sha1(self) -> str:
         """Return the SHA-1 of the file as hexadecimal digits. The file is read, not mapped. Raises as `view` does."""
@@ -143,17 +144,17 @@ class ExternalFile:
         self._source.close()
         self._is_closed = True
 
-    def _check(self, offset: int, length: int) -> None:
+    def _check_range(self, offset: int, length: int) -> None:
         if self._is_closed:
             raise ClosedError(f"{self.name} was closed; load the model again, or use it inside its with block")
         if offset < 0 or length < 0 or length > self.size - offset:
             raise ExternalDataError(
-                f"it has {self.size:,} bytes, not {length:,} from byte {offset:,} on", source=self.name
+                f"it has {self.size:,} bytes, too few for {length:,} bytes from byte {offset:,}", source=self.name
             )
 
 
 def advice_for(error: OSError) -> str:
-    """Return advice for an OSError of opening or mapping; "" if there is none."""
+    """Return advice for an error of opening or mapping a file; "" if there is none."""
     if error.errno in (errno.EMFILE, errno.ENFILE):
         return "raise the limit (ulimit -n), or combine the model's data in one file"
     return ""
@@ -166,10 +167,10 @@ if hasattr(os, "preadv"):
 else:
     from threading import Lock
 
-    _POSITION = Lock()
+    _position_lock = Lock()
 
     def _read_at(descriptor: int, out: memoryview, offset: int) -> int:
-        with _POSITION:
+        with _position_lock:
             os.lseek(descriptor, offset, os.SEEK_SET)
             data = os.read(descriptor, min(len(out), _CHUNK_BYTES))
         out[: len(data)] = data

@@ -34,7 +34,7 @@ class TensorReader:
     def raw_view(self: TensorFields) -> memoryview:
         """The payload in the format of raw_data, a read-only memoryview of `nbytes` bytes.
 
-        For raw_data and external data it shares the bytes, for other fields it is a copy. Raises as `numpy` does.
+        It shares the bytes of raw_data and external data, and is a copy for other fields. Raises as `numpy` does.
         """
         return Storage(self).payload()
 
@@ -56,13 +56,13 @@ class TensorReader:
         copy: return a writable copy. writable: return a writable array, copied only if necessary; changing it does not
         change the tensor. packed: return the payload's bytes, uint8 of shape (nbytes,). strings: the Python type of the
         elements of a STRING tensor; "bytes" also allows elements that are not valid UTF-8.
-        Raises TensorError if the tensor's parts do not fit together, SourceError and ExternalDataError for external
-        data that can't be read. Source: onnx.proto, TensorProto.
+        Raises TensorError if type, dims and elements of the tensor do not fit together, SourceError and
+        ExternalDataError for external data that can't be read. Source: onnx.proto, TensorProto.
         """
         storage = Storage(self)
-        array, is_own = (storage.bytes_array(), False) if packed else storage.array(strings)
+        array, is_copy = (storage.bytes_array(), False) if packed else storage.array(strings)
         if copy or writable:
-            return array.copy() if copy or not is_own else array
+            return array.copy() if copy or not is_copy else array
         array.flags.writeable = False
         return array
 
@@ -117,14 +117,14 @@ class Tensor(TensorReader):
         import numpy as np
 
         storage = Storage(self)
-        array, is_own = storage.array()
-        wanted = array.dtype if dtype is None else np.dtype(dtype)
-        if copy is False and (is_own or array.dtype != wanted):
-            raise ValueError(f"an array of {wanted} can't share the tensor's bytes; allow a copy")
-        if array.dtype != wanted:
-            return array.astype(wanted)
+        array, is_copy = storage.array()
+        target = array.dtype if dtype is None else np.dtype(dtype)
+        if copy is False and (is_copy or array.dtype != target):
+            raise ValueError(f"an array of {target} can't share the tensor's bytes; allow a copy")
+        if array.dtype != target:
+            return array.astype(target)
         if copy:
-            return array if is_own else array.copy()
+            return array if is_copy else array.copy()
         array.flags.writeable = False
         return array
 
@@ -156,7 +156,7 @@ def join_segments(tensors: Iterable[TensorFields]) -> Array:
             raise tensor_error(chunk, f"the chunks are of different types or dims: {name_of(data_type.number)} {shape}")
         if chunk.segment.begin != end:
             raise tensor_error(
-                chunk, f"the chunk begins at {chunk.segment.begin:,}, and the one before it ends at {end:,}"
+                chunk, f"the chunk begins at {chunk.segment.begin:,}, and the previous chunk ends at {end:,}"
             )
         end = chunk.segment.end
     if end != count_elements(chunks[0], data_type):

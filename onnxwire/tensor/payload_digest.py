@@ -1,4 +1,4 @@
-"""The digest of a tensor's payload, read from where it is stored, a chunk at a time."""
+"""Compute digests of tensors' payloads, which are read in chunks from the message, a file or a server."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from onnxwire.messages import TensorProto
 
 _CHUNK_BYTES = 1 << 22
-_SMALL_BYTES = 1 << 12  # payloads of up to this size are read as a value of the message
+_MAX_SMALL_BYTES = 1 << 12  # payloads of up to this size are read as a value of the message
 _INLINE_TENSOR_FIELDS = frozenset({"dims", "data_type", "name", "doc_string", "metadata_props", "raw_data"})
-"""The fields of a tensor whose payload is raw_data, whatever their values."""
+"""If a tensor has no other fields than these, its payload is raw_data."""
 
 
 def add_payload(digest: Digest, tensor: TensorProto) -> None:
@@ -30,9 +30,9 @@ def add_payload(digest: Digest, tensor: TensorProto) -> None:
     Raises TensorError for a tensor without a valid payload, SourceError and ExternalDataError for external data that
     cannot be read.
     """
-    small = small_payload(tensor)
-    if small is not None:
-        digest.update(small)
+    data = small_payload(tensor)
+    if data is not None:
+        digest.update(data)
         return
     storage = Storage(tensor)
     if storage.data_type is STRING:
@@ -49,8 +49,7 @@ def add_payload(digest: Digest, tensor: TensorProto) -> None:
         for chunk in file.memory.source.chunks(start, start + size):
             digest.update(chunk)
         return
-    # The file is read rather than mapped, so that truncating it meanwhile raises an error and does not kill the
-    # process.
+    # The file is read rather than mapped: if it is truncated meanwhile, an error is raised instead of a fatal signal.
     buffer = memoryview(bytearray(min(size, _CHUNK_BYTES)))
     for first in range(0, size, _CHUNK_BYTES):
         chunk = buffer[: size - first]
@@ -70,5 +69,5 @@ def small_payload(tensor: TensorProto) -> bytes | None:
     if not elements or is_negative or is_excessive:
         return None
     size = data_type.count_bytes(elements)
-    data = tensor.raw_data if size <= _SMALL_BYTES and tensor.HasField("raw_data") else b""
+    data = tensor.raw_data if size <= _MAX_SMALL_BYTES and tensor.HasField("raw_data") else b""
     return data if len(data) == size else None

@@ -6,7 +6,7 @@ cdef enum:
     NEGATIVE = 1             # a dim is negative
     EXCESSIVE = 2            # the dims describe more than INT64_MAX elements
 
-    ABSENT = -1              # there is no entry of the offset or length
+    ABSENT = -1              # external_data has no entry for the offset or length
     UNCLEAR = -2             # the entry is not a plain decimal number
 
 cdef enum Key:
@@ -38,7 +38,7 @@ cdef struct Layout:
 
 
 cdef inline void start_layout(Layout* layout) noexcept nogil:
-    """Initialize for a tensor without fields."""
+    """Initialize a layout for a tensor without fields."""
     layout.data_type = 0
     layout.is_external = layout.has_raw = layout.has_segment = layout.is_ambiguous = False
     layout.raw_size = layout.text_size = layout.begin = layout.end = 0

@@ -1,23 +1,23 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""The layout of a tensor's payload: data type, element count, size in bytes, location, offset and length.
+"""Determine the layout of a tensor's payload: data type, element count, size in bytes, location, offset and length.
 
 This is the only implementation of these rules. Readers of a TensorProto in any form (a message object, the slots of a
 walk, columns of all tensors) fill in a `Layout` or call the functions on columns. No payload is read.
 
 Source: onnx.proto, TensorProto; onnx/external_data_helper.py; onnxruntime's ExternalDataInfo::Create. For damaged
-tensors, which these leave undefined, the rules are:
+tensors, which these do not define, the rules are:
 
 Elements. The product of dims; 1 without dims, 0 if a dim is 0 or negative. More than 2**63 - 1 elements count as
-2**63 - 1 elements and bytes, whatever the order of dims and the size of an element. `NEGATIVE` and `EXCESSIVE` report
-dims that no array can have; readers of elements refuse them.
+2**63 - 1 elements and bytes, for any order of dims and any size of an element. `NEGATIVE` and `EXCESSIVE` report dims
+that no array can have; readers of elements reject them.
 
-Stored elements. The elements of the segment, if there is one with 0 <= begin <= end <= elements; else all elements.
+Stored elements. The elements of the segment, if the segment is valid: 0 <= begin <= end <= elements; else all elements.
 
 Bytes. The last byte of sub-byte elements is padded. An unknown data type counts as one byte per element. For strings,
 the sum of their lengths.
 
 Inline or external. A tensor is external if and only if its data_location is EXTERNAL, as in the official
-runtimes: external_data alone is ignored, and so is raw_data beside EXTERNAL.
+runtimes: external_data of an inline tensor is ignored, and so is raw_data of an external tensor.
 
 Size of the payload. Inline: the length of raw_data; if raw_data is absent, or empty although dims and type require
 bytes (some writers add an empty raw_data to a typed field), the size that dims and type require. External: the length
@@ -25,9 +25,10 @@ in external_data; without a valid length, the size that dims and type require, s
 strings, which can't be external.
 
 external_data. The last entry of a repeated key counts, as in the official readers; but reading the elements of such an
-ambiguous tensor is refused. An offset or length is ASCII decimal digits below 2**63, leading zeros allowed; a sign,
-white space, underscores, other digits, an empty text and larger numbers make it UNCLEAR.
-Without an entry, the offset is 0 and the length ABSENT: up to the end of the file. An empty location counts as absent.
+ambiguous tensor raises an error. An offset or length is a number below 2**63 in ASCII decimal digits, leading zeros
+allowed; with a sign, white space, underscores or other digits, an empty text and a larger number, it is UNCLEAR.
+Without an entry, the offset is 0 and the length ABSENT: the data extends to the end of the file. An empty location
+counts as absent.
 """
 cimport cython
 from cython cimport critical_section
@@ -68,14 +69,14 @@ for _number in range(N_TYPES):
 if max(BY_NUMBER) >= N_TYPES:
     raise ImportError("N_TYPES is too small")
 
-cdef const char** WORDS = ["location", "offset", "length", "checksum"]
+cdef const char** KEY_NAMES = ["location", "offset", "length", "checksum"]
 
 
 cdef Key key_of(const uint8_t* key, uint64_t n) noexcept nogil:
     """Return the key of an entry of external_data."""
     cdef int i
     for i in range(<int>NO_KEY):
-        if n == strlen(WORDS[i]) and memcmp(key, WORDS[i], n) == 0:
+        if n == strlen(KEY_NAMES[i]) and memcmp(key, KEY_NAMES[i], n) == 0:
             return <Key>i
     return NO_KEY
 
@@ -112,7 +113,7 @@ cdef int64_t parse_number(const uint8_t* text, uint64_t n) noexcept nogil:
 
 
 cdef int64_t stored_elements(const Layout* layout) noexcept nogil:
-    """Return the number of elements in the payload."""
+    """Return the number of elements in the payload: those of the segment, if it is valid."""
     if layout.has_segment and 0 <= layout.begin <= layout.end <= layout.elements.count:
         return layout.end - layout.begin
     return layout.elements.count
@@ -125,8 +126,8 @@ cdef inline int32_t bits_of(int32_t data_type) noexcept nogil:
 cdef int64_t count_bytes(int64_t elements, int32_t data_type) noexcept nogil:
     """Return the size of elements in bytes, at most INT64_MAX. elements: 0 or more."""
     cdef int32_t bits = bits_of(data_type)
-    cdef int64_t rest = (elements % 8 * bits + 7) // 8
-    return INT64_MAX if bits and elements // 8 > (INT64_MAX - rest) // bits else elements // 8 * bits + rest
+    cdef int64_t tail_bytes = (elements % 8 * bits + 7) // 8
+    return INT64_MAX if bits and elements // 8 > (INT64_MAX - tail_bytes) // bits else elements // 8 * bits + tail_bytes
 
 
 cdef inline int64_t required_bytes(const Layout* layout) noexcept nogil:
@@ -205,13 +206,13 @@ cdef class PayloadLayout:
 
 cpdef PayloadLayout layout_of(tensor):
     """Return the layout of the payload of a TensorProto."""
-    cdef PayloadLayout found = PayloadLayout.__new__(PayloadLayout)
-    cdef Layout* layout = &found.layout
+    cdef PayloadLayout result = PayloadLayout.__new__(PayloadLayout)
+    cdef Layout* layout = &result.layout
     cdef int64_t data_location = tensor.data_location
     dims = tensor.dims
-    found.shape = tuple(dims) if len(dims) else ()
+    result.shape = tuple(dims) if len(dims) else ()
     layout.data_type = tensor.data_type
-    for dim in found.shape:
+    for dim in result.shape:
         add_dim(&layout.elements, dim)
     if tensor.HasField("segment"):
         segment = tensor.segment
@@ -220,8 +221,8 @@ cpdef PayloadLayout layout_of(tensor):
         layout.end = segment.end
     if data_location == EXTERNAL:
         layout.is_external = True
-        found.location = read_entries(tensor, layout) or None
-        return found
+        result.location = read_entries(tensor, layout) or None
+        return result
     raw = tensor._payload("raw_data")
     if raw is not None:
         layout.has_raw = True
@@ -230,15 +231,15 @@ cpdef PayloadLayout layout_of(tensor):
         for text in tensor.string_data:
             layout.text_size += len(text)
     if raw is not None and is_raw(layout):
-        found.raw = raw
-    return found
+        result.raw = raw
+    return result
 
 
 @critical_section
 def inline_row(tensor):
     """Return the row of an unedited TensorProto whose payload is raw_data, for lists of many tensors; else None.
 
-    The row is (name, data type, shape, bytes, path of the file, offset of the payload), as `TensorInfo` has them.
+    The row has the fields of `TensorInfo`: (name, data type, shape, bytes, path of the file, offset of the payload).
     """
     cdef View view
     cdef Layout layout
@@ -253,7 +254,7 @@ def inline_row(tensor):
     if N_MEMORIES or view.overlay != NULL or slot_at(view, RAW_DATA).p == NULL:
         return None
     shape = shape_of(view)
-    # Making the shape and the name may run other code: the slots are read again after each.
+    # Creating the shape and the name may run other code: the slots are read again after each.
     fill(view)
     name = slot_at(view, NAME)
     if view.overlay != NULL or name.n >= LONG_BYTES:
@@ -304,7 +305,7 @@ cdef tuple shape_of(View view):
     cdef Record record
     cdef const uint8_t* p
     cdef uint64_t number, _i
-    cdef list dims = []  # made first: the garbage collector may run other code
+    cdef list dims = []  # created first: the garbage collector may run other code
     fill(view)
     slot = &view.slots[field.slot]
     if slot.p == NULL:
@@ -352,7 +353,7 @@ cdef read_entries(tensor, Layout* layout):
 
 
 def count_elements(dims):
-    """Return (count, is_negative, is_excessive) of dims; see the module's docstring."""
+    """Return (count, is_negative, is_excessive) for dims; see the module's docstring."""
     cdef Elements elements
     elements.count = 1
     elements.flags = 0
@@ -375,32 +376,36 @@ def plain_number(str text):
 
 # --- columns
 
-def element_column(const int32_t[:] counts, const int32_t[:] first, const int64_t[::1] sizes):
+def element_column(const int32_t[:] counts, const int32_t[:] starts, const int64_t[::1] sizes):
     """Return the element counts of many shapes: a buffer of int64, -1 for negative or excessive dims.
 
-    counts, first: for each shape, the number of its dims, and the index of the first of them in `sizes`.
+    counts, starts: the number of dims of each shape, and the index of its first dim in `sizes`.
     """
     cdef Py_ssize_t n = counts.shape[0]
     cdef bytearray column = bytearray(n * 8)
     cdef int64_t* results = <int64_t*><char*>column
     cdef Elements elements
     cdef Py_ssize_t row, k
-    if first.shape[0] < n:
+    if starts.shape[0] < n:
         raise IndexError("a row is missing")
     for row in range(n):
         elements.count = 1
         elements.flags = 0
         if counts[row] > 0:
-            if first[row] < 0 or counts[row] > sizes.shape[0] - first[row]:
+            if starts[row] < 0 or counts[row] > sizes.shape[0] - starts[row]:
                 raise IndexError("the sizes of a row are missing")
-            for k in range(first[row], first[row] + counts[row]):
+            for k in range(starts[row], starts[row] + counts[row]):
                 add_dim(&elements, sizes[k])
         results[row] = elements.count if elements.flags == 0 else -1
     return column
 
 
 def byte_column(const int64_t[::1] elements, const int8_t[:] data_types):
-    """Return the sizes of many payloads in bytes: a buffer of int64, -1 if elements is -1 or the size 2**63 or more."""
+    """Return the sizes of many payloads in bytes: a buffer of int64, -1 for unknown or excessive sizes.
+
+    elements, data_types: the element count, -1 if unknown, and the data type of each payload. Sizes of 2**63 bytes and
+    more are excessive.
+    """
     cdef Py_ssize_t n = elements.shape[0]
     cdef bytearray column = bytearray(n * 8)
     cdef int64_t* results = <int64_t*><char*>column

@@ -19,33 +19,33 @@ def make_inline(tensor: TensorProto) -> None:
 
 
 def clear_elements(tensor: TensorProto) -> None:
-    """Remove a tensor's elements, wherever they are stored. The segment of a chunk stays."""
+    """Remove a tensor's elements from all fields that can store them. The segment of a chunk is not removed."""
     for field in ("raw_data", *FIELDS, "external_data", "data_location"):
         tensor.ClearField(field)  # type: ignore[arg-type]
 
 
 def share_elements(tensor: TensorProto, source: TensorProto) -> None:
     """Replace a tensor's elements with those of another, in the same field. Other fields stay unchanged."""
-    rest = type(tensor)()
-    rest.CopyFrom(tensor)
-    clear_elements(rest)
-    rest.DiscardUnknownFields()  # `source` has the same unknown fields
+    other_fields = type(tensor)()
+    other_fields.CopyFrom(tensor)
+    clear_elements(other_fields)
+    other_fields.DiscardUnknownFields()  # `source` has the same unknown fields
     tensor.CopyFrom(source)
     for field in ("dims", "data_type", "segment", "name", "doc_string", "metadata_props"):
         tensor.ClearField(field)
-    tensor.MergeFrom(rest)
+    tensor.MergeFrom(other_fields)
 
 
-def refer(tensor: TensorProto, location: str, offset: int, length: int, checksum: str | None = None) -> None:
+def set_reference(tensor: TensorProto, location: str, offset: int, length: int, checksum: str | None = None) -> None:
     """Replace a tensor's elements with a reference to external data. Source: onnx.proto, TensorProto.external_data."""
     entries = [("location", location), ("offset", str(offset)), ("length", str(length))]
     if checksum is not None:
         entries.append(("checksum", checksum))
-    changed = type(tensor)()
-    changed.CopyFrom(tensor)
-    clear_elements(changed)
+    reference = type(tensor)()
+    reference.CopyFrom(tensor)
+    clear_elements(reference)
     for key, value in entries:
-        changed.external_data.add(key=key, value=value)
-    changed.data_location = EXTERNAL
+        reference.external_data.add(key=key, value=value)
+    reference.data_location = EXTERNAL
     # As encoded bytes, an edited tensor takes a fifth of the memory; a model may have a million of them.
-    tensor.ParseFromString(changed.SerializeToString())
+    tensor.ParseFromString(reference.SerializeToString())

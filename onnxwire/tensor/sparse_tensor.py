@@ -28,7 +28,8 @@ class SparseTensorReader:
     ) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
         """Return the values, shape (nnz,), and their coordinates, int64 of shape (nnz, rank); both read-only.
 
-        Linear indices are converted to coordinates; nothing else is copied. strings: as for TensorProto.numpy.
+        Linear indices are converted to coordinates; all other arrays share the tensors' bytes. strings: as for
+        TensorProto.numpy.
         Raises TensorError if values, indices and dims do not fit together, or an index is outside the dims.
         Source: onnx.proto, SparseTensorProto.
         """
@@ -52,8 +53,8 @@ class SparseTensorReader:
             if data_type_of(indices).name != "INT64":
                 raise self._error(f"the indices of a sparse tensor are INT64, not {data_type_of(indices).name}")
             if tuple(indices.dims) not in ((nnz,), (nnz, rank)):
-                wanted = f"dims [{nnz}] or [{nnz}, {rank}]"
-                raise self._error(f"{nnz:,} values require indices of {wanted}, not {list(indices.dims)}")
+                required = f"dims [{nnz}] or [{nnz}, {rank}]"
+                raise self._error(f"{nnz:,} values require indices of {required}, not {list(indices.dims)}")
             try:
                 coordinates = indices.numpy()
             except TensorError as error:
@@ -71,14 +72,14 @@ class SparseTensorReader:
         import numpy as np
 
         table, limits = (coordinates, shape) if coordinates.ndim == 2 else (coordinates[:, None], (math.prod(shape),))
-        outside = np.flatnonzero(((table < 0) | (table >= np.array(limits, np.int64))).any(axis=1))
-        if len(outside):
-            bad = coordinates[outside[0]].tolist()
-            raise self._error(f"index {bad} of value {outside[0]:,} is outside the dims {list(shape)}")
-        fault = first_fault(table)
-        if fault is not None:
-            before, index = coordinates[fault - 1 : fault + 1].tolist()
-            raise self._error(f"index {index} of value {fault:,} follows {before}; indices must be strictly ascending")
+        outside_rows = np.flatnonzero(((table < 0) | (table >= np.array(limits, np.int64))).any(axis=1))
+        if len(outside_rows):
+            index = coordinates[outside_rows[0]].tolist()
+            raise self._error(f"index {index} of value {outside_rows[0]:,} is outside the dims {list(shape)}")
+        row = first_unordered_row(table)
+        if row is not None:
+            previous, index = coordinates[row - 1 : row + 1].tolist()
+            raise self._error(f"index {index} of value {row:,} follows {previous}; indices must be strictly ascending")
 
     def _error(self: SparseTensorFields, reason: str) -> TensorError:
         return tensor_error(self.values, reason)
@@ -128,13 +129,13 @@ class SparseTensor(SparseTensorReader):
         return dense if dtype is None else dense.astype(dtype, copy=False)
 
 
-def first_fault(table: np.ndarray[Any, Any]) -> int | None:
+def first_unordered_row(table: np.ndarray[Any, Any]) -> int | None:
     """Return the first row that is not lexicographically greater than the previous one; None if all are."""
     import numpy as np
 
-    steps = table[1:] > table[:-1]
-    falls = table[1:] < table[:-1]
-    # The first column in which two rows differ decides.
-    first = np.argmax(steps | falls, axis=1) if len(steps) else np.empty(0, np.int64)
-    faults = np.flatnonzero(~steps[np.arange(len(steps)), first])
-    return int(faults[0]) + 1 if len(faults) else None
+    increases = table[1:] > table[:-1]
+    decreases = table[1:] < table[:-1]
+    # The order of two rows is that of the first column in which they differ.
+    first = np.argmax(increases | decreases, axis=1) if len(increases) else np.empty(0, np.int64)
+    rows = np.flatnonzero(~increases[np.arange(len(increases)), first])
+    return int(rows[0]) + 1 if len(rows) else None

@@ -36,8 +36,8 @@ def data_type_of(tensor: TensorFields) -> DataType:
     """Return a tensor's data type. Raises TensorError if it is unknown."""
     data_type = BY_NUMBER.get(tensor.data_type)
     if data_type is None:
-        found = "0 is UNDEFINED" if tensor.data_type == 0 else f"{tensor.data_type} is not one of ONNX's"
-        raise tensor_error(tensor, f"the data_type {found}; set it to the type of the elements")
+        fault = "0 is UNDEFINED" if tensor.data_type == 0 else f"{tensor.data_type} is not one of ONNX's"
+        raise tensor_error(tensor, f"the data_type {fault}; set it to the type of the elements")
     return data_type
 
 
@@ -52,7 +52,7 @@ def count_elements(tensor: TensorFields, data_type: DataType) -> int:
     elements, is_negative, _ = count(dims)
     if is_negative:
         raise tensor_error(tensor, f"the dims {dims} contain a negative number; dims must be 0 or more")
-    # numpy also refuses an empty array whose other dims are too large.
+    # numpy also rejects an empty array whose other dims are too large.
     largest, _, is_excessive = count([dim or 1 for dim in dims])
     if is_excessive or data_type.count_bytes(largest) > MAX_COUNT:
         raise tensor_error(tensor, f"the dims {dims} describe more elements than a file or an array can contain")
@@ -95,10 +95,11 @@ def write_payload(origin: Origin, target: FileWriter) -> None:
 
 
 class Storage:
-    """The location of a tensor's elements, which are checked to fit its type and dims.
+    """The location of a tensor's elements. The constructor checks that their number fits the type and dims.
 
     shape: the shape of the array, or of the chunk if the tensor has a segment; count: the number of its elements;
     field: "raw_data", one of FIELDS, "external_data", or "" if there are no elements.
+    Raises TensorError for a tensor without valid elements; ExternalDataError and SourceError as `locate_payload` does.
     """
 
     __slots__ = ("_external", "count", "data_type", "field", "shape", "tensor")
@@ -117,36 +118,37 @@ class Storage:
     def _error(self, reason: str) -> TensorError:
         return tensor_error(self.tensor, reason)
 
-    def _requires(self, amount: str) -> str:
+    def _requirement(self, amount: str) -> str:
+        """Return the first half of an error message about a number of elements or bytes."""
         return f"dims {list(self.tensor.dims)} of {self.data_type.name} require {amount}"
 
     def _find_field(self) -> str:
         tensor = self.tensor
-        filled = [field for field in FIELDS if getattr(tensor, field)]
+        filled_fields = [field for field in FIELDS if getattr(tensor, field)]
         # Some writers leave an empty raw_data in a tensor whose elements are in another field, or that has none.
-        if tensor.HasField("raw_data") and (tensor._payload("raw_data") or (self.count and not filled)):
-            filled.insert(0, "raw_data")
+        if tensor.HasField("raw_data") and (tensor._payload("raw_data") or (self.count and not filled_fields)):
+            filled_fields.insert(0, "raw_data")
         if tensor.data_location == EXTERNAL:
-            if [field for field in filled if field != "raw_data" or tensor._payload("raw_data")]:
+            if [field for field in filled_fields if field != "raw_data" or tensor._payload("raw_data")]:
                 raise self._error(
-                    f"the data_location is EXTERNAL, but {filled[0]} also contains data; clear one of them"
+                    f"the data_location is EXTERNAL, but {filled_fields[0]} also contains data; clear one of them"
                 )
             if self.data_type is STRING:
                 raise self._error("the elements of STRING can't be external data; they belong in string_data")
             return "external_data"
-        if len(filled) > 1:
-            raise self._error(f"the elements are stored twice, in {' and '.join(filled)}; clear all but one")
-        if not filled:
+        if len(filled_fields) > 1:
+            raise self._error(f"the elements are stored twice, in {' and '.join(filled_fields)}; clear all but one")
+        if not filled_fields:
             if self.count:
                 hint = ", or data_location = EXTERNAL is missing" if tensor.external_data else ""
-                raise self._error(f"{self._requires(f'{self.count:,} elements')}; there are none{hint}")
+                raise self._error(f"{self._requirement(f'{self.count:,} elements')}; there are none{hint}")
             return ""
-        if filled[0] == "raw_data" and self.data_type is STRING:
+        if filled_fields[0] == "raw_data" and self.data_type is STRING:
             raise self._error("the elements of STRING can't be in raw_data; they belong in string_data")
-        if filled[0] not in ("raw_data", self.data_type.field):
-            fits = f"{self.data_type.field} or raw_data"
-            raise self._error(f"elements of {self.data_type.name} belong in {fits}, not in {filled[0]}")
-        return filled[0]
+        if filled_fields[0] not in ("raw_data", self.data_type.field):
+            allowed = f"{self.data_type.field} or raw_data"
+            raise self._error(f"elements of {self.data_type.name} belong in {allowed}, not in {filled_fields[0]}")
+        return filled_fields[0]
 
     def _check_count(self) -> None:
         if self.field == "raw_data":
@@ -154,17 +156,18 @@ class Storage:
             return
         entries, actual = self.data_type.count_entries(self.count), len(getattr(self.tensor, self.field))
         if entries != actual:
-            raise self._error(f"{self._requires(f'{entries:,} entries')} of {self.field}; it has {actual:,}")
+            raise self._error(f"{self._requirement(f'{entries:,} entries')} of {self.field}; it has {actual:,}")
 
-    def _check_bytes(self, actual: int, where: str) -> None:
+    def _check_bytes(self, actual: int, source: str) -> None:
+        """Raise TensorError unless the payload has the required size. source: the field or file, for the message."""
         size = self.data_type.count_bytes(self.count)
         if size != actual:
-            raise self._error(f"{self._requires(f'{size:,} bytes')}; {where} has {actual:,}")
+            raise self._error(f"{self._requirement(f'{size:,} bytes')}; {source} has {actual:,}")
 
     def _open_external(self) -> None:
-        from onnxwire.tensor.external_data import payload
+        from onnxwire.tensor.external_data import locate_payload
 
-        file, offset, length = payload(self.tensor, self.tensor._document.files)
+        file, offset, length = locate_payload(self.tensor, self.tensor._document.files)
         self._check_bytes(length, f"{file.name} from byte {offset:,}")
         self._external = file, offset, length
 
@@ -199,22 +202,22 @@ class Storage:
         return (file, offset) if file.is_readable else None
 
     def payload(self, start: int = 0, end: int | None = None) -> memoryview:
-        """Return the bytes from start to end in the format of raw_data; shared, not copied, if stored in it."""
+        """Return the bytes from start to end in the format of raw_data. They are shared if they are stored in it."""
         if self._external is not None:
             file, offset, length = self._external
             return memoryview(file.view(offset + start, (length if end is None else end) - start))
         if self.field == "raw_data":
             payload = self.tensor._payload("raw_data")
             if payload is not None and payload.document is not None and payload.document.memory is not None:
-                first, last = payload.span  # type: ignore[misc]
+                first, stop = payload.span  # type: ignore[misc]
                 # Fetch only this range.
-                return memoryview(payload_at(payload.document, first + start, last if end is None else first + end))
+                return memoryview(payload_at(payload.document, first + start, stop if end is None else first + end))
             return memoryview(payload or b"")[start:end]
         return self.decoded_bytes().toreadonly()[start:end]
 
     @property
     def origin(self) -> Origin:
-        """The argument for a later `write_payload`; usually takes a tenth of the memory of this object."""
+        """The argument for a later `write_payload`. It usually takes a tenth of the memory of this object."""
         if self.field == "raw_data":
             return self.tensor._payload("raw_data") or self
         return self._external or self
@@ -231,9 +234,9 @@ class Storage:
         return np.frombuffer(payload, np.uint8) if len(payload) else np.empty(0, np.uint8)
 
     def decoded_bytes(self) -> memoryview:
-        """Return the elements of a typed field in the format of raw_data; shared, not copied, if stored in it.
+        """Return the elements of a typed field in the format of raw_data. They are shared if they are stored in it.
 
-        Without elements, return an empty memoryview.
+        Returns an empty memoryview for a tensor without elements.
         """
         import numpy as np
 
@@ -248,7 +251,7 @@ class Storage:
         return little_endian(self._typed()[0], self.data_type).view(np.uint8).data
 
     def array(self, strings: str = "str") -> tuple[Array, bool]:
-        """Return the elements as an array of the shape and dtype, and whether it is a copy."""
+        """Return the elements as an array, and whether the array is a copy. strings: as for TensorProto.numpy."""
         try:
             return self._array(strings)
         except ValueError as error:
@@ -265,10 +268,10 @@ class Storage:
         if data_type is STRING:
             return self._strings(strings), True
         if self.field not in ("raw_data", "external_data"):
-            array, is_own = self._typed()
+            array, is_copy = self._typed()
         else:
-            array, is_own = elements_of(self.payload(), self.count, data_type), data_type.is_packed or self.is_unmapped
-        return array.reshape(self.shape), is_own
+            array, is_copy = elements_of(self.payload(), self.count, data_type), data_type.is_packed or self.is_unmapped
+        return array.reshape(self.shape), is_copy
 
     def _entries(self) -> Array:
         entries: Array = getattr(self.tensor, self.field).numpy()
@@ -316,7 +319,7 @@ class Storage:
         return array.reshape(self.shape)
 
     def read(self, index: Index) -> Array:
-        """Return the elements of an index. Only their bytes are read."""
+        """Return the elements at an index. Only their bytes are read."""
         import numpy as np
 
         ranges, shape = expand_index(index, self.shape)
@@ -336,12 +339,12 @@ class Storage:
         if source is None or source[0].memory is None:
             return
         memory, offset = source[0].memory, source[1]
-        wanted = []
+        byte_ranges = []
         for start, step, count in _runs(ranges, self.shape, _MAX_GAP_BYTES * 8 // self.data_type.bits):
             low, high = sorted((start, start + (count - 1) * step))
             first = low * self.data_type.bits // 8
-            wanted.append((offset + first, offset + self.data_type.count_bytes(high + 1)))
-        memory.source.fetch(memory, wanted)
+            byte_ranges.append((offset + first, offset + self.data_type.count_bytes(high + 1)))
+        memory.source.fetch(memory, byte_ranges)
 
     def elements(self, start: int, count: int) -> Array:
         """Return consecutive elements from index `start`; shape (count,)."""
@@ -349,23 +352,26 @@ class Storage:
         if self.field not in ("raw_data", "external_data"):
             return self._typed()[0][start : start + count]
         # Start at an element that begins at a byte boundary: with 6 bits every fourth does.
-        skipped = start % (8 // math.gcd(8, data_type.bits)) if data_type.is_packed else 0
-        first, end = (start - skipped) * data_type.bits // 8, data_type.count_bytes(start + count)
-        return elements_of(self.payload(first, end), count, data_type, skipped)
+        n_skipped = start % (8 // math.gcd(8, data_type.bits)) if data_type.is_packed else 0
+        first, end = (start - n_skipped) * data_type.bits // 8, data_type.count_bytes(start + count)
+        return elements_of(self.payload(first, end), count, data_type, n_skipped)
 
 
 def expand_index(index: Index, shape: tuple[int, ...]) -> tuple[list[range], list[int]]:
-    """Return the coordinates of an index on each axis, and the shape of the result, as in numpy's basic indexing."""
+    """Return the coordinates that an index selects on each axis, and the shape of the result, as numpy does.
+
+    index: ints, slices and at most one Ellipsis. Raises IndexError, or FieldTypeError for an index of another type.
+    """
     parts = list(index) if isinstance(index, tuple) else [index]
     if sum(part is Ellipsis for part in parts) > 1:
         raise IndexError("an index can only have a single ellipsis ('...')")
     if Ellipsis not in [part for part in parts if part is Ellipsis]:
         parts.append(Ellipsis)
     ellipsis = next(i for i, part in enumerate(parts) if part is Ellipsis)
-    missing = len(shape) - len(parts) + 1
-    if missing < 0:
+    n_missing = len(shape) - len(parts) + 1
+    if n_missing < 0:
         raise IndexError(f"too many indices: the tensor has {len(shape)} dimensions, the index {len(parts) - 1}")
-    parts[ellipsis : ellipsis + 1] = [slice(None)] * missing
+    parts[ellipsis : ellipsis + 1] = [slice(None)] * n_missing
     ranges: list[range] = []
     result: list[int] = []
     for axis, (part, dim) in enumerate(zip(parts, shape, strict=True)):
@@ -385,7 +391,7 @@ def expand_index(index: Index, shape: tuple[int, ...]) -> tuple[list[range], lis
 def _runs(ranges: list[range], shape: tuple[int, ...], max_step: int) -> Iterator[tuple[int, int, int]]:
     """Iterate over the runs of elements that are read together: (start, step, count) in flat indices.
 
-    max_step: the largest step of an index for which elements are not read one by one.
+    max_step: elements whose distance is at most this number of elements are read together.
     """
     strides = [1] * len(shape)
     for axis in range(len(shape) - 1, 0, -1):
@@ -397,25 +403,25 @@ def _runs(ranges: list[range], shape: tuple[int, ...], max_step: int) -> Iterato
     if last < 0:
         yield 0, 1, 1
         return
-    chosen, block = ranges[last], strides[last]
+    coordinates, block = ranges[last], strides[last]
     starts = [0]
     for outer, stride in zip(ranges[:last], strides[:last], strict=True):
         starts = [start + coordinate * stride for start in starts for coordinate in outer]
     for start in starts:
-        if chosen.step == 1:
-            yield start + chosen.start * block, 1, len(chosen) * block
-        elif block == 1 and abs(chosen.step) <= max_step:
-            yield start + chosen.start, chosen.step, len(chosen)
+        if coordinates.step == 1:
+            yield start + coordinates.start * block, 1, len(coordinates) * block
+        elif block == 1 and abs(coordinates.step) <= max_step:
+            yield start + coordinates.start, coordinates.step, len(coordinates)
         else:
-            for coordinate in chosen:
+            for coordinate in coordinates:
                 yield start + coordinate * block, 1, block
 
 
 def elements_of(data: Any, count: int, data_type: DataType, start: int = 0) -> Array:
     """Return the elements of `data`, bytes in the format of raw_data, as an array of shape (count,).
 
-    start: the index of the first element, for elements of less than a byte, which are unpacked. Other elements share
-    `data`.
+    start: the index of the first element; 0 unless elements are smaller than a byte. Those are unpacked; arrays of
+    other elements share the memory of `data`.
     """
     import numpy as np
 
@@ -442,7 +448,9 @@ def packed_bytes(array: Array, bits: int) -> Array:
 
 def little_endian(array: Array, data_type: DataType) -> Array:
     """Convert an array between native and little-endian byte order. The conversion is its own inverse."""
-    if LITTLE_ENDIAN or data_type.word == 1:
+    if LITTLE_ENDIAN or data_type.word_bytes == 1:
         return array
-    swapped = array.view(f"u{data_type.word}") if array.ndim else array.reshape(1).view(f"u{data_type.word}")
+    swapped = (
+        array.view(f"u{data_type.word_bytes}") if array.ndim else array.reshape(1).view(f"u{data_type.word_bytes}")
+    )
     return swapped.byteswap().view(data_type.dtype).reshape(array.shape)

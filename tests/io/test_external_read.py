@@ -19,7 +19,7 @@ from onnxwire.engine.document import Document
 from onnxwire.errors import ClosedError, ExternalDataError, InUseError, SourceError, SourceNotFoundError
 from onnxwire.io.external_files import ExternalFiles
 from onnxwire.messages import TensorProto
-from onnxwire.tensor.external_data import Reference, payload, reference_of
+from onnxwire.tensor.external_data import Reference, locate_payload, reference_of
 from onnxwire.tensor.external_file import ExternalFile
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
@@ -432,7 +432,7 @@ def test_a_file_can_be_assigned_to_a_location(path: Path) -> None:
     files = ExternalFiles(None)
     file = files.add("anything/at all", ExternalFile(Document(DATA, "mine")))
     tensor = made(("location", "anything/at all"), ("offset", "5"))
-    assert payload(tensor, files) == (file, 5, len(DATA) - 5)
+    assert locate_payload(tensor, files) == (file, 5, len(DATA) - 5)
     view = memoryview(file.view(0, 1))
     with pytest.raises(InUseError, match="mine"):
         files.close()

@@ -94,7 +94,7 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
 @pytest.fixture
 def windows(monkeypatch: pytest.MonkeyPatch) -> None:
     """Apply the rules for names on Windows."""
-    monkeypatch.setattr(external_data, "_WINDOWS", True)
+    monkeypatch.setattr(external_data, "_IS_WINDOWS", True)
 
 
 # --- locations that are never allowed
