@@ -124,23 +124,23 @@ class Opened:
         return self.driver.find_element("css selector", selector)
 
     def text(self, selector):
-        return self.one(selector).text
+        return self.element(selector).text
 
     def rows(self, tab):
-        self.one(f"#{tab}-tab").click()
+        self.element(f"#{tab}-tab").click()
         lines = "return [...document.querySelectorAll('tbody tr')].map(r => [...r.cells].map(c => c.textContent))"
         return self.driver.execute_script(lines)
 
     def open_file(self, path, state="done"):
-        self.one("#file").send_keys(str(path))
+        self.element("#file").send_keys(str(path))
         self.until(state)
 
     def open_address(self, address):
-        box = self.one("#address")
+        box = self.element("#address")
         box.clear()
         box.send_keys(address)
         self.driver.execute_script("document.body.dataset.state = 'asked'")
-        self.one("#address-form button").click()
+        self.element("#address-form button").click()
 
     def answer(self, value):
         end = time.monotonic() + 30
@@ -148,7 +148,7 @@ class Opened:
             assert time.monotonic() < end
             time.sleep(0.05)
         question = self.text("#question")
-        self.one(f"#confirm button[value='{value}']").click()
+        self.element(f"#confirm button[value='{value}']").click()
         return question
 
 
@@ -189,7 +189,7 @@ def test_nodes_of_nested_graphs_are_listed_and_filtered(page, tmp_path):
     path.write_bytes(nested_model().SerializeToString())
     page.open_file(path)
     assert any("else_branch" in row[1] for row in page.rows("nodes"))
-    page.one("#filter").send_keys("RELU")
+    page.element("#filter").send_keys("RELU")
     rows = page.rows("nodes")
     assert rows
     assert all("relu" in "".join(row).lower() for row in rows)
