@@ -59,7 +59,7 @@ class Page:
         self._open(self.address)
 
     def reopen(self):
-        """Open the page again in the same tab, because the key of the page is stored in that tab and valid only there."""
+        """Open the page again in the same tab. The key of the page is stored in that tab and valid only there."""
         address = self.address.partition("#")[0]
         if self.driver.current_url.startswith(address):
             # Without this, the browser would only follow a link within the page.

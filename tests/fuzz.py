@@ -1,7 +1,7 @@
 """Compare the reading of randomly damaged models with the official runtime, for SECONDS: `make fuzz`.
 
-Damages bundled models of the `onnx` package at random offsets, and checks that `verify` accepts the same bytes as the
-official parser, and that reading each field returns a value or raises DecodeError, without crash or other exceptions.
+The program damages models of the `onnx` package at random offsets. It checks that `verify` accepts the same bytes as
+the official parser, and that reading a field returns a value or raises DecodeError, without crash or other exceptions.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ MAX_MODEL_BYTES = 20_000
 
 
 def main() -> int:
-    """Run until the time is over. At the first difference, print the bytes and raise."""
+    """Run until the time is over. Print the bytes and raise an error at the first difference."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--seed", type=int, default=time.time_ns())

@@ -21,7 +21,7 @@ from graphs import nested_model, write_sparse_model
 from hypothesis import given
 from hypothesis import strategies as st
 from onnx import helper, numpy_helper
-from test_bundled_files import FILES, HOME
+from test_bundled_files import FILES, ONNX_FOLDER
 
 import onnxwire
 from onnxwire.cli import main
@@ -60,7 +60,7 @@ def check(reader, ours, official, data):
 
 
 def test_real_models_are_read_alike(reader):
-    files = [Path(HOME, file) for file in FILES if file.endswith(".onnx")][:: 1 if IS_LONG else 20]
+    files = [Path(ONNX_FOLDER, file) for file in FILES if file.endswith(".onnx")][:: 1 if IS_LONG else 20]
     for path in [*EXAMPLES.glob("*.onnx"), *files]:
         data = path.read_bytes()
         expected = events.events_of(onnxwire.ModelProto.FromString(data))
@@ -125,7 +125,7 @@ def mutated(data, rng):
 def test_damaged_models_are_read_alike(reader):
     rng = random.Random(5)
     small = [nested_model().SerializeToString()]
-    paths = [Path(HOME, file) for file in FILES if file.endswith(".onnx")]
+    paths = [Path(ONNX_FOLDER, file) for file in FILES if file.endswith(".onnx")]
     small += [path.read_bytes() for path in paths if path.stat().st_size < 1000][::10]
     for _ in range(20_000 if IS_LONG else 600):
         check(reader, onnxwire.ModelProto, onnx.ModelProto, mutated(rng.choice(small), rng))
@@ -205,7 +205,7 @@ def whole_records(data):
 def test_rearranged_models_are_read_alike(reader):
     rng = random.Random(6)
     models = [nested_model().SerializeToString()]
-    paths = [Path(HOME, file) for file in FILES if file.endswith(".onnx")]
+    paths = [Path(ONNX_FOLDER, file) for file in FILES if file.endswith(".onnx")]
     models += [path.read_bytes() for path in paths if path.stat().st_size < 2000][::10]
     for _ in range(20_000 if IS_LONG else 400):
         data = rearranged(rng.choice(models), onnxwire.ModelProto.DESCRIPTOR, rng)

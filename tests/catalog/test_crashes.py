@@ -158,7 +158,7 @@ for line in sys.stdin:
     child = os.fork()
     if not child:
         try:
-            catalogs.strike_at(int(line), functools.partial(signal.raise_signal, signal.SIGKILL))
+            catalogs.interrupt_at(int(line), functools.partial(signal.raise_signal, signal.SIGKILL))
             build([sys.argv[1]], sys.argv[2], prune=True)
             os._exit(0)
         finally:
@@ -206,7 +206,7 @@ def test_a_full_disk_is_an_error_in_one_line_and_leaves_old_or_new_rows(scenario
         with monkeypatch.context() as patch:
             for owner, name in catalogs.STEPS:
                 patch.setattr(owner, name, getattr(owner, name))  # records the value, which is restored at the end
-            catalogs.strike_at(step, fail)
+            catalogs.interrupt_at(step, fail)
             try:
                 scenario.build()
             except onnxwire.SaveError as error:

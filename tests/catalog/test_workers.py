@@ -110,5 +110,5 @@ def test_a_pool_repeats_the_call_of_a_worker_that_ends(tmp_path):
 
 def test_leaving_a_pool_ends_its_calls():
     with WorkerPool(2, 3) as pool:
-        futures = [pool.submit(reading.wait_for_ever, None) for _ in range(6)]
+        futures = [pool.submit(reading.wait_forever, None) for _ in range(6)]
     assert all(future.done() for future in futures)

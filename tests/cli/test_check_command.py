@@ -110,12 +110,16 @@ def test_a_terminal_shows_groups_under_headings_in_colour(broken_path):
 @pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
 @pytest.mark.parametrize("color_variables", [{"NO_COLOR": "1"}, {"TERM": "dumb"}, {}])
 def test_colour_can_be_switched_off(broken_path, color_variables):
-    output, _ = check_on_terminal(broken_path, *([] if color_variables else ["--color", "never"]), environment=color_variables)
+    output, _ = check_on_terminal(
+        broken_path, *([] if color_variables else ["--color", "never"]), environment=color_variables
+    )
     assert "errors\n" in output and "\x1b" not in output
 
 
 def test_colour_can_be_forced_in_a_pipe(broken_path):
-    assert b": \x1b[31merror\x1b[0m: byte" in check(broken_path, "--color", "always", environment={"NO_COLOR": "1"}).stdout
+    assert (
+        b": \x1b[31merror\x1b[0m: byte" in check(broken_path, "--color", "always", environment={"NO_COLOR": "1"}).stdout
+    )
 
 
 def test_many_problems_of_one_rule_are_counted_without_verbose(tmp_path):
@@ -171,7 +175,10 @@ def test_patterns_name_files_and_each_is_checked_once(tmp_path):
 
 
 def test_fail_on_sets_the_severity_of_exit_status_1(tmp_path, broken_path):
-    path_with_warning, valid_path = write(tmp_path / "warned.onnx", MODEL_WITH_WARNING), write(tmp_path / "sound.onnx", VALID_MODEL)
+    path_with_warning, valid_path = (
+        write(tmp_path / "warned.onnx", MODEL_WITH_WARNING),
+        write(tmp_path / "sound.onnx", VALID_MODEL),
+    )
     assert main(["check", str(path_with_warning)]) == 0
     assert main(["check", str(path_with_warning), "--fail-on", "warning"]) == 1
     assert main(["check", str(valid_path), "--fail-on", "warning"]) == 0
@@ -208,8 +215,12 @@ def test_rules_are_selected_and_ignored_by_comma_lists_and_repeated_options(tmp_
 
     rule_ids = {"graph-value-info-known-name", "opset-import-duplicate-entry"}
     assert problem_rules("--select", "warning") == problem_rules("--select", ", ".join(rule_ids)) == rule_ids
-    assert problem_rules("--select", "graph-value-info-known-name", "--select", "opset-import-duplicate-entry") == rule_ids
-    assert problem_rules("--select", "warning", "--ignore", "opset-import-duplicate-entry") == {"graph-value-info-known-name"}
+    assert (
+        problem_rules("--select", "graph-value-info-known-name", "--select", "opset-import-duplicate-entry") == rule_ids
+    )
+    assert problem_rules("--select", "warning", "--ignore", "opset-import-duplicate-entry") == {
+        "graph-value-info-known-name"
+    }
 
 
 def test_an_unknown_rule_is_refused_before_anything_is_printed(broken_path):

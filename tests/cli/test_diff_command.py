@@ -409,7 +409,12 @@ def test_the_library_compares_messages_and_any_source_that_load_accepts(digits):
     assert list(onnxwire.diff(model, str(DIGITS))) == []
     model.graph.node[0].name = "other"
     (difference,) = onnxwire.diff(data, model)
-    assert (difference.change, difference.part, difference.old, difference.new) == ("changed", "name", "node_Shape_0", "other")
+    assert (difference.change, difference.part, difference.old, difference.new) == (
+        "changed",
+        "name",
+        "node_Shape_0",
+        "other",
+    )
     with pytest.raises(TypeError, match="ModelProto"):
         list(onnxwire.diff(model.graph, model))
 
@@ -456,11 +461,15 @@ def test_holes_that_both_files_have_are_not_read(tmp_path, monkeypatch):
     read_counts = []
     read = BlockReader.read
     monkeypatch.setattr(
-        BlockReader, "read", lambda self, start, count, *options: read_counts.append(count) or read(self, start, count, *options)
+        BlockReader,
+        "read",
+        lambda self, start, count, *options: read_counts.append(count) or read(self, start, count, *options),
     )
     steps = []
     differences = list(
-        onnxwire.diff(tmp_path / "a", tmp_path / "b", progress=lambda bytes_done, total: steps.append((bytes_done, total)))
+        onnxwire.diff(
+            tmp_path / "a", tmp_path / "b", progress=lambda bytes_done, total: steps.append((bytes_done, total))
+        )
     )
     assert [difference.distance for difference in differences] == [Distance(1 << 32, 1, 7)]
     assert sum(read_counts) < 1 << 24

@@ -131,7 +131,8 @@ def test_no_binary_file_is_written_to_a_terminal():
         result = encode(stdin=TEXT.encode(), stdout=terminal)
         assert result.returncode == 2
         assert (
-            result.stderr == b"onnxwire: <stdout>: a terminal can't show a binary file; name one after -o, or redirect\n"
+            result.stderr
+            == b"onnxwire: <stdout>: a terminal can't show a binary file; name one after -o, or redirect\n"
         )
     finally:
         os.close(controller)

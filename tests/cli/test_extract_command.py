@@ -110,7 +110,10 @@ def test_quantization_annotations_are_kept_with_their_parameters(extract_part):
 
 def test_unneeded_inputs_are_omitted_unless_named(extract_part):
     assert names(extract_part("--outputs", "h", model=nested_model()).graph.input) == ["x"]
-    assert names(extract_part("--inputs", "x,flag", "--outputs", "h", model=nested_model()).graph.input) == ["x", "flag"]
+    assert names(extract_part("--inputs", "x,flag", "--outputs", "h", model=nested_model()).graph.input) == [
+        "x",
+        "flag",
+    ]
 
 
 def test_a_named_input_is_not_produced_by_its_old_node(extract_part):
@@ -268,7 +271,9 @@ def test_floats_unknown_to_numpy_are_stored_as_bits(tmp_path, capsys, dtype, sto
 @pytest.mark.parametrize("dtype", ["int4", "uint4", "int2", "uint2"])
 def test_integers_unknown_to_numpy_are_stored_as_values(tmp_path, dtype):
     array = np.array([1, 0, 1], getattr(ml_dtypes, dtype))
-    assert main(["extract", save_tensor(tmp_path / "m.onnx", array), "--tensor", "t", "-o", str(tmp_path / "x.npy")]) == 0
+    assert (
+        main(["extract", save_tensor(tmp_path / "m.onnx", array), "--tensor", "t", "-o", str(tmp_path / "x.npy")]) == 0
+    )
     assert np.load(tmp_path / "x.npy").tolist() == [1, 0, 1]
 
 
@@ -277,7 +282,9 @@ def test_integers_unknown_to_numpy_are_stored_as_values(tmp_path, dtype):
     [np.array(["a", "öß", ""]), np.array(3.5), np.empty((0, 2), np.int64), np.array([True, False]), np.array([1 + 2j])],
 )
 def test_numpy_loads_arrays_of_any_kind_unchanged(tmp_path, array):
-    assert main(["extract", save_tensor(tmp_path / "m.onnx", array), "--tensor", "t", "-o", str(tmp_path / "x.npy")]) == 0
+    assert (
+        main(["extract", save_tensor(tmp_path / "m.onnx", array), "--tensor", "t", "-o", str(tmp_path / "x.npy")]) == 0
+    )
     loaded_array = np.load(tmp_path / "x.npy")
     assert loaded_array.dtype.kind == array.dtype.kind
     np.testing.assert_array_equal(loaded_array, array)

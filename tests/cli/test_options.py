@@ -66,8 +66,12 @@ def is_in(option: tuple[str, ...], text: str) -> bool:
 
 @pytest.mark.parametrize("command", OPTIONS)
 def test_every_option_is_documented(command: str) -> None:
-    undocumented_options = [", ".join(option) for option in OPTIONS[command] if not is_in(option, documentation_of(command))]
-    assert undocumented_options == [], f"docs/command-line.md, or the page of `onnxwire {command}`, does not mention them"
+    undocumented_options = [
+        ", ".join(option) for option in OPTIONS[command] if not is_in(option, documentation_of(command))
+    ]
+    assert undocumented_options == [], (
+        f"docs/command-line.md, or the page of `onnxwire {command}`, does not mention them"
+    )
 
 
 @pytest.mark.parametrize("command", OPTIONS)

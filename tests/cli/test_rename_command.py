@@ -67,7 +67,9 @@ def test_the_renamed_model_computes_the_same(rename_in_model):
 
 
 def test_two_values_swap_their_names(rename_in_model):
-    assert rename_in_model(nested_model(), "h", "y", "y", "h") == replace_names(nested_model(), h="#", y="h", **{"#": "y"})
+    assert rename_in_model(nested_model(), "h", "y", "y", "h") == replace_names(
+        nested_model(), h="#", y="h", **{"#": "y"}
+    )
 
 
 def test_a_value_of_a_subgraph_is_renamed_there(rename_in_model):

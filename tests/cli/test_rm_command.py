@@ -44,7 +44,10 @@ def delete_elements(values, *indexes):
         (["graph.node[3:6]", "graph.node[-1]", "graph.node[4]"], lambda m: delete_elements(m.graph.node, 3, 4, 5, 16)),
         (
             ["graph.node[::2]", "graph.value_info[1::3]"],
-            lambda m: (delete_elements(m.graph.node, *range(0, 17, 2)), delete_elements(m.graph.value_info, *range(1, 29, 3))),
+            lambda m: (
+                delete_elements(m.graph.node, *range(0, 17, 2)),
+                delete_elements(m.graph.value_info, *range(1, 29, 3)),
+            ),
         ),
         (
             ["tensor:features.0.weight.dims[1:3]", "tensor:features.0.weight.dims[0]"],
@@ -73,7 +76,9 @@ def test_removing_a_used_value_causes_a_warning(remove_paths, capsys):
 
 
 def test_unused_values_are_removed_without_a_warning(remove_paths, capsys):
-    assert remove_paths("node:unused", model=nested_model()) == apply_edit(lambda m: delete_elements(m.graph.node, 3), nested_model())
+    assert remove_paths("node:unused", model=nested_model()) == apply_edit(
+        lambda m: delete_elements(m.graph.node, 3), nested_model()
+    )
     assert capsys.readouterr().err == ""
 
 

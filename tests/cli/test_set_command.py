@@ -253,7 +253,9 @@ def test_weights_are_read_from_safetensors_by_name(tmp_path, capsys):
     out, weights_path = tmp_path / "out.onnx", tmp_path / "w.safetensors"
     array = np.arange(16, dtype=np.float32)
     weights = onnxwire.ModelProto()
-    weights.graph.initializer.extend([onnxwire.from_array(array, "features.0.bias"), onnxwire.from_array(array, "more")])
+    weights.graph.initializer.extend(
+        [onnxwire.from_array(array, "features.0.bias"), onnxwire.from_array(array, "more")]
+    )
     onnxwire.to_safetensors(weights, weights_path)
     assert main(["set", str(DIGITS), "--from", str(weights_path), "producer_name=me", "-o", str(out)]) == 0
     err = capsys.readouterr().err

@@ -61,7 +61,11 @@ def test_a_slice_is_shown_with_values_and_statistics(capsys) -> None:
     weight = WEIGHTS["classifier.1.weight"]
     shown_tensor = json.loads(run(capsys, DIGITS, "tensor:classifier.1.weight[0:4,:8]", "--json"))
     assert np.array_equal(np.array(shown_tensor["values"], np.float32), weight[:4, :8])
-    assert (shown_tensor["index"], shown_tensor["shape_of_values"], shown_tensor["shape"]) == ("[0:4,:8]", [4, 8], [64, 512])
+    assert (shown_tensor["index"], shown_tensor["shape_of_values"], shown_tensor["shape"]) == (
+        "[0:4,:8]",
+        [4, 8],
+        [64, 512],
+    )
     assert shown_tensor["statistics"]["max"] == weight[:4, :8].max()
     out = run(capsys, DIGITS, "tensor:classifier.1.weight[0:4,:8]")
     assert len(out.split("values [0:4,:8]\n")[1].split()) >= 32
@@ -233,4 +237,7 @@ def test_weights_are_found_in_another_folder(capsys, tmp_path: Path) -> None:
     (tmp_path / "m.data").rename(tmp_path / "elsewhere" / "m.data")
     words = ("tensor:classifier.1.weight", "--external-root", tmp_path / "elsewhere", "--json")
     shown_tensor = json.loads(run(capsys, tmp_path / "m.onnx", *words))
-    assert shown_tensor["statistics"] == json.loads(run(capsys, DIGITS, "tensor:classifier.1.weight", "--json"))["statistics"]
+    assert (
+        shown_tensor["statistics"]
+        == json.loads(run(capsys, DIGITS, "tensor:classifier.1.weight", "--json"))["statistics"]
+    )

@@ -188,7 +188,13 @@ def test_a_report_is_written(tmp_path, capsys):
 
 def test_the_report_has_summary_tensors_and_operators(capsys):
     text = report_of(DIGITS, capsys)
-    for expected_text in ("digits_cnn.onnx", MODEL.producer_version, "float[batch, 1, 8, 8]", "ai.onnx 20", "150.3 KiB"):
+    for expected_text in (
+        "digits_cnn.onnx",
+        MODEL.producer_version,
+        "float[batch, 1, 8, 8]",
+        "ai.onnx 20",
+        "150.3 KiB",
+    ):
         assert expected_text in text
     for node in MODEL.graph.node:
         assert f">{node.op_type}<" in text

@@ -436,7 +436,7 @@ def test_lazy_pieces_are_fetched_as_far_as_they_are_read(api):
     data = long_model().SerializeToString()
     model = remote(data)
     assert model.graph.name == "g"
-    asked = model._document.memory.source.asked
+    asked = model._document.memory.source.fetched_ranges
     before = list(asked)
     handle = api.export_message(model, LAZY)
     size, rows = api.describe(handle)

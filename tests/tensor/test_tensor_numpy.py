@@ -14,7 +14,7 @@ from budget import examples
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import basic_indices
-from test_bundled_files import EVERY_FILE, HOME, pair, read
+from test_bundled_files import EVERY_FILE, ONNX_FOLDER, classes_of, read
 
 import onnxwire
 from onnxwire import TensorProto
@@ -41,11 +41,11 @@ def texts(*values, dims=None):
 
 @EVERY_FILE
 def test_every_tensor_of_the_file_is_the_official_array(file):
-    ours, official = pair(file)
+    ours, official = classes_of(file)
     data = read(file)
-    message = onnxwire.load(os.path.join(HOME, file), ours) if data else ours.FromString(data)
+    message = onnxwire.load(os.path.join(ONNX_FOLDER, file), ours) if data else ours.FromString(data)
     theirs = stored_tensors.tensors_in(official.FromString(data))
-    folder = os.path.join(HOME, os.path.dirname(file))
+    folder = os.path.join(ONNX_FOLDER, os.path.dirname(file))
     for (path, tensor), (other, wanted) in zip(stored_tensors.tensors_in(message), theirs, strict=True):
         assert path == other
         stored_tensors.same_array(tensor.numpy(), onnx.numpy_helper.to_array(wanted, folder))

@@ -17,7 +17,7 @@ from budget import IS_LONG, examples
 from google.protobuf import json_format
 from hypothesis import example, given
 from hypothesis import strategies as st
-from test_bundled_files import FILES, pair, read
+from test_bundled_files import FILES, classes_of, read
 from test_json import mend
 from test_text import EVERY_MESSAGE, EVERYTHING, FLOATS, PAIRS, TENSOR, has_broken_text
 from test_text_parser import Readers, Repeating, Slow, peak_of
@@ -88,7 +88,7 @@ def test_printed_messages_are_read_back(name, data):
 
 def test_bundled_files_read_back():
     for file in FILES:
-        ours, official = pair(file)
+        ours, official = classes_of(file)
         message = onnxwire.from_json(onnxwire.to_json(ours.FromString(read(file))), ours)
         assert official.FromString(message.SerializeToString()) == official.FromString(read(file)), file
 

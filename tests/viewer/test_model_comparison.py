@@ -64,7 +64,9 @@ def test_boxes_of_both_maps_are_marked_after_the_comparison():
         # The map does not wait for the comparison.
         assert not any("marks" in box for box in queries.map("graph")["boxes"])
     comparison.comparison()
-    marks = [[box["marks"] for box in queries.map("graph")["boxes"] if box["kind"] == "node"] for queries in queries_of_sides]
+    marks = [
+        [box["marks"] for box in queries.map("graph")["boxes"] if box["kind"] == "node"] for queries in queries_of_sides
+    ]
     assert marks == [[{"changed": 1}, {}, {"removed": 1}], [{"changed": 1}, {}]]
 
 
@@ -82,7 +84,9 @@ def test_a_copy_with_other_names_has_no_difference_but_the_names():
     old = onnx.load(DIGITS)
     new = onnx.ModelProto.FromString(old.SerializeToString())
     rename_everything(new, random.Random(1))
-    comparison = ModelComparison(*(onnxwire.ModelProto.FromString(message.SerializeToString()) for message in (old, new)))
+    comparison = ModelComparison(
+        *(onnxwire.ModelProto.FromString(message.SerializeToString()) for message in (old, new))
+    )
     answer = comparison.comparison()
     assert (answer["counts"], comparison.marks(0), comparison.marks(1)) == ({"renamed": 1}, {}, {})
 

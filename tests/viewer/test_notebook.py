@@ -51,7 +51,16 @@ def shown_text(message):
 
 def test_a_model_shows_its_boundary_operators_and_tensors():
     text = shown_text(onnxwire.load(DIGITS))
-    for expected_text in ("IR 10", "ai.onnx 20", "17 nodes", "16 tensors", "image", "float[batch, 1, 8, 8]", "Relu", "logits"):
+    for expected_text in (
+        "IR 10",
+        "ai.onnx 20",
+        "17 nodes",
+        "16 tensors",
+        "image",
+        "float[batch, 1, 8, 8]",
+        "Relu",
+        "logits",
+    ):
         assert expected_text in text
     assert "classifier.1.weightFLOAT [64, 512]128.0 KiB" in text
 

@@ -192,7 +192,12 @@ def test_names_of_the_model_are_escaped(open_page, tmp_path):
     hostile_name = "<img src=x onerror='document.title=1'>"
     path = tmp_path / "m.onnx"
     onnx.save(
-        helper.make_model(helper.make_graph([helper.make_node(hostile_name, [hostile_name], ["y"], name=hostile_name)], hostile_name, [], [])), path
+        helper.make_model(
+            helper.make_graph(
+                [helper.make_node(hostile_name, [hostile_name], ["y"], name=hostile_name)], hostile_name, [], []
+            )
+        ),
+        path,
     )
     page = open_page(path)
     page.click(".row", hostile_name)
@@ -268,7 +273,8 @@ def test_an_address_that_cannot_be_decoded_is_reported(open_page):
     page = open_page(DIGITS)
     page.driver.execute_script("location.hash = 'node=%E0%A4%A'")
     page.wait(
-        lambda: "%E0%A4%A" in " ".join(element.text for element in page.elements("#trouble:not([hidden])")), fail_on_error=False
+        lambda: "%E0%A4%A" in " ".join(element.text for element in page.elements("#trouble:not([hidden])")),
+        fail_on_error=False,
     )
 
 

@@ -99,7 +99,13 @@ def page(open_page, path):
     yield page
     errors = [entry for entry in page.driver.get_log("browser") if entry["level"] == "SEVERE"]
     # Refused requests get a 4xx response, and a stopped server does not respond, or sends a part of its response.
-    server_errors = ("CONNECTION_REFUSED", "CONNECTION_RESET", "EMPTY_RESPONSE", "CONTENT_LENGTH_MISMATCH", "does not answer")
+    server_errors = (
+        "CONNECTION_REFUSED",
+        "CONNECTION_RESET",
+        "EMPTY_RESPONSE",
+        "CONTENT_LENGTH_MISMATCH",
+        "does not answer",
+    )
     expected_messages = ("status of 4", *server_errors)
     assert [entry for entry in errors if not any(text in entry["message"] for text in expected_messages)] == []
 

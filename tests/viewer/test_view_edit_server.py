@@ -187,7 +187,9 @@ def test_request_bodies_are_bounded(server, key):
         ("change", "application/json\r\nTransfer-Encoding: chunked", "0", 411),
     ):
         head = f"POST /api/{action} HTTP/1.1\r\nHost: localhost\r\n{KEY_HEADER}: {key}\r\n"
-        answer = answer_to(server.server_port, f"{head}Content-Type: {content_type}\r\nContent-Length: {length}\r\n\r\n")
+        answer = answer_to(
+            server.server_port, f"{head}Content-Type: {content_type}\r\nContent-Length: {length}\r\n\r\n"
+        )
         assert answer.startswith(f"HTTP/1.1 {status} ".encode()), (length, answer[:100])
         assert answer.count(b"HTTP/1.1") == 1
     assert is_untouched(server)
@@ -207,9 +209,13 @@ def test_an_incomplete_change_is_not_made(server, key):
 
 @pytest.mark.parametrize("action", ["change", "upload?name=x.npy"])
 def test_a_connection_closes_when_the_browser_asks(server, key, action):
-    headers, body = (FILE_HEADERS, npy_bytes()) if action != "change" else (JSON_HEADERS, json.dumps(set_request()).encode())
+    headers, body = (
+        (FILE_HEADERS, npy_bytes()) if action != "change" else (JSON_HEADERS, json.dumps(set_request()).encode())
+    )
     for connection_header, expected_connection in (({}, None), ({"Connection": "close"}, "close")):
-        status, response_headers, _ = request(server, f"/api/{action}", {KEY_HEADER: key} | headers | connection_header, "POST", body)
+        status, response_headers, _ = request(
+            server, f"/api/{action}", {KEY_HEADER: key} | headers | connection_header, "POST", body
+        )
         assert (status in (200, 409), response_headers["Connection"]) == (True, expected_connection)
 
 

@@ -97,7 +97,11 @@ CASES = {
         lambda m: m.opset_import.add(domain="com.me", version=2),
     ),
     "a doc": ("set", {"path": "graph.doc_string", "value": "a\nb"}, lambda m: assign(m, "graph.doc_string=a\nb")),
-    "dims": ("set_shape", {"path": "graph.input[0]", "shape": "[4, 1, 8, width]", "elem_type": "FLOAT"}, set_input_dims),
+    "dims": (
+        "set_shape",
+        {"path": "graph.input[0]", "shape": "[4, 1, 8, width]", "elem_type": "FLOAT"},
+        set_input_dims,
+    ),
     "a deleted node": ("delete_node", {"path": "graph.node[4]", "input": 0}, lambda m: bypass(m, "graph.node[4]")),
     "a node that leaves a gap": (
         "delete_node",
@@ -145,7 +149,9 @@ def test_a_tensor_is_replaced_by_an_npy_file(edits, tmp_path):
 
 def test_tensors_are_replaced_by_those_of_a_safetensors_file_by_name(edits, path, tmp_path):
     other_model = onnxwire.load(path)
-    new_arrays = {tensor.name: tensor.numpy() + 1 for tensor in other_model.graph.initializer if tensor.dtype == np.float32}
+    new_arrays = {
+        tensor.name: tensor.numpy() + 1 for tensor in other_model.graph.initializer if tensor.dtype == np.float32
+    }
     weights = onnxwire.ModelProto()
     for name, array in new_arrays.items():
         weights.graph.initializer.append(onnxwire.from_array(array, name))

@@ -384,7 +384,12 @@ def test_a_drawing_without_crossings_is_found():
     # A ladder; the edges cross if nodes are placed in the order of their numbers.
     edges = [(0, 3), (1, 2), (3, 4), (2, 5), (4, 7), (5, 6)]
     layout = lay_out([(10, 10)] * 8, edges)
-    is_left = [layout.x[0] < layout.x[1], layout.x[3] < layout.x[2], layout.x[4] < layout.x[5], layout.x[7] < layout.x[6]]
+    is_left = [
+        layout.x[0] < layout.x[1],
+        layout.x[3] < layout.x[2],
+        layout.x[4] < layout.x[5],
+        layout.x[7] < layout.x[6],
+    ]
     assert len(set(is_left)) == 1
 
 
@@ -392,9 +397,17 @@ def test_chains_are_next_to_their_consumers_and_producers():
     # A long chain; a short chain that joins it near its end, and one that leaves it near its start.
     chain = [(i, i + 1) for i in range(9)]
     layout_of_joining = lay_out([(10, 10)] * 12, [*chain, (10, 11), (11, 9)])
-    assert layout_of_joining.rows[9] - layout_of_joining.rows[11] == layout_of_joining.rows[11] - layout_of_joining.rows[10] == 1
+    assert (
+        layout_of_joining.rows[9] - layout_of_joining.rows[11]
+        == layout_of_joining.rows[11] - layout_of_joining.rows[10]
+        == 1
+    )
     layout_of_leaving = lay_out([(10, 10)] * 12, [*chain, (0, 10), (10, 11)])
-    assert layout_of_leaving.rows[10] - layout_of_leaving.rows[0] == layout_of_leaving.rows[11] - layout_of_leaving.rows[10] == 1
+    assert (
+        layout_of_leaving.rows[10] - layout_of_leaving.rows[0]
+        == layout_of_leaving.rows[11] - layout_of_leaving.rows[10]
+        == 1
+    )
 
 
 # --- scopes that would form cycles
