@@ -52,7 +52,7 @@ def documentation_of(command: str) -> str:
 
 
 @cache
-def tests_of(command: str) -> str:
+def code_of_tests(command: str) -> str:
     """Return the text of the test files that name a command."""
     is_named = re.compile(rf"""["']{command}["' ]|onnxwire {command} """)
     texts = [path.read_text(encoding="utf-8") for path in sorted((ROOT / "tests").rglob("*.py"))]
@@ -76,7 +76,7 @@ def test_every_option_is_documented(command: str) -> None:
 
 @pytest.mark.parametrize("command", OPTIONS)
 def test_every_option_is_used_by_a_test(command: str) -> None:
-    unused_options = [", ".join(option) for option in OPTIONS[command] if not is_in(option, tests_of(command))]
+    unused_options = [", ".join(option) for option in OPTIONS[command] if not is_in(option, code_of_tests(command))]
     assert unused_options == [], f"no file of tests/ that names the command {command} uses them"
 
 
