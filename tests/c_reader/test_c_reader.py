@@ -1,4 +1,4 @@
-"""Values that `onnxwire.h` reads and data that it rejects, compared with the engine and protobuf; and the C examples."""
+"""Data that `onnxwire.h` reads or rejects, compared with the engine and protobuf, and the C examples."""
 
 from __future__ import annotations
 

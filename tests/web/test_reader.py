@@ -19,7 +19,7 @@ PAGE = Path(__file__).parents[2] / "examples" / "web"
 DIGITS = PAGE.parent / "digits_cnn.onnx"
 END, VALUE, NEEDED, DAMAGED = range(4)
 ReadFunction = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_double, ctypes.c_void_p, ctypes.c_uint32)
-pytestmark = pytest.mark.skipif(shutil.which(events.compiler()[0]) is None, reason="there is no C compiler")
+pytestmark = pytest.mark.skipif(shutil.which(events.c_compiler()[0]) is None, reason="there is no C compiler")
 
 
 class Walk:
@@ -84,7 +84,7 @@ class Walk:
 def library(tmp_path_factory):
     path = tmp_path_factory.mktemp("reader") / "reader.so"
     flags = ["-std=c99", "-O1", "-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Werror", "-shared", "-fPIC"]
-    command = [*events.compiler(), *flags, f"-I{ow.get_include()}", str(PAGE / "reader.c"), "-o", str(path)]
+    command = [*events.c_compiler(), *flags, f"-I{ow.get_include()}", str(PAGE / "reader.c"), "-o", str(path)]
     subprocess.run(command, check=True)
     library = ctypes.CDLL(str(path))
     library.open_source.argtypes = [ctypes.c_double]
