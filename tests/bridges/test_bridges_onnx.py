@@ -1,4 +1,4 @@
-"""Calls of functions with a model without payloads by `apply`, and conversion to and from messages of the onnx package."""
+"""Calls of functions with a model without payloads by `apply`, and conversion to and from official messages."""
 
 from __future__ import annotations
 
