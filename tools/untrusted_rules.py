@@ -6,7 +6,7 @@ from pathlib import Path
 from textwrap import fill
 
 REPOSITORY_ROOT = Path(__file__).parent.parent
-PAGE_PATH = REPOSITORY_ROOT / "docs" / "untrusted.md"
+PAGE = REPOSITORY_ROOT / "docs" / "untrusted.md"
 HEADING = "\n## Rules\n"
 TITLES_BY_GROUP = {
     "wire": "Readers disagree",
@@ -37,5 +37,5 @@ def rule_list() -> str:
 
 
 if __name__ == "__main__":
-    text_before_rules = PAGE_PATH.read_text(encoding="utf-8").partition(HEADING)[0]
-    PAGE_PATH.write_text(f"{text_before_rules}\n{rule_list()}", encoding="utf-8")
+    text_before_rules = PAGE.read_text(encoding="utf-8").partition(HEADING)[0]
+    PAGE.write_text(f"{text_before_rules}\n{rule_list()}", encoding="utf-8")
