@@ -261,7 +261,7 @@ def test_a_function_may_swap_the_names_of_tensors():
         first_tensor, second_tensor = argument.graph.initializer
         first_tensor.name, second_tensor.name = second_tensor.name, first_tensor.name
 
-    result = arrays_by_name(apply_and_check(swap, raw_weight("a"), raw_weight("b", first=1000)))
+    result = arrays_by_name(apply_and_check(swap, raw_weight("a"), raw_weight("b", start=1000)))
     assert (result["a"][0, 0], result["b"][0, 0]) == (1000, 0)
 
 
