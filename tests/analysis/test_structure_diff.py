@@ -180,7 +180,7 @@ def test_auto_pairs_by_name_unless_nodes_were_renamed():
     assert "renamed" not in [d.change for d in structural_diff(old, new, match="name")]
 
 
-def test_an_unknown_value_of_match_is_refused():
+def test_an_unknown_value_of_match_is_rejected():
     with pytest.raises(ValueError, match="'auto', 'name' or 'structure'"):
         structural_diff(chain(["Relu"]), chain(["Relu"]), match="names")
 

@@ -547,7 +547,7 @@ def test_a_message_of_another_schema_is_rejected():
         onnxwire.to_onnx(EVERYTHING())
 
 
-def test_without_the_onnx_package_the_error_says_what_to_install(monkeypatch):
+def test_without_the_onnx_package_the_error_names_the_missing_package(monkeypatch):
     monkeypatch.setitem(sys.modules, "onnx", None)
     for call in (onnxwire.infer_shapes, onnxwire.check_official, onnxwire.to_onnx):
         with pytest.raises(ImportError, match="pip install onnx"):

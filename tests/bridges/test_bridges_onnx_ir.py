@@ -230,7 +230,7 @@ def test_other_objects_are_rejected():
         from_ir(onnxwire.ModelProto())
 
 
-def test_without_the_package_the_error_says_what_to_install():
+def test_without_the_package_the_error_names_the_missing_package():
     code = "import sys; sys.modules['onnx_ir'] = None; import onnxwire.bridges.onnx_ir"
     process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert process.stderr.splitlines()[-1].endswith("not installed; `pip install onnx-ir`")

@@ -417,7 +417,7 @@ def test_an_option_overrides_the_extension_of_the_file(tmp_path, ending):
         assert out.read_text() == text
 
 
-def test_without_duckdb_the_error_says_what_to_install():
+def test_without_duckdb_the_error_names_the_missing_package():
     code = "import sys; sys.modules['duckdb'] = None; import onnxwire; onnxwire.sql(sys.argv[1], 'select 1')"
     process = subprocess.run([sys.executable, "-c", code, str(DIGITS)], capture_output=True, text=True, check=False)
     assert "MissingPackageError: this needs DuckDB" in process.stderr

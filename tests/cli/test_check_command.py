@@ -223,7 +223,7 @@ def test_rules_are_selected_and_ignored_by_comma_lists_and_repeated_options(tmp_
     }
 
 
-def test_an_unknown_rule_is_refused_before_anything_is_printed(broken_path):
+def test_an_unknown_rule_is_rejected_before_anything_is_printed(broken_path):
     for form in ("--json", "--sarif", "-v"):
         result = check(broken_path, "--select", "graph-name-presnt", form)
         assert (result.returncode, result.stdout) == (2, b"")
@@ -262,7 +262,7 @@ def test_options_set_the_message_type_and_the_ir_version(tmp_path):
         (["a.onnx", "--json", "--sarif"], b"not allowed with"),
     ],
 )
-def test_contradictory_options_are_refused(arguments, reason):
+def test_contradictory_options_are_rejected(arguments, reason):
     result = check(*arguments)
     assert result.returncode == 2 and reason in result.stderr and result.stdout == b""
 

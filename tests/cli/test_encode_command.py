@@ -109,7 +109,7 @@ def test_a_fault_prints_one_line_and_writes_nothing(tmp_path):
     assert sorted(os.listdir(tmp_path)) == ["model\n.txt", "out.onnx"]
 
 
-def test_files_that_can_not_be_opened_are_named(tmp_path):
+def test_files_that_cannot_be_opened_are_named(tmp_path):
     (tmp_path / "model.txt").write_text(TEXT)
     check_refusal(encode(tmp_path / "absent.txt"), f"{tmp_path / 'absent.txt'}: No such file or directory")
     check_refusal(encode(tmp_path), f"{tmp_path}: Is a directory")

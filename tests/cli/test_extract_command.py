@@ -325,7 +325,7 @@ def test_an_impossible_output_is_one_line(tmp_path, capsys, monkeypatch, options
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_string_that_numpy_would_truncate_is_refused(tmp_path, capsys):
+def test_a_string_that_numpy_would_truncate_is_rejected(tmp_path, capsys):
     path = save_tensor(tmp_path / "m.onnx", np.array(["a\0", "b"], object))
     assert "ends with a NUL" in refusal(capsys, path, "--tensor", "t", "-o", tmp_path / "x.npy")
 
@@ -336,7 +336,7 @@ def test_help_shows_examples(capsys):
     assert "onnxwire extract m.onnx --outputs relu_1 -o head.onnx" in capsys.readouterr().out
 
 
-def test_strings_of_very_different_lengths_are_refused_with_the_limit(tmp_path):
+def test_strings_of_very_different_lengths_are_rejected_with_the_limit(tmp_path):
     tensor = onnxwire.TensorProto(data_type=8, dims=[20_001], string_data=[b"w" * 20_000, *[b""] * 20_000])
     with pytest.raises(onnxwire.TensorError, match=r"need 1,600,080,000 bytes .* limit of 1,073,741,824"):
         onnxwire.to_npz({"words": tensor}, tmp_path / "words.npz")

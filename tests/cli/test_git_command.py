@@ -278,7 +278,7 @@ def test_a_locked_file_of_settings_is_an_error(git, monkeypatch, capsys):
     assert "*.onnx" not in Path(".git/info/attributes").read_text() if Path(".git/info/attributes").exists() else True
 
 
-def test_a_pipe_in_place_of_the_attributes_is_refused(git, capsys):
+def test_a_pipe_in_place_of_the_attributes_is_rejected(git, capsys):
     path = Path(".git/info/attributes")
     path.unlink()
     os.mkfifo(path)
@@ -341,7 +341,7 @@ def test_drivers_are_installed_for_all_repositories(git, tmp_path):
     assert (tmp_path / "other").read_text() == attributes.read_text()
 
 
-def test_outside_a_repository_install_is_refused(git, tmp_path, monkeypatch, capsys):
+def test_outside_a_repository_install_is_rejected(git, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
     assert main(["git", "install"]) == 2

@@ -76,7 +76,7 @@ def test_removing_an_absent_entry_is_an_error(path, capsys):
 
 
 @pytest.mark.parametrize("options", [["a=1"], ["--delete", "a"], ["-i"], ["a=1", "b", "-i"], ["a=1", "--json", "-i"]])
-def test_ambiguous_arguments_are_refused(path, options, capsys):
+def test_ambiguous_arguments_are_rejected(path, options, capsys):
     with pytest.raises(SystemExit) as excinfo:
         main(["meta", path, *options])
     assert excinfo.value.code == 2

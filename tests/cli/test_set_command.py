@@ -273,7 +273,7 @@ def test_weights_are_read_from_safetensors_by_name(tmp_path, capsys):
         ("other", np.zeros(3, np.float32), "no initializer has the name of a tensor in this file ('other', ...)"),
     ],
 )
-def test_weights_that_do_not_fit_are_refused(tmp_path, capsys, name, array, text):
+def test_weights_that_do_not_fit_are_rejected(tmp_path, capsys, name, array, text):
     weights = onnxwire.ModelProto()
     weights.graph.initializer.append(onnxwire.from_array(array, name))
     onnxwire.to_safetensors(weights, tmp_path / "w.safetensors")

@@ -208,14 +208,14 @@ def test_pictures_are_drawn_by_matplotlib(model, odd_model_path, tmp_path, capsy
         (["--json", "--csv"], "not allowed with"),
     ],
 )
-def test_wrong_options_are_refused(arguments, text, capsys) -> None:
+def test_wrong_options_are_rejected(arguments, text, capsys) -> None:
     with pytest.raises(SystemExit) as excinfo:
         main(["stats", str(DIGITS), *arguments])
     assert excinfo.value.code == 2
     assert text in capsys.readouterr().err
 
 
-def test_files_that_can_not_be_written_are_one_line(tmp_path, capsys) -> None:
+def test_files_that_cannot_be_written_are_one_line(tmp_path, capsys) -> None:
     assert "No such file" in error_line(capsys, DIGITS, "--csv", "-o", tmp_path / "no" / "w.csv")
     assert "this is the input" in error_line(capsys, DIGITS, "--csv", "-o", DIGITS)
 

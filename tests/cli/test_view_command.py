@@ -143,7 +143,7 @@ def test_an_absent_schema_is_an_error(capsys):
     assert "nowhere.md" in capsys.readouterr().err
 
 
-def test_a_port_in_use_is_refused(capsys):
+def test_a_port_in_use_is_rejected(capsys):
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         listener.listen()

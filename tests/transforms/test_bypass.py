@@ -174,7 +174,7 @@ def test_a_node_without_consumers_is_only_removed():
     ],
     ids=["an input", "two outputs", "a second output", "no such input", "an omitted input", "a hidden name"],
 )
-def test_a_node_that_can_not_be_bypassed_is_rejected_without_changes(nodes, outputs, path, index, reason):
+def test_a_node_that_cannot_be_bypassed_is_rejected_without_changes(nodes, outputs, path, index, reason):
     model = model_of(nodes, outputs)
     if reason == "hides":
         model.graph.node[1].attribute[0].g.node.add(op_type="Abs", input=["a"], output=["x"])

@@ -152,7 +152,7 @@ def test_variables_of_functions_are_independent_of_those_of_the_model(model):
         ({}, {"batch": "2*batch"}, None, "the name of a dimension variable is made of"),
     ],
 )
-def test_a_dimension_that_can_not_be_changed_is_an_error(model, sizes, renames, dynamic, reason):
+def test_a_dimension_that_cannot_be_changed_is_an_error(model, sizes, renames, dynamic, reason):
     bytes_before = model.SerializeToString()
     with pytest.raises(onnxwire.Error) as excinfo:
         change_dimensions(model, sizes, renames=renames, dynamic=dynamic)
@@ -161,7 +161,7 @@ def test_a_dimension_that_can_not_be_changed_is_an_error(model, sizes, renames, 
     assert model.SerializeToString() == bytes_before
 
 
-def test_a_rename_to_a_known_variable_is_refused():
+def test_a_rename_to_a_known_variable_is_rejected():
     with pytest.raises(onnxwire.EditError, match="there is a dimension variable 'b' already"):
         change_dimensions(model_of([], [value("x", ["a", "b"])], []), {}, renames={"a": "b"})
 

@@ -107,7 +107,7 @@ def test_answers_are_bounded():
 
 
 @pytest.mark.parametrize("options", [["--edit"], ["-o", "r.html"], ["--type", "GraphProto"]])
-def test_options_for_one_model_are_refused_for_two(options, tmp_path, capsys):
+def test_options_for_one_model_are_rejected_for_two(options, tmp_path, capsys):
     with pytest.raises(SystemExit):
         main(["view", "a.onnx", "b.onnx", *options])
     assert "two models are shown without" in capsys.readouterr().err

@@ -106,7 +106,7 @@ def test_only_regular_files_are_opened(page, tmp_path):
     assert page.start()["recent"] == []
 
 
-def test_uploads_that_exceed_the_disk_space_or_the_limit_are_refused(page, monkeypatch):
+def test_uploads_that_exceed_the_disk_space_or_the_limit_are_rejected(page, monkeypatch):
     with pytest.raises(EditError, match="open it by its path"):
         receive(page, length=MAX_UPLOAD_BYTES + 1)
     monkeypatch.setattr(start_page.shutil, "disk_usage", lambda _: SimpleNamespace(free=100))
@@ -219,7 +219,7 @@ def test_the_page_of_an_opened_file_names_it_in_each_question(server, key):
     assert request(server, "GET", f"nothing?file={first_id}", key=key)[0] == 404
 
 
-def test_requests_of_other_pages_and_host_names_are_refused(server, key):
+def test_requests_of_other_pages_and_host_names_are_rejected(server, key):
     body = json.dumps({"path": "m.onnx", "type": "ModelProto"})
     for headers in (
         {"Host": "evil.example"}, {"Host": f"evil.example:{server.server_port}"}, {"Origin": "https://evil.example"},
@@ -238,7 +238,7 @@ def test_requests_of_other_pages_and_host_names_are_refused(server, key):
     assert json.loads(request(server, "GET", "start", key=key)[1])["recent"] == []
 
 
-def test_malformed_actions_are_refused(server, key):
+def test_malformed_actions_are_rejected(server, key):
     for action, values in (
         ("open", {}), ("open", {"path": 1, "type": "ModelProto"}), ("open", {"path": "m.onnx", "type": "X"}),
         ("open", {"path": "m.onnx"}), ("forget", {"path": ["x"]}),

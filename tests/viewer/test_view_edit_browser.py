@@ -267,7 +267,7 @@ def test_unsaved_changes_are_reported_on_the_terminal(page):
     assert "set producer_name = me" in stderr_text
 
 
-def test_changes_of_another_tab_are_shown_or_refused(page):
+def test_changes_of_another_tab_are_shown_or_rejected(page):
     page.open_address("node=graph.node[4]", "Relu")
     first_tab = page.driver.current_window_handle
     # Like the browser's "Duplicate": the new tab has the key of the original tab.

@@ -125,7 +125,7 @@ def test_without_edit_nothing_can_be_changed():
         ({"Content-Type": "multipart/form-data; boundary=x"}, 415),
     ],
 )
-def test_a_change_from_another_origin_is_refused(server, key, headers, status):
+def test_a_change_from_another_origin_is_rejected(server, key, headers, status):
     assert post(server, key, "change", set_request(), **headers)[0] == status
     assert is_untouched(server)
 
@@ -136,7 +136,7 @@ def test_the_token_is_not_a_key(server):
 
 
 @pytest.mark.parametrize("method", ["PUT", "DELETE", "PATCH", "OPTIONS", "HEAD", "TRACE"])
-def test_other_methods_are_refused(server, key, method):
+def test_other_methods_are_rejected(server, key, method):
     status, headers, _ = request(
         server, "/api/change", {KEY_HEADER: key} | JSON_HEADERS, method, json.dumps(set_request()).encode()
     )
@@ -169,7 +169,7 @@ def test_a_question_changes_nothing(server, key):
         set_request("\ud800"),
     ],
 )  # fmt: skip
-def test_an_unknown_change_is_refused(server, key, body):
+def test_an_unknown_change_is_rejected(server, key, body):
     status, answer = post(server, key, "change", body)
     assert (status, list(answer)) == (400, ["error"])
     assert is_untouched(server)
@@ -258,7 +258,7 @@ def test_internal_errors_reveal_no_details(server, key, monkeypatch):
     assert post(server, key, "undo", {"revision": 0}) == (500, {"error": "an internal error prevented the answer"})
 
 
-def test_the_error_of_a_refused_change_names_the_remedy(server, key):
+def test_the_error_of_a_rejected_change_names_the_remedy(server, key):
     for arguments, words in (
         ({"path": "graph.node[99].name", "value": "x"}, "graph.node[0] to [16]"),
         ({"path": "graph.node[2].attribute[0]", "value": "x"}, "whole number"),

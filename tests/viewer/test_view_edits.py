@@ -208,14 +208,14 @@ def npy(header):
         ("../../x", b"", "neither"),
     ],
 )
-def test_a_file_of_another_format_is_refused_by_the_users_name(edits, tmp_path, name, data, reason):
+def test_a_file_of_another_format_is_rejected_by_the_users_name(edits, tmp_path, name, data, reason):
     (tmp_path / "d").write_bytes(data)
     with open(tmp_path / "d", "rb") as file_object, pytest.raises(EditError, match=reason) as excinfo:
         edits.uploads.add(name, len(data), file_object.read)
     assert "/onnxwire-" not in str(excinfo.value)
 
 
-def test_an_incomplete_upload_is_refused(edits):
+def test_an_incomplete_upload_is_rejected(edits):
     with pytest.raises(EditError, match="upload it again"):
         edits.uploads.add("x.npy", 100, lambda count: b"")
     with pytest.raises(EditError, match="the limit is"):
@@ -283,7 +283,7 @@ def test_a_node_is_renamed_by_any_of_its_paths(edits):
         make_change(edits, "rename_node", path="node:other", name=edits.message.graph.node[0].name)
 
 
-def test_changes_of_models_are_refused_for_other_messages(path, tmp_path):
+def test_changes_of_models_are_rejected_for_other_messages(path, tmp_path):
     file = tmp_path / "w.safetensors"
     onnxwire.to_safetensors(onnxwire.load(path), file)
     edits = Edits(onnxwire.load(path).graph, str(path))
@@ -310,7 +310,7 @@ def test_a_value_with_an_at_is_not_a_file(edits, path):
     assert edits.message.graph.initializer[0].raw_data == f"@{path}".encode()
 
 
-def test_a_change_for_an_older_state_is_refused(edits):
+def test_a_change_for_an_older_state_is_rejected(edits):
     old_revision = edits.revision
     make_change(edits, "set", path="producer_name", value="me")
     for call in (

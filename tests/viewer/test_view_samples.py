@@ -123,7 +123,7 @@ def test_every_shape_has_a_picture(shape):
     assert len(result["values"]) == result["height"] * result["width"] == np.ones(shape).size
 
 
-def test_axes_and_indices_out_of_range_are_refused():
+def test_axes_and_indices_out_of_range_are_rejected():
     tensor = tensor_of(np.ones((2, 3, 4), np.float32))
     for axes, at in [((0, 0), None), ((0, 3), None), ((1, 2), (2,)), ((-1, 0), None)]:
         with pytest.raises(TensorError):

@@ -106,7 +106,7 @@ def test_questions_need_the_key(server, key):
 
 
 @pytest.mark.parametrize("host", ["evil.example", "evil.example:80", "127.0.0.1.evil.example:80", "", "0.0.0.0:80"])
-def test_a_foreign_host_name_is_refused(server, key, host):
+def test_a_foreign_host_name_is_rejected(server, key, host):
     assert get(server, "/api/summary", {KEY_HEADER: key, "Host": host})[0] == 403
     assert get(server, "/", {"Host": host})[0] == 403
 
@@ -176,7 +176,7 @@ def test_no_answer_is_longer_than_a_page(server, key, question):
     assert len(json.dumps(answer)) < 200_000
 
 
-def test_a_question_with_a_body_is_refused_once(server, key):
+def test_a_question_with_a_body_is_rejected_once(server, key):
     hidden = f"GET /api/summary HTTP/1.1\r\nHost: localhost\r\n{KEY_HEADER}: {key}\r\n\r\n"
     for head, body in (
         (f"Content-Length: {len(hidden)}", hidden),
@@ -188,7 +188,7 @@ def test_a_question_with_a_body_is_refused_once(server, key):
         assert b"digits" not in answer
 
 
-def test_a_request_with_two_lengths_is_refused(server, key):
+def test_a_request_with_two_lengths_is_rejected(server, key):
     hidden = f"GET /api/summary HTTP/1.1\r\nHost: localhost\r\n{KEY_HEADER}: {key}\r\n\r\n"
     for lengths in ((0, len(hidden)), (len(hidden), 0)):
         head = "".join(f"Content-Length: {length}\r\n" for length in lengths)
