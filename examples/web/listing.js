@@ -129,7 +129,7 @@ class Lister {
     /** @type {NodeRow} */
     const row = {graph, index, domain: "", operator: "", name: "", inputs: [], outputs: [], nInputs: 0, nOutputs: 0};
     this.listing.nodes.push(row);
-    await this.count();
+    await this.countRow();
     await this.eachInside(async (field) => {
       if (field === "op_type") row.operator = await this.text();
       else if (field === "name") row.name = await this.text();
@@ -166,7 +166,7 @@ class Lister {
     /** @type {TensorRow} */
     const row = {where, name: "", type: "", dims: "", bytes: 0, stored: "", problem: ""};
     this.listing.tensors.push(row);
-    await this.count();
+    await this.countRow();
     try {
       const tensor = await this.reader.tensor();
       row.name = await this.text(tensor.name);
