@@ -81,13 +81,12 @@ class ShapeBounds:
         self.budget = 0
         self._recorded: list[tuple[dict[int, Any], Any]] = []  # faults of the node that is evaluated
         self._op_types = constants.column("NodeProto", "op_type")
-        self._first_inputs = constants.column("NodeProto", "first.input")
-        self._n_inputs = constants.column("NodeProto", "input")
-        self._first_outputs = constants.column("NodeProto", "first.output")
-        self._n_outputs = constants.column("NodeProto", "output")
-        self._n_nodes = constants.column("GraphProto", "node")
+        self._first_inputs, self._n_inputs = constants.ranges("NodeProto", "input")
+        self._first_outputs, self._n_outputs = constants.ranges("NodeProto", "output")
+        self._first_nodes, self._n_nodes = constants.ranges("GraphProto", "node")
         self._inputs = constants.elements("NodeProto.input")
         self._outputs = constants.elements("NodeProto.output")
+        self._function_fields = [constants.ranges("FunctionProto", field) for field in ("input", "node", "output")]
         self._calls: list[int] | None = facts.derive(Calls).function.tolist() if facts.FunctionProto.n else None
         self._operators: dict[int, Any] = {}
         for name, operator in _ALL_OPERATORS.items():
@@ -202,10 +201,6 @@ class ShapeBounds:
 
     # Graphs and functions
 
-    def _children(self, type_name: str, field: str, row: int) -> range:
-        start = self.constants.column(type_name, f"first.{field}")[row]
-        return range(start, start + self.constants.column(type_name, field)[row])
-
     def _run_graph(self, graph: int, scope: Scope, arguments: list[Value]) -> list[Value]:
         """Evaluate a graph, with arguments for its first inputs, and return the Values of its outputs."""
         names = self.constants.column("ValueInfoProto", "name")
@@ -225,7 +220,8 @@ class ShapeBounds:
                 scope.values[tensors[values]] = FIXED
         outputs = self.graph_rows("ValueInfoProto", "GraphProto.output", graph)
         self.budget -= len(infos) + len(initializers) + len(outputs)
-        self._run_nodes(self._children("GraphProto", "node", graph), scope)
+        start = self._first_nodes[graph]
+        self._run_nodes(range(start, start + self._n_nodes[graph]), scope)
         if not self._is_compared[graph]:
             self._is_compared[graph] = True
             self._compare_with_declared(graph, scope, names)
@@ -261,17 +257,14 @@ class ShapeBounds:
             self.known.add((function, (0, b"")), Result(values, (), self._total - total))
 
     def _run_function(self, function: int, arguments: list[Value], scope: Scope) -> list[Value]:
-        start = self.constants.column("FunctionProto", "first.input")[function]
-        names = self.constants.elements("FunctionProto.input")
-        n_inputs = self.constants.column("FunctionProto", "input")[function]
-        for i in range(n_inputs):
-            scope.values[names[start + i]] = arguments[i] if i < len(arguments) else UNKNOWN
-        n_outputs = self.constants.column("FunctionProto", "output")[function]
-        self.budget -= n_inputs + n_outputs
-        self._run_nodes(self._children("FunctionProto", "node", function), scope)
-        start = self.constants.column("FunctionProto", "first.output")[function]
-        names = self.constants.elements("FunctionProto.output")
-        return [self._find(scope, name) for name in names[start : start + n_outputs]]
+        inputs, nodes, outputs = ((first[function], count[function]) for first, count in self._function_fields)
+        names = self.constants.elements("FunctionProto.input") if inputs[1] else ()
+        for i in range(inputs[1]):
+            scope.values[names[inputs[0] + i]] = arguments[i] if i < len(arguments) else UNKNOWN
+        self.budget -= inputs[1] + outputs[1]
+        self._run_nodes(range(nodes[0], sum(nodes)), scope)
+        names = self.constants.elements("FunctionProto.output") if outputs[1] else ()
+        return [self._find(scope, name) for name in names[outputs[0] : sum(outputs)]]
 
     def _run_nodes(self, nodes: range, scope: Scope) -> None:
         inputs, outputs, values, kind = self._inputs, self._outputs, scope.values, self.known.kind
@@ -364,6 +357,8 @@ class ShapeBounds:
         self, call: NodeCall, function: int, names: Sequence[int], made: list[Value], is_fixed: bool
     ) -> list[Value | None]:
         """Return the Values of a node's outputs, None for those that are not known."""
+        if not names:
+            return []
         stored = max((value.stored for value in call.inputs), default=0)
         is_bound = any(value.is_bound for value in call.inputs) or (
             call.op_type not in EXACT and (function >= 0 or not all(map(_is_exact, call.inputs)))

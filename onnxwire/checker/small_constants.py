@@ -49,6 +49,10 @@ class SmallConstants:
             known = self._columns[key] = np.ascontiguousarray(column).data
         return known
 
+    def ranges(self, type_name: str, field: str) -> tuple[Sequence[int], Sequence[int]]:
+        """Return, for each row of a sheet, the row of the first element of a repeated field, and their number."""
+        return self.column(type_name, f"first.{field}"), self.column(type_name, field)
+
     def elements(self, name: str) -> Sequence[int]:
         """Return the values of a list such as NodeProto.input."""
         known = self._columns.get(name)
