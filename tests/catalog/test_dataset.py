@@ -161,7 +161,7 @@ def test_a_run_that_waited_for_a_journal_that_was_replaced_is_refused(tmp_path, 
 def test_a_damaged_state_is_a_warning_that_names_the_file(tmp_path, monkeypatch, state):
     monkeypatch.setattr(dataset, "decode_state", lambda *_: states.ModelRecord("", Failure("", ""), {}))
     monkeypatch.setattr(states.json, "dumps", lambda *_, **__: state)
-    add = Dataset._add
+    add = Dataset._write_group
     monkeypatch.setattr(Dataset, "_append_line", lambda data, line: data._contents.apply(line))
     with Dataset(str(tmp_path)) as data:
         groups, _ = add(data, {"a": State(1, 1, False, False, {})}, {})
@@ -177,7 +177,7 @@ def test_a_model_of_two_groups_is_an_error(tmp_path):
     with Dataset(str(tmp_path)) as data:
         put(data, "ab")
         data._records = dict.fromkeys("ab")  # the data set treats the models as known
-        data._replace(data._add(dict.fromkeys("b", Failure("", "")), {})[0], {})
+        data._replace(data._write_group(dict.fromkeys("b", Failure("", "")), {})[0], {})
         data._records = {}
         with pytest.raises(onnxwire.SaveError, match=r"two groups have the model 'b'"):
             data.find("ab")

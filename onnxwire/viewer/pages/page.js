@@ -1,7 +1,7 @@
 // The page: the address, the outline, the list, and the keys.
 
-import { FILE, SIDE, ask, begin, countText, decodePart, familyOf, html, nounText, shapeText, sizeText } from "./api.js";
-import { addBar, paintBar, showChanges, showDifference } from "./change_list.js";
+import { FILE, SIDE, ask, startSession, countText, decodePart, familyOf, html, nounText, shapeText, sizeText } from "./api.js";
+import { addToolbar, paintToolbar, showChanges, showDifference } from "./change_list.js";
 import { beginEdits, problemMark, session } from "./edit_mode.js";
 import { showFields } from "./field_rows.js";
 import { VirtualList } from "./list.js";
@@ -15,7 +15,7 @@ const details = find("details");
 const search = find("search");
 const state = { scope: "graph", kind: "nodes", outline: [], view: "details", node: "" };
 let viewNumber = 0; // the number of the current view; answers to requests of earlier views are ignored
-let wait = 0;
+let timer = 0;
 
 function showError(error) {
   find("trouble").textContent = error.message;
@@ -23,7 +23,7 @@ function showError(error) {
 }
 
 const map = new MapView(find("map"), {
-  go: (hash, replaceHistory = false) => {
+  setAddress: (hash, replaceHistory = false) => {
     // A selection on the map changes the address, but adds nothing to the history.
     if (replaceHistory) {
       history.replaceState(null, "", `#${hash}`);
@@ -31,7 +31,7 @@ const map = new MapView(find("map"), {
       if (state.node) markRow(state.node);
     } else location.hash = hash;
   },
-  trouble: showError,
+  reportError: showError,
 });
 
 const nodeOf = (hash) => /^(?:map|node)=(.+\.node\[\d+\])$/.exec(decodePart(hash.replace(/^#/, "")))?.[1] ?? "";
@@ -49,28 +49,28 @@ const list = new VirtualList(find("list"), find("rows"), {
       ],
   choose: (row) => {
     const kind = state.kind === "tensors" ? "tensor" : state.view === "map" ? "map" : "node";
-    const wanted = `#${kind}=${encodeURIComponent(row.path)}`;
+    const hash = `#${kind}=${encodeURIComponent(row.path)}`;
     // While a key is held, only the last row is shown.
-    clearTimeout(wait);
-    wait = setTimeout(() => {
-      if (location.hash !== wanted) location.hash = wanted;
+    clearTimeout(timer);
+    timer = setTimeout(() => {
+      if (location.hash !== hash) location.hash = hash;
     }, 90);
   },
-  counted: (total) => {
+  showTotal: (total) => {
     const noun = state.kind === "nodes" ? "node" : "tensor";
     find("found").textContent = search.value.trim() ? `${nounText(total, noun)} found` : nounText(total, noun);
   },
-  trouble: showError,
+  reportError: showError,
 });
 
 function setList(kind, scope) {
   const isNew = kind !== state.kind || scope !== state.scope;
   state.kind = kind;
   state.scope = scope;
-  for (const one of ["nodes", "tensors"]) {
-    const tab = find(`tab-${one}`);
-    tab.setAttribute("aria-selected", String(one === kind));
-    tab.tabIndex = one === kind ? 0 : -1;
+  for (const listKind of ["nodes", "tensors"]) {
+    const tab = find(`tab-${listKind}`);
+    tab.setAttribute("aria-selected", String(listKind === kind));
+    tab.tabIndex = listKind === kind ? 0 : -1;
   }
   find("list").setAttribute("aria-label", kind === "nodes" ? "Nodes" : "Tensors");
   search.placeholder = kind === "nodes" ? "Search nodes" : "Search tensors";
@@ -109,24 +109,24 @@ function setView(view) {
 }
 
 /** Switch between the map and the details of the same node. */
-function swap(view) {
+function switchView(view) {
   if (view === state.view) return;
   const kind = view === "map" ? "map" : "node";
   if (state.node) location.hash = `${kind}=${encodeURIComponent(state.node)}`;
   else location.hash = view === "map" ? `map=${encodeURIComponent(state.scope)}` : state.scope === "graph" ? "model" : `graph=${encodeURIComponent(state.scope)}`;
 }
 
-/** Mark a node in the list, if the list shows its graph. */
+/** Select a node in the list, if the list shows its graph. */
 function markRow(path) {
   const scope = path.replace(/\.node\[\d+\]$/, "");
-  if (state.kind === "nodes" && scope === state.scope) follow("nodes", scope, path);
+  if (state.kind === "nodes" && scope === state.scope) selectInList("nodes", scope, path);
 }
 
 /** Show the element that the address names. */
 async function show() {
   viewNumber += 1;
-  const mine = viewNumber;
-  const isCurrent = () => mine === viewNumber;
+  const number = viewNumber;
+  const isCurrent = () => number === viewNumber;
   const [, kind, code] = /^#(node|tensor|graph|fields|map)=(.*)$/.exec(location.hash) ?? [null, "", ""];
   const path = decodePart(code);
   setView(kind === "map" && session.is_model ? "map" : "details");
@@ -136,8 +136,8 @@ async function show() {
   try {
     if (kind === "map" && session.is_model) {
       const scope = state.node ? path.replace(/\.node\[\d+\]$/, "") : path.split("/")[0];
-      const listed = state.node ? follow("nodes", scope, path) : setList("nodes", scope) ? list.reset() : null;
-      await Promise.all([map.show(path), listed]);
+      const listReady = state.node ? selectInList("nodes", scope, path) : setList("nodes", scope) ? list.reset() : null;
+      await Promise.all([map.show(path), listReady]);
       return;
     }
     if (location.hash === "#changes" && session.is_editable) await showChanges(details, isCurrent);
@@ -146,18 +146,18 @@ async function show() {
     else if (kind === "fields" || !session.is_model) await showFields(path, details, isCurrent);
     else if (kind === "node") {
       const scope = path.replace(/\.node\[\d+\]$/, "");
-      await follow("nodes", scope, path);
+      await selectInList("nodes", scope, path);
       await showNode(path, details, isCurrent);
       // Keep the focus in the drawing, for keyboard navigation.
       if (hadFocus && isCurrent()) details.querySelector(".box.focus")?.focus();
     } else if (kind === "tensor") {
       const scope = /^(.*)\.initializer\[\d+\]$/.exec(path)?.[1];
-      if (scope !== undefined) await follow("tensors", scope, path);
-      const shown = showTensor(path, details, isCurrent);
+      if (scope !== undefined) await selectInList("tensors", scope, path);
+      const tensorShown = showTensor(path, details, isCurrent);
       if (hadFocus) details.focus();
-      await shown;
+      await tensorShown;
     } else if (kind === "graph") {
-      const row = state.outline.find((one) => one.path === path) ?? { path, name: "", kind: "graph", of: "", nodes: 0, tensors: 0 };
+      const row = state.outline.find((graph) => graph.path === path) ?? { path, name: "", kind: "graph", of: "", nodes: 0, tensors: 0 };
       search.value = "";
       if (setList("nodes", path)) await list.reset();
       await showGraph(row, details);
@@ -171,16 +171,16 @@ async function show() {
   }
 }
 
-/** Show the selected element in the list, unless it was selected there. */
-async function follow(kind, scope, path) {
+/** Select an element in the list, unless it is selected already. */
+async function selectInList(kind, scope, path) {
   const index = /\[(\d+)\]$/.exec(path)?.[1];
-  if (index === undefined) return; // the server's answer reports the malformed path
-  if (kind === state.kind && list.row(list.active)?.path === path) return;
+  if (index === undefined) return; // the path is malformed, which the server's answer reports
+  if (kind === state.kind && list.row(list.activeIndex)?.path === path) return;
   const isNew = setList(kind, scope);
   if (isNew) search.value = "";
-  // Keep the search, even if the selected element is no match.
+  // Keep the search, even if the selected element does not match it.
   if (search.value.trim()) {
-    list.active = -1;
+    list.activeIndex = -1;
     list.paint();
   } else await list.reset(Number(index));
 }
@@ -199,16 +199,16 @@ for (const kind of ["nodes", "tensors"]) {
 }
 
 search.addEventListener("input", () => {
-  clearTimeout(wait);
-  wait = setTimeout(() => list.reset(), 120);
+  clearTimeout(timer);
+  timer = setTimeout(() => list.reset(), 120);
 });
 search.addEventListener("keydown", async (event) => {
   if (event.key === "ArrowDown" || event.key === "Enter") {
     event.preventDefault();
-    clearTimeout(wait);
+    clearTimeout(timer);
     await list.reset();
     find("list").focus();
-    if (list.total) list.go(0);
+    if (list.total) list.activate(0);
   } else if (event.key === "Escape") {
     event.stopPropagation();
     event.preventDefault();
@@ -221,7 +221,7 @@ search.addEventListener("keydown", async (event) => {
 
 document.addEventListener("keydown", (event) => {
   const isTyping = /^(INPUT|SELECT|TEXTAREA)$/.test(document.activeElement?.tagName ?? "");
-  if (event.key === "v" && !isTyping && !event.ctrlKey && !event.metaKey && !event.altKey) swap(state.view === "map" ? "details" : "map");
+  if (event.key === "v" && !isTyping && !event.ctrlKey && !event.metaKey && !event.altKey) switchView(state.view === "map" ? "details" : "map");
   else if (event.key === "/" && !isTyping && !event.ctrlKey && !event.metaKey) {
     event.preventDefault();
     search.focus();
@@ -231,8 +231,8 @@ document.addEventListener("keydown", (event) => {
     else find("list").focus();
   }
 });
-find("see-map").addEventListener("click", () => swap("map"));
-find("see-details").addEventListener("click", () => swap("details"));
+find("see-map").addEventListener("click", () => switchView("map"));
+find("see-details").addEventListener("click", () => switchView("details"));
 find("home").addEventListener("click", () => {
   location.hash = "model";
 });
@@ -246,7 +246,7 @@ document.addEventListener("trouble", (event) => showError(event.detail));
 document.addEventListener("problems", () => list.paint());
 
 /** Show the name of the file in the header, and list the model's graphs. */
-async function describe() {
+async function showFile() {
   const about = await ask("about");
   session.name = about.file.split(/[\\/]/).pop();
   session.is_model = about.is_model;
@@ -268,40 +268,40 @@ async function describe() {
 
 /** Reload everything after a change, at the same scroll positions. */
 async function refresh() {
-  const [top, scrolled] = [find("list").scrollTop, details.scrollTop];
-  await describe();
-  map.forget();
-  paintBar();
+  const [listTop, detailsTop] = [find("list").scrollTop, details.scrollTop];
+  await showFile();
+  map.discard();
+  paintToolbar();
   if (session.is_model) {
-    await list.reset(list.active);
-    find("list").scrollTop = top;
+    await list.reset(list.activeIndex);
+    find("list").scrollTop = listTop;
   }
   await show();
-  details.scrollTop = scrolled;
+  details.scrollTop = detailsTop;
 }
 
 if (FILE !== null) document.querySelector("header").insertBefore(html("a", { href: "./", class: "step", title: "Open another file" }, "Open…"), find("about"));
 if (SIDE !== null) {
   document.body.classList.add("side");
   document.documentElement.addEventListener("compared", () => {
-    map.forget();
+    map.discard();
     show();
   });
 }
 
 try {
-  await begin();
+  await startSession();
   const about = await ask("about");
   session.is_model = about.is_model;
   session.is_tensor = about.is_tensor;
-  // A model opens with its map, which does not wait for the rest of the page.
+  // A model is shown as a map first, which does not wait for the other parts of the page.
   if (location.hash.length <= 1 && session.is_model) history.replaceState(null, "", "#map=graph");
   else if (location.hash.length <= 1 && session.is_tensor) history.replaceState(null, "", "#tensor=");
-  const shown = session.is_model && location.hash.startsWith("#map=") ? show() : null;
-  await describe();
+  const mapShown = session.is_model && location.hash.startsWith("#map=") ? show() : null;
+  await showFile();
   await beginEdits(refresh);
-  addBar(document.querySelector("header"));
-  await Promise.all([location.hash.length > 1 || !session.is_model ? null : list.reset(), shown ?? show()]);
+  addToolbar(document.querySelector("header"));
+  await Promise.all([location.hash.length > 1 || !session.is_model ? null : list.reset(), mapShown ?? show()]);
   if (session.is_model && !list.total) await list.reset();
   document.body.dataset.ready = "yes";
 } catch (error) {

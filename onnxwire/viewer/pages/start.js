@@ -1,6 +1,6 @@
 // The start page: open a file by its path, by dropping it, or from a list.
 
-import { ask, begin, html, send, sendFile, sizeText } from "./api.js";
+import { ask, startSession, html, send, sendFile, sizeText } from "./api.js";
 
 const find = (id) => document.getElementById(id);
 
@@ -10,8 +10,8 @@ function showError(error) {
   find("trouble").hidden = false;
 }
 
-/** Carry out an action that opens a file, and show the file's page. */
-async function go(name, action) {
+/** Run an action that opens a file, and show the page of the file. */
+async function openAndShow(name, action) {
   find("trouble").hidden = true;
   find("status").textContent = `opening ${name}…`;
   try {
@@ -22,15 +22,15 @@ async function go(name, action) {
   }
 }
 
-const openPath = (path, type = find("type").value) => go(path, () => send("open", { path, type }));
+const openPath = (path, type = find("type").value) => openAndShow(path, () => send("open", { path, type }));
 
 function openFile(file) {
   if (!file) return null;
-  return go(file.name, async () => {
+  return openAndShow(file.name, async () => {
     await file.slice(0, 1).arrayBuffer().catch(() => {
       throw new Error(`${file.name} can't be read; it may be a folder.`);
     });
-    // The server's refusal of a large file may be lost, because the browser is still sending.
+    // Checked here, because the server's answer about a large file may be lost while the browser is still sending the file.
     const { limit, free } = await ask("start");
     if (file.size > limit) throw new Error(`${file.name} has ${sizeText(file.size)}; open it by its path. A dropped file may have ${sizeText(limit)}.`);
     if (file.size > free) throw new Error(`${file.name} has ${sizeText(file.size)}, but ${sizeText(free)} are free for temporary files; open it by its path.`);
@@ -55,7 +55,7 @@ find("open").addEventListener("submit", (event) => {
   if (find("path").value.trim()) openPath(find("path").value);
 });
 find("file").addEventListener("change", () => openFile(find("file").files[0]));
-// Anywhere on the page: a file that misses the frame would replace the page.
+// Listen on the whole page, since the browser would open a file that is dropped outside of the frame.
 for (const name of ["dragover", "dragleave", "drop"]) {
   addEventListener(name, (event) => {
     event.preventDefault();
@@ -63,7 +63,7 @@ for (const name of ["dragover", "dragleave", "drop"]) {
     if (name === "drop") openFile(event.dataTransfer.files[0]);
   });
 }
-// The browser's Back shows the page as it was left.
+// The Back button of the browser shows the page in its last state, which may be outdated.
 addEventListener("pageshow", (event) => {
   if (!event.persisted) return;
   find("status").textContent = "";
@@ -71,7 +71,7 @@ addEventListener("pageshow", (event) => {
 });
 
 try {
-  await begin();
+  await startSession();
   paint(await ask("start"));
   find("path").focus();
   document.body.dataset.ready = "yes";
