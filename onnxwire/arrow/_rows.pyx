@@ -246,7 +246,7 @@ cdef class Rows(Walk):
         return add_number(values, <int64_t>slot.n)
 
     cdef bint is_choice(self, const Message* message, int64_t choice) noexcept:
-        """Return whether an attribute has a given type."""
+        """Return whether the type of an attribute is `choice`."""
         cdef const Field* field = self.fields.attribute_type
         return has(message, field) and <int64_t>message.slots[field.slot].n == choice
 

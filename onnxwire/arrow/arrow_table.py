@@ -96,7 +96,7 @@ def columns_of(message: Message, spec: TableSpec, copies: bool) -> Columns:
     document = message._document
     cls = message.__class__
     if cls.DESCRIPTOR.full_name.partition(".")[0] != "onnx":
-        raise FieldTypeError(f"a {cls.DESCRIPTOR.full_name} is not an ONNX message, so there are no tables of it")
+        raise FieldTypeError(f"a {cls.DESCRIPTOR.full_name} is not an ONNX message, so it has no tables")
     if not document.is_edited and (span := message._span) is not None and document.root is not None:
         return fill_table(document, cls, *span, spec, copies)
     data, sizes = _encode_without_payloads(message)

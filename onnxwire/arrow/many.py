@@ -53,8 +53,8 @@ def with_model(model: str, table: pa.Table) -> pa.Table:
     return table.replace_schema_metadata(None).add_column(0, pa.field("model", pa.string()), column)
 
 
-def array_of(values: Sequence[Any], kind: str) -> pa.Array:
-    """Return an array of values; None becomes null. kind: "string", "int64" or "bool".
+def array_of(values: Sequence[Any], type_name: str) -> pa.Array:
+    """Return an array of values; None becomes null. type_name: "string", "int64" or "bool".
 
     `pa.array` would import pandas, if it is installed, which takes half a second of CPU.
     """
@@ -67,15 +67,15 @@ def array_of(values: Sequence[Any], kind: str) -> pa.Array:
     present = [value is not None for value in values]
     validity = None if all(present) else pa.py_buffer(bits(present))
     buffers: list[Any]
-    if kind == "string":
+    if type_name == "string":
         encoded = [b"" if value is None else value.encode() for value in values]
         offsets = array("i", accumulate(map(len, encoded), initial=0))
         buffers = [offsets, b"".join(encoded)]
-    elif kind == "int64":
+    elif type_name == "int64":
         buffers = [array("q", [value or 0 for value in values])]
     else:
         buffers = [bits(list(map(bool, values)))]
-    return pa.Array.from_buffers(pa.type_for_alias(kind), len(values), [validity, *map(pa.py_buffer, buffers)])
+    return pa.Array.from_buffers(pa.type_for_alias(type_name), len(values), [validity, *map(pa.py_buffer, buffers)])
 
 
 def model_text(name: str) -> str:

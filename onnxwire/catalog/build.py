@@ -80,7 +80,7 @@ def build(
     addresses if the store lists its files, as S3 does. engine: "local" for processes on this machine, "dask" or "ray"
     for a cluster at `address`, whose workers find the models at the same paths. workers: number of local processes, by
     default one per core. hash: hash the payloads of tensors (xxhash). check: run the rules of `check`. prune: remove
-    models whose files are missing. repair: read all files of the catalog first, to find damaged ones. storage_options:
+    models whose files are missing. repair: read all files of the catalog first, to find damaged files. storage_options:
     as for `load`, for all addresses; passed to the workers. progress: called with the bytes of the models read so far,
     and their total.
 
@@ -269,7 +269,7 @@ def _find_unchanged(
 def _split_into_tasks(
     names_by_source: dict[str, str], models: dict[str, tuple[str, FileState]], template: Task
 ) -> Iterator[Task]:
-    """Yield one task per large model, and one per batch of small ones, with the options of `template`."""
+    """Yield one task per large model, and one per batch of small models, with the options of `template`."""
     batch: list[str] = []
     size = 0
     for source, name in names_by_source.items():

@@ -55,7 +55,7 @@ _LEVEL_BYTES = 1 << 20  # size limit of groups of the first level; each next lev
 _BATCH_BYTES = 1 << 26  # maximum size of the rows in memory while groups are merged
 _JOURNAL_BYTES = 1 << 20  # minimum size of a journal that is replaced by a shorter one
 _LOST_ROWS_ERROR = (
-    "a file of the catalog that held its rows was missing or damaged; run `onnxwire catalog` with this model again"
+    "the file of the catalog with its rows was missing or damaged; run `onnxwire catalog` with this model again"
 )
 _DAMAGED_SUFFIX = ".damaged"  # appended to the name of a damaged file
 
@@ -136,7 +136,7 @@ class Dataset:
             raise
 
     def repair(self) -> None:
-        """Read all files and rename damaged ones. Their models become failures, and their names enter `lost_names`."""
+        """Read all files and rename damaged ones. Their models become failures, and are added to `lost_names`."""
         for id in list(self._contents.groups):
             self._retry_without_damaged(lambda id=id: self._verify(id))  # type: ignore[misc]
 

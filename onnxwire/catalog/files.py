@@ -29,8 +29,8 @@ def files_of(folder: str | os.PathLike[str], tables: Collection[str] = TABLE_NAM
 
     tables: names of tables; `problems` is omitted if no model was checked.
     Returns, by table, the path of each file with the models whose rows in the file are no longer valid, because the
-    models were read again or pruned; the models are given by their texts in the column `model`. A file that a run
-    replaces later still exists for an hour.
+    models were read again or pruned; each model is given as its text in the column `model`. A file that a run replaces
+    later still exists for an hour.
     Raises SourceError for a folder without a catalog, a damaged journal, and a missing file.
     """
     folder = os.path.abspath(os.fspath(folder))
@@ -55,9 +55,9 @@ def _paths_of_table(root: Folder, name: str, contents: Contents) -> dict[str, li
     """Return the paths of the files of a table, with the removed models. Raises SourceError if one is missing."""
     groups = {id: group for id, group in contents.groups.items() if name in group.rows}
     paths = {id: os.path.join(root.path, name, file_name(id)) for id in groups}
-    if missing := paths.keys() - find_existing(root, name, groups):
+    if missing_ids := paths.keys() - find_existing(root, name, groups):
         reason = "this file of the catalog is missing; run `onnxwire catalog` with the same sources, which restores it"
-        raise SourceError(errno.ENOENT, reason, min(paths[id] for id in missing))
+        raise SourceError(errno.ENOENT, reason, min(paths[id] for id in missing_ids))
     return {paths[id]: sorted(group.removed) for id, group in groups.items()}
 
 

@@ -213,7 +213,7 @@ def as_dict(value: object) -> dict[str, Any]:
 
 
 def as_list(value: object, length: int | None = None) -> list[Any]:
-    """Return a JSON value that is a list, of the given length if there is one."""
+    """Return a JSON value that is a list. length: the required length; None for any length."""
     if not isinstance(value, list) or length not in (None, len(value)):
         refuse("a list is missing, or of another length")
     return value

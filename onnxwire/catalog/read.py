@@ -46,17 +46,25 @@ def columns_of_table(name: str) -> list[tuple[str, str]]:
     if name in _OWN_COLUMNS:
         return [("model", "string"), *_OWN_COLUMNS[name]]
     columns = TABLES[_ARROW_TABLES[name]].columns
-    return [("model", "string"), *((column, kind) for column, kind, _, _ in columns), *_EXTRA_COLUMNS.get(name, ())]
+    return [
+        ("model", "string"),
+        *((column, type_name) for column, type_name, _, _ in columns),
+        *_EXTRA_COLUMNS.get(name, ()),
+    ]
 
 
 def arrow_schema(name: str) -> pa.Schema:
     """Return the schema of a table of a catalog."""
     import pyarrow as pa
 
-    def type_of(kind: str) -> pa.DataType:
-        return pa.list_(type_of(kind[1:-1])) if kind.startswith("[") else pa.type_for_alias(_ARROW_TYPES[kind])
+    def type_of(type_name: str) -> pa.DataType:
+        return (
+            pa.list_(type_of(type_name[1:-1]))
+            if type_name.startswith("[")
+            else pa.type_for_alias(_ARROW_TYPES[type_name])
+        )
 
-    return pa.schema([(column, type_of(kind)) for column, kind in columns_of_table(name)])
+    return pa.schema([(column, type_of(type_name)) for column, type_name in columns_of_table(name)])
 
 
 class Task(namedtuple("Task", ("models", "hashes", "checks", "options"), defaults=(False, False, None))):
@@ -110,7 +118,7 @@ def join_results(results: list[Result]) -> Result:
 
 
 def failures_table(failures: Mapping[str, Failure]) -> pa.Table:
-    """Return the rows of models that could not be read, given by name."""
+    """Return the table of failures, which has a row for each model that could not be read. failures: by model name."""
     import pyarrow as pa
 
     rows = [(model_text(name), *failure) for name, failure in failures.items()]
@@ -164,13 +172,13 @@ def _make_table(name: str, rows: Iterable[dict[str, Any]]) -> pa.Table:
     import pyarrow as pa
 
     columns = _OWN_COLUMNS[name]
-    schema = pa.schema([(column, pa.type_for_alias(_ARROW_TYPES[kind])) for column, kind in columns])
+    schema = pa.schema([(column, pa.type_for_alias(_ARROW_TYPES[type_name])) for column, type_name in columns])
     utf8_rows = (
         {key: plain_text(item) if isinstance(item, str) else item for key, item in row.items()} for row in rows
     )
     batches = []
     while batch := list(islice(utf8_rows, _BATCH_ROWS)):
-        arrays = [array_of([row[column] for row in batch], kind) for column, kind in columns]
+        arrays = [array_of([row[column] for row in batch], type_name) for column, type_name in columns]
         batches.append(pa.RecordBatch.from_arrays(arrays, schema=schema))
     return pa.Table.from_batches(batches, schema).combine_chunks()
 

@@ -34,7 +34,10 @@ class ModelRecord(NamedTuple):
 
 
 def states_table(models: Mapping[str, Entry], tables: Mapping[str, pa.Table]) -> pa.Table:
-    """Return the table of the states of some models, given by name. tables: their rows, which are counted."""
+    """Return the table of the states of some models.
+
+    models: the state or failure of each model by its name. tables: the rows of the models, which are counted.
+    """
     import pyarrow as pa
     import pyarrow.compute as pc
 

@@ -122,8 +122,8 @@ class _TextReporter(Reporter):
         if self.is_verbose and self.is_grouped:
             self._print(self.paint(f"    {rule.id}: {rule.text} ({rule.source})", "dim"))
 
-    def _print_problem(self, file: str, kind: str, text: str, rule: str, suffix: str = "") -> None:
-        prefix = "  " if self.is_grouped else f"{safe_text(file)}: {self.paint(kind, _COLORS.get(kind, 'green'))}: "
+    def _print_problem(self, file: str, label: str, text: str, rule: str, suffix: str = "") -> None:
+        prefix = "  " if self.is_grouped else f"{safe_text(file)}: {self.paint(label, _COLORS.get(label, 'green'))}: "
         self._print(f"{prefix}{safe_text(text)} {self.paint(f'[{rule}]{suffix}', 'dim')}")
 
     def _counts_text(self, counts: dict[str, int]) -> str:

@@ -96,7 +96,7 @@ def add_parser(commands: Any) -> None:
     )
     add_progress(parser)
     add("--rules", action="store_true", help="list the rules, including those that cannot be checked on a file")
-    add("-q", "--quiet", action="store_true", help="print nothing but errors; only set the exit status")
+    add("-q", "--quiet", action="store_true", help="print only errors; the exit status is the result")
     add("-v", "--verbose", action="store_true", help="print every problem, and the text of its rule")
     add_color(parser)
     parser.set_defaults(run=run, parser=parser)

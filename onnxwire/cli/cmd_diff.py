@@ -28,7 +28,7 @@ examples:
   onnxwire diff old.onnx new.onnx
   onnxwire diff old.onnx new.onnx --stat           counts only
   onnxwire diff old.onnx new.onnx --no-weights     structure only, without reading a weight
-  onnxwire diff old.onnx exported_again.onnx --match structure    whatever the names of nodes and values
+  onnxwire diff old.onnx exported_again.onnx --match structure    names of nodes and values are ignored
   onnxwire diff old.onnx new.onnx --json | jq '.differences[].path'
   onnxwire diff -q old.onnx new.onnx && echo same
 """
@@ -52,7 +52,7 @@ def add_parser(commands: Any) -> None:
         "--match",
         choices=("auto", "name", "structure"),
         default="auto",
-        help="pair nodes by name, by operators and connections, or by name and structure for renamed ones (auto)",
+        help="pair nodes by name, by operators and connections, or by both if nodes were renamed (auto)",
     )
     add_color(parser)
     add_progress(parser)

@@ -109,8 +109,8 @@ def _as_json(target: Resolved, options: argparse.Namespace) -> dict[str, Any]:
     value = target.value
     row: dict[str, Any] = {"path": target.path}
     if isinstance(value, TensorProto):
-        info = describe(value, target.path)
-        row |= {"message": "TensorProto", **next(tensor_rows(value)), "path": info.path}
+        tensor_info = describe(value, target.path)
+        row |= {"message": "TensorProto", **next(tensor_rows(value)), "path": tensor_info.path}
         if target.index is not None:
             row["index"] = _index_text(target.index)
         if not options.no_stats and value.data_type != STRING.number:
@@ -244,8 +244,8 @@ def one_line(value: Any, field: FieldDescriptor | None = None) -> str:
         fields = [
             member for member in value.DESCRIPTOR.fields if not member.is_repeated and value.HasField(member.name)
         ]
-        shown = [member for member in fields if member.name != "raw_data"]
-        parts = [f"{member.name}={one_line(getattr(value, member.name), member)}" for member in shown]
+        shown_members = [member for member in fields if member.name != "raw_data"]
+        parts = [f"{member.name}={one_line(getattr(value, member.name), member)}" for member in shown_members]
         text = " ".join(parts) or value.DESCRIPTOR.name
     else:
         assert field is not None
@@ -367,11 +367,11 @@ def _measure(target: Resolved, options: argparse.Namespace) -> Statistics:
 
 def _tensor_lines(target: Resolved, options: argparse.Namespace, paint: Paint) -> list[str]:
     tensor: TensorProto = target.value
-    info: TensorInfo = describe(tensor, target.path)
+    tensor_info: TensorInfo = describe(tensor, target.path)
     row = next(tensor_rows(tensor))
     lines = _heading(target, paint)
-    rows = [("type", row["type"]), ("shape", str(list(info.shape)))]
-    rows += [("bytes", f"{size_text(info.nbytes)}, {location_of(row, options.file)}")]
+    rows = [("type", row["type"]), ("shape", str(list(tensor_info.shape)))]
+    rows += [("bytes", f"{size_text(tensor_info.nbytes)}, {location_of(row, options.file)}")]
     if tensor.doc_string:
         rows.append(("doc", tensor.doc_string))
     ranges, shape = _check_index(target)

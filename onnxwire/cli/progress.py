@@ -29,4 +29,4 @@ def progress_bar(label: str, is_enabled: bool = True) -> Iterator[Callable[[int,
     columns = (TextColumn("{task.description}", markup=False), BarColumn(), DownloadColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(file=file), transient=True, redirect_stdout=False) as bar:
         task = bar.add_task(safe_text(label), total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)
+        yield lambda done_bytes, total_bytes: bar.update(task, completed=done_bytes, total=total_bytes)

@@ -137,7 +137,7 @@ def _label(table: Descriptor | None, field: FieldDescriptor | None, number: int)
     if field is None:
         if any(row.number == number for row in table.fields):
             return f"{number} (unknown: wire type of no field)"
-        if any(first <= number <= last for first, last in table.reserved_ranges):
+        if any(first_number <= number <= last_number for first_number, last_number in table.reserved_ranges):
             return f"{number} (reserved)"
         return f"{number} (unknown)"
     if field.until is not None:

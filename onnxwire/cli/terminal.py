@@ -67,7 +67,7 @@ def ensure_standard_streams() -> Iterator[None]:
     Reading stdin or writing stdout then raises OSError, as for any closed descriptor; output to stderr is lost.
     """
     original_streams = sys.stdin, sys.stdout, sys.stderr
-    with ExitStack() as opened:
+    with ExitStack() as stack:
         # Opened in this order before any other file, so that the streams get the descriptors 0 to 2.
         for name, mode, flags in (
             ("stdin", "r", os.O_WRONLY),
@@ -76,7 +76,7 @@ def ensure_standard_streams() -> Iterator[None]:
         ):
             if getattr(sys, name) is None:
                 opener = lambda _, __, flags=flags: os.open(os.devnull, flags)  # noqa: E731
-                setattr(sys, name, opened.enter_context(open(f"<{name}>", mode, encoding="utf-8", opener=opener)))
+                setattr(sys, name, stack.enter_context(open(f"<{name}>", mode, encoding="utf-8", opener=opener)))
         try:
             yield
         finally:
@@ -128,12 +128,12 @@ def safe_text(text: str) -> str:
 
 def join_first_names(names: Sequence[str]) -> str:
     """Join the first names of a list with commas, and append the number of the other names."""
-    more = f" and {len(names) - _MAX_NAMES:,} more" if len(names) > _MAX_NAMES else ""
-    return ", ".join(safe_text(cut_middle(name, _MAX_NAME_CHARS)) for name in names[:_MAX_NAMES]) + more
+    suffix = f" and {len(names) - _MAX_NAMES:,} more" if len(names) > _MAX_NAMES else ""
+    return ", ".join(safe_text(cut_middle(name, _MAX_NAME_CHARS)) for name in names[:_MAX_NAMES]) + suffix
 
 
 def safe_rows(rows: list[list[str]]) -> list[list[str]]:
-    """Escape the cells of rows; test all of them at once first, since nearly all are printable."""
+    """Escape the cells of rows. They are first tested together, since nearly all texts are printable."""
     if "".join(map("".join, rows)).isprintable():
         return rows
     return [[safe_text(cell) for cell in row] for row in rows]

@@ -85,13 +85,13 @@ class Edits:
         the first listed change; total: the number of all changes; done: the number of changes in effect.
         """
         with self._lock:
-            first = max(self._change_count - MAX_LISTED_CHANGES, 0)
-            listed = self._changes[first : self._change_count + MAX_LISTED_CHANGES]
+            first_index = max(self._change_count - MAX_LISTED_CHANGES, 0)
+            listed_changes = self._changes[first_index : self._change_count + MAX_LISTED_CHANGES]
             return {
                 "is_editable": True,
                 "revision": self.revision,
-                "changes": [{"text": change.text, "path": change.path} for change in listed],
-                "first": first,
+                "changes": [{"text": change.text, "path": change.path} for change in listed_changes],
+                "first": first_index,
                 "total": len(self._changes),
                 "done": self._change_count,
                 "is_saved": self.is_saved,
@@ -295,14 +295,14 @@ class Edits:
             if not nodes:
                 raise PathError("no node of the main graph is marked", "", model._document.name)
             inputs, outputs = boundary(model.graph, nodes)
-            part: ModelProto
-            part, extract_warnings = _with_warnings(lambda: extract(model, inputs, outputs))
-            size, save_warnings = _with_warnings(lambda: save(part, target))
+            extracted_model: ModelProto
+            extracted_model, extract_warnings = _with_warnings(lambda: extract(model, inputs, outputs))
+            size, save_warnings = _with_warnings(lambda: save(extracted_model, target))
             return {
                 "path": target,
                 "bytes": size,
                 "warnings": extract_warnings + save_warnings,
-                "nodes": len(part.graph.node),
+                "nodes": len(extracted_model.graph.node),
                 "inputs": inputs,
                 "outputs": outputs,
             }

@@ -55,11 +55,11 @@ class FieldQueries:
         from the file. Raises PathError if there is no message or repeated field at the path.
         """
         target = resolve(self.message, path)
-        first, last = max(start, 0), max(start, 0) + min(max(count, 0), MAX_ROWS)
+        first_row, stop_row = max(start, 0), max(start, 0) + min(max(count, 0), MAX_ROWS)
         if isinstance(target.value, Message) and target.index is None:
-            return self._list_fields(target.value, target.path, first, last)
+            return self._list_fields(target.value, target.path, first_row, stop_row)
         if isinstance(target.value, Repeated) and target.parent is not None and target.field is not None:
-            return self._list_elements(target.parent, target.field, target.path, first, last)
+            return self._list_elements(target.parent, target.field, target.path, first_row, stop_row)
         raise PathError("this is a value without fields", path, self.message._document.name)
 
     def value(self, path: str) -> dict[str, Any]:
@@ -74,7 +74,7 @@ class FieldQueries:
         """List up to 1,000 records of a message; see `byte_ranges.list_records`."""
         return byte_ranges.list_records(self.message, path, start, min(max(count, 0), MAX_ROWS))
 
-    def _list_fields(self, message: Message, path: str, first: int, last: int) -> dict[str, Any]:
+    def _list_fields(self, message: Message, path: str, first_row: int, stop_row: int) -> dict[str, Any]:
         descriptor = message.DESCRIPTOR
         span = self._span(message)
         offsets, unknown = self._scan_offsets(message, span)
@@ -85,7 +85,7 @@ class FieldQueries:
             (present if is_present else absent).append(field)
         rows: list[dict[str, Any]] = []
         prefix = f"{path}." if path else ""
-        for field in present[first:last]:
+        for field in present[first_row:stop_row]:
             field_path = f"{prefix}{field.name}"
             if field.is_repeated:
                 row = _row(field, field_path, "list", "")
@@ -96,7 +96,7 @@ class FieldQueries:
                 row = _row(field, field_path, "value", value_text(message, field))
                 row["offset"], row["length"] = offsets.get(field.number, (None, None))
             rows.append(row)
-        shown_unknown = unknown[max(first - len(present), 0) : max(last - len(present), 0)]
+        shown_unknown = unknown[max(first_row - len(present), 0) : max(stop_row - len(present), 0)]
         for number, offset, length in shown_unknown:
             unknown_row = {"name": "", "number": number, "type": "", "label": "", "path": None, "kind": "unknown"}
             rows.append(unknown_row | {"text": "", "count": None, "offset": offset, "length": length})
@@ -111,20 +111,20 @@ class FieldQueries:
         }
 
     def _list_elements(
-        self, message: Message, field: FieldDescriptor, path: str, first: int, last: int
+        self, message: Message, field: FieldDescriptor, path: str, first_row: int, stop_row: int
     ) -> dict[str, Any]:
         values = getattr(message, field.name)
         total = len(values)
         rows = []
         if field.message_type is not None:
-            for index, element in enumerate(values[first:last], first):
+            for index, element in enumerate(values[first_row:stop_row], first_row):
                 rows.append(self._message_row(field, f"{path}[{index}]", element))
         else:
             # Strings and bytes are read as payloads: only the shown part of each is read.
-            payloads = values._payloads()[first:last] if field.is_span and total <= _MAX_RECORDS else None
-            shown_values = payloads if payloads is not None else values[first:last]
+            payloads = values._payloads()[first_row:stop_row] if field.is_span and total <= _MAX_RECORDS else None
+            shown_values = payloads if payloads is not None else values[first_row:stop_row]
             has_offsets = self._span(message) is not None
-            for index, value in enumerate(shown_values, first):
+            for index, value in enumerate(shown_values, first_row):
                 row = _row(field, f"{path}[{index}]", "value", value_text(message, field, value))
                 span = value.span if payloads is not None and has_offsets else None
                 if span is not None:

@@ -77,15 +77,15 @@ def lay_out(sizes: list[tuple[float, float]], edges: list[tuple[int, int]], gap:
             above.setdefault(lower, []).append(upper)
     rows = _reduce_crossings(rows, above, below)
     x = _place_boxes(rows, widths, above, below)
-    left = min(x[n] - widths[n] / 2 for n in range(len(widths)))
+    min_x = min(x[n] - widths[n] / 2 for n in range(len(widths)))
     heights = [max([0.0, *(sizes[n][1] for n in row if n < len(sizes))]) for row in rows]
     spans, top = [], 0.0
     for height in heights:
         spans.append((top, top + height))
         top += height + gap
-    bends = [[round(x[n] - left, 1) for n in chain[1:-1]] for chain in chains]
+    bends = [[round(x[n] - min_x, 1) for n in chain[1:-1]] for chain in chains]
     return Layout(
-        x=[round(x[number] - left, 1) for number in range(len(sizes))],
+        x=[round(x[number] - min_x, 1) for number in range(len(sizes))],
         y=[sum(spans[row]) / 2 for row in row_of_box],
         rows=row_of_box,
         spans=spans,
@@ -93,7 +93,7 @@ def lay_out(sizes: list[tuple[float, float]], edges: list[tuple[int, int]], gap:
             line if chain[0] == start else line[::-1]
             for line, chain, (start, _) in zip(bends, chains, edges, strict=True)
         ],
-        width=round(max(x[n] + widths[n] / 2 for n in range(len(widths))) - left, 1),
+        width=round(max(x[n] + widths[n] / 2 for n in range(len(widths))) - min_x, 1),
         height=top - gap,
     )
 
@@ -146,7 +146,7 @@ def _ranks(count: int, edges: list[tuple[int, int]]) -> list[int]:
 
 
 def _choose_rows(count: int, edges: list[tuple[int, int]], rank: list[int]) -> list[int]:
-    """Return the row of each box, below its sources. Of two assignments, the one with shorter edges is returned."""
+    """Return the row of each box, below its sources: from above or from below, whichever gives shorter edges."""
     rows_from_above = _assign_rows(count, edges, rank)
     rows_from_below = _assign_rows(count, [(end, start) for start, end in edges], [-number for number in rank])
     bottom = max(rows_from_below)

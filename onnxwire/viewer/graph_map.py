@@ -113,23 +113,23 @@ class ModelMap:
                 break
             path = owner
         name = steps[-1][0]
-        opened: list[str] = []
+        opened_names: list[str] = []
         for i, (graph, inner_row) in enumerate(reversed(steps)):
             if i:
-                opened.append(name)
+                opened_names.append(name)
                 group, children = self.groups.find(name)
                 if len(self.groups.opens(group)) > 1:
                     box_number = next((k for k, child in enumerate(children) if child.path == graph), None)
                     if box_number is None:
                         raise PathError("the map shows no more than 240 graphs of one node", graph[:_MAX_NAME_CHARS])
                     name = f"{name}/{box_number}"
-            name = self._descend(name, inner_row, opened)
-        return {"opened": opened, "name": name}
+            name = self._descend(name, inner_row, opened_names)
+        return {"opened": opened_names, "name": name}
 
-    def _descend(self, name: str, row: int, opened: list[str]) -> str:
-        """Return the name of the box of a row in a group; append the groups on the path to it to `opened`."""
+    def _descend(self, name: str, row: int, opened_names: list[str]) -> str:
+        """Return the name of the box of a row in a group; append the groups on the path to it to `opened_names`."""
         while True:
-            opened.append(name)
+            opened_names.append(name)
             _, children = self.groups.find(name)
             number = _index_of_row(children, row)
             name, child = f"{name}/{number}", children[number]
@@ -148,12 +148,12 @@ class ModelMap:
         if self._last_route is not None and self._last_route[0] == (start, end):
             return self._last_route[1]
         columns = self.columns
-        first, last = columns.row_of(start), columns.row_of(end)
-        if first < 0 or last < 0:
-            raise PathError("there is no such node", (start if first < 0 else end)[:_MAX_NAME_CHARS])
-        if columns.graph_of[first] != columns.graph_of[last]:
+        start_row, end_row = columns.row_of(start), columns.row_of(end)
+        if start_row < 0 or end_row < 0:
+            raise PathError("there is no such node", (start if start_row < 0 else end)[:_MAX_NAME_CHARS])
+        if columns.graph_of[start_row] != columns.graph_of[end_row]:
             raise PathError("the two nodes are in different graphs", end[:_MAX_NAME_CHARS])
-        for source, target in ((first, last), (last, first)):
+        for source, target in ((start_row, end_row), (end_row, start_row)):
             rows = self._find_route(source, target)
             if rows is not None:
                 self._last_route = (start, end), rows

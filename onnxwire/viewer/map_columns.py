@@ -98,8 +98,8 @@ class Scopes:
         name = name[:_MAX_NAME_CHARS]
         separator = _separator(name)
         head = name.rpartition(separator)[0]
-        outer_head, _, last = head.rpartition(separator)
-        head = outer_head if last == op_type else head
+        outer_head, _, last_part = head.rpartition(separator)
+        head = outer_head if last_part == op_type else head
         if not head:
             return 0
         scope = self._scope_by_head.get(head)
@@ -163,11 +163,11 @@ class Scopes:
             scope = self.parent[scope]
         return labels[::-1]
 
-    def child(self, scope: int, inner: int) -> int:
-        """Return the child of `scope` that is, or contains, the scope `inner`."""
-        while self.parent[inner] != scope:
-            inner = self.parent[inner]
-        return inner
+    def child(self, scope: int, descendant: int) -> int:
+        """Return the child of `scope` that is, or contains, the scope `descendant`."""
+        while self.parent[descendant] != scope:
+            descendant = self.parent[descendant]
+        return descendant
 
 
 def split_name(name: str) -> tuple[str, list[str]]:

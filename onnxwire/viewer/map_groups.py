@@ -232,12 +232,12 @@ class Groups:
             for i, (begin, end) in enumerate(pairwise(row_bounds))
         ]
 
-    def _block_label(self, row: int, first: int, last: int) -> str:
+    def _block_label(self, row: int, first_scope: int, last_scope: int) -> str:
         """Return the name of a block: its first and last scope, or its first operator."""
         labels = self.columns.scopes.label
-        if first < 0:
+        if first_scope < 0:
             return f"{self.columns.operators[int(self.columns.op[row])][1]} …"
-        return f"{labels[first]} to {labels[last]}" if last >= 0 else f"{labels[first]} …"
+        return f"{labels[first_scope]} to {labels[last_scope]}" if last_scope >= 0 else f"{labels[first_scope]} …"
 
     def _dissolve_cycles(
         self, rows: Array, scope: int, items: Array, first_rows: Array, scopes: Array
@@ -285,12 +285,12 @@ class Groups:
         scope_index = np.maximum(np.searchsorted(starts, scope_of_row, side="right") - 1, 0)
         is_inside = (scope_of_row >= starts[scope_index]) & (scope_of_row < scopes.end[starts[scope_index]])
         keys[is_inside] = starts[scope_index[is_inside]]
-        values, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
-        by_first = np.argsort(first, kind="stable")
+        values, first_indices, inverse = np.unique(keys, return_index=True, return_inverse=True)
+        by_first = np.argsort(first_indices, kind="stable")
         rank = np.empty(len(values), np.int64)
         rank[by_first] = np.arange(len(values))
         first_keys = values[by_first]
-        return rank[inverse.reshape(-1)], first[by_first], np.where(first_keys < 0, -1, first_keys)
+        return rank[inverse.reshape(-1)], first_indices[by_first], np.where(first_keys < 0, -1, first_keys)
 
     def _hash_items(self, rows: Array, items: Array, order: Array, bounds: Array) -> tuple[Array, Array]:
         """Return a hash of operators, wiring and shapes of each item, and the number of values that cross before it.

@@ -53,8 +53,8 @@ def shape_text(type_text: str) -> str:
     if not bracket:
         return type_text
     dims = shape.removesuffix("]").split(", ") if shape != "]" else []
-    shown = [dim if len(dim) <= _MAX_DIM_CHARS else f"{dim[:_MAX_DIM_CHARS]}…" for dim in dims[:_MAX_SHOWN_DIMS]]
-    return ("×".join(shown) + ("×…" if len(dims) > _MAX_SHOWN_DIMS else "")) or "scalar"
+    shown_dims = [dim if len(dim) <= _MAX_DIM_CHARS else f"{dim[:_MAX_DIM_CHARS]}…" for dim in dims[:_MAX_SHOWN_DIMS]]
+    return ("×".join(shown_dims) + ("×…" if len(dims) > _MAX_SHOWN_DIMS else "")) or "scalar"
 
 
 class NodeBoxes:
@@ -96,10 +96,10 @@ def _slot_name(signature: Signature | None, slot: int) -> str:
     """Return the name of an input by its index; "" if it is unknown."""
     if signature is None or not signature.inputs:
         return ""
-    last = signature.inputs[-1]
-    if slot < len(signature.inputs) - (last.option == "*"):
+    last_input = signature.inputs[-1]
+    if slot < len(signature.inputs) - (last_input.option == "*"):
         return signature.inputs[slot].name
-    return last.name if last.option == "*" else ""
+    return last_input.name if last_input.option == "*" else ""
 
 
 def _attribute_lines(node: NodeProto) -> list[str]:
@@ -153,5 +153,5 @@ def _element_text(value: object) -> str:
     return str(shortest_floats([value])[0]) if isinstance(value, float) else str(value)
 
 
-def _list_text(values: Any, shown: list[str]) -> str:
-    return f"[{', '.join(shown)}{', …' if len(values) > len(shown) else ''}]"
+def _list_text(values: Any, shown_texts: list[str]) -> str:
+    return f"[{', '.join(shown_texts)}{', …' if len(values) > len(shown_texts) else ''}]"

@@ -77,7 +77,7 @@ def view(model: Source | ModelProto, *, height: int = 600) -> View:
 def message_html(message: Message) -> str:
     """Return a message as HTML for notebooks: a few tables without scripts, style sheets or links.
 
-    Its length is bounded, whatever the message contains. External data and files on servers are not read. A damaged
+    The length of the HTML is bounded for every message. External data and files on servers are not read. A damaged
     message is shown as its error.
     """
     try:

@@ -134,9 +134,9 @@ class Server(ThreadingHTTPServer):
 
     queries: answers the page's queries. start: serves the start page instead, and the pages of the files that it opens;
     their queries name a file. port: 0 for a free one. edits: allows the page to change the message, None for a
-    read-only page; the queries then refer to its present state. comparison, other: the comparison of the model with a
-    second one, and the object that answers queries about the second model; the page then shows both. A browser opens
-    `address`; the token in it works once and is exchanged for a key that no address or log contains.
+    read-only page; the queries then refer to its present state. comparison, other_queries: the comparison of the model
+    with a second one, and the object that answers queries about the second model; the page then shows both. A browser
+    opens `address`; the token in it works once and is exchanged for a key that no address or log contains.
     Raises OSError if the port is not available.
     """
 
@@ -151,12 +151,12 @@ class Server(ThreadingHTTPServer):
         port: int = 0,
         edits: Edits | None = None,
         comparison: ModelComparison | None = None,
-        other: FieldQueries | None = None,
+        other_queries: FieldQueries | None = None,
         start: StartPage | None = None,
     ) -> None:
         self._queries = queries
         self.comparison = comparison
-        self.other = other
+        self.other_queries = other_queries
         self.start = start
         self.edits = edits
         self.token: str | None = secrets.token_urlsafe(24)
@@ -320,8 +320,10 @@ class Handler(BaseHTTPRequestHandler):
                 return server.start.start, []
             queries: Any = server.start.queries(query.get("file", [""])[-1])
         else:
-            queries = server.queries if server.other is None or query.get("side") != ["1"] else server.other
-        read_queries = [queries] if server.other is None else [server.queries, server.other]
+            queries = (
+                server.queries if server.other_queries is None or query.get("side") != ["1"] else server.other_queries
+            )
+        read_queries = [queries] if server.other_queries is None else [server.queries, server.other_queries]
         if name == "comparison" and server.comparison is not None:
             return server.comparison.comparison, read_queries
         if name in _EDIT_QUERIES and server.edits is not None:

@@ -64,7 +64,7 @@ class StartPage:
     def open(self, path: str, type: str) -> dict[str, Any]:
         """Open a file by its path; returns `file`, the id of its page. type: the message in it.
 
-        Raises EditError for anything but a regular file, and the errors of `load`.
+        Raises EditError if the path is not that of a regular file, and the errors of `load`.
         """
         cls = self._find_class(type)
         if "://" in path:
@@ -105,13 +105,13 @@ class StartPage:
         upload = _Upload(getattr(temporary_file, "file", temporary_file), name)
         remaining_bytes = length
         while remaining_bytes:
-            piece = memoryview(read(min(remaining_bytes, _CHUNK_BYTES)))
-            if not piece:
+            chunk = memoryview(read(min(remaining_bytes, _CHUNK_BYTES)))
+            if not chunk:
                 raise EditError(f"the upload of {name} is incomplete; drop it again")
-            remaining_bytes -= len(piece)
-            while piece:
+            remaining_bytes -= len(chunk)
+            while chunk:
                 try:
-                    piece = piece[temporary_file.write(piece) :]
+                    chunk = chunk[temporary_file.write(chunk) :]
                 except OSError as error:
                     raise EditError(f"{name} could not be stored: {error.strerror or error}") from None
         temporary_file.seek(0)

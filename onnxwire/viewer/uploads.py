@@ -100,18 +100,18 @@ class Uploads:
             with open(path, "xb") as file:
                 remaining_bytes = length
                 while remaining_bytes:
-                    piece = read(min(remaining_bytes, _CHUNK_BYTES))
-                    if not piece:
+                    chunk = read(min(remaining_bytes, _CHUNK_BYTES))
+                    if not chunk:
                         raise EditError(f"the upload of {name} is incomplete; upload it again")
-                    file.write(piece)
-                    remaining_bytes -= len(piece)
+                    file.write(chunk)
+                    remaining_bytes -= len(chunk)
             upload = Upload(id, name, path, file_format, {})
             with upload.with_user_name():
                 if file_format == "safetensors":
                     types_by_name = list_tensors(path)
                     type_texts = {
-                        key: f"{kind.name.lower()}[{', '.join(map(str, dims))}]"
-                        for key, (kind, dims) in types_by_name.items()
+                        key: f"{data_type.name.lower()}[{', '.join(map(str, dims))}]"
+                        for key, (data_type, dims) in types_by_name.items()
                     }
                     upload.tensors.update(type_texts)
                 else:

@@ -48,7 +48,7 @@ export class VirtualList {
       const answer = await this.fetch(page * PAGE_ROWS, PAGE_ROWS);
       if (generation !== this.generation) return null;
       this.pages.set(page, answer.rows);
-      // Drop the oldest page, so that scrolling through the list does not cache all of it.
+      // Remove the oldest page, so that scrolling through the list does not cache the whole list.
       if (this.pages.size > 60) this.pages.delete(this.pages.keys().next().value);
       return answer;
     } catch (error) {

@@ -32,7 +32,7 @@ export function shorten(text, width, size, { bold = false, keep = "start" } = {}
   if (widthOf(text, size, bold) <= width) return text;
   const letters = [...text];
   let remainingWidth = width - widthOf("…", size, bold);
-  let [first, last] = [0, letters.length]; // the letters before `first` and from `last` on are kept
+  let [first, last] = [0, letters.length]; // the letters before `first` and from `last` on remain
   while (first < last) {
     const keepsStart = keep === "start" || (keep === "both" && first <= letters.length - last);
     remainingWidth -= widthOf(letters[keepsStart ? first : last - 1], size, bold);

@@ -50,7 +50,7 @@ const list = new VirtualList(find("list"), find("rows"), {
   choose: (row) => {
     const kind = state.kind === "tensors" ? "tensor" : state.view === "map" ? "map" : "node";
     const hash = `#${kind}=${encodeURIComponent(row.path)}`;
-    // While a key is held, only the last row is shown.
+    // While a key is pressed, only the last row is shown.
     clearTimeout(timer);
     timer = setTimeout(() => {
       if (location.hash !== hash) location.hash = hash;
