@@ -165,6 +165,7 @@ class Dataset:
         warnings.warn(f"{damage.filename}: {damage.strerror}; it was renamed to {name}{_DAMAGED_SUFFIX}", stacklevel=2)
 
     def _change(self, models: Mapping[str, Entry], tables: Mapping[str, pa.Table], remove: Collection[str]) -> None:
+        """Write a new group of models, and remove the models from their previous groups."""
         models = dict(sorted(models.items(), key=lambda item: model_text(item[0])))  # `_may_have` needs this order
         texts = list(map(model_text, models))
         removed_texts = [*texts, *map(model_text, remove)]
@@ -282,6 +283,7 @@ class Dataset:
         return False
 
     def _read_states(self, id: str, columns: list[str]) -> pa.Table:
+        """Read columns of the states of a group. Raises DamagedFileError."""
         import pyarrow as pa
 
         tables = list(self._batches(id, STATES, columns))
@@ -473,6 +475,7 @@ class Dataset:
             os.close(old_journal)
 
     def _open_journal(self) -> None:
+        """Open, lock and read the journal; create it in an empty folder."""
         names = self._root.names()
         if JOURNAL not in names and names:
             raise _foreign_files_error(self.folder)

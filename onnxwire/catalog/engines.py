@@ -78,6 +78,7 @@ def _read_one_by_one(task: Task, executor: _Executor) -> Result:
 
 @contextmanager
 def _local_engine(address: str | None, workers: int | None) -> Iterator[_Executor]:
+    """Provide the executor of worker processes on this machine."""
     count = workers or os.cpu_count() or 1
     with WorkerPool(count, _ATTEMPTS) as pool:
         yield _Executor(
@@ -87,6 +88,7 @@ def _local_engine(address: str | None, workers: int | None) -> Iterator[_Executo
 
 @contextmanager
 def _dask_engine(address: str | None, workers: int | None) -> Iterator[_Executor]:
+    """Provide the executor of a dask.distributed cluster."""
     try:
         from distributed import Client, KilledWorker
     except ImportError:
@@ -104,6 +106,7 @@ def _dask_engine(address: str | None, workers: int | None) -> Iterator[_Executor
 
 @contextmanager
 def _ray_engine(address: str | None, workers: int | None) -> Iterator[_Executor]:
+    """Provide the executor of a Ray cluster."""
     try:
         import ray
     except ImportError:

@@ -185,6 +185,7 @@ def _add_addresses(
     models: dict[str, tuple[str, FileState]],
     errors: dict[str, SourceError],
 ) -> None:
+    """Find the models that addresses name; add them to `models`, and errors to `errors`."""
     if not addresses:
         return
     from onnxwire.io.remote.address_listing import find

@@ -130,12 +130,13 @@ def failures_table(failures: Mapping[str, Failure]) -> pa.Table:
 
 def _read_or_fail(model: str, task: Task) -> Result:
     try:
-        return _read(model, task)
+        return _read_model(model, task)
     except Exception as error:  # an error of one model must not prevent reading the others
         return Result({}, {model: Failure.of(error)})
 
 
-def _read(model: str, task: Task) -> Result:
+def _read_model(model: str, task: Task) -> Result:
+    """Read one model into the tables of a catalog. Raises the errors of `load` and of the checker."""
     from onnxwire.io.load import load
 
     with load(model, storage_options=task.options if is_address(model) else None) as message:
@@ -236,6 +237,7 @@ def _add_extra_columns(
 
 
 def _is_missing(message: ModelProto, location: str, states: dict[str, FileState | None]) -> bool:
+    """Return whether an external file is missing, or cannot be opened. states: see `file_states`."""
     if location not in states:
         message._document.files.open(location)  # raises the error for a file that exists but can't be read
         return False

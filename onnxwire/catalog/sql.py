@@ -118,6 +118,7 @@ def _add_model(
     type: type[Message],
     options: Mapping[str, Any] | None,
 ) -> None:
+    """Load a model if `source` is not a message, and register its tables."""
     if not isinstance(source, Message):
         from onnxwire.io.load import load
 

@@ -63,6 +63,7 @@ def decode_state(group: str, text: str) -> ModelRecord:
 
 
 def _decode_entry(value: object) -> Entry:
+    """Return the State or Failure that a JSON value describes. Raises ValueError."""
     if isinstance(value, list) and len(value) == len(Failure._fields):
         return Failure(*map(as_text, value))
     size, mark, hashed, checked, files = as_list(value, len(State._fields))

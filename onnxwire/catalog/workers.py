@@ -127,6 +127,7 @@ class WorkerPool:
         return self._threads.submit(self._call, function, argument)
 
     def _call(self, function: Callable[[Any], Any], argument: object) -> Any:
+        """Call a function in a worker; if the worker ends, retry in another worker."""
         for attempt in range(1, self._attempts + 1):
             worker = self._acquire()
             try:
@@ -144,6 +145,7 @@ class WorkerPool:
         raise AssertionError
 
     def _acquire(self) -> Worker:
+        """Return an idle worker, or start a new worker. Raises WorkerLost if the pool is closed."""
         with suppress(queue.Empty):
             return self._idle_workers.get_nowait()
         with self._lock:

@@ -52,6 +52,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _run(arguments: list[str] | None) -> int:
+    """Parse the arguments and run the command; returns the exit status."""
     command_words = sys.argv[1:] if arguments is None else arguments
     if command_words == ["--version"]:
         print("onnxwire", __version__)

@@ -86,6 +86,7 @@ def _split_pairs(texts: list[str]) -> dict[str, str]:
 
 
 def _shape_lines(model: ModelProto) -> list[str]:
+    """Format the inputs and outputs of the graph, except initializers, with their shapes."""
     initialized = {tensor.name for tensor in model.graph.initializer}
     rows = [
         [kind, safe_text(value.name), safe_text(describe_type(value.type))]
@@ -97,6 +98,7 @@ def _shape_lines(model: ModelProto) -> list[str]:
 
 
 def _print_changes(changes: DimensionChanges, is_verbose: bool) -> None:
+    """Print the number of changes, and warnings about the parts that remain unchanged, on stderr."""
     lines = [f"changed {count_text(changes.count, 'dimension')}"] if is_verbose else []
     for names, fact in (
         (changes.constants, "constant shapes contain the old size"),

@@ -98,6 +98,7 @@ def _split_names(texts: list[str], names_with_commas: set[str]) -> list[str]:
 
 
 def _write_tensors(options: argparse.Namespace) -> int:
+    """Write the tensors that --tensor selects to a file; returns the exit status."""
     out = options.output
     extension = os.path.splitext(out)[1].lower()
     if extension not in _TENSOR_EXTENSIONS:

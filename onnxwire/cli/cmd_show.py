@@ -106,6 +106,7 @@ def _print(message: Message, options: argparse.Namespace) -> None:
 
 
 def _as_json(target: Resolved, options: argparse.Namespace) -> dict[str, Any]:
+    """Return the element as a value for JSON."""
     value = target.value
     row: dict[str, Any] = {"path": target.path}
     if isinstance(value, TensorProto):
@@ -160,6 +161,7 @@ def _to_list(array: Any) -> Any:
 
 
 def _lines(target: Resolved, options: argparse.Namespace, paint: Paint) -> list[str]:
+    """Format the element as lines of text."""
     value = target.value
     if isinstance(value, TensorProto):
         return _tensor_lines(target, options, paint)
@@ -190,6 +192,7 @@ def _first_index(target: Resolved) -> Any:
 
 
 def _heading(target: Resolved, paint: Paint) -> list[str]:
+    """Return the title line of a message: path, type, name, size and offset."""
     message: Message = target.value
     span = message._span
     name = getattr(message, "name", "") if "name" in message.DESCRIPTOR.fields_by_name else ""
@@ -348,6 +351,7 @@ def _check_index(target: Resolved) -> tuple[list[range], list[int]]:
 
 
 def _index_text(index: tuple[IndexItem, ...] | None) -> str:
+    """Format an index of a tensor: [0:4,:8]."""
     parts = []
     for part in index or ():
         if isinstance(part, slice):

@@ -106,6 +106,7 @@ QUERIES = {
 
 
 def _examples() -> str:
+    """Return the end of the help: examples and queries."""
     lines = ["examples:", "  onnxwire sql model.onnx 'select op_type, count(*) from nodes group by 1'"]
     lines += ["  onnxwire sql model.onnx 'describe tensors'"]
     lines += ["  onnxwire sql model.onnx 'from tensors order by bytes desc' -o tensors.parquet"]

@@ -143,6 +143,7 @@ def _measure(message: Message, options: argparse.Namespace) -> tuple[list[Row], 
 
 
 def _print(rows: list[Row], statistics: list[TensorStatistics], options: argparse.Namespace) -> None:
+    """Print the rows, or write them to the file of -o."""
     out = io.StringIO()
     if options.json:
         if options.bins is not None:
@@ -163,6 +164,7 @@ def _print(rows: list[Row], statistics: list[TensorStatistics], options: argpars
 
 
 def _table(rows: list[Row], paint: Paint, max_width: int | None) -> list[str]:
+    """Format statistics as an aligned table."""
     headings = ["name", "type", "shape", "min", "max", "mean", "std", "zeros", "NaN", "Inf"]
     if not rows:
         return []
@@ -226,6 +228,7 @@ def _write(path: str, write: Any, rows: list[Row]) -> None:
 
 
 def _save(path: str, data: bytes) -> None:
+    """Write bytes to a file, or to stdout for -."""
     if path == "-":
         sys.stdout.flush()
         sys.stdout.buffer.write(data)

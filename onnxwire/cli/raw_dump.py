@@ -132,6 +132,7 @@ class Printer:
 
 
 def _label(table: Descriptor | None, field: FieldDescriptor | None, number: int) -> str:
+    """Return the number and the name of a field, or the reason why it has no name."""
     if table is None:
         return str(number)
     if field is None:

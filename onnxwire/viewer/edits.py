@@ -160,6 +160,7 @@ class Edits:
         return message
 
     def _set_state(self, count: int, message: Message) -> None:
+        """Make a message the present state. count: the number of changes in effect."""
         self._states.pop(count, None)
         self._states[count] = message  # moved to the end: the least recently used state comes first
         while len(self._states) > MAX_STATES + 1:
@@ -191,6 +192,7 @@ class Edits:
             return asdict(self._check_result)
 
     def _check(self, revision: int, message: Message) -> _CheckResult:
+        """Return the problems of a message that the original message does not have."""
         if message is self.original or type(message) not in SCHEMA.messages.values():
             return _CheckResult(revision, [], 0, 0)
         if self._original_problems is None:
@@ -308,6 +310,7 @@ class Edits:
             }
 
     def _target_path(self, path: str) -> str:
+        """Return the absolute path of the file to write. Raises EditError for an invalid name."""
         if not path.strip() or "\0" in path:
             raise EditError("the file name is missing; type one, such as edited.onnx")
         if os.path.isabs(path):

@@ -75,6 +75,7 @@ class FieldQueries:
         return byte_ranges.list_records(self.message, path, start, min(max(count, 0), MAX_ROWS))
 
     def _list_fields(self, message: Message, path: str, first_row: int, stop_row: int) -> dict[str, Any]:
+        """List the fields of a message from one row to another; see `fields`."""
         descriptor = message.DESCRIPTOR
         span = self._span(message)
         offsets, unknown = self._scan_offsets(message, span)
@@ -113,6 +114,7 @@ class FieldQueries:
     def _list_elements(
         self, message: Message, field: FieldDescriptor, path: str, first_row: int, stop_row: int
     ) -> dict[str, Any]:
+        """List the elements of a repeated field from one row to another; see `fields`."""
         values = getattr(message, field.name)
         total = len(values)
         rows = []
@@ -181,6 +183,7 @@ class FieldQueries:
 
 
 def _row(field: FieldDescriptor, path: str, kind: str, text: str) -> dict[str, Any]:
+    """Return a row for a field, without count, offset and length."""
     return {
         "name": path.rpartition(".")[2] if path.endswith("]") else field.name,
         "number": field.number,

@@ -228,6 +228,7 @@ class ModelMap:
         return boxes
 
     def _node_entry(self, row: int, scopes: list[str]) -> dict[str, Any]:
+        """Return the keys of a box that describe a node; see `contents`."""
         path, node = self._node_at(row)
         name = node.name or next(iter(node.output), "")
         half = _MAX_NAME_CHARS // 2
@@ -240,6 +241,7 @@ class ModelMap:
         }
 
     def _graph_entry(self, path: str) -> dict[str, Any]:
+        """Return path and label of a graph or function; see `contents`."""
         graph = resolve(self.model, path).value
         owner, _, attribute = path.rpartition(".attribute[")
         label = graph.name
@@ -406,6 +408,7 @@ def _lay_out_boxes(boxes: list[dict[str, Any]], edges: list[dict[str, Any]], to_
 
 
 def _size(box: dict[str, Any]) -> tuple[float, float]:
+    """Return the width and height of a box, in pixels."""
     if box["kind"] != "node":
         return _BOX_SIZES.get(box["kind"], _GROUP_SIZE)
     lines = [*filter(None, [box["short"]]), *box["lines"]]

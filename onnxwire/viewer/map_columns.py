@@ -231,6 +231,7 @@ class MapColumns:
         return np.array([*graph_numbers, 0], np.int32)[ids]
 
     def _read_nodes(self, model: ModelProto) -> None:
+        """Read the graphs, operators and scopes of all nodes."""
         columns = _columns(model, "nodes", "graph", "name", "op_type", "domain")
         self.count = len(columns)
         graph_of = self._graph_numbers(columns)
@@ -275,6 +276,7 @@ class MapColumns:
         return self._by_number[int(self.graph_of[row])]
 
     def _read_uses(self, model: ModelProto) -> None:
+        """Read the inputs and outputs of all nodes."""
         columns = _columns(model, "uses", "graph", "name", "node", "slot", "kind")
         graph_of = self._graph_numbers(columns)
         values, _ = _ids(self._values, columns, "name", graph_of)
@@ -301,6 +303,7 @@ class MapColumns:
         ]
 
     def _read_values(self, model: ModelProto) -> None:
+        """Read the types of values, and the inputs and outputs of graphs."""
         columns = _columns(model, "values")
         values, _ = _ids(self._values, columns, "name", self._graph_numbers(columns))
         kind_ids, first_rows = _ids(Ids(), columns, "kind")
@@ -326,6 +329,7 @@ class MapColumns:
         _set(self.is_output, values[np.array([role == "output" for role in roles])[kind_ids]], True)
 
     def _read_tensors(self, model: ModelProto) -> None:
+        """Read the sizes of tensors, and set the producers of values."""
         columns = _columns(model, "tensors", "graph", "name")
         graph_of = self._graph_numbers(columns)
         graphs = list(self.graphs.values())
@@ -381,6 +385,7 @@ class MapColumns:
             self.functions.setdefault(key, f"functions[{index}]")
 
     def _sum_inner_graphs(self) -> None:
+        """Add the sizes of graphs in attributes to their nodes, and index the uses by row and by value."""
         del self._values
         self._by_number = list(self.graphs.values())
         self.graphs_in: dict[int, list[str]] = {}

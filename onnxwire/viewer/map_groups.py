@@ -121,6 +121,7 @@ class Groups:
         return entry
 
     def _cache(self, name: str, group: Group) -> tuple[Group, list[Group]]:
+        """Compute and cache the contents of a group; remove the least recently used groups from a full cache."""
         entry = group, self.contents(group)
         self._cached_groups[name] = entry
         self._cached_nodes += len(group.rows) + 100

@@ -53,6 +53,7 @@ class ModelComparison:
             return self._cached_result
 
     def _compare(self) -> tuple[dict[str, Any], tuple[dict[str, str], dict[str, str]]]:
+        """Return the answer of `comparison`, and the marks of both models."""
         rows: list[dict[str, Any]] = []
         counts: dict[str, int] = {}
         renamed: dict[str, dict[str, str]] = {"nodes": {}, "values": {}}

@@ -65,6 +65,7 @@ class Queries(TensorQueries):
         return self._cached(("summary",), self._make_summary)  # type: ignore[no-any-return]
 
     def _make_summary(self) -> dict[str, Any]:
+        """Compute the answer of `summary`."""
         summary = summarize(self.model)
         summary["tensors"]["largest"] = largest_tensors(self.model, 12)
         for field in ("input", "output"):
@@ -82,6 +83,7 @@ class Queries(TensorQueries):
         return self._cached(("outline",), self._make_outline)  # type: ignore[no-any-return]
 
     def _make_outline(self) -> dict[str, Any]:
+        """Compute the answer of `outline`."""
         rows: list[dict[str, Any]] = []
         left_off = 0
         classes: list[type[Message]] = [GraphProto, FunctionProto]
@@ -240,6 +242,7 @@ class Queries(TensorQueries):
     def _describe_input(
         self, name: str, scope: Scope, path: str, connections: Connections, types: dict[str, str]
     ) -> dict[str, Any]:
+        """Describe an input of a node: its name, type and kind, and the path of its producer or tensor."""
         entry: dict[str, Any] = {"name": name, "type": types.get(name, ""), "kind": "outer", "path": ""}
         if not name:
             return entry | {"kind": "none"}

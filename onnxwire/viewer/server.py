@@ -66,6 +66,8 @@ class _QueryError(ValueError):
 
 
 def _parse_numbers(count: int | None) -> Callable[[str], tuple[int, ...]]:
+    """Return a parser of integers separated by commas. count: the required number of integers, None for any."""
+
     def parse(text: str) -> tuple[int, ...]:
         numbers = tuple(_parse_number(word) for word in text.split(",")) if text else ()
         if count is not None and len(numbers) != count:
@@ -503,6 +505,7 @@ class Handler(BaseHTTPRequestHandler):
         self._send(status, "application/json; charset=utf-8", text.encode("utf-8", "replace"))
 
     def _send(self, status: HTTPStatus, content_type: str, body: bytes) -> None:
+        """Send an answer with the security headers."""
         self.send_response(status)
         for name, value in _HEADERS.items():
             if name == "Content-Security-Policy" and self.server.comparison is not None:

@@ -142,6 +142,7 @@ class StartPage:
         return cls
 
     def _add(self, message: Message) -> str:
+        """Add an opened file, and remove the oldest of too many; returns the id of its page."""
         queries = Queries(message) if isinstance(message, ModelProto) else TensorQueries(message)
         id = secrets.token_urlsafe(12)
         with self._lock:

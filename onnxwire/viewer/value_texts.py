@@ -66,12 +66,14 @@ def read_value(root: Message, path: str) -> dict[str, Any]:
 
 
 def _not_editable(answer: dict[str, Any], reason: str) -> dict[str, Any]:
+    """Return an answer for a value that the page can not edit."""
     return answer | {"form": "none", "reason": reason}
 
 
 def _read_field(
     answer: dict[str, Any], parent: Message | None, field: FieldDescriptor | None, value: Any, element_index: int | None
 ) -> dict[str, Any]:
+    """Add the value of a field to an answer, in the form in which the page can edit it."""
     assert field is not None
     assert parent is not None
     if isinstance(value, Message):
@@ -113,6 +115,7 @@ def _read_field(
 
 
 def _read_list(answer: dict[str, Any], field: FieldDescriptor, values: Any) -> dict[str, Any]:
+    """Add the values of a repeated field to an answer."""
     count = len(values)
     if field.message_type is not None:
         return _not_editable(answer, "it contains several messages; edit each of them")
@@ -130,6 +133,7 @@ def _read_list(answer: dict[str, Any], field: FieldDescriptor, values: Any) -> d
 
 
 def _read_shape(answer: dict[str, Any], value: ValueInfoProto) -> dict[str, Any]:
+    """Add the shape and the data type of a value to an answer."""
     type_kind = value.type.WhichOneof("value")
     if type_kind not in (None, "tensor_type", "sparse_tensor_type"):
         return _not_editable(answer, "it is not a tensor; edit its fields")
