@@ -47,16 +47,17 @@ def lay_out(sizes: list[tuple[float, float]], edges: list[tuple[int, int]], gap:
     sizes: width and height of each box, at least one. edges: pairs of the indices of two boxes, from and to. gap: the
     distance between rows, in pixels. All edges lead down, except edges that close a cycle.
     """
-    rank = _ranks(len(sizes), edges)
+    rank = _order_topologically(len(sizes), edges)
     downward = [(start, end) if rank[start] < rank[end] else (end, start) for start, end in edges]
     row_of_box = _choose_rows(len(sizes), downward, rank)
     rows: list[list[int]] = [[] for _ in range(max(row_of_box) + 1)]
     widths = [width for width, _ in sizes]
-    for number in sorted(range(len(sizes)), key=rank.__getitem__):
-        rows[row_of_box[number]].append(number)
+    for box in sorted(range(len(sizes)), key=rank.__getitem__):
+        rows[row_of_box[box]].append(box)
+    # The neighbours of each box in the rows above and below it. Bends are boxes, too, with the following numbers.
     above: dict[int, list[int]] = {}
     below: dict[int, list[int]] = {}
-    chains = []
+    chains = []  # the boxes and bends of each edge, from the upper end to the lower end
     # If there are too many bends, the longest edges are drawn as straight lines.
     edges_by_length = sorted(range(len(edges)), key=lambda i: row_of_box[downward[i][1]] - row_of_box[downward[i][0]])
     lengths = accumulate(row_of_box[downward[i][1]] - row_of_box[downward[i][0]] for i in edges_by_length)
@@ -77,15 +78,15 @@ def lay_out(sizes: list[tuple[float, float]], edges: list[tuple[int, int]], gap:
             above.setdefault(lower, []).append(upper)
     rows = _reduce_crossings(rows, above, below)
     x = _place_boxes(rows, widths, above, below)
-    min_x = min(x[n] - widths[n] / 2 for n in range(len(widths)))
-    heights = [max([0.0, *(sizes[n][1] for n in row if n < len(sizes))]) for row in rows]
+    min_x = min(x[box] - widths[box] / 2 for box in range(len(widths)))
+    heights = [max([0.0, *(sizes[box][1] for box in row if box < len(sizes))]) for row in rows]
     spans, top = [], 0.0
     for height in heights:
         spans.append((top, top + height))
         top += height + gap
-    bends = [[round(x[n] - min_x, 1) for n in chain[1:-1]] for chain in chains]
+    bends = [[round(x[box] - min_x, 1) for box in chain[1:-1]] for chain in chains]
     return Layout(
-        x=[round(x[number] - min_x, 1) for number in range(len(sizes))],
+        x=[round(x[box] - min_x, 1) for box in range(len(sizes))],
         y=[sum(spans[row]) / 2 for row in row_of_box],
         rows=row_of_box,
         spans=spans,
@@ -93,7 +94,7 @@ def lay_out(sizes: list[tuple[float, float]], edges: list[tuple[int, int]], gap:
             line if chain[0] == start else line[::-1]
             for line, chain, (start, _) in zip(bends, chains, edges, strict=True)
         ],
-        width=round(max(x[n] + widths[n] / 2 for n in range(len(widths))) - min_x, 1),
+        width=round(max(x[box] + widths[box] / 2 for box in range(len(widths))) - min_x, 1),
         height=top - gap,
     )
 
@@ -103,10 +104,10 @@ def grid(sizes: list[tuple[float, float]]) -> Layout:
     columns = max(math.isqrt(len(sizes) // 2), 1)
     width = max((width for width, _ in sizes), default=0) + _COLUMN_GAP
     height = max((height for _, height in sizes), default=0)
-    rows = [number // columns for number in range(len(sizes))]
+    rows = [box // columns for box in range(len(sizes))]
     count = -(-len(sizes) // columns)
     return Layout(
-        x=[number % columns * width + (width - _COLUMN_GAP) / 2 for number in range(len(sizes))],
+        x=[box % columns * width + (width - _COLUMN_GAP) / 2 for box in range(len(sizes))],
         y=[row * (height + _COLUMN_GAP) + height / 2 for row in rows],
         rows=rows,
         spans=[(row * (height + _COLUMN_GAP), row * (height + _COLUMN_GAP) + height) for row in range(count)],
@@ -116,15 +117,15 @@ def grid(sizes: list[tuple[float, float]]) -> Layout:
     )
 
 
-def _ranks(count: int, edges: list[tuple[int, int]]) -> list[int]:
-    """Return a topological order, stable by index; edges that close a cycle lead backwards in it."""
+def _order_topologically(count: int, edges: list[tuple[int, int]]) -> list[int]:
+    """Return the rank of each box in a topological order, stable by index; edges that close a cycle lead backwards."""
     n_sources = [0] * count
     targets: list[list[int]] = [[] for _ in range(count)]
     for start, end in edges:
         if start != end:
             n_sources[end] += 1
             targets[start].append(end)
-    ready_boxes = [number for number in range(count) if not n_sources[number]]
+    ready_boxes = [box for box in range(count) if not n_sources[box]]
     rank = [-1] * count
     next_box, n_placed = 0, 0
     while n_placed < count:
@@ -133,12 +134,12 @@ def _ranks(count: int, edges: list[tuple[int, int]]) -> list[int]:
             while rank[next_box] >= 0:
                 next_box += 1
             ready_boxes.append(next_box)
-        number = heapq.heappop(ready_boxes)
-        if rank[number] >= 0:
+        box = heapq.heappop(ready_boxes)
+        if rank[box] >= 0:
             continue
-        rank[number] = n_placed
+        rank[box] = n_placed
         n_placed += 1
-        for target in targets[number]:
+        for target in targets[box]:
             n_sources[target] -= 1
             if not n_sources[target] and rank[target] < 0:
                 heapq.heappush(ready_boxes, target)
@@ -146,7 +147,7 @@ def _ranks(count: int, edges: list[tuple[int, int]]) -> list[int]:
 
 
 def _choose_rows(count: int, edges: list[tuple[int, int]], rank: list[int]) -> list[int]:
-    """Return the row of each box, below its sources: from above or from below, whichever gives shorter edges."""
+    """Return the row of each box: of two assignments, from the top and from the bottom, the one with shorter edges."""
     rows_from_above = _assign_rows(count, edges, rank)
     rows_from_below = _assign_rows(count, [(end, start) for start, end in edges], [-number for number in rank])
     bottom = max(rows_from_below)
@@ -155,7 +156,7 @@ def _choose_rows(count: int, edges: list[tuple[int, int]], rank: list[int]) -> l
 
 
 def _assign_rows(count: int, edges: list[tuple[int, int]], rank: list[int]) -> list[int]:
-    """Return a row for each box: the row above its targets if that makes no edges longer, else the highest row."""
+    """Return the row of each box: the row above its targets if that makes no edges longer, else the highest row."""
     rows, n_sources = [0] * count, [0] * count
     targets: list[list[int]] = [[] for _ in range(count)]
     for start, end in edges:
@@ -163,12 +164,12 @@ def _assign_rows(count: int, edges: list[tuple[int, int]], rank: list[int]) -> l
             targets[start].append(end)
             n_sources[end] += 1
     order = sorted(range(count), key=rank.__getitem__)
-    for number in order:
-        for end in targets[number]:
-            rows[end] = max(rows[end], rows[number] + 1)
-    for number in reversed(order):
-        if targets[number] and len(targets[number]) >= n_sources[number]:
-            rows[number] = min(rows[end] for end in targets[number]) - 1
+    for box in order:
+        for end in targets[box]:
+            rows[end] = max(rows[end], rows[box] + 1)
+    for box in reversed(order):
+        if targets[box] and len(targets[box]) >= n_sources[box]:
+            rows[box] = min(rows[end] for end in targets[box]) - 1
     return rows
 
 
@@ -192,11 +193,11 @@ def _reduce_crossings(
 
 def _count_crossings(row: list[int], next_row: list[int], below: dict[int, list[int]]) -> int:
     """Count the crossings of the edges between two rows."""
-    position = {number: i for i, number in enumerate(next_row)}
+    position = {box: i for i, box in enumerate(next_row)}
     ends: list[int] = []
     crossings = 0
-    for number in row:
-        own_ends = sorted(position[neighbour] for neighbour in below.get(number, ()))
+    for box in row:
+        own_ends = sorted(position[neighbour] for neighbour in below.get(box, ()))
         crossings += sum(len(ends) - bisect_right(ends, end) for end in own_ends)
         for end in own_ends:
             insort(ends, end)
@@ -212,16 +213,16 @@ def _sort_row_by_row(
     """
     for i in range(1, len(rows)) if is_down else range(len(rows) - 2, -1, -1):
         adjacent_row = rows[i - 1] if is_down else rows[i + 1]
-        positions = {number: position / max(len(adjacent_row) - 1, 1) for position, number in enumerate(adjacent_row)}
+        positions = {box: position / max(len(adjacent_row) - 1, 1) for position, box in enumerate(adjacent_row)}
 
-        def mean(number: int, own_position: float, positions: dict[int, float] = positions) -> float:
+        def mean(box: int, own_position: float, positions: dict[int, float] = positions) -> float:
             neighbour_positions = [
-                positions[neighbour] for neighbour in neighbours.get(number, ()) if neighbour in positions
+                positions[neighbour] for neighbour in neighbours.get(box, ()) if neighbour in positions
             ]
             return sum(neighbour_positions) / len(neighbour_positions) if neighbour_positions else own_position
 
         row = rows[i]
-        keys = {number: mean(number, position / max(len(row) - 1, 1)) for position, number in enumerate(row)}
+        keys = {box: mean(box, position / max(len(row) - 1, 1)) for position, box in enumerate(row)}
         if reverses_ties:
             row.reverse()
         row.sort(key=keys.__getitem__)
@@ -229,19 +230,19 @@ def _sort_row_by_row(
 
 def _swap_neighbours(rows: list[list[int]], above: dict[int, list[int]], below: dict[int, list[int]]) -> None:
     """Swap neighbours within a row if that reduces crossings."""
-    position = {number: i for row in rows for i, number in enumerate(row)}
+    position = {box: i for row in rows for i, box in enumerate(row)}
     for row in rows:
         for i in range(len(row) - 1):
-            first, second = row[i], row[i + 1]
+            left_box, right_box = row[i], row[i + 1]
             gain = 0
             for neighbours in (above, below):
-                ends = sorted(position[number] for number in neighbours.get(second, ()))
-                for number in neighbours.get(first, ()):
-                    end = position[number]
+                ends = sorted(position[box] for box in neighbours.get(right_box, ()))
+                for box in neighbours.get(left_box, ()):
+                    end = position[box]
                     gain += bisect_left(ends, end) - len(ends) + bisect_right(ends, end)
             if gain > 0:
-                row[i], row[i + 1] = second, first
-                position[first], position[second] = i + 1, i
+                row[i], row[i + 1] = right_box, left_box
+                position[left_box], position[right_box] = i + 1, i
 
 
 def _place_boxes(
@@ -250,24 +251,26 @@ def _place_boxes(
     """Return the x coordinates of the centers of all boxes and bends: close to their neighbours, without overlap."""
     x = [0.0] * len(widths)
     for row in rows:
-        total = sum(widths[n] for n in row) + _COLUMN_GAP * (len(row) - 1)
-        edge = -total / 2
-        for number in row:
-            x[number] = edge + widths[number] / 2
-            edge += widths[number] + _COLUMN_GAP
+        total = sum(widths[box] for box in row) + _COLUMN_GAP * (len(row) - 1)
+        left_x = -total / 2
+        for box in row:
+            x[box] = left_x + widths[box] / 2
+            left_x += widths[box] + _COLUMN_GAP
     # Use the rows above and below in turn: with both at once, neighbours of different degrees would drift endlessly.
     for sweep in range(8):
         is_down = sweep % 2 == 0
         neighbours = above if is_down else below
         for row in rows if is_down else rows[::-1]:
             ideal_positions = []
-            for number in row:
-                box_neighbours = neighbours.get(number)
+            for box in row:
+                box_neighbours = neighbours.get(box)
                 ideal_positions.append(
-                    sum(x[n] for n in box_neighbours) / len(box_neighbours) if box_neighbours else x[number]
+                    sum(x[neighbour] for neighbour in box_neighbours) / len(box_neighbours)
+                    if box_neighbours
+                    else x[box]
                 )
-            for number, center in zip(row, _resolve_overlaps(row, ideal_positions, widths), strict=True):
-                x[number] = center
+            for box, center in zip(row, _resolve_overlaps(row, ideal_positions, widths), strict=True):
+                x[box] = center
     return x
 
 

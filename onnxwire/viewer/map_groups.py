@@ -1,4 +1,8 @@
-"""The groups of a graph's nodes, computed on demand: by scope, by repetition, and by size."""
+"""The groups of a graph's nodes, computed on demand: by scope, by repetition, and by size.
+
+The contents of a group are first divided into *items*: the scopes directly inside the group's scope, and the nodes
+outside of these scopes. Equal items that follow each other are then combined to a repeat.
+"""
 
 from __future__ import annotations
 
@@ -31,9 +35,9 @@ _MAX_CACHED_NODES = 4_000_000  # maximum number of nodes in all cached groups to
 class Group:
     """Nodes of a graph that are drawn as one box.
 
-    kind: graph, function, scope, block (one of several equal sequences without a scope), run (a part of a sequence
-    that is too long for one group), repeat (consecutive equal groups or nodes) or node. rows: the rows of its nodes,
-    ascending. scope: the innermost known scope that contains all nodes. members: the number of members of a repeat.
+    kind: graph, function, scope, block (one of several equal sequences without a scope), run (a part of a sequence that
+    is too long for one group), repeat (consecutive equal groups or nodes) or node. rows: the rows of its nodes in
+    MapColumns, ascending. scope: the innermost known scope that contains all nodes. members: the members of a repeat.
     path: the path of a graph, function or node.
     """
 
@@ -106,7 +110,7 @@ class Groups:
             return cached
         steps = name.split("/")
         if len(steps) > _MAX_DEPTH:
-            raise PathError("groups are nested more than 200 deep here", name[:200])
+            raise PathError("the map shows no more than 200 levels of nested groups", name[:200])
         # Start from the innermost cached group.
         depth = len(steps)
         while depth > 1 and "/".join(steps[:depth]) not in self._cached_groups:
@@ -163,11 +167,12 @@ class Groups:
         return self._make_entries(group) if len(group.rows) else []
 
     def _parts_of_repeat(self, members: Members) -> list[Group]:
+        """Return the members of a repeat, or repeats of consecutive members if there are too many."""
         if len(members) <= MAX_BOXES:
             return [members[i] for i in range(len(members))]
         count = min(max(len(members) // _RUN_BOXES, 2), _RUN_BOXES)
-        edges = [len(members) * i // count for i in range(count + 1)]
-        return [_repeat(members.part(start, stop), f"{start + 1:,} to {stop:,}") for start, stop in pairwise(edges)]
+        bounds = [len(members) * i // count for i in range(count + 1)]
+        return [_repeat(members.part(start, stop), f"{start + 1:,} to {stop:,}") for start, stop in pairwise(bounds)]
 
     def _make_entries(self, group: Group) -> list[Group]:
         """Return the contents of a group. Equal groups or nodes are combined; a long sequence is divided into runs."""
@@ -185,20 +190,23 @@ class Groups:
         ordered_rows = rows[order]
         signatures, crossings = self._hash_items(rows, items, order, bounds)
         del items, order
-        repeats = {begin: (period, count) for begin, period, count in _find_repetitions(signatures, bounds, crossings)}
+        repeats = {
+            first_item: (period, count)
+            for first_item, period, count in _find_repetitions(signatures, bounds, crossings)
+        }
         is_start = np.ones(len(first_rows), bool)
-        for begin, (period, count) in repeats.items():
-            is_start[begin + 1 : begin + period * count] = False
+        for first_item, (period, count) in repeats.items():
+            is_start[first_item + 1 : first_item + period * count] = False
         starts = np.flatnonzero(is_start)
         if len(starts) > MAX_BOXES:
             return self._divide_into_runs(scope, ordered_rows, bounds, starts, crossings)
 
-        def single(i: int, box_rows: Array) -> Group:
+        def make_single(i: int, box_rows: Array) -> Group:
             if len(box_rows) == 1:
                 return Group("node", "", box_rows)
             return Group("scope", columns.scopes.label[int(scopes[i])], box_rows, int(scopes[i]))
 
-        def block(i: int, period: int, box_rows: Array) -> Group:
+        def make_block(i: int, period: int, box_rows: Array) -> Group:
             label = self._block_label(int(rows[first_rows[i]]), int(scopes[i]), int(scopes[i + period - 1]))
             return Group("block", label, np.sort(box_rows), scope)
 
@@ -206,10 +214,12 @@ class Groups:
         for start in starts.tolist():
             period, count = repeats.get(start, (1, 1))
             if count == 1:
-                entries.append(single(start, ordered_rows[bounds[start] : bounds[start + 1]]))
+                entries.append(make_single(start, ordered_rows[bounds[start] : bounds[start + 1]]))
                 continue
             edges = bounds[start : start + period * count + 1 : period]
-            make: Callable[[int, Array], Group] = partial(_make_member, single if period == 1 else block, start, period)
+            make: Callable[[int, Array], Group] = partial(
+                _make_member, make_single if period == 1 else make_block, start, period
+            )
             entries.append(_repeat(Members(ordered_rows[edges[0] : edges[-1]], edges - edges[0], make)))
         return entries
 
@@ -243,7 +253,7 @@ class Groups:
     def _dissolve_cycles(
         self, rows: Array, scope: int, items: Array, first_rows: Array, scopes: Array
     ) -> tuple[Array, Array, Array]:
-        """Dissolve scopes whose boxes would form a cycle; the scopes and nodes in them become items."""
+        """Dissolve scopes whose boxes would form a cycle: the scopes and nodes in such a scope become items."""
         is_scope = scopes >= 0
         if not is_scope.any():
             return items, first_rows, scopes
@@ -265,7 +275,7 @@ class Groups:
         return items, first_rows, scopes
 
     def _number_items(self, rows: Array, scope: int, dissolved: Container[int] = ()) -> tuple[Array, Array, Array]:
-        """Return the item of each row, the first row of each item, and its scope, -1 for a node without inner scope.
+        """Divide rows into items. Return the item of each row, the first row of each item, and its scope (-1: a node).
 
         dissolved: scopes that are replaced by their inner scopes.
         """
@@ -294,7 +304,7 @@ class Groups:
         return rank[inverse.reshape(-1)], first_indices[by_first], np.where(first_keys < 0, -1, first_keys)
 
     def _hash_items(self, rows: Array, items: Array, order: Array, bounds: Array) -> tuple[Array, Array]:
-        """Return a hash of operators, wiring and shapes of each item, and the number of values that cross before it.
+        """Return a hash of operators, connections and shapes of each item, and how many values cross before the item.
 
         The hash includes types of weights and of values within the item, but not of values from and to the outside:
         these often lack types at the first and last of several layers. Nodes are compared in the order of the graph.
@@ -321,7 +331,7 @@ class Groups:
         node_hashes += _sum_runs(wire_hashes, columns.use_start[rows + 1] - columns.use_start[rows])
         node_hashes = _mix(node_hashes.view(np.int64) + position.astype(np.int64) * 0x9E3779B9)
         signatures = _sum_runs(node_hashes[order], np.diff(bounds))
-        # A value from an item to a later one crosses before each item between them and before the later one.
+        # A value from an item to a later item crosses before the later item, and before each item between the two.
         is_crossing = (source >= 0) & (items[np.maximum(source, 0)] < items[target])
         pairs = np.unique(
             np.stack([value[is_crossing], items[target][is_crossing], items[source][is_crossing]]), axis=1
@@ -339,10 +349,12 @@ def _make_member(make: Callable[..., Group], start: int, period: int, number: in
 
 
 def _repeat(members: Members, label: str = "") -> Group:
+    """Make the group of a repeat."""
     return Group("repeat", label or members[0].label, np.sort(members.rows), members[0].scope, members)
 
 
 def _group_at(groups: Sequence[Group], number: str, name: str) -> Group:
+    """Return the group with an index, which is part of a name. Raises PathError if there is none."""
     if not number.isdecimal() or len(number) > 9 or int(number) >= len(groups):
         raise PathError("there is no such group", name[:200])
     group: Group = groups[int(number)]
@@ -381,11 +393,11 @@ def _sum_runs(numbers: Array, lengths: Array) -> Array:
     return sums
 
 
-def _find_repetitions(signatures: Array, bounds: Array, crossing: Array) -> list[tuple[int, int, int]]:
+def _find_repetitions(signatures: Array, bounds: Array, crossings: Array) -> list[tuple[int, int, int]]:
     """Find repetitions in a sequence of items: the start, the period in items, and the number of periods of each.
 
     Of repetitions that overlap, the repetition that saves the most boxes is returned. bounds: the bounds of the items,
-    in rows.
+    in rows. crossings: the number of values that cross before each item.
     """
     count = len(signatures)
     order = np.argsort(signatures, kind="stable").astype(np.int32)
@@ -394,17 +406,19 @@ def _find_repetitions(signatures: Array, bounds: Array, crossing: Array) -> list
     del order, is_same
     repetitions = []
     for period in distances[np.argsort(-distances * distance_counts, kind="stable")][:_MAX_PERIODS].tolist():
-        equal = np.concatenate([[False], signatures[period:] == signatures[:-period], [False]])
-        changes = np.flatnonzero(equal[1:] != equal[:-1])
-        starts, lengths = changes[::2], changes[1::2] - changes[::2] + period
+        is_equal = np.concatenate([[False], signatures[period:] == signatures[:-period], [False]])
+        change_positions = np.flatnonzero(is_equal[1:] != is_equal[:-1])
+        starts, lengths = change_positions[::2], change_positions[1::2] - change_positions[::2] + period
         is_nodes = (period == 1) & (bounds[starts + 1] - bounds[starts] == 1)
         is_long = lengths >= np.where(is_nodes, _MIN_NODES, _MIN_GROUPS) * period
-        longest = np.argsort(-lengths[is_long], kind="stable")[:_MAX_REPETITIONS]
-        for start, length in zip(starts[is_long][longest].tolist(), lengths[is_long][longest].tolist(), strict=True):
+        by_length = np.argsort(-lengths[is_long], kind="stable")[:_MAX_REPETITIONS]
+        for start, length in zip(
+            starts[is_long][by_length].tolist(), lengths[is_long][by_length].tolist(), strict=True
+        ):
             # Shift the periods to the position where the fewest values cross between them, but keep at least three
             # periods.
             max_shift = min(period, length - _MIN_GROUPS * period + 1)
-            shift = int(np.argmin(crossing[start + period : start + period + max_shift]))
+            shift = int(np.argmin(crossings[start + period : start + period + max_shift]))
             n_periods = (length - shift) // period
             repetitions.append(((n_periods - 1) * period, start + shift, period, n_periods))
     repetitions.sort(key=lambda repetition: (-repetition[0], repetition[2], repetition[1]))
