@@ -67,13 +67,14 @@ class ModelMap:
         coordinates in place of x and y.
         Returns name, kind, label, boxes, edges, left_off (the number of omitted edges) and spans (top and bottom of
         each row of boxes, in pixels). A box has number (None for an input or output), kind, label, op_type, nodes,
-        operators ([name, count], the most frequent first), parameters, bytes, times (the members of a repeat), path (of
-        a node), short (the part of its name that differs from the group's) and lines (its weights), marks (numbers of
-        marked nodes by mark), opens (whether it has contents), takes and gives (the numbers of values from and to the
-        outside of the group whose edges are omitted), lit, width, height, x and y (of its center) and row. The last
-        boxes may be of kind entry and exit, the ends of edges from and to the outside. An edge has from and to (indices
-        of boxes), count (of its values), types (some of them), value (the name of the first), lit and bends (the x
-        coordinates where it passes the rows between its ends).
+        operators ([name, count], the most frequent first), parameters, bytes, times (the number of members of a
+        repeat), of (their kind), path (of a node), short (the part of its name that differs from the group's) and lines
+        (its weights), marks (numbers of marked nodes by mark), opens (whether it has contents), takes and gives (the
+        numbers of values from and to the outside of the group whose edges are omitted), lit (whether the route passes
+        it), width, height, x and y (of its center) and row. The last boxes may be of kind entry and exit, the ends of
+        edges from and to the outside. An edge has from and to (indices of boxes), count (of its values), types (some of
+        the types), value (the name of the first), lit (whether the route contains it) and bends (the x coordinates where it
+        passes the rows between its ends).
         Raises PathError if there is no such group.
         """
         if (
@@ -190,14 +191,15 @@ class ModelMap:
             return []
         scopes = columns.scopes.path(scope)
         rows = np.concatenate([group.rows for group in groups])
-        box = np.repeat(np.arange(len(groups)), [len(group.rows) for group in groups])
-        parameters, sizes = self._sum_weights(rows, box, len(groups))
-        inner_counts = np.bincount(box, columns.inner[rows], len(groups))
+        box_numbers = np.repeat(np.arange(len(groups)), [len(group.rows) for group in groups])
+        parameters, sizes = self._sum_weights(rows, box_numbers, len(groups))
+        inner_counts = np.bincount(box_numbers, columns.inner[rows], len(groups))
+        # Each pair of a box and an operator is one integer.
         n_operators = len(columns.operators) + 1
-        pairs, pair_counts = np.unique(box * n_operators + columns.op[rows], return_counts=True)
-        by_box: dict[int, list[list[Any]]] = {}
+        pairs, pair_counts = np.unique(box_numbers * n_operators + columns.op[rows], return_counts=True)
+        operators_by_box: dict[int, list[list[Any]]] = {}
         for i in np.lexsort((-pair_counts, pairs // n_operators)).tolist():
-            operator_counts = by_box.setdefault(int(pairs[i]) // n_operators, [])
+            operator_counts = operators_by_box.setdefault(int(pairs[i]) // n_operators, [])
             if len(operator_counts) < _MAX_OPERATORS:
                 operator_counts.append([columns.operators[int(pairs[i]) % n_operators][1], int(pair_counts[i])])
         boxes = []
@@ -207,7 +209,7 @@ class ModelMap:
                 "kind": group.kind,
                 "label": group.label[:_MAX_NAME_CHARS],
                 "nodes": len(group.rows) + int(inner_counts[i]),
-                "operators": by_box.get(i, []),
+                "operators": operators_by_box.get(i, []),
                 "parameters": int(parameters[i]),
                 "bytes": int(sizes[i]),
             }
@@ -250,20 +252,20 @@ class ModelMap:
             label = node.attribute[int(attribute.partition("]")[0])].name
         return {"path": path, "label": label[:_MAX_NAME_CHARS] or path}
 
-    def _sum_weights(self, rows: Array, box: Array, count: int) -> tuple[Array, Array]:
-        """Return parameters and bytes of each box: of initializers that its nodes use, each once, and of attributes."""
+    def _sum_weights(self, rows: Array, box_numbers: Array, count: int) -> tuple[Array, Array]:
+        """Return the parameters and bytes of each box: of the initializers that its nodes use, and of their attributes."""
         columns = self.columns
         box_of_row = np.full(columns.count, -1, np.int64)
-        box_of_row[rows] = box
+        box_of_row[rows] = box_numbers
         use_box = box_of_row[columns.use_row]
         is_weight = (use_box >= 0) & columns.is_weight[columns.use_value]
         pairs = np.unique(use_box[is_weight] * max(len(columns.type), 1) + columns.use_value[is_weight])
         boxes, values = np.divmod(pairs, max(len(columns.type), 1))
         parameters = np.bincount(boxes, columns.parameters[values], count) + np.bincount(
-            box, columns.own_parameters[rows], count
+            box_numbers, columns.own_parameters[rows], count
         )
         return parameters, np.bincount(boxes, columns.bytes[values], count) + np.bincount(
-            box, columns.own_bytes[rows], count
+            box_numbers, columns.own_bytes[rows], count
         )
 
     def _make_edges(
@@ -295,7 +297,7 @@ class ModelMap:
         sources, targets, values = (np.concatenate(parts).astype(np.int64) for parts in zip(*edge_parts, strict=True))
         if is_graph:
             self._add_values(boxes, sources, targets, values)
-        # One integer per edge, which sorts quickly.
+        # Source, target and value are one integer, since integers are sorted quickly.
         n_ends, n_values = len(boxes) + 1, len(columns.type)
         packed = np.unique(((sources + 1) * n_ends + targets + 1) * n_values + values)
         keys = np.stack([packed // n_values // n_ends - 1, packed // n_values % n_ends - 1, packed % n_values], axis=1)
@@ -365,7 +367,7 @@ class ModelMap:
                 )
 
     def _find_lit(self, box_of_row: Array, route: Array | None) -> tuple[set[int], set[tuple[int, int]]]:
-        """Return the boxes that a path passes, and the edges between them."""
+        """Return the boxes that a route passes, and the edges of the route between boxes."""
         if route is None:
             return set(), set()
         route_boxes = box_of_row[route]

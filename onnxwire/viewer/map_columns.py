@@ -219,6 +219,7 @@ class MapColumns:
         self._sum_inner_graphs()
 
     def _graph(self, path: str) -> Graph:
+        """Return the graph at a path; add it if it is new."""
         graph = self.graphs.get(path)
         if graph is None:
             graph = self.graphs[path] = Graph(path, len(self.graphs))
@@ -226,36 +227,36 @@ class MapColumns:
 
     def _graph_numbers(self, columns: Columns) -> Array:
         """Return the number of the graph of each row of a table."""
-        ids, first_rows = _ids(Ids(), columns, "graph")
+        ids, first_rows = _intern_column(Ids(), columns, "graph")
         graph_numbers = [self._graph(columns.to_pylist("graph", row, row + 1)[0]).number for row in first_rows]
         return np.array([*graph_numbers, 0], np.int32)[ids]
 
     def _read_nodes(self, model: ModelProto) -> None:
         """Read the graphs, operators and scopes of all nodes."""
-        columns = _columns(model, "nodes", "graph", "name", "op_type", "domain")
+        columns = _make_columns(model, "nodes", "graph", "name", "op_type", "domain")
         self.count = len(columns)
         graph_of = self._graph_numbers(columns)
         order = np.argsort(graph_of, kind="stable")
         ends = np.cumsum(np.bincount(graph_of, minlength=len(self.graphs))).tolist()
         for graph in self.graphs.values():
             graph.start, graph.stop = ends[graph.number - 1] if graph.number else 0, ends[graph.number]
-        domain, _ = _ids(Ids(), columns, "domain")
-        op_ids, first_rows = _ids(Ids(), columns, "op_type", domain)
-        self.operators = [(_cell(columns, "domain", row), _cell(columns, "op_type", row)) for row in first_rows] + [
-            ("", "")
-        ]
-        name_ids, first_rows = _ids(Ids(), columns, "name", op_ids, max_bytes=_MAX_NAME_CHARS)
+        domain, _ = _intern_column(Ids(), columns, "domain")
+        op_ids, first_rows = _intern_column(Ids(), columns, "op_type", domain)
+        self.operators = [
+            (_read_cell(columns, "domain", row), _read_cell(columns, "op_type", row)) for row in first_rows
+        ] + [("", "")]
+        name_ids, first_rows = _intern_column(Ids(), columns, "name", op_ids, max_bytes=_MAX_NAME_CHARS)
         scope_numbers, has_separator = [], []
         for row in first_rows:
             name = columns.to_pylist("name", row, row + 1)[0]
-            scope_numbers.append(self.scopes.of_name(name, _cell(columns, "op_type", row)))
+            scope_numbers.append(self.scopes.of_name(name, _read_cell(columns, "op_type", row)))
             has_separator.append("/" in name or "::" in name)
         self.graph_of, self.op = graph_of[order], np.where(op_ids < 0, len(self.operators) - 1, op_ids)[order]
         scope = np.array([*scope_numbers, 0], np.int32)[name_ids][order]
         is_named = np.array([*has_separator, False])[name_ids][order] & (scope > 0)
         del columns
         # Metadata of PyTorch has precedence over dots in a name, but not over slashes.
-        for path, key, value in _rows(model, "metadata", "path", "key", "value"):
+        for path, key, value in _read_table(model, "metadata", "path", "key", "value"):
             if key in _NAMESPACES and value and (row := self.row_of(path or "")) >= 0 and not is_named[row]:
                 scope[row] = self.scopes.of_metadata(key, value) or scope[row]
         self.scope = self.scopes.finish()[scope]
@@ -277,14 +278,14 @@ class MapColumns:
 
     def _read_uses(self, model: ModelProto) -> None:
         """Read the inputs and outputs of all nodes."""
-        columns = _columns(model, "uses", "graph", "name", "node", "slot", "kind")
+        columns = _make_columns(model, "uses", "graph", "name", "node", "slot", "kind")
         graph_of = self._graph_numbers(columns)
-        values, _ = _ids(self._values, columns, "name", graph_of)
+        values, _ = _intern_column(self._values, columns, "name", graph_of)
         starts = np.array([graph.start for graph in self.graphs.values()], np.int32)
-        row = (starts[graph_of] + _numbers(columns, "node")).astype(np.int32)
-        slot = _numbers(columns, "slot").astype(np.int32)
-        kind, first_rows = _ids(Ids(), columns, "kind")
-        is_output = np.array([*(_cell(columns, "kind", row) == "output" for row in first_rows), False])[kind]
+        row = (starts[graph_of] + _read_integers(columns, "node")).astype(np.int32)
+        slot = _read_integers(columns, "slot").astype(np.int32)
+        kind_ids, first_rows = _intern_column(Ids(), columns, "kind")
+        is_output = np.array([*(_read_cell(columns, "kind", row) == "output" for row in first_rows), False])[kind_ids]
         self._function_inputs = values[self._find_redefined_inputs(columns, graph_of, is_output)]
         del columns
         order = np.lexsort((slot.view(np.uint32), row))
@@ -304,18 +305,20 @@ class MapColumns:
 
     def _read_values(self, model: ModelProto) -> None:
         """Read the types of values, and the inputs and outputs of graphs."""
-        columns = _columns(model, "values")
-        values, _ = _ids(self._values, columns, "name", self._graph_numbers(columns))
-        kind_ids, first_rows = _ids(Ids(), columns, "kind")
-        roles = [*(_cell(columns, "kind", row) for row in first_rows), ""]
-        type_ids, _ = _ids(Ids(), columns, "type")
-        shape_ids, first_rows = _ids(Ids(), columns, "dims", type_ids)
+        columns = _make_columns(model, "values")
+        values, _ = _intern_column(self._values, columns, "name", self._graph_numbers(columns))
+        kind_ids, first_rows = _intern_column(Ids(), columns, "kind")
+        roles = [*(_read_cell(columns, "kind", row) for row in first_rows), ""]
+        type_ids, _ = _intern_column(Ids(), columns, "type")
+        shape_ids, first_rows = _intern_column(Ids(), columns, "dims", type_ids)
         for row in first_rows[: _MAX_TYPES - 1]:
-            self.types.append(_type_text(_cell(columns, "type", row), columns.to_pylist("dims", row, row + 1)[0]))
+            self.types.append(
+                _join_type_and_dims(_read_cell(columns, "type", row), columns.to_pylist("dims", row, row + 1)[0])
+            )
         n_types = len(self.types)
         # A type without a shape has no dims.
-        types_without_shape, first_rows = _ids(Ids(), columns, "type")
-        self.types += [_cell(columns, "type", row).removeprefix("tensor(").removesuffix(")") for row in first_rows]
+        types_without_shape, first_rows = _intern_column(Ids(), columns, "type")
+        self.types += [_read_cell(columns, "type", row).removeprefix("tensor(").removesuffix(")") for row in first_rows]
         type_numbers = np.where(
             shape_ids >= 0,
             np.where(shape_ids + 1 < n_types, shape_ids + 1, 0),
@@ -323,19 +326,19 @@ class MapColumns:
         )
         count = len(self._values)
         self.type = np.zeros(count, np.int32)
-        _set(self.type, values, type_numbers)
+        _set_values(self.type, values, type_numbers)
         self.is_input, self.is_output = np.zeros(count, bool), np.zeros(count, bool)
-        _set(self.is_input, values[np.array([role == "input" for role in roles])[kind_ids]], True)
-        _set(self.is_output, values[np.array([role == "output" for role in roles])[kind_ids]], True)
+        _set_values(self.is_input, values[np.array([role == "input" for role in roles])[kind_ids]], True)
+        _set_values(self.is_output, values[np.array([role == "output" for role in roles])[kind_ids]], True)
 
     def _read_tensors(self, model: ModelProto) -> None:
         """Read the sizes of tensors, and set the producers of values."""
-        columns = _columns(model, "tensors", "graph", "name")
+        columns = _make_columns(model, "tensors", "graph", "name")
         graph_of = self._graph_numbers(columns)
         graphs = list(self.graphs.values())
-        values, _ = _ids(self._values, columns, "name", graph_of)
+        values, _ = _intern_column(self._values, columns, "name", graph_of)
         columns = columns_of(model, _TENSORS, False)
-        node = _numbers(columns, "node").astype(np.int32)
+        node = _read_integers(columns, "node").astype(np.int32)
         count = len(self._values)
         n_new = count - len(self.type)
         self.type = np.concatenate([self.type, np.zeros(n_new, np.int32)])
@@ -344,15 +347,15 @@ class MapColumns:
         # A tensor outside of nodes is an initializer, or the default value of a function's attribute.
         is_weight = (node < 0) & (values >= 0) & np.array([not graph.is_function for graph in graphs], bool)[graph_of]
         dims_ids: dict[Any, int] = {}
-        for i, (data_type, dims) in enumerate(_cells(columns, "data_type", "dims")):
+        for i, (data_type, dims) in enumerate(_read_rows(columns, "data_type", "dims")):
             if is_weight[i] and not self.type[values[i]]:
                 key = data_type, tuple(dims[:32])
                 number = dims_ids.get(key)
                 if number is None and len(dims_ids) < _MAX_TYPES:
                     number = dims_ids[key] = len(self.types)
-                    self.types.append(_type_text((data_type or "").lower(), dims))
+                    self.types.append(_join_type_and_dims((data_type or "").lower(), dims))
                 self.type[values[i]] = number or 0
-        elements, size = _numbers(columns, "elements"), _numbers(columns, "bytes")
+        elements, size = _read_integers(columns, "elements"), _read_integers(columns, "bytes")
         del columns
         self.is_weight = np.zeros(count, bool)
         self.is_weight[values[is_weight]] = True
@@ -370,15 +373,16 @@ class MapColumns:
         self.producer = np.full(count, -1, np.int32)
         self.producer_slot = np.zeros(count, np.int32)
         # By the rules of `index/names`, the first of several producers is used, and inputs and initializers have none.
-        _set(self.producer, self.output_value[::-1], self.output_row[::-1])
-        _set(self.producer_slot, self.output_value[::-1], self.output_slot[::-1])
+        _set_values(self.producer, self.output_value[::-1], self.output_row[::-1])
+        _set_values(self.producer_slot, self.output_value[::-1], self.output_slot[::-1])
         self.producer[self.is_weight | self.is_input] = -1
         self.producer[self._function_inputs] = -1
 
     def _find_functions(self, model: ModelProto) -> None:
+        """Read the paths and the input names of functions."""
         self.functions: dict[tuple[str, str], str] = {}
         self._inputs_of: dict[str, set[str]] = {}
-        for index, domain, name, inputs in _rows(model, "functions", "index", "domain", "name", "inputs"):
+        for index, domain, name, inputs in _read_table(model, "functions", "index", "domain", "name", "inputs"):
             if inputs:
                 self._inputs_of[f"functions[{index}]"] = set(inputs)
             key = (domain or "")[:_MAX_LABEL_CHARS], (name or "")[:_MAX_LABEL_CHARS]
@@ -402,12 +406,13 @@ class MapColumns:
                 self.own_parameters[row] += self.own_parameters[rows].sum()
                 self.own_bytes[row] += self.own_bytes[rows].sum()
         self.first_use = np.full(len(self.type), -1, np.int32)
-        _set(self.first_use, self.use_value[::-1], np.arange(len(self.use_value) - 1, -1, -1))
+        _set_values(self.first_use, self.use_value[::-1], np.arange(len(self.use_value) - 1, -1, -1))
         all_rows = np.arange(self.count + 1, dtype=np.int32)
         self.use_start = np.searchsorted(self.use_row, all_rows).astype(np.int32)
 
 
-def _type_text(type_text: str, dims: list[Any] | None) -> str:
+def _join_type_and_dims(type_text: str, dims: list[Any] | None) -> str:
+    """Return a type with its shape: float[1, N, ?]. dims: None for an unknown shape."""
     text = type_text.removeprefix("tensor(").removesuffix(")") if type_text.startswith("tensor(") else type_text
     if dims is None:
         return text
@@ -415,7 +420,7 @@ def _type_text(type_text: str, dims: list[Any] | None) -> str:
     return f"{text}[{shape}{', …' if len(dims) > 12 else ''}]"
 
 
-def _columns(model: ModelProto, table: str, *names: str) -> Columns:
+def _make_columns(model: ModelProto, table: str, *names: str) -> Columns:
     """Return a table of a model, or only some of its columns."""
     spec = TABLES[table]
     if names:
@@ -423,30 +428,36 @@ def _columns(model: ModelProto, table: str, *names: str) -> Columns:
     return columns_of(model, spec, False)
 
 
-def _ids(ids: Ids, columns: Columns, name: str, salts: Any = None, max_bytes: int = 0) -> tuple[Array, list[int]]:
+def _intern_column(
+    ids: Ids, columns: Columns, name: str, salts: Any = None, max_bytes: int = 0
+) -> tuple[Array, list[int]]:
+    """Return the ids of the rows of a column of strings, and the first row of each new id; see `Ids.add`."""
     ids_bytes, first_rows = ids.add(columns, name, salts, max_bytes)
     return np.frombuffer(ids_bytes, np.int32), first_rows
 
 
-def _set(target: Array, values: Array, numbers: Any) -> None:
+def _set_values(target: Array, values: Array, numbers: Any) -> None:
     """Set the elements of a column for some values; skip values without a name, which are -1."""
     is_named = values >= 0
     target[values[is_named]] = numbers[is_named] if isinstance(numbers, np.ndarray) else numbers
 
 
-def _numbers(columns: Columns, name: str) -> Array:
+def _read_integers(columns: Columns, name: str) -> Array:
+    """Return a column of integers; -1 for null."""
     return np.frombuffer(numbers(columns, name), np.int64)
 
 
-def _cell(columns: Columns, name: str, row: int) -> str:
+def _read_cell(columns: Columns, name: str, row: int) -> str:
+    """Return a string of a column, truncated; "" for null."""
     return (columns.to_pylist(name, row, row + 1)[0] or "")[:_MAX_LABEL_CHARS]
 
 
-def _cells(columns: Columns, *names: str) -> Iterator[tuple[Any, ...]]:
+def _read_rows(columns: Columns, *names: str) -> Iterator[tuple[Any, ...]]:
     """Iterate over the rows of some columns, converting them to Python objects in batches."""
     for start in range(0, len(columns), _BATCH_ROWS):
         yield from zip(*(columns.to_pylist(name, start, start + _BATCH_ROWS) for name in names), strict=True)
 
 
-def _rows(model: ModelProto, table: str, *names: str) -> Iterator[tuple[Any, ...]]:
-    return _cells(_columns(model, table, *names), *names)
+def _read_table(model: ModelProto, table: str, *names: str) -> Iterator[tuple[Any, ...]]:
+    """Iterate over the rows of some columns of a table of a model."""
+    return _read_rows(_make_columns(model, table, *names), *names)
