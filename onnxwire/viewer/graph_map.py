@@ -73,8 +73,8 @@ class ModelMap:
         numbers of values from and to the outside of the group whose edges are omitted), lit (whether the route passes
         it), width, height, x and y (of its center) and row. The last boxes may be of kind entry and exit, the ends of
         edges from and to the outside. An edge has from and to (indices of boxes), count (of its values), types (some of
-        the types), value (the name of the first), lit (whether the route contains it) and bends (the x coordinates where it
-        passes the rows between its ends).
+        the types), value (the name of the first), lit (whether the route contains it) and bends (the x coordinates
+        where it passes the rows between its ends).
         Raises PathError if there is no such group.
         """
         if (
@@ -253,7 +253,7 @@ class ModelMap:
         return {"path": path, "label": label[:_MAX_NAME_CHARS] or path}
 
     def _sum_weights(self, rows: Array, box_numbers: Array, count: int) -> tuple[Array, Array]:
-        """Return the parameters and bytes of each box: of the initializers that its nodes use, and of their attributes."""
+        """Return the parameters and bytes of each box: of initializers that its nodes use, and of their attributes."""
         columns = self.columns
         box_of_row = np.full(columns.count, -1, np.int64)
         box_of_row[rows] = box_numbers
