@@ -166,12 +166,12 @@ class Dataset:
 
     def _change(self, models: Mapping[str, Entry], tables: Mapping[str, pa.Table], remove: Collection[str]) -> None:
         """Write a new group of models, and remove the models from their previous groups."""
-        models = dict(sorted(models.items(), key=lambda item: model_text(item[0])))  # `_may_have` needs this order
+        models = dict(sorted(models.items(), key=lambda item: model_text(item[0])))  # `_may_contain` needs this order
         texts = list(map(model_text, models))
         removed_texts = [*texts, *map(model_text, remove)]
         self._retry_without_damaged(lambda: self._locate(removed_texts))
         added_groups, state_texts = self._write_group(models, tables) if models else ({}, [])
-        self._replace(
+        self._append_change(
             added_groups, {text: record for text in removed_texts if (record := self._records[text]) is not None}
         )
         self._records |= dict.fromkeys(removed_texts)
@@ -193,7 +193,7 @@ class Dataset:
         group = Group(len(models), {name: len(table) for name, table in tables.items()}, size, is_checked)
         return {id: group}, state_rows["state"].to_pylist()
 
-    def _replace(self, added_groups: Mapping[str, Group], removed_records: Mapping[str, ModelRecord]) -> None:
+    def _append_change(self, added_groups: Mapping[str, Group], removed_records: Mapping[str, ModelRecord]) -> None:
         """Append one line to the journal: new groups, whose files exist, and models whose rows become invalid.
 
         added_groups: the new groups by their ids. removed_records: the models by the texts of their names.
@@ -235,7 +235,7 @@ class Dataset:
             return
         located_records: dict[str, ModelRecord | None] = dict.fromkeys(new_texts)
         sorted_texts = sorted(new_texts)
-        ids = [id for id in self._contents.groups if self._may_have(id, sorted_texts)]
+        ids = [id for id in self._contents.groups if self._may_contain(id, sorted_texts)]
         text_columns = {id: self._read_states(id, ["model"])["model"] for id in ids}
         # Pass all names at once: each call of is_in makes a hash table of them.
         all_texts = pa.chunked_array(
@@ -263,7 +263,7 @@ class Dataset:
                 located_records[text] = record
         self._records |= located_records
 
-    def _may_have(self, id: str, texts: list[str]) -> bool:
+    def _may_contain(self, id: str, texts: list[str]) -> bool:
         """Return whether a group may have any of these sorted models, by the statistics in its file."""
         import pyarrow as pa
         import pyarrow.parquet as pq

@@ -172,17 +172,17 @@ def _lines(target: Resolved, options: argparse.Namespace, paint: Paint) -> list[
     if isinstance(value, bytes | Payload | memoryview):
         return _byte_lines(memoryview(value))
     if isinstance(value, Repeated | list):
-        start = _first_index(target)
+        format_index = _make_index_formatter(target)
         if target.field is not None and not target.field.is_span:
             return [describe_number(target.field, entry) for entry in value]
-        return [f"{start(i)}{one_line(entry, target.field)}" for i, entry in enumerate(value)]
+        return [f"{format_index(i)}{one_line(entry, target.field)}" for i, entry in enumerate(value)]
     if isinstance(value, str):
         # Text is escaped only on a terminal, so that scripts get the unchanged text.
         return [safe_text(value) if sys.stdout.isatty() else value]
     return [describe_number(target.field, value) if target.field is not None else str(value)]
 
 
-def _first_index(target: Resolved) -> Any:
+def _make_index_formatter(target: Resolved) -> Any:
     """Return a function that formats the index of an element in a list."""
     if isinstance(target.value, list) and target.parent is not None and target.field is not None:
         bounds = [int(end) if end else None for end in target.path.rpartition("[")[2].rstrip("]").split(":")]

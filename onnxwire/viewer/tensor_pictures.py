@@ -115,7 +115,7 @@ def heat_map(
     outer_axis, inner_axis = (columns, rows) if is_transposed else (rows, columns)
     (first_line, last_line), (start, end) = axis_windows[::-1] if is_transposed else axis_windows
     cell_counts = (min(size[is_transposed], last_line - first_line), min(size[not is_transposed], end - start))
-    step = max(values.kind_bits * math.prod(shape[inner_axis + 1 :]) // 8, 1)
+    step = max(values.element_bits * math.prod(shape[inner_axis + 1 :]) // 8, 1)
     line_groups, line_elements = _choose_elements(last_line - first_line, end - start, cell_counts, step)
     cells_picture = np.full(cell_counts, np.nan)
     nonfinite = n_read = 0
@@ -204,7 +204,7 @@ class _Values:
         self.storage = Storage(tensor)
         self.shape = self.storage.shape
         self.count = self.storage.count
-        self.kind_bits = self.storage.data_type.bits
+        self.element_bits = self.storage.data_type.bits
         if self.storage.data_type is STRING:
             raise tensor_error(tensor, "strings have no histogram and no heat map", TensorError)
         # Read from the file if possible, otherwise decode once. Packed sub-byte elements are decoded when they are

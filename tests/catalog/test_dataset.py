@@ -177,7 +177,7 @@ def test_a_model_of_two_groups_is_an_error(tmp_path):
     with Dataset(str(tmp_path)) as data:
         put(data, "ab")
         data._records = dict.fromkeys("ab")  # the data set treats the models as known
-        data._replace(data._write_group(dict.fromkeys("b", Failure("", "")), {})[0], {})
+        data._append_change(data._write_group(dict.fromkeys("b", Failure("", "")), {})[0], {})
         data._records = {}
         with pytest.raises(onnxwire.SaveError, match=r"two groups have the model 'b'"):
             data.find("ab")

@@ -77,8 +77,8 @@ function fill(element, attributes, children) {
 
 /** Make an HTML element; strings become text nodes, never markup. */
 export const html = (tag, attributes = {}, ...children) => fill(document.createElement(tag), attributes, children);
-/** Replace the children of an element; null and false are skipped. */
-export const replace = (element, ...children) => {
+/** Replace all children of an element; null and false are skipped. */
+export const setChildren = (element, ...children) => {
   element.replaceChildren();
   return fill(element, {}, children);
 };

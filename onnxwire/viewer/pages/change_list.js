@@ -1,6 +1,6 @@
 // The toolbar with undo, redo and save; the list of changes, new problems, and the differences from the file.
 
-import { ask, countText, decodePart, html, link, nounText, replace, send, sendFile, sizeText } from "./api.js";
+import { ask, countText, decodePart, html, link, nounText, setChildren, send, sendFile, sizeText } from "./api.js";
 import { change, changesText, marks, newProblemsText, openDialog, problemLine, reportError, displayedRevisionNow, session, undoOrRedo } from "./edit_mode.js";
 
 /** Add the toolbar to the header. */
@@ -21,14 +21,14 @@ export function addToolbar(header) {
 }
 
 export function paintToolbar() {
-  const find = (id) => document.getElementById(id);
-  if (!find("bar")) return;
-  find("undo").disabled = !session.done;
-  find("redo").disabled = session.done === session.total;
-  find("show-changes").replaceChildren(changesText(), session.is_saved ? "" : html("span", { class: "dot", title: "not saved" }), newProblemsText() && html("span", { class: "new" }, newProblemsText()));
-  find("extract").hidden = !marks.size;
-  find("extract").textContent = `Extract ${countText(marks.size)}…`;
-  find("save").classList.toggle("main", !session.is_saved);
+  const elementById = (id) => document.getElementById(id);
+  if (!elementById("bar")) return;
+  elementById("undo").disabled = !session.done;
+  elementById("redo").disabled = session.done === session.total;
+  elementById("show-changes").replaceChildren(changesText(), session.is_saved ? "" : html("span", { class: "dot", title: "not saved" }), newProblemsText() && html("span", { class: "new" }, newProblemsText()));
+  elementById("extract").hidden = !marks.size;
+  elementById("extract").textContent = `Extract ${countText(marks.size)}…`;
+  elementById("save").classList.toggle("main", !session.is_saved);
 }
 
 const stem = () => session.name.replace(/\.[^.]*$/, "");
@@ -137,7 +137,7 @@ export async function showChanges(details, isCurrent) {
     const isInEffect = session.first + i < session.done;
     return html("li", { class: isInEffect ? "" : "undone" }, html("span", {}, listedChange.text), isInEffect ? "" : html("span", { class: "note" }, "  undone"));
   });
-  replace(details,
+  setChildren(details,
     html("div", { class: "head" }, html("h1", {}, "Changes"), html("span", { class: "sub" }, session.is_saved ? "all saved" : "not saved")),
     html("section", { class: "card" },
       html("div", { class: "bar" }, html("h2", {}, `${changesText()}${undone ? `, ${countText(undone)} undone` : ""}`),
@@ -170,7 +170,7 @@ function problemLink(path) {
 }
 
 export async function showDifference(details, isCurrent) {
-  replace(details, html("div", { class: "head" }, html("h1", {}, "Compared with the file")), html("p", { class: "note", role: "status" }, "comparing…"));
+  setChildren(details, html("div", { class: "head" }, html("h1", {}, "Compared with the file")), html("p", { class: "note", role: "status" }, "comparing…"));
   const answer = await ask("differences").catch((error) => ({ rows: [], is_whole: true, error }));
   if (!isCurrent()) return;
   if (answer.error) {
@@ -182,7 +182,7 @@ export async function showDifference(details, isCurrent) {
     html("td", { class: "mono", title: row.change }, signs[row.change]),
     html("td", {}, `${row.kind} ${row.name}`, row.part && html("span", { class: "note" }, ` ${row.part}`)),
     html("td", { class: "mono" }, row.old ?? ""), html("td", { class: "mono" }, row.new ?? "")));
-  replace(details,
+  setChildren(details,
     html("div", { class: "head" }, html("h1", {}, "Compared with the file"), html("span", { class: "sub" }, answer.is_whole ? nounText(rows.length, "difference") : `the first ${nounText(rows.length, "difference")}`)),
     html("section", { class: "card" }, rows.length
       ? html("table", { class: "differences" }, html("tr", {}, html("th", {}), html("th", {}, "element"), html("th", {}, "in the file"), html("th", {}, "now")), ...rows)

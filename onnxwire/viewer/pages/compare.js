@@ -3,30 +3,30 @@
 import { ask, startSession, countText, html, nounText } from "./api.js";
 
 const MAX_SHOWN_ROWS = 500; // rows of the table at a time
-const find = (id) => document.getElementById(id);
+const elementById = (id) => document.getElementById(id);
 const signs = { added: "+", removed: "−", changed: "~", rewired: "~", renamed: "~" };
 let rows = [];
 
 function showError(error) {
-  find("trouble").textContent = error.message;
-  find("trouble").hidden = false;
+  elementById("trouble").textContent = error.message;
+  elementById("trouble").hidden = false;
 }
 
 /** Add a frame for each model, with the page of the model: its map, nodes and tensors. */
 function addFrames() {
   for (const [side, name] of [["0", "first model"], ["1", "second model"]]) {
-    find("models").append(html("iframe", { id: `side-${side}`, title: name, src: `index.html?side=${side}#map=graph` }));
+    elementById("models").append(html("iframe", { id: `side-${side}`, title: name, src: `index.html?side=${side}#map=graph` }));
   }
 }
 
 /** Select a node in a frame. No-op if the model has no such node, and the path is "". */
 function select(side, path) {
-  const frameWindow = find(`side-${side}`).contentWindow;
+  const frameWindow = elementById(`side-${side}`).contentWindow;
   if (path) frameWindow.location.hash = `map=${encodeURIComponent(path)}`;
 }
 
 function selectDifference(line, row) {
-  for (const selectedLine of find("table").querySelectorAll("[aria-selected]")) selectedLine.removeAttribute("aria-selected");
+  for (const selectedLine of elementById("table").querySelectorAll("[aria-selected]")) selectedLine.removeAttribute("aria-selected");
   line.setAttribute("aria-selected", "true");
   select("0", row.left);
   select("1", row.right);
@@ -54,11 +54,11 @@ function makeLine(row) {
 }
 
 function paint() {
-  const searchWords = find("search").value.toLowerCase().split(/\s+/).filter(Boolean);
+  const searchWords = elementById("search").value.toLowerCase().split(/\s+/).filter(Boolean);
   const text = (row) => `${row.change} ${row.kind} ${row.name} ${row.part} ${row.old} ${row.new}`.toLowerCase();
   const matches = rows.filter((row) => searchWords.every((word) => text(row).includes(word)));
   const shownRows = matches.slice(0, MAX_SHOWN_ROWS);
-  find("table").replaceChildren(html("table", {},
+  elementById("table").replaceChildren(html("table", {},
     html("tr", {}, ...["", "element", "first", "second", "weights"].map((name) => html("th", {}, name))), ...shownRows.map(makeLine)),
     matches.length > shownRows.length ? html("p", { class: "note" }, `and ${countText(matches.length - shownRows.length)} more`) : "");
 }
@@ -71,15 +71,15 @@ try {
   ({ rows } = answer);
   const names = answer.files.map((file) => file.split(/[\\/]/).pop());
   document.title = `${names.join(" – ")} – onnxwire`;
-  find("total").textContent = answer.total ? nounText(answer.total, "difference") : "No difference";
+  elementById("total").textContent = answer.total ? nounText(answer.total, "difference") : "No difference";
   const omittedText = answer.total > rows.length ? `; the first ${countText(rows.length)} are listed` : "";
-  find("counts").textContent = Object.entries(answer.counts).map(([name, count]) => `${countText(count)} ${name}`).join(", ") + omittedText;
-  find("search").addEventListener("input", paint);
+  elementById("counts").textContent = Object.entries(answer.counts).map(([name, count]) => `${countText(count)} ${name}`).join(", ") + omittedText;
+  elementById("search").addEventListener("input", paint);
   paint();
   // Maps that were drawn before the comparison ended are drawn again, with the colors of the differences.
-  for (const side of ["0", "1"]) find(`side-${side}`).contentDocument.documentElement.dispatchEvent(new Event("compared"));
+  for (const side of ["0", "1"]) elementById(`side-${side}`).contentDocument.documentElement.dispatchEvent(new Event("compared"));
   document.body.dataset.ready = "yes";
 } catch (error) {
-  find("total").textContent = "The models could not be compared";
+  elementById("total").textContent = "The models could not be compared";
   showError(error);
 }

@@ -1,6 +1,6 @@
 // A message as a tree of its fields with types, values, offsets and bytes. Children are loaded when a row is opened.
 
-import { ask, countText, html, link, replace } from "./api.js";
+import { ask, countText, html, link, setChildren } from "./api.js";
 import { bytesCard } from "./bytes.js";
 import { addButton, change, editableValue, iconButton, openEditor, reportError, session } from "./edit_mode.js";
 
@@ -12,7 +12,7 @@ export async function showFields(path, details, isCurrent) {
   if (!isCurrent()) return;
   const body = html("div", { class: "tree", role: "tree", "aria-label": "Fields" });
   const bytes = html("div");
-  replace(details,
+  setChildren(details,
     html("div", { class: "head" }, html("h1", {}, answer.type), html("span", { class: "sub mono" }, pathLinks(path)), answer.is_edited ? html("span", { class: "note" }, "edited: offsets are those of unchanged fields in the file") : ""),
     pathForm(path, answer.rows[0]?.path),
     html("section", { class: "card" }, html("div", { class: "tree-head", "aria-hidden": "true" }, html("span", {}, "field"), html("span", {}, "type"), html("span", {}, "value"), html("span", {}, "offset"), html("span", {}, "bytes")), body),

@@ -1,6 +1,6 @@
 // A node: the graph around it, its inputs and outputs, its attributes.
 
-import { ask, countText, familyOf, html, link, nameParts, nounText, replace, svg } from "./api.js";
+import { ask, countText, familyOf, html, link, nameParts, nounText, setChildren, svg } from "./api.js";
 import { bytesCard } from "./bytes.js";
 import { actionButton, addButton, change, editableValue, markButton, addMetadataButton, openDialog, problemsCard, session } from "./edit_mode.js";
 import { fieldsButton } from "./field_rows.js";
@@ -39,7 +39,7 @@ export async function showNode(path, details, isCurrent) {
     );
   paintSteps();
   picture.append(drawGraph(drawing));
-  replace(details,
+  setChildren(details,
     html(
       "div",
       { class: "head" },

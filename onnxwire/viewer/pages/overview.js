@@ -1,6 +1,6 @@
 // The overview of the model or of one of its graphs.
 
-import { ask, countText, familyOf, html, link, nounText, replace, shapeText, sizeText } from "./api.js";
+import { ask, countText, familyOf, html, link, nounText, setChildren, shapeText, sizeText } from "./api.js";
 import { bytesCard } from "./bytes.js";
 import { addButton, editableValue, addMetadataButton, problemsCard, session } from "./edit_mode.js";
 import { fieldsButton } from "./field_rows.js";
@@ -21,7 +21,7 @@ export async function showOverview(details, isCurrent) {
     ["doc", summary.doc_string || session.is_editable ? field("doc", summary.doc_string, "doc_string") : ""],
     ...summary.metadata_props.map((entry, i) => [entry.key, editableValue(entry.value, { label: entry.key, path: `metadata_props[${i}]`, removal: `metadata_props[${i}]` })]),
   ].filter(([, value]) => value);
-  replace(details,
+  setChildren(details,
     html("div", { class: "head" }, html("h1", {}, summary.file.split(/[\\/]/).pop()), html("span", { class: "actions" }, fieldsButton(""))),
     problemsCard(""),
     html("div", { class: "pair" },
@@ -73,7 +73,7 @@ function largest(rows) {
 
 /** Show a graph or function of the outline. */
 export async function showGraph(row, details) {
-  replace(details,
+  setChildren(details,
     html("div", { class: "head" }, html("h1", {}, row.name || row.path), html("span", { class: "sub" }, row.of ? `${row.kind} of ${row.of}` : row.kind), html("span", { class: "actions" }, fieldsButton(row.path))),
     problemsCard(row.path),
     html("section", { class: "card" }, html("dl", {}, html("dt", {}, "nodes"), html("dd", {}, countText(row.nodes)), html("dt", {}, "initializers"), html("dd", {}, countText(row.tensors)), html("dt", {}, "path"), html("dd", { class: "mono" }, row.path))),

@@ -10,19 +10,19 @@ import { showNode } from "./node_card.js";
 import { showGraph, showOverview } from "./overview.js";
 import { showTensor } from "./tensor_card.js";
 
-const find = (id) => document.getElementById(id);
-const details = find("details");
-const search = find("search");
+const elementById = (id) => document.getElementById(id);
+const details = elementById("details");
+const search = elementById("search");
 const state = { scope: "graph", kind: "nodes", outline: [], view: "details", node: "" };
 let viewNumber = 0; // the number of the current view; answers to requests of earlier views are ignored
 let timer = 0;
 
 function showError(error) {
-  find("trouble").textContent = error.message;
-  find("trouble").hidden = false;
+  elementById("trouble").textContent = error.message;
+  elementById("trouble").hidden = false;
 }
 
-const map = new MapView(find("map"), {
+const map = new MapView(elementById("map"), {
   setAddress: (hash, replaceHistory = false) => {
     // A selection on the map changes the address, but adds nothing to the history.
     if (replaceHistory) {
@@ -36,7 +36,7 @@ const map = new MapView(find("map"), {
 
 const nodeOf = (hash) => /^(?:map|node)=(.+\.node\[\d+\])$/.exec(decodePart(hash.replace(/^#/, "")))?.[1] ?? "";
 
-const list = new VirtualList(find("list"), find("rows"), {
+const list = new VirtualList(elementById("list"), elementById("rows"), {
   fetch: (start, count) => ask(state.kind, { scope: state.scope, search: search.value, start, count }),
   draw: (row) => state.kind === "nodes"
     ? [
@@ -58,7 +58,7 @@ const list = new VirtualList(find("list"), find("rows"), {
   },
   showTotal: (total) => {
     const noun = state.kind === "nodes" ? "node" : "tensor";
-    find("found").textContent = search.value.trim() ? `${nounText(total, noun)} found` : nounText(total, noun);
+    elementById("found").textContent = search.value.trim() ? `${nounText(total, noun)} found` : nounText(total, noun);
   },
   reportError: showError,
 });
@@ -68,18 +68,18 @@ function setList(kind, scope) {
   state.kind = kind;
   state.scope = scope;
   for (const listKind of ["nodes", "tensors"]) {
-    const tab = find(`tab-${listKind}`);
+    const tab = elementById(`tab-${listKind}`);
     tab.setAttribute("aria-selected", String(listKind === kind));
     tab.tabIndex = listKind === kind ? 0 : -1;
   }
-  find("list").setAttribute("aria-label", kind === "nodes" ? "Nodes" : "Tensors");
+  elementById("list").setAttribute("aria-label", kind === "nodes" ? "Nodes" : "Tensors");
   search.placeholder = kind === "nodes" ? "Search nodes" : "Search tensors";
   paintOutline();
   return isNew;
 }
 
 function paintOutline() {
-  find("outline").replaceChildren(...state.outline.map((row, i) => {
+  elementById("outline").replaceChildren(...state.outline.map((row, i) => {
     const isChosen = row.path === state.scope;
     const item = html("li", { role: "treeitem", "aria-level": row.depth + 1, "aria-selected": String(isChosen), tabindex: isChosen ? 0 : -1, title: row.of || row.path, onclick: () => openGraph(row) },
       html("span", { class: "label" }, row.name || (row.kind === "graph" ? "main graph" : row.path), row.of ? html("div", { class: "kind" }, row.of) : ["function", "training"].includes(row.kind) ? html("div", { class: "kind" }, row.kind) : ""),
@@ -88,7 +88,7 @@ function paintOutline() {
     item.addEventListener("keydown", (event) => {
       const next = { ArrowDown: i + 1, ArrowUp: i - 1, Home: 0, End: state.outline.length - 1 }[event.key];
       if (event.key === "Enter" || event.key === " ") openGraph(row);
-      else if (next !== undefined) find("outline").children[Math.min(Math.max(next, 0), state.outline.length - 1)].focus();
+      else if (next !== undefined) elementById("outline").children[Math.min(Math.max(next, 0), state.outline.length - 1)].focus();
       else return;
       event.preventDefault();
     });
@@ -102,10 +102,10 @@ function openGraph(row) {
 
 function setView(view) {
   state.view = view;
-  find("map").hidden = view !== "map";
+  elementById("map").hidden = view !== "map";
   details.hidden = view === "map";
-  find("see-map").setAttribute("aria-pressed", String(view === "map"));
-  find("see-details").setAttribute("aria-pressed", String(view !== "map"));
+  elementById("see-map").setAttribute("aria-pressed", String(view === "map"));
+  elementById("see-details").setAttribute("aria-pressed", String(view !== "map"));
 }
 
 /** Switch between the map and the details of the same node. */
@@ -132,7 +132,7 @@ async function show() {
   setView(kind === "map" && session.is_model ? "map" : "details");
   state.node = nodeOf(location.hash);
   const hadFocus = details.contains(document.activeElement);
-  find("trouble").hidden = true;
+  elementById("trouble").hidden = true;
   try {
     if (kind === "map" && session.is_model) {
       const scope = state.node ? path.replace(/\.node\[\d+\]$/, "") : path.split("/")[0];
@@ -186,13 +186,13 @@ async function selectInList(kind, scope, path) {
 }
 
 for (const kind of ["nodes", "tensors"]) {
-  find(`tab-${kind}`).addEventListener("click", async () => {
+  elementById(`tab-${kind}`).addEventListener("click", async () => {
     search.value = "";
     if (setList(kind, state.scope)) await list.reset();
   });
-  find(`tab-${kind}`).addEventListener("keydown", (event) => {
+  elementById(`tab-${kind}`).addEventListener("keydown", (event) => {
     if (event.key !== "ArrowLeft" && event.key !== "ArrowRight") return;
-    const other = find(kind === "nodes" ? "tab-tensors" : "tab-nodes");
+    const other = elementById(kind === "nodes" ? "tab-tensors" : "tab-nodes");
     other.click();
     other.focus();
   });
@@ -207,7 +207,7 @@ search.addEventListener("keydown", async (event) => {
     event.preventDefault();
     clearTimeout(timer);
     await list.reset();
-    find("list").focus();
+    elementById("list").focus();
     if (list.total) list.activate(0);
   } else if (event.key === "Escape") {
     event.stopPropagation();
@@ -215,7 +215,7 @@ search.addEventListener("keydown", async (event) => {
     if (search.value) {
       search.value = "";
       list.reset();
-    } else find("list").focus();
+    } else elementById("list").focus();
   }
 });
 
@@ -227,16 +227,16 @@ document.addEventListener("keydown", (event) => {
     search.focus();
     search.select();
   } else if (event.key === "Escape") {
-    if (!find("trouble").hidden) find("trouble").hidden = true;
-    else find("list").focus();
+    if (!elementById("trouble").hidden) elementById("trouble").hidden = true;
+    else elementById("list").focus();
   }
 });
-find("see-map").addEventListener("click", () => switchView("map"));
-find("see-details").addEventListener("click", () => switchView("details"));
-find("home").addEventListener("click", () => {
+elementById("see-map").addEventListener("click", () => switchView("map"));
+elementById("see-details").addEventListener("click", () => switchView("details"));
+elementById("home").addEventListener("click", () => {
   location.hash = "model";
 });
-find("skip").addEventListener("click", (event) => {
+elementById("skip").addEventListener("click", (event) => {
   event.preventDefault();
   details.focus();
 });
@@ -251,36 +251,36 @@ async function showFile() {
   session.name = about.file.split(/[\\/]/).pop();
   session.is_model = about.is_model;
   document.title = `${session.name} – onnxwire`;
-  find("file").textContent = session.name;
-  find("file").title = about.file;
+  elementById("file").textContent = session.name;
+  elementById("file").title = about.file;
   if (!about.is_model) {
-    find("about").textContent = `${about.type}, ${sizeText(about.bytes)}`;
+    elementById("about").textContent = `${about.type}, ${sizeText(about.bytes)}`;
     document.body.classList.add("message");
     return;
   }
   const summary = await ask("summary");
-  find("about").textContent = `${sizeText(summary.bytes)}, ${nounText(summary.nodes.count, "node")}, ${nounText(summary.tensors.count, "tensor")}`;
+  elementById("about").textContent = `${sizeText(summary.bytes)}, ${nounText(summary.nodes.count, "node")}, ${nounText(summary.tensors.count, "tensor")}`;
   const outline = await ask("outline");
   state.outline = outline.rows;
   setList(state.kind, state.scope);
-  if (outline.left_off) find("outline").append(html("li", { class: "kind" }, `and ${nounText(outline.left_off, "more graph")}`));
+  if (outline.left_off) elementById("outline").append(html("li", { class: "kind" }, `and ${nounText(outline.left_off, "more graph")}`));
 }
 
 /** Reload everything after a change, at the same scroll positions. */
 async function refresh() {
-  const [listTop, detailsTop] = [find("list").scrollTop, details.scrollTop];
+  const [listTop, detailsTop] = [elementById("list").scrollTop, details.scrollTop];
   await showFile();
   map.discard();
   paintToolbar();
   if (session.is_model) {
     await list.reset(list.activeIndex);
-    find("list").scrollTop = listTop;
+    elementById("list").scrollTop = listTop;
   }
   await show();
   details.scrollTop = detailsTop;
 }
 
-if (FILE !== null) document.querySelector("header").insertBefore(html("a", { href: "./", class: "step", title: "Open another file" }, "Open…"), find("about"));
+if (FILE !== null) document.querySelector("header").insertBefore(html("a", { href: "./", class: "step", title: "Open another file" }, "Open…"), elementById("about"));
 if (SIDE !== null) {
   document.body.classList.add("side");
   document.documentElement.addEventListener("compared", () => {

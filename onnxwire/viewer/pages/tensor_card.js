@@ -1,6 +1,6 @@
 // A tensor: its facts, histogram, heat map of a slice, and bytes.
 
-import { ask, countText, html, link, nounText, numberText, replace, shapeText, sizeText, svg } from "./api.js";
+import { ask, countText, html, link, nounText, numberText, setChildren, shapeText, sizeText, svg } from "./api.js";
 import { bytesCard } from "./bytes.js";
 import { dropCard } from "./change_list.js";
 import { editableValue, problemsCard, session } from "./edit_mode.js";
@@ -15,7 +15,7 @@ export async function showTensor(path, details, isCurrent) {
   const histogramCard = html("section", { class: "card", id: "histogram", "aria-label": "Histogram" });
   const heatMapCard = html("section", { class: "card", id: "heat-map", "aria-label": "Heat map" });
   const hasValues = tensor.data_type !== "STRING";
-  replace(details,
+  setChildren(details,
     html("div", { class: "head" }, html("h1", {}, renamableName(tensor)), html("span", { class: "sub mono" }, shapeText(tensor)), html("span", { class: "actions" }, fieldsButton(path))),
     problemsCard(path),
     factsCard(tensor),
