@@ -61,7 +61,10 @@ _DAMAGED_SUFFIX = ".damaged"  # appended to the name of a damaged file
 
 
 class DamagedFileError(SaveError):
-    """A Parquet file of a group can't be decoded, or contradicts the journal."""
+    """A Parquet file of a group can't be decoded, or contradicts the journal.
+
+    table: the table of the file. group: the id of the group.
+    """
 
     table = group = ""
 
@@ -76,7 +79,7 @@ class Dataset:
         self.folder = folder
         self._journal = -1
         self._records: dict[str, ModelRecord | None] = {}  # the results of `_locate`, by model text (see `model_text`)
-        self._written = 0  # bytes of changes in this run
+        self._written_bytes = 0  # size of the files that this run wrote, minus the size of rewritten groups
         self.lost_names: set[str] = set()  # names of models whose rows were lost with a file in this run
         try:
             os.makedirs(folder, exist_ok=True)
@@ -188,7 +191,7 @@ class Dataset:
         id = uuid4().hex
         self._append_line({"create": [id]})
         size = self._write(id, {name: iter([table]) for name, table in {**tables, STATES: state_rows}.items()})
-        self._written += size
+        self._written_bytes += size
         is_checked = any(isinstance(entry, State) and entry.checked for entry in models.values())
         group = Group(len(models), {name: len(table) for name, table in tables.items()}, size, is_checked)
         return {id: group}, state_rows["state"].to_pylist()
@@ -362,9 +365,9 @@ class Dataset:
             removed_fraction = len(groups[id].removed) / groups[id].models
             cost = int(groups[id].size * (1 - removed_fraction))
             # A run rewrites at most as many bytes as it has written, which distributes the work over the runs.
-            if removed_fraction < 1 / 8 or (removed_fraction < 3 / 4 and cost > self._written + _LEVEL_BYTES):
+            if removed_fraction < 1 / 8 or (removed_fraction < 3 / 4 and cost > self._written_bytes + _LEVEL_BYTES):
                 break
-            self._written -= min(cost, self._written)
+            self._written_bytes -= min(cost, self._written_bytes)
             yield [id]
         levels: dict[int, list[str]] = {}
         for id, group in groups.items():

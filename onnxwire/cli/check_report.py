@@ -30,7 +30,7 @@ class Reporter:
     """
 
     def fixes(self, file: str, fixes: Fixes) -> None:
-        """Report repairs before they are made."""
+        """Report the repairs of a file before they are applied."""
 
     def add(self, file: str, problems: Problems, seconds: float) -> None:
         """Report the problems of a file, after repairs. seconds: the time of the check."""

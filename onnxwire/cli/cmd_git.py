@@ -89,7 +89,7 @@ def run(options: argparse.Namespace) -> int:
 def _set_up(is_install: bool, is_global: bool) -> int:
     """Write or remove the settings and the attributes."""
     if not is_global:
-        git_repository.refuse_outside(os.getcwd())
+        git_repository.require_repository(os.getcwd())
     scope = "--global" if is_global else "--local"
     path = git_repository.attributes_file(is_global)
     if is_install:

@@ -149,7 +149,7 @@ def edit_line(path: Path, line: str, *, is_present: bool) -> None:
         out.write(new_data)
 
 
-def refuse_outside(path: str) -> None:
+def require_repository(path: str) -> None:
     """Raise PathError unless the working directory is in a repository that git reads."""
     try:
         run_git("rev-parse", "--git-dir")
