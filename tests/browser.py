@@ -40,6 +40,16 @@ def start_driver():
     return webdriver.Chrome(options, Service(DRIVER))
 
 
+def stop_driver(driver):
+    """Close the browser and its driver. On Debian, `chromium` is a shell script, so `quit` alone would end only the
+    script and not the browser."""
+    from selenium.common.exceptions import WebDriverException
+
+    with contextlib.suppress(WebDriverException):  # the connection ends before the response
+        driver.execute_cdp_cmd("Browser.close", {})
+    driver.quit()
+
+
 # Returns the texts of all matching elements. WebDriver runs a script of 50 kB for the text of each element.
 VISIBLE_TEXTS = """
 const elements = [...document.querySelectorAll(arguments[0])];

@@ -16,7 +16,7 @@ from onnxwire import catalog
 from onnxwire.catalog import dataset
 from onnxwire.catalog.dataset import Dataset
 from onnxwire.catalog.files import JOURNAL, files_of
-from onnxwire.catalog.read import NAMES
+from onnxwire.catalog.read import TABLE_NAMES
 from onnxwire.cli import main
 from onnxwire.errors import QueryError
 
@@ -427,7 +427,7 @@ def damage(value, rng):
         [],
         {},
         [[]],
-        *NAMES,
+        *TABLE_NAMES,
     ]
     if isinstance(value, dict) and rng.random() < 0.4:
         value[str(rng.choice(unusual_values))] = value.pop(key)

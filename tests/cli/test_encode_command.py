@@ -132,7 +132,7 @@ def test_no_binary_file_is_written_to_a_terminal():
         assert result.returncode == 2
         assert (
             result.stderr
-            == b"onnxwire: <stdout>: a terminal can't show a binary file; name one after -o, or redirect\n"
+            == b"onnxwire: <stdout>: a terminal can't show a binary file; name a file after -o, or redirect stdout\n"
         )
     finally:
         os.close(controller)

@@ -225,7 +225,7 @@ def test_no_binary_file_is_written_to_a_terminal(folder):
     controller, terminal = os.openpty()
     try:
         result = run("pack", "m.onnx", "-o", "-", cwd=folder, stdout=terminal)
-        reason = b"a terminal can't show a binary file; name one after -o, or redirect"
+        reason = b"a terminal can't show a binary file; name a file after -o, or redirect stdout"
         assert (result.returncode, result.stderr) == (2, b"onnxwire: <stdout>: " + reason + b"\n")
     finally:
         os.close(controller)
