@@ -174,17 +174,17 @@ def measure_steps(driver: Any, pid: int) -> None:
         )
 
     go_to_group("graph/0")
-    opened, closed, moved = [], [], []
+    opening_steps, closing_steps, moving_steps = [], [], []
     for _ in range(10):
-        opened.append(press("Enter"))
+        opening_steps.append(press("Enter"))
         time.sleep(0.3)
-        moved.append(press("]"))
+        moving_steps.append(press("]"))
         time.sleep(0.3)
-        closed.append(press("Enter"))
+        closing_steps.append(press("Enter"))
         time.sleep(0.3)
-    report("a block opens", opened)
-    report("the next block", moved)
-    report("a block closes", closed)
+    report("a block opens", opening_steps)
+    report("the next block", moving_steps)
+    report("a block closes", closing_steps)
     groups = []
     for block in range(50, 55):
         go_to_group(f"graph/0*{block}/0")

@@ -252,11 +252,14 @@ class Drawing:
         if choice == "close":
             message = self.rng.choice(self.variables_of("message"))
             if self.is_lockstep:
-                message = self.rng.choice([v for v in self.variables_of("message") if v.is_root] or [None])
+                message = self.rng.choice(
+                    [variable for variable in self.variables_of("message") if variable.is_root] or [None]
+                )
                 if message is None:
                     return "collect()"
                 return self.exclude(
-                    [v for v in self.variables if v.document is message.document], f"close({message.name})"
+                    [variable for variable in self.variables if variable.document is message.document],
+                    f"close({message.name})",
                 )
             return f"close({message.name})"
         if choice == "edit_on_collection":
@@ -341,9 +344,9 @@ class Drawing:
         if field.message_type is None:
             return value_text(field, self.rng, self.wrong_probability)
         existing_messages = [
-            v
-            for v in self.variables_of("message")
-            if v.type.full_name == field.message_type.full_name and self.is_small(v)
+            variable
+            for variable in self.variables_of("message")
+            if variable.type.full_name == field.message_type.full_name and self.is_small(variable)
         ]
         if existing_messages and self.rng.random() < 0.4:
             return f"copy_source({self.rng.choice(existing_messages).name})"
@@ -356,9 +359,17 @@ class Drawing:
     def elements(self, field) -> str:
         """Draw the values that a sequence is extended by."""
         kind = "messages" if field.message_type is not None else "numbers" if wire.is_number(field) else "texts"
-        candidates = [v for v in self.variables_of(kind) if v.type.type == field.type and self.is_small(v)]
+        candidates = [
+            variable
+            for variable in self.variables_of(kind)
+            if variable.type.type == field.type and self.is_small(variable)
+        ]
         if kind == "messages":
-            candidates = [v for v in candidates if v.type.message_type.full_name == field.message_type.full_name]
+            candidates = [
+                variable
+                for variable in candidates
+                if variable.type.message_type.full_name == field.message_type.full_name
+            ]
         if candidates and self.rng.random() < 0.35:
             return f"copy_source({self.rng.choice(candidates).name})"
         if self.rng.random() < 0.06:
@@ -389,145 +400,163 @@ class Drawing:
 
     # --- lines about messages
 
-    def _message(self, v) -> str:
-        fields = list(v.type.fields)
+    def _message(self, variable) -> str:
+        fields = list(variable.type.fields)
         if fields and self.rng.random() < 0.62:
-            return self.draw_field_line(v, self.rng.choice(fields))
+            return self.draw_field_line(variable, self.rng.choice(fields))
         candidates = [
-            w for w in self.variables_of("message") if w.type.full_name == v.type.full_name and self.is_small(w)
+            candidate
+            for candidate in self.variables_of("message")
+            if candidate.type.full_name == variable.type.full_name and self.is_small(candidate)
         ]
-        other_name = self.rng.choice(candidates).name if candidates else v.name
-        can_merge = bool(candidates) and self.is_small(v)
+        other_name = self.rng.choice(candidates).name if candidates else variable.name
+        can_merge = bool(candidates) and self.is_small(variable)
         action = self.choose(
             (2, "Clear"), (4 * can_merge, "CopyFrom"), (4 * can_merge, "MergeFrom"), (2, "MergeFromString"),
             (1, "ParseFromString"), (2, "deepcopy"), (1, "pickle"), (2, "SetInParent"), (1, "Discard"), (2, "sizes"),
-            (1, "edit_nested"), (3, "compare"), (2, "read"), (1, "text"), (2 if v.type.oneofs else 0, "WhichOneof"),
+            (1, "edit_nested"), (3, "compare"), (2, "read"), (1, "text"),
+            (2 if variable.type.oneofs else 0, "WhichOneof"),
         )  # fmt: skip
         if action in ("CopyFrom", "MergeFrom"):
-            return self.replace_content(v, action, f"{v.name}.{action}(copy_source({other_name}, {v.name}))")
+            return self.replace_content(
+                variable, action, f"{variable.name}.{action}(copy_source({other_name}, {variable.name}))"
+            )
         if action in ("MergeFromString", "ParseFromString"):
-            return self.replace_content(v, action, f"{v.name}.{action}({random_bytes(v.type, self.rng, 2)!r})")
+            return self.replace_content(
+                variable, action, f"{variable.name}.{action}({random_bytes(variable.type, self.rng, 2)!r})"
+            )
         if action == "deepcopy":
-            return self.define(f"copy.deepcopy({v.name})", "message", v.type)
+            return self.define(f"copy.deepcopy({variable.name})", "message", variable.type)
         if action == "pickle":
-            return self.define(f"pickle_round_trip({v.name})", "message", v.type)
+            return self.define(f"pickle_round_trip({variable.name})", "message", variable.type)
         if action == "compare":
-            return f"({v.name} == {other_name}, {v.name} != {other_name})"
+            return f"({variable.name} == {other_name}, {variable.name} != {other_name})"
         if action == "WhichOneof":
-            return f"{v.name}.WhichOneof({self.rng.choice([field.name for field in v.type.oneofs])!r})"
+            return f"{variable.name}.WhichOneof({self.rng.choice([field.name for field in variable.type.oneofs])!r})"
         calls = {"Clear": "Clear()", "SetInParent": "SetInParent()", "Discard": "DiscardUnknownFields()"}
         if action in calls:
-            return self.replace_content(v, action, f"{v.name}.{calls[action]}")
-        return f"{action}({v.name})"
+            return self.replace_content(variable, action, f"{variable.name}.{calls[action]}")
+        return f"{action}({variable.name})"
 
-    def replace_content(self, v, action, line) -> str:
+    def replace_content(self, message_variable, action, line) -> str:
         """Return the line, which replaces the content of a message; see `detached` of DIFFERENCES."""
         if not self.is_lockstep or action in ("SetInParent", "Discard"):
             return line
-        inner_variables = [variable for variable in self.variables if self.is_part(variable, v)]
+        inner_variables = [variable for variable in self.variables if self.is_part(variable, message_variable)]
         # See `merged`; bytes may also merge into a member of a oneof before they set another.
-        if action == "MergeFrom" or (action == "MergeFromString" and not v.type.oneofs):
-            direct_parts = [variable for variable in self.variables + self.excluded if self.is_direct_part(variable, v)]
+        if action == "MergeFrom" or (action == "MergeFromString" and not message_variable.type.oneofs):
+            direct_parts = [
+                variable
+                for variable in self.variables + self.excluded
+                if self.is_direct_part(variable, message_variable)
+            ]
             if len(direct_parts) < 2:
                 inner_variables = [variable for variable in inner_variables if variable not in direct_parts]
         return self.exclude(inner_variables, line)
 
-    def is_direct_part(self, variable, v) -> bool:
-        """Return whether a variable is a direct part of the current value of `v`."""
+    def is_direct_part(self, variable, message_variable) -> bool:
+        """Return whether a variable is a direct part of the current value of another variable."""
         names = self.leader.names
-        return variable.parent is not None and names.get(variable.parent.name) is names[v.name]
+        return variable.parent is not None and names.get(variable.parent.name) is names[message_variable.name]
 
-    def is_part(self, variable, v) -> bool:
-        """Return whether a variable is a part, at any depth, of the current value of `v`."""
+    def is_part(self, variable, message_variable) -> bool:
+        """Return whether a variable is a part, at any depth, of the current value of another variable."""
         names = self.leader.names
         while (variable := variable.parent) is not None:
-            if names.get(variable.name) is names[v.name]:
+            if names.get(variable.name) is names[message_variable.name]:
                 return True
         return False
 
-    def draw_field_line(self, v, field) -> str:
-        value = f"{v.name}.{field.name}"
+    def draw_field_line(self, variable, field) -> str:
+        value = f"{variable.name}.{field.name}"
         if self.rng.random() < 0.15:
-            return self.replace_content(v, "ClearField", f"clear_field({v.name}, {field.name!r})")
+            return self.replace_content(variable, "ClearField", f"clear_field({variable.name}, {field.name!r})")
         if field.is_repeated:
             kind = "messages" if field.message_type is not None else "numbers" if wire.is_number(field) else "texts"
             if self.rng.random() < 0.8:
-                return self.define(value, kind, field, v)
+                return self.define(value, kind, field, variable)
             return f"{value} = {self.content(field)}" if self.rng.random() < 0.1 else f"len({value})"
         if self.rng.random() < 0.2:
-            return f"{v.name}.HasField({field.name!r})"
+            return f"{variable.name}.HasField({field.name!r})"
         if field.message_type is not None:
             if self.rng.random() < 0.9:
-                return self.define(value, "message", field.message_type, v)
+                return self.define(value, "message", field.message_type, variable)
             return f"{value} = {self.element(field)}"
         return f"{value} = {value_text(field, self.rng)}" if self.rng.random() < 0.7 else value
 
     # --- lines about sequences
 
-    def _texts(self, v) -> str:
-        return self._numbers(v)
+    def _texts(self, variable) -> str:
+        return self._numbers(variable)
 
-    def _numbers(self, v) -> str:
+    def _numbers(self, variable) -> str:
         action = self.choose((4, "set"), (2, "setslice"), (2, "append"), (1, "window"), (9, "other"))
-        name = v.name
+        name = variable.name
         if action == "set":
-            index = self.index(v)
-            is_in_range = index.isdigit() and int(index) < self.length(v)
-            return f"{name}[{index}] = {value_text(v.type, self.rng, WRONG_TYPE_PROBABILITY if is_in_range else 0)}"
+            index = self.index(variable)
+            is_in_range = index.isdigit() and int(index) < self.length(variable)
+            new_value = value_text(variable.type, self.rng, WRONG_TYPE_PROBABILITY if is_in_range else 0)
+            return f"{name}[{index}] = {new_value}"
         if action == "setslice":
-            return f"undo_on_error({name}, lambda: {name}.__setitem__({self.slice(v)}, {self.valid_content(v.type)}))"
+            index, content = self.slice(variable), self.valid_content(variable.type)
+            return f"undo_on_error({name}, lambda: {name}.__setitem__({index}, {content}))"
         if action == "append":
-            return f"{name}.append({value_text(v.type, self.rng)})"
-        if action == "window" and v.kind == "numbers":
-            return self.define(f"{self.rng.choice(['window', 'array'])}({name})", "window", v.type, v)
-        return self.sequence(v)
+            return f"{name}.append({value_text(variable.type, self.rng)})"
+        if action == "window" and variable.kind == "numbers":
+            return self.define(f"{self.rng.choice(['window', 'array'])}({name})", "window", variable.type, variable)
+        return self.sequence(variable)
 
-    def _messages(self, v) -> str:
+    def _messages(self, variable) -> str:
         action = self.choose((4, "get"), (3, "add"), (2, "append"), (8, "other"))
         if action == "get":
-            return self.define(f"{v.name}[{self.index(v)}]", "message", v.type.message_type, v)
-        if action == "add":
-            keywords = self.keywords(v.type.message_type)
             return self.define(
-                f"undo_on_error({v.name}, lambda: {v.name}.add({keywords}))", "message", v.type.message_type, v
+                f"{variable.name}[{self.index(variable)}]", "message", variable.type.message_type, variable
+            )
+        if action == "add":
+            keywords = self.keywords(variable.type.message_type)
+            return self.define(
+                f"undo_on_error({variable.name}, lambda: {variable.name}.add({keywords}))",
+                "message",
+                variable.type.message_type,
+                variable,
             )
         if action == "append":
-            return f"{v.name}.append({self.element(v.type)})"
-        return self.sequence(v)
+            return f"{variable.name}.append({self.element(variable.type)})"
+        return self.sequence(variable)
 
-    def sequence(self, v) -> str:
-        name, field = v.name, v.type
+    def sequence(self, variable) -> str:
+        name, field = variable.name, variable.type
         action = self.choose(
             (3, "iterate"), (4, "extend"), (2, "insert"), (3, "pop"), (1, "remove"), (2, "del"), (2, "delslice"),
             (1, "sort"), (1, "reverse"), (2, "get"), (1, "slice"), (2, "len"), (1, "compare"), (1, "copy"), (1, "in"),
             (1, "read"), (1, "clear"),
         )  # fmt: skip
         if action == "iterate":
-            return self.define(f"iter({name})", "iterator", field, v)
+            return self.define(f"iter({name})", "iterator", field, variable)
         if action == "extend":
             merge = self.rng.choice(["extend", "extend", "MergeFrom"])
             values = self.elements(field)
             return f"undo_on_error({name}, lambda: {name}.{merge}({values}))"
         if action == "insert":
-            return f"{name}.insert({self.index(v)}, {self.element(field)})"
+            return f"{name}.insert({self.index(variable)}, {self.element(field)})"
         if action == "pop":
-            index = str(self.rng.randrange(-n, n)) if (n := self.length(v)) else "0"
+            index = str(self.rng.randrange(-n, n)) if (n := self.length(variable)) else "0"
             text = f"{name}.pop({index if self.rng.random() < 0.5 else ''})"
             if field.message_type is None:
                 return text
-            line = self.define(text, "message", field.message_type, v)
+            line = self.define(text, "message", field.message_type, variable)
             self.new_variable.parent = None
             return line
         if action == "remove":
             return f"{name}.remove({self.element(field)})"
         if action == "del":
-            return f"del {name}[{self.index(v)}]"
+            return f"del {name}[{self.index(variable)}]"
         if action in ("delslice", "clear"):
-            return f"delete_slice({name}, {self.slice(v)})" if action == "delslice" else f"del {name}[:]"
+            return f"delete_slice({name}, {self.slice(variable)})" if action == "delslice" else f"del {name}[:]"
         if action == "sort":
-            return self.sort(v)
+            return self.sort(variable)
         if action in ("get", "slice"):
-            return f"{name}[{self.index(v) if action == 'get' else self.slice(v)}]"
+            return f"{name}[{self.index(variable) if action == 'get' else self.slice(variable)}]"
         if action == "compare":
             return f"{name} == {self.elements(field) if field.message_type is None else f'list({name})'}"
         if action == "in":
@@ -536,20 +565,20 @@ class Drawing:
             action, f"{action if action == 'len' else 'list'}({name})"
         )
 
-    def sort(self, v) -> str:
-        key = "bytes_of" if v.kind == "messages" else self.rng.choice(["order", "str"])
+    def sort(self, variable) -> str:
+        key = "bytes_of" if variable.kind == "messages" else self.rng.choice(["order", "str"])
         if self.rng.random() < 0.2:
             key = "fail"
         elif not self.is_lockstep and self.rng.random() < 0.3:
             key = f"lambda element: ({self.callback()}, 0)[1]"
-        return f"{v.name}.sort(key={key}{self.rng.choice(['', ', reverse=True'])})"
+        return f"{variable.name}.sort(key={key}{self.rng.choice(['', ', reverse=True'])})"
 
     # --- lines about iterators and buffers
 
-    def _iterator(self, v) -> str:
-        if v.type.message_type is not None:
-            return self.define(f"next({v.name})", "message", v.type.message_type, v.parent)
-        return f"next({v.name})"
+    def _iterator(self, variable) -> str:
+        if variable.type.message_type is not None:
+            return self.define(f"next({variable.name})", "message", variable.type.message_type, variable.parent)
+        return f"next({variable.name})"
 
-    def _window(self, v) -> str:
-        return f"numbers_of({v.name})"
+    def _window(self, variable) -> str:
+        return f"numbers_of({variable.name})"

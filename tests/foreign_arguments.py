@@ -142,13 +142,17 @@ def uninitialised_objects_of(cls: type) -> Iterator[Any]:
             yield make()
 
 
-def calls(cls: type, foreign: list[Any], own: list[Callable[[], Any]]) -> Iterator[tuple[str, Callable[[], Any]]]:
+def calls(
+    cls: type, foreign_objects: list[Any], own_makers: list[Callable[[], Any]]
+) -> Iterator[tuple[str, Callable[[], Any]]]:
     """Yield (name, function) for each attribute of a class: the function calls it with objects of wrong types.
 
-    foreign: objects of other types. own: functions that make objects of the class.
+    `foreign_objects` have other types, and `own_makers` are functions that make objects of the class.
     """
     argument_lists = [
-        tuple(arguments) for n in range(5) for arguments in ((None,) * n, foreign[n : 2 * n], foreign[-n:] if n else ())
+        tuple(arguments)
+        for n in range(5)
+        for arguments in ((None,) * n, foreign_objects[n : 2 * n], foreign_objects[-n:] if n else ())
     ]
     names = [name for name in dir(cls) if name not in OBJECT_ATTRIBUTES or name in vars(cls)]
     for name in names:
@@ -157,7 +161,7 @@ def calls(cls: type, foreign: list[Any], own: list[Callable[[], Any]]) -> Iterat
 
         def call_attribute(name: str = name) -> None:
             descriptor = next(vars(base)[name] for base in cls.__mro__ if name in vars(base))
-            makers = [*(lambda value=value: value for value in foreign), *own]
+            makers = [*(lambda value=value: value for value in foreign_objects), *own_makers]
             for make, arguments in itertools.product(makers, argument_lists):
                 with contextlib.suppress(Exception):
                     getattr(cls, name)(make(), *arguments)
@@ -167,14 +171,14 @@ def calls(cls: type, foreign: list[Any], own: list[Callable[[], Any]]) -> Iterat
                 getattr(cls, name)()
             for make in makers:
                 for method in ("__get__", "__set__", "__delete__"):
-                    for arguments in ((make(),), (make(), None), (make(), foreign[-1])):
+                    for arguments in ((make(),), (make(), None), (make(), foreign_objects[-1])):
                         with contextlib.suppress(Exception):
                             getattr(descriptor, method)(*arguments)
 
         yield f"{cls.__module__}.{cls.__qualname__}.{name}", call_attribute
 
     def copy_pickle_and_print() -> None:
-        for make in own:
+        for make in own_makers:
             for function in (
                 copy.copy,
                 copy.deepcopy,
@@ -226,7 +230,7 @@ def class_assignments(makers: dict[type, Callable[[], Any]]) -> Iterator[tuple[s
         yield f"{cls.__module__}.{cls.__qualname__}.__class__ assigned", assign_classes
 
 
-def module_functions(foreign: list[Any]) -> Iterator[tuple[str, Callable[[], Any]]]:
+def module_functions(foreign_objects: list[Any]) -> Iterator[tuple[str, Callable[[], Any]]]:
     """Yield calls of the functions of the modules with 0 to 5 foreign arguments."""
     for module in extension_modules():
         for name, value in vars(module).items():
@@ -235,13 +239,13 @@ def module_functions(foreign: list[Any]) -> Iterator[tuple[str, Callable[[], Any
 
             def call_function(value: Any = value) -> None:
                 for n in range(6):
-                    for arguments in itertools.islice(itertools.product(foreign, repeat=n), 400):
+                    for arguments in itertools.islice(itertools.product(foreign_objects, repeat=n), 400):
                         with contextlib.suppress(Exception):
                             value(*arguments)
-                for argument in foreign:
+                for argument in foreign_objects:
                     for n in range(5):
                         with contextlib.suppress(Exception):
-                            value(argument, *foreign[:n])
+                            value(argument, *foreign_objects[:n])
 
             yield f"{module.__name__}.{name}", call_function
 
@@ -251,8 +255,8 @@ def everything() -> Iterator[tuple[str, Callable[[], Any]]]:
     import onnx
 
     makers = instances()
-    foreign: list[Any] = [None, 5, [], object(), "a", b"\x08\x01", onnx.ModelProto(), onnx.TensorProto().dims]
-    foreign += [make() for make in makers.values()]
+    foreign_objects: list[Any] = [None, 5, [], object(), "a", b"\x08\x01", onnx.ModelProto(), onnx.TensorProto().dims]
+    foreign_objects += [make() for make in makers.values()]
     uninitialised_objects: list[Any] = []
     types_ = extension_types()
     for cls in types_:
@@ -262,7 +266,7 @@ def everything() -> Iterator[tuple[str, Callable[[], Any]]]:
             lambda cls=cls: uninitialised_objects.extend(uninitialised_objects_of(cls)),
         )
         uninitialised_own = [instance for instance in uninitialised_objects if isinstance(instance, cls)]
-        own = [
+        own_makers = [
             *(lambda instance=instance: instance for instance in uninitialised_own),
             *([makers[cls]] if cls in makers else []),
         ]
@@ -273,9 +277,9 @@ def everything() -> Iterator[tuple[str, Callable[[], Any]]]:
             "Everything",
         ):
             continue  # other message classes have the same methods; their fields are CPython's descriptors
-        yield from calls(cls, foreign, own)
+        yield from calls(cls, foreign_objects, own_makers)
     yield from class_assignments(makers)
-    yield from module_functions(foreign)
+    yield from module_functions(foreign_objects)
 
 
 def main() -> None:

@@ -139,14 +139,15 @@ def identity(source, leader, trace) -> None:
         raise Finding("leaked", "", f"{count_views()} views are registered without a reference")
 
 
-def compare(line, ours, official) -> None:
-    our_value, official_value = wire.attempt(wire.plain, ours), wire.attempt(wire.plain, official)
+def compare(line, our_result, official_result) -> None:
+    """Raise a Finding if the results of a line differ."""
+    our_value, official_value = wire.attempt(wire.plain, our_result), wire.attempt(wire.plain, official_result)
     if (
         isinstance(our_value, wire.Raised)
         and not isinstance(official_value, wire.Raised)
-        and isinstance(ours, AssertionError)
+        and isinstance(our_result, AssertionError)
     ):
-        raise Finding("unsound", line, str(ours))
+        raise Finding("unsound", line, str(our_result))
     if official_value != our_value:
         official_text, our_text = repr(official_value), repr(our_value)
         difference_index = next((i for i, (x, y) in enumerate(zip(official_text, our_text, strict=False)) if x != y), 0)
@@ -154,7 +155,10 @@ def compare(line, ours, official) -> None:
             text[max(0, difference_index - 150) : difference_index + 250] if len(text) > 400 else text
             for text in (official_text, our_text)
         ]
-        type_names = [type(value).__name__ if isinstance(value, Exception) else "a value" for value in (official, ours)]
+        type_names = [
+            type(value).__name__ if isinstance(value, Exception) else "a value"
+            for value in (official_result, our_result)
+        ]
         raise Finding(
             "differs", line, f"\n#   official {excerpts[0]}\n#   ours     {excerpts[1]}", ", ours ".join(type_names)
         )
@@ -167,11 +171,11 @@ def alone(source, leader, trace) -> None:
         result = leader.run(line)
         if not isinstance(result, Exception):
             source.line_succeeded()
-        check_own(line, result)
+        check_own_result(line, result)
     gc.disable()
     for name in leader.variables():
         if isinstance(leader.names[name], onnxwire.Message):
-            check_own(f"sizes({name})", leader.run(f"sizes({name})"))
+            check_own_result(f"sizes({name})", leader.run(f"sizes({name})"))
         leader.run(f"peek({name})")
 
 
@@ -186,7 +190,7 @@ def threads(source, leader, trace) -> None:
         result = leader.run(line)
         if not isinstance(result, Exception):
             source.line_succeeded()
-        check_own(line, result)
+        check_own_result(line, result)
     errors, is_over = [], threading.Event()
 
     def run_role(role):
@@ -195,7 +199,7 @@ def threads(source, leader, trace) -> None:
             while not is_over.is_set():
                 for _ in range(EDITOR_ROUNDS if role == "editor" else 1):
                     for line in lines_of_role[role]:
-                        check_own(line, world.run(line))
+                        check_own_result(line, world.run(line))
                         if is_over.is_set():
                             return
                 if role == "editor":
@@ -216,7 +220,8 @@ def threads(source, leader, trace) -> None:
         leader.run(f"peek({name})")
 
 
-def check_own(line, result) -> None:
+def check_own_result(line, result) -> None:
+    """Raise a Finding if a line raised an error that onnxwire must not raise."""
     if isinstance(result, AssertionError):
         raise Finding("unsound", line, str(result))
     if isinstance(result, Exception) and not isinstance(result, ALLOWED_ERRORS) and not is_python_error(result):
@@ -327,6 +332,8 @@ def run_batch(mode, seed, start, n, end) -> Outcome:
 
 
 def run_lines(mode, lines) -> Outcome:
+    """Run a program in a child process. Return its outcome."""
+
     def act(trace):
         os.write(trace, b"# program 0\n")
         run(mode, 0, lines, trace)

@@ -101,6 +101,7 @@ def closings(data: bytes) -> None:
 
 
 def run_program(data, leader, mode, run) -> None:
+    """Run the program that the data select. Raise an AssertionError with the program if a fault is found."""
     with tempfile.TemporaryFile() as trace:
         try:
             run(Program(Choices(data), leader, mode, MAX_LINES), leader, trace.fileno())
@@ -123,14 +124,15 @@ def json(data: bytes) -> None:
 
 
 def round_trip(data, read, write) -> None:
-    ours, _ = message_classes(data)
+    """Read a text. If it is valid, check that writing and reading the message preserves it."""
+    onnxwire_class, _ = message_classes(data)
     for options in ({}, {"ignore_unknown": True}):
         try:
-            message = read(data[1:], type=ours, **options)
+            message = read(data[1:], type=onnxwire_class, **options)
         except onnxwire.Error:
             continue
         encoding = message.SerializeToString(deterministic=True)
-        assert read(write(message), type=ours).SerializeToString(deterministic=True) == encoding
+        assert read(write(message), type=onnxwire_class).SerializeToString(deterministic=True) == encoding
 
 
 def schema(data: bytes) -> None:

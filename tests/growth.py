@@ -93,14 +93,13 @@ def extract(model):
     onnxwire.extract(model, [model.graph.input[0].name], [model.graph.value_info[middle_index].name])
 
 
-# Calls on numbers. `unpacked` and `packed` return the records of n numbers.
-
-
-def unpacked(n):
+def unpacked_records(n):
+    """Return n unpacked numbers of the field int64_data."""
     return number(7, 5) * n
 
 
-def packed(n):
+def packed_records(n):
+    """Return n packed numbers of the field int64_data."""
     return span(7, b"\5" * n)
 
 
@@ -196,7 +195,7 @@ CALLS = {
     **{
         f"{act.__name__} {records.__name__}": (tensor_of(records), act)
         for act in (index_numbers, read_the_length)
-        for records in (unpacked, packed)
+        for records in (unpacked_records, packed_records)
     },
     "merge": (lambda n: (n,), merge),
     "merge bytes": (lambda n: (n,), merge_bytes),

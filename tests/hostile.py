@@ -427,13 +427,13 @@ def cost(call, path, size, round_seconds, address_space):
         status = 1
         try:
             # The size of the output is not known yet.
-            limit = int(_KILL_FACTOR * (ROUNDS * size + SLACK) * round_seconds) + 60
-            resource.setrlimit(resource.RLIMIT_CPU, (limit, limit))
-            signal.alarm(10 * limit)  # a call that waits uses no processor time
+            max_seconds = int(_KILL_FACTOR * (ROUNDS * size + SLACK) * round_seconds) + 60
+            resource.setrlimit(resource.RLIMIT_CPU, (max_seconds, max_seconds))
+            signal.alarm(10 * max_seconds)  # a call that waits uses no processor time
             with open("/proc/self/statm") as file:
                 used_bytes = int(file.read().split()[0]) * resource.getpagesize()
-            most = used_bytes + 1000 * size + address_space
-            resource.setrlimit(resource.RLIMIT_AS, (most, most))
+            max_bytes = used_bytes + 1000 * size + address_space
+            resource.setrlimit(resource.RLIMIT_AS, (max_bytes, max_bytes))
             fault = ""
             with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile(dir=folder) as output_file:
                 os.dup2(output_file.fileno(), 1)
@@ -505,7 +505,7 @@ def run(size, slack, models, calls, report=None, is_timed=False):
     faults = []
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "hostile.onnx")
-        for kind, make in models.items():
+        for model_name, make in models.items():
             data = make(size)
             with open(path, "wb") as file:
                 file.write(data)
@@ -522,9 +522,9 @@ def run(size, slack, models, calls, report=None, is_timed=False):
                 if is_timed and not fault and rounds > limits[1] and label not in FOREIGN_CALLS:
                     fault = f"{rounds * seconds:.1f} s, {rounds / max(n, 1):,.0f} rounds for each byte"
                 if fault:
-                    faults.append(f"{kind}: {label}: {fault}")
+                    faults.append(f"{model_name}: {label}: {fault}")
                 if report is not None:
-                    report(kind, label, memory, rounds, fault)
+                    report(model_name, label, memory, rounds, fault)
     return faults
 
 
@@ -547,7 +547,7 @@ def batch_of(kind, pairs, sizes):
     ]
 
 
-def count_pairs(count, jobs):
+def count_pairs(count, tasks):
     """Count the instructions of calls on files. jobs: tuples (kind, name of the files, name of the call, contents).
 
     Returns the instructions of a round of an empty loop, and a dict from labels to lists with a pair for each file: the
@@ -555,18 +555,18 @@ def count_pairs(count, jobs):
     """
     sys.meta_path.insert(0, NoPandas)
     # Python is fifty times as slow once the first instructions have been counted, so import and fill caches first.
-    jobs = [(kind, name, label, [text.encode("latin-1") for text in texts]) for kind, name, label, texts in jobs]
-    for label in {label: None for _, _, label, _ in jobs if label in CALLS}:
+    tasks = [(kind, name, label, [text.encode("latin-1") for text in texts]) for kind, name, label, texts in tasks]
+    for label in {label: None for _, _, label, _ in tasks if label in CALLS}:
         warm(label)
     with tempfile.TemporaryDirectory() as folder:
-        for kind, _, label, files in jobs:
+        for kind, _, label, files in tasks:
             count_bytes(KINDS[kind][1][label], files[0], folder)
         with count:
             for _ in range(_COUNTED_ROUNDS):
                 pass
         round_cost = count.instructions / _COUNTED_ROUNDS
         points_by_label = {}
-        for kind, name, label, files in jobs:
+        for kind, name, label, files in tasks:
             call = KINDS[kind][1][label]
             points = [(count_bytes(call, data, folder, count), count.instructions) for data in files]
             points_by_label[f"{kind}: {name}: {label}"] = points

@@ -69,9 +69,9 @@ OWNERS = {"onnxwire": onnxwire, "model": ModelProto, "tensor": TensorProto, "spa
 
 def test_functions_named_in_sentences_and_tables_exist() -> None:
     """Code within a sentence is not run; the test only checks that the function exists."""
-    called = {(page.name, *names) for page in PAGES for names in CALL.findall(page.read_text())}
-    assert len(called) > 10
-    assert [call for call in called if not callable(getattr(OWNERS[call[1]], call[2], None))] == []
+    named_functions = {(page.name, *names) for page in PAGES for names in CALL.findall(page.read_text())}
+    assert len(named_functions) > 10
+    assert [call for call in named_functions if not callable(getattr(OWNERS[call[1]], call[2], None))] == []
 
 
 def test_the_hook_for_pre_commit_runs_a_command() -> None:

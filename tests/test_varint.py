@@ -20,29 +20,29 @@ DTYPES = {
 }
 
 
-def value_of(integer_type: str, raw: int) -> int:
+def value_of(integer_type: str, raw_value: int) -> int:
     """Return the number that a varint encodes, according to protobuf's encoding specification."""
     bits = 32 if integer_type.endswith("32") else 64
     if integer_type == "bool":
-        return int(raw != 0)
+        return int(raw_value != 0)
     if integer_type.startswith("sint"):
-        raw &= (1 << bits) - 1
-        return (raw >> 1) ^ -(raw & 1)
-    raw &= (1 << bits) - 1
-    return raw - (1 << bits) if integer_type.startswith("int") and raw >> (bits - 1) else raw
+        raw_value &= (1 << bits) - 1
+        return (raw_value >> 1) ^ -(raw_value & 1)
+    raw_value &= (1 << bits) - 1
+    return raw_value - (1 << bits) if integer_type.startswith("int") and raw_value >> (bits - 1) else raw_value
 
 
 def plain_decode(data: bytes) -> list[int]:
     """Return the raw varints of a run, up to the first damaged one."""
-    numbers, raw, shift = [], 0, 0
+    numbers, raw_value, shift = [], 0, 0
     for byte in data:
         if shift == 70:
             break
-        raw |= (byte & 127) << shift
+        raw_value |= (byte & 127) << shift
         shift += 7
         if byte < 128:
-            numbers.append(raw & (1 << 64) - 1)
-            raw, shift = 0, 0
+            numbers.append(raw_value & (1 << 64) - 1)
+            raw_value, shift = 0, 0
     return numbers
 
 
@@ -60,7 +60,7 @@ runs = st.lists(varints, max_size=300).map(b"".join)
 @example(data=b"\xff" * 200 + bytes(100))
 def test_every_level_decodes_as_plain_python_does(integer_type: str, level: int, data: bytes) -> None:
     numbers = np.frombuffer(decode_packed(data, integer_type, level), DTYPES[integer_type])
-    assert numbers.tolist() == [value_of(integer_type, raw) for raw in plain_decode(data)]
+    assert numbers.tolist() == [value_of(integer_type, raw_value) for raw_value in plain_decode(data)]
 
 
 @pytest.mark.parametrize("size", [0, 1, 63, 64, 71, 72, 73, 128, 135, 136, 137, 1000])
