@@ -244,7 +244,7 @@ cdef uint64_t decode_shares(
         shares[i].packed = packed
         shares[i].out = <uint8_t*>out + n_before * <uint64_t>size_of(packed)
         shares[i].capacity = min(shares[i].n, capacity - n_before)
-        total = before + shares[i].capacity
+        total = n_before + shares[i].capacity
     ow_in_parallel(decode_share, shares, sizeof(Share), n)
     total = 0
     for i in range(n):

@@ -10,7 +10,7 @@ from onnxwire.analysis.describe import describe_call, describe_list, describe_ty
 from onnxwire.analysis.tensor_distance import Distance, distance
 from onnxwire.engine.repeated import Repeated
 from onnxwire.errors import TensorError
-from onnxwire.io.prefetch import open_external, scheduled
+from onnxwire.io.prefetch import fetch_in_order, open_external
 from onnxwire.io.tensor_list import find_tensors, is_external, tensor_bytes
 from onnxwire.messages import (
     AttributeProto,
@@ -128,7 +128,7 @@ class Comparison:
         """Compare the models."""
         if self._weights:
             open_external(new)
-        with scheduled(_paired_tensors(old, new) if self._weights else ()):
+        with fetch_in_order(_paired_tensors(old, new) if self._weights else ()):
             yield from self._messages(old, new, "", ("model", "", ""))
         self._finish()
 
@@ -161,7 +161,12 @@ class Comparison:
         old_unknown, new_unknown = old._unknown_fields(), new._unknown_fields()
         if old_unknown != new_unknown:
             yield Difference(
-                "changed", *element[:2], _join(element[2], "unknown fields"), path, _count(old_unknown), _count(new_unknown)
+                "changed",
+                *element[:2],
+                _join(element[2], "unknown fields"),
+                path,
+                _count(old_unknown),
+                _count(new_unknown),
             )
 
     def _fields(self, old: Any, new: Any, path: str, element: _Element, names: Iterable[str]) -> Iterator[Difference]:
@@ -233,7 +238,10 @@ class Comparison:
             matched_indexes = [new_index for new_index in matches if new_index >= 0]
             sorted_indexes = sorted(matched_indexes)
             if matched_indexes != sorted_indexes:
-                orders = [[new_elements[index].name for index in (*range(start), *order)] for order in (matched_indexes, sorted_indexes)]
+                orders = [
+                    [new_elements[index].name for index in (*range(start), *order)]
+                    for order in (matched_indexes, sorted_indexes)
+                ]
                 part = (element[0], element[1], _join(element[2], f"order of {field.name}s"))
                 names = ValueInfoProto.DESCRIPTOR.fields_by_name["name"]
                 texts = [describe_list(names, order, _MAX_ELEMENTS) for order in orders]

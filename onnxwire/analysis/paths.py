@@ -207,7 +207,9 @@ def _element(root: Message, path: str, resolved: Resolved, content: str | tuple[
         element = memoryview(value)[index] if isinstance(value, Payload) else value[index]
         return Resolved(f"{resolved.path}[{index}]", element, resolved.parent, resolved.field, index)
     if isinstance(value, Message):
-        description = ", a SparseTensorProto; its parts are .values and .indices" if "values" in _field_names(value) else ""
+        description = (
+            ", a SparseTensorProto; its parts are .values and .indices" if "values" in _field_names(value) else ""
+        )
         raise _error(
             root, path, f"{resolved.path or 'the root'} is one message{description}, and has no elements to choose from"
         )

@@ -430,7 +430,9 @@ class _Pass:
         self.total_bytes = sum(reader.count_bytes(reader.count) for reader in readers)
         moments = [_sum_moments(parts) for parts in self._map(readers, lambda index, blocks: _measure_blocks(blocks))]
         counters = [_Counter.for_range(tensor_moments, self.bins) for tensor_moments in moments]
-        second_pass = [(reader, counter) for reader, counter in zip(readers, counters, strict=True) if counter is not None]
+        second_pass = [
+            (reader, counter) for reader, counter in zip(readers, counters, strict=True) if counter is not None
+        ]
         second_pass = [(reader, counter) for reader, counter in second_pass if not counter.is_trivial]
         self.cache_bytes = 0
         self.total_bytes += sum(reader.count_bytes(reader.count) for reader, _ in second_pass)

@@ -71,8 +71,8 @@ def write_html(results: Sequence[TensorStatistics], title: str, out: IO[str]) ->
     size = sum(entry.info.nbytes for entry in results)
     rows = "\n".join(map(_html_row, results))
     body = f"""<h1>{html.escape(title)}</h1>
-<p>{len(found):,} tensors, {size:,} bytes. Ranges, means and deviations are of the finite elements. A dashed line marks
-zero.</p>
+<p>{len(results):,} tensors, {size:,} bytes. Ranges, means and deviations are of the finite elements. A dashed line
+marks zero.</p>
 <input id="filter" type="search" placeholder="name" aria-label="show tensors whose names contain this text">
 <table>
 <thead><tr>{header_cells}</tr></thead>

@@ -190,7 +190,9 @@ class _StructureComparison(Comparison):
         path = old.path(vertex)
         element = (kind, _name_of(old, vertex), "")
         if kind == "node":
-            yield from self._fields(old_message, new_message, path, element, _NODE_ANNOTATION_FIELDS if has_equal_label else _NODE_FIELDS)
+            yield from self._fields(
+                old_message, new_message, path, element, _NODE_ANNOTATION_FIELDS if has_equal_label else _NODE_FIELDS
+            )
         elif has_equal_label and kind == "tensor":
             yield from self._fields(old_message, new_message, path, element, _ANNOTATION_FIELDS)
         else:

@@ -26,7 +26,16 @@ if TYPE_CHECKING:
 _N_LARGEST = 10  # the largest tensors, which are listed
 _IR_FREE_INITIALIZERS = 4  # from this IR version on an initializer need not be an input
 _Attribute = AttributeProto
-_TYPES_WITHOUT_TENSORS = {_Attribute.FLOAT, _Attribute.INT, _Attribute.STRING, _Attribute.FLOATS, _Attribute.INTS, _Attribute.STRINGS, _Attribute.TYPE_PROTO, _Attribute.TYPE_PROTOS}
+_TYPES_WITHOUT_TENSORS = {
+    _Attribute.FLOAT,
+    _Attribute.INT,
+    _Attribute.STRING,
+    _Attribute.FLOATS,
+    _Attribute.INTS,
+    _Attribute.STRINGS,
+    _Attribute.TYPE_PROTO,
+    _Attribute.TYPE_PROTOS,
+}
 
 
 def summarize(model: ModelProto) -> dict[str, Any]:
@@ -43,7 +52,9 @@ def summarize(model: ModelProto) -> dict[str, Any]:
     for function in model.functions:
         tally.add(tally.count_nodes(function.node))
         tally.add(tally.count_attributes(function.attribute_proto))
-    initializer_names = {tensor.name for tensor in graph.initializer} if model.ir_version < _IR_FREE_INITIALIZERS else set()
+    initializer_names = (
+        {tensor.name for tensor in graph.initializer} if model.ir_version < _IR_FREE_INITIALIZERS else set()
+    )
     return {
         "file": model._document.name,
         "bytes": model.ByteSize(),

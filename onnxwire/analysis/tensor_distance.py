@@ -56,7 +56,9 @@ class Distance:
     def plus(self, other: Distance) -> Distance:
         """Combine the distances of two parts; `elements` already counts the whole tensor."""
         maxima = [value for value in (self.max_abs, other.max_abs) if value is not None]
-        return Distance(self.elements, self.different + other.different, max(maxima, default=None), self.nan + other.nan)
+        return Distance(
+            self.elements, self.different + other.different, max(maxima, default=None), self.nan + other.nan
+        )
 
 
 def distance(old: TensorProto, new: TensorProto, progress: Callable[[int], object] | None = None) -> Distance:
@@ -96,7 +98,9 @@ def distance(old: TensorProto, new: TensorProto, progress: Callable[[int], objec
         size = min(_BLOCK_ELEMENTS, count - start)
         old_bytes, new_bytes = old_side.read(start, size), new_side.read(start, size)
         # Compared as arrays, because memoryviews are compared element by element.
-        if not is_one_type or not np.array_equal(np.frombuffer(old_bytes, np.uint8), np.frombuffer(new_bytes, np.uint8)):
+        if not is_one_type or not np.array_equal(
+            np.frombuffer(old_bytes, np.uint8), np.frombuffer(new_bytes, np.uint8)
+        ):
             values = _decode_numbers(old_bytes, types[0], size), _decode_numbers(new_bytes, types[1], size)
             total = total.plus(_distance_of_one_type(*values) if is_one_type else _distance_of_any_types(*values))
         if progress is not None:
@@ -182,7 +186,9 @@ def _distance_of_any_types(old_values: Array, new_values: Array) -> Distance:
     import numpy as np
 
     is_complex = "c" in (old_values.dtype.kind, new_values.dtype.kind)
-    old_values, new_values = (array.astype(np.complex128 if is_complex else np.float64, copy=False) for array in (old_values, new_values))
+    old_values, new_values = (
+        array.astype(np.complex128 if is_complex else np.float64, copy=False) for array in (old_values, new_values)
+    )
     is_old_nan, is_new_nan = np.isnan(old_values), np.isnan(new_values)
     is_equal = (old_values == new_values) | (is_old_nan & is_new_nan)
     # Equal values can have different bits: zeros of both signs, and NaNs with different payloads.

@@ -83,7 +83,11 @@ def to_safetensors(
     end = 0
     for name, storage in storages:
         start, end = end, end + storage.data_type.count_bytes(storage.count)
-        header[name] = {"dtype": _FORMAT_NAMES[storage.data_type.name], "shape": storage.shape, "data_offsets": (start, end)}
+        header[name] = {
+            "dtype": _FORMAT_NAMES[storage.data_type.name],
+            "shape": storage.shape,
+            "data_offsets": (start, end),
+        }
     text = _encode_header(header)
     total = 8 + len(text) + end
     report = None if progress is None else lambda written: progress(written, total)
@@ -180,7 +184,9 @@ def read_header(view: View, size: int, source: str) -> dict[str, Entry]:
     if start > size:
         raise error_of(f"the header runs past the end of the file by {start - size:,} bytes; fetch or copy it again")
     try:
-        header = json.loads(str(view(8, length), "utf-8"), object_pairs_hook=_reject_duplicates, parse_constant=_reject_constant)
+        header = json.loads(
+            str(view(8, length), "utf-8"), object_pairs_hook=_reject_duplicates, parse_constant=_reject_constant
+        )
     except (ValueError, RecursionError) as error:
         raise error_of(f"the header is not valid JSON of a .safetensors file: {error}") from None
     if type(header) is not dict:

@@ -47,9 +47,14 @@ def read_tensors(model: ModelProto, data_prop: bool = False) -> set[str]:
     including subgraphs. If a function of the model reads an input, the arguments in its calls are included.
     """
     walk = _ModelWalk(model)
-    read_values, propagated_values = walk.values_read_by(READ_INPUTS), walk.values_read_by(PROPAGATED_INPUTS) if data_prop else set()
+    read_values, propagated_values = (
+        walk.values_read_by(READ_INPUTS),
+        walk.values_read_by(PROPAGATED_INPUTS) if data_prop else set(),
+    )
     return {
-        path for path, value, may_propagate in walk.tensors if value in read_values or (may_propagate and value in propagated_values)
+        path
+        for path, value, may_propagate in walk.tensors
+        if value in read_values or (may_propagate and value in propagated_values)
     }
 
 

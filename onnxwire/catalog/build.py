@@ -219,9 +219,9 @@ def _missing_models(
                 remote[name] = parse_address(name)
     gone = {name for name in names if not is_address(name) and not os.path.lexists(name)}
     if remote:
-        from onnxwire.io.remote.address_listing import look
+        from onnxwire.io.remote.address_listing import versions_of
 
-        versions = look(list(remote.values()), options)
+        versions = versions_of(list(remote.values()), options)
         pairs = zip(remote, versions, strict=True)
         gone |= {name for name, version in pairs if isinstance(version, FileNotFoundError)}
     return gone

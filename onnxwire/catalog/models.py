@@ -116,11 +116,11 @@ def file_states(files: Iterable[tuple[str, str]], options: Options = None) -> di
             except OSError:
                 states[source, location] = None
     if remote:
-        from onnxwire.io.remote.address_listing import look
+        from onnxwire.io.remote.address_listing import versions_of
 
         models = [parse_address(source) for source, _ in remote]
         external = [model.beside(location) for model, (_, location) in zip(models, remote, strict=True)]
-        versions = look(external, options, models=models)
+        versions = versions_of(external, options, models=models)
         for file, version in zip(remote, versions, strict=True):
             if not isinstance(version, SourceError):
                 states[file] = _version_state(version)
@@ -187,9 +187,9 @@ def _add_addresses(
 ) -> None:
     if not addresses:
         return
-    from onnxwire.io.remote.address_listing import find
+    from onnxwire.io.remote.address_listing import find_files
 
-    for files in find(addresses, options):
+    for files in find_files(addresses, options):
         if isinstance(files, SourceError):
             faults[files.filename] = files
             continue

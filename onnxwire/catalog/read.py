@@ -208,12 +208,12 @@ def _with_extras(table: pa.Table, message: ModelProto, files: dict[str, FileStat
     missing = {known: _is_missing(message, known, files) for known in dict.fromkeys(locations) if known is not None}
     digests = pa.nulls(len(table), pa.string())
     if hashes:
-        from onnxwire.io.prefetch import open_external, scheduled
+        from onnxwire.io.prefetch import fetch_in_order, open_external
         from onnxwire.io.tensor_list import find_tensors
 
         open_external(message)
         tensors = [tensor for _, tensor in find_tensors(message)]
-        with scheduled((tensor,) for tensor in tensors):
+        with fetch_in_order((tensor,) for tensor in tensors):
             digests = array_of(list(map(_hash, tensors)), "string")
     is_missing = array_of(list(map(missing.get, locations)), "bool") if missing else pa.nulls(len(table), pa.bool_())
     return table.append_column("hash", digests).append_column("missing", is_missing)

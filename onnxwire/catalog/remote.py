@@ -166,7 +166,7 @@ def find_remote_catalog(address: str, options: Mapping[str, Any] | None) -> Remo
         origin = Origin(address_below(address, [JOURNAL]), None, options)
         journal = origin.open()
         # Some servers answer a request below a file with the file, or with a page.
-        if not bytes(memoryview(journal.head)[: len(_START)]).startswith(_START):
+        if not bytes(memoryview(journal.first_bytes)[: len(_START)]).startswith(_START):
             raise SourceError(errno.EISDIR, NO_CATALOG, origin.shown_folder)
     except FileNotFoundError as error:
         if path.endswith("/"):

@@ -14,7 +14,7 @@ from onnxwire.engine.document import Document, keep_bytes_of
 from onnxwire.engine.mapping import FileMapping, map_file
 from onnxwire.engine.verify import find_long_values, verify_document
 from onnxwire.errors import FieldValueError, SaveError
-from onnxwire.io.atomic_file import NO_RENAME, AtomicFile
+from onnxwire.io.atomic_file import RENAME_ERRORS, AtomicFile
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -180,7 +180,7 @@ def _protect_mapped_file(path: object, flags: int, is_folder_unknown: bool) -> N
             if source is not None:
                 target.copy(source.fileno(), 0, status.st_size)
     except SaveError as error:
-        if error.errno not in NO_RENAME or not os.access(name, os.W_OK):
+        if error.errno not in RENAME_ERRORS or not os.access(name, os.W_OK):
             raise
         with open(name, "rb") as file:
             keep_bytes_of(file.fileno())

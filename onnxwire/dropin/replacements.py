@@ -186,7 +186,12 @@ def _shared_array(tensor: TensorProto) -> Array | None:
     import numpy as np
 
     data_type = BY_NUMBER.get(tensor.data_type)
-    if data_type is None or data_type.is_packed or tensor.data_location == TensorProto.EXTERNAL or tensor.HasField("segment"):
+    if (
+        data_type is None
+        or data_type.is_packed
+        or tensor.data_location == TensorProto.EXTERNAL
+        or tensor.HasField("segment")
+    ):
         return None
     payload = tensor._payload("raw_data")
     if payload is None or not len(payload):

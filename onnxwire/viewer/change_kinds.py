@@ -9,7 +9,7 @@ from typing import Any
 
 from onnxwire.analysis.live_scopes import defined_names
 from onnxwire.analysis.paths import Resolved, resolve
-from onnxwire.bridges.safetensors import from_safetensors, assign_tensor
+from onnxwire.bridges.safetensors import assign_tensor, from_safetensors
 from onnxwire.engine.message import Message
 from onnxwire.errors import EditError, PathError
 from onnxwire.messages import (
