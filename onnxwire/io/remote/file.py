@@ -121,8 +121,8 @@ class RemoteFile:
         if data is None:
             raise SourceError(
                 errno.EOPNOTSUPP,
-                f"the server does not {missing_feature}, so only files of up to {_MAX_BYTES_WITHOUT_RANGES:,} bytes can "
-                "be read; download the file, or use another server",
+                f"the server does not {missing_feature}, so only files of up to {_MAX_BYTES_WITHOUT_RANGES:,} bytes "
+                "can be read; download the file, or use another server",
                 self.name,
             )
         self.received += len(memoryview(data))

@@ -66,7 +66,7 @@ class Redirect(namedtuple("Redirect", ("site", "target", "reach"))):
 class Response(namedtuple("Response", ("status", "headers", "body", "redirect"))):
     """A response: its status, headers and body; body is None if it is longer than the limit.
 
-    redirect: for a request that returns_redirect on its server, where this redirect leads; otherwise None.
+    redirect: for a request with `returns_redirect` that was redirected to another server, the target; otherwise None.
     """
 
     __slots__ = ()
