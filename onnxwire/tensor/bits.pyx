@@ -40,12 +40,12 @@ cdef int unpack_buffer(Py_buffer* packed, Py_buffer* elements, int bits, Py_ssiz
     cdef const uint8_t* end = p + packed.len
     cdef uint8_t* out = <uint8_t*>elements.buf
     cdef Py_ssize_t n = elements.len
-    cdef uint64_t n_available
+    cdef uint64_t n_stored
     check_elements(elements, bits)
     # No buffer has 2**61 bytes, so these products can't overflow.
-    n_available = <uint64_t>packed.len * 8 / bits
-    if start < 0 or <uint64_t>start > n_available or <uint64_t>n > n_available - start:
-        raise ValueError(f"{packed.len} bytes contain {n_available} elements of {bits} bits, not {n} from index {start}")
+    n_stored = <uint64_t>packed.len * 8 / bits
+    if start < 0 or <uint64_t>start > n_stored or <uint64_t>n > n_stored - start:
+        raise ValueError(f"{packed.len} bytes contain {n_stored} elements of {bits} bits, not {n} from index {start}")
     if n == 0:
         return 0
     p += <uint64_t>start * bits / 8

@@ -31,7 +31,7 @@ _WINDOWS_DEVICES = {"CON", "PRN", "AUX", "NUL", "CONIN$", "CONOUT$"} | {
 
 
 class Reference(namedtuple("Reference", ("location", "offset", "length", "checksum"))):
-    """A tensor's reference to its data: `length` bytes from `offset` of a file, or all bytes from there without a length.
+    """A tensor's reference to its data: `length` bytes from `offset` of a file; without a length, up to its end.
 
     location: the file's path relative to the model's folder; checksum: the SHA-1 of the complete file as hexadecimal
     digits.

@@ -116,7 +116,7 @@ class ExternalFile:
                     n_read += count
 
     def sha1(self) -> str:
-        """Return the SHA-1 of the file as hexadecimal digits. The file is read, not mapped. Raises the errors of `view`."""
+        """Return the SHA-1 of the file as hexadecimal digits, without mapping it. Raises the errors of `view`."""
         from hashlib import sha1
 
         digest = sha1(usedforsecurity=False)
