@@ -30,11 +30,11 @@ def did_you_mean(name: str, candidates: Iterable[str]) -> str:
         return ""
     max_chars = 2 * _MAX_NAME_CHARS
     names = dict.fromkeys(text for text in islice(candidates, _MAX_NAMES) if text and len(text) <= max_chars)
-    likely: Iterable[str] = names
+    compared_names: Iterable[str] = names
     if len(names) > _MAX_COMPARED:
         # The names with the longest common prefix.
-        likely = nlargest(_MAX_COMPARED, names, lambda text: len(commonprefix([name, text])))  # noqa: RUF071
-    similar = get_close_matches(name, likely, n=1, cutoff=0.7)
+        compared_names = nlargest(_MAX_COMPARED, names, lambda text: len(commonprefix([name, text])))  # noqa: RUF071
+    similar = get_close_matches(name, compared_names, n=1, cutoff=0.7)
     if not similar:
         lower = name.lower()
         containing = (text for text in names if lower in text.lower() or (len(text) > 1 and text.lower() in lower))

@@ -228,7 +228,7 @@ class Comparison:
                 yield Difference("removed", *label(value, index), element_path, old=text_of(value))
             else:
                 is_unmatched[new_index - start] = 0
-                yield from self._named(value, new_elements[new_index], element_path, label(value, index))
+                yield from self._same_name_elements(value, new_elements[new_index], element_path, label(value, index))
         for index, is_added in enumerate(is_unmatched, start):
             if is_added:
                 value = new_elements[index]
@@ -247,7 +247,7 @@ class Comparison:
                 texts = [describe_list(names, order, _MAX_ELEMENTS) for order in orders]
                 yield Difference("changed", *part, path, texts[0], texts[1])
 
-    def _named(self, old: Any, new: Any, path: str, element: _Element) -> Iterator[Difference]:
+    def _same_name_elements(self, old: Any, new: Any, path: str, element: _Element) -> Iterator[Difference]:
         """Compare two elements of one name; operator sets and entries are compared as a whole."""
         name = type(old).DESCRIPTOR.name
         if name == "OperatorSetIdProto":
@@ -312,7 +312,11 @@ class Comparison:
 
     def _tensors(self, old: TensorProto, new: TensorProto, path: str, element: _Element) -> Iterator[Difference]:
         types = [f"{name_of(tensor.data_type)} {list(tensor.dims)}" for tensor in (old, new)]
-        names = [f.name for f in type(old).DESCRIPTOR.fields if f.name not in {"dims", "data_type", *_STORAGE_FIELDS}]
+        names = [
+            field.name
+            for field in type(old).DESCRIPTOR.fields
+            if field.name not in {"dims", "data_type", *_STORAGE_FIELDS}
+        ]
         yield from self._fields(old, new, path, element, names)
         is_comparable = self._weights and list(old.dims) == list(new.dims) and old.segment == new.segment
         weight_distance = None
@@ -368,28 +372,28 @@ def match_elements(
     The nth element with a key is paired with the nth one with that key. A hostile model has millions of elements of two
     bytes, so no object is made for each.
     """
-    n, m = len(old_elements), len(new_elements)
+    n_old, n_new = len(old_elements), len(new_elements)
     if key is None:
-        return array("q", [*range(start, min(n, m))] + [-1] * max(n - m, 0))
+        return array("q", [*range(start, min(n_old, n_new))] + [-1] * max(n_old - n_new, 0))
     # The indexes of one key are a list, linked by `next_indexes`.
-    first: dict[Hashable, int] = {}
-    last: dict[Hashable, int] = {}
-    next_indexes = array("q", [-1]) * (m - start)
-    for index in range(start, m):
+    first_by_name: dict[Hashable, int] = {}
+    last_by_name: dict[Hashable, int] = {}
+    next_indexes = array("q", [-1]) * (n_new - start)
+    for index in range(start, n_new):
         name = key(new_elements[index])
-        previous = last.get(name)
+        previous = last_by_name.get(name)
         if previous is None:
-            first[name] = index
+            first_by_name[name] = index
         else:
             next_indexes[previous - start] = index
-        last[name] = index
+        last_by_name[name] = index
     matches = array("q")
-    for index in range(start, n):
+    for index in range(start, n_old):
         name = key(old_elements[index])
-        new_index = first.get(name, -1)
+        new_index = first_by_name.get(name, -1)
         matches.append(new_index)
         if new_index >= 0:
-            first[name] = next_indexes[new_index - start]
+            first_by_name[name] = next_indexes[new_index - start]
     return matches
 
 

@@ -41,7 +41,9 @@ def describe_type(type: TypeProto, depth: int = 8) -> str:
         tensor = type.tensor_type if kind == "tensor_type" else type.sparse_tensor_type
         shape = "[...]"
         if tensor.HasField("shape"):
-            dims = [str(d.dim_value) if d.HasField("dim_value") else d.dim_param or "?" for d in tensor.shape.dim]
+            dims = [
+                str(dim.dim_value) if dim.HasField("dim_value") else dim.dim_param or "?" for dim in tensor.shape.dim
+            ]
             shape = f"[{', '.join(dims)}]"
         text = name_of(tensor.elem_type).lower() + shape
         return f"sparse_tensor({text})" if kind == "sparse_tensor_type" else text
@@ -93,10 +95,10 @@ def describe_bytes(start: bytes, size: int, max_shown: int = 24) -> str:
     """
     text = printable_text(start, size > len(start))
     if text is None:
-        shown, is_complete = start[:max_shown].hex(" "), size <= max_shown
+        shown_text, is_complete = start[:max_shown].hex(" "), size <= max_shown
     else:
-        shown, is_complete = quote_text(text[:max_shown]), size == len(start) and len(text) <= max_shown
-    return shown if is_complete else f"{shown} … ({size:,} bytes)"
+        shown_text, is_complete = quote_text(text[:max_shown]), size == len(start) and len(text) <= max_shown
+    return shown_text if is_complete else f"{shown_text} … ({size:,} bytes)"
 
 
 def describe_value(
@@ -127,9 +129,9 @@ def describe_value(
 
 def describe_list(field: FieldDescriptor, values: Sequence[Any], max_elements: int = 20) -> str:
     """Return the first elements of a repeated field of numbers or strings in brackets; strings are in quotes."""
-    shown = ", ".join(describe_value(field, value, quoted=True) for value in values[:max_elements])
+    shown_text = ", ".join(describe_value(field, value, quoted=True) for value in values[:max_elements])
     ending = f", … ({len(values):,})" if len(values) > max_elements else ""
-    return f"[{shown}{ending}]"
+    return f"[{shown_text}{ending}]"
 
 
 def printable_text(data: bytes, is_truncated: bool) -> str | None:

@@ -262,30 +262,30 @@ cdef class FlatGraph:
         return 0
 
     cdef str scope_path(self, int32_t scope):
-        cdef Scope* here = &self.scopes[scope]
-        if here.parent == MAIN:
+        cdef Scope* entry = &self.scopes[scope]
+        if entry.parent == MAIN:
             return "graph"
-        if here.parent == FUNCTION:
-            return f"functions[{here.row}]"
-        if here.parent < 0:
-            return f"training_info[{here.row}].{'initialization' if here.parent == INITIALIZATION else 'algorithm'}"
-        field = "g" if here.graph == NONE else f"graphs[{here.graph}]"
-        return f"{self.scope_path(here.parent)}.node[{here.row}].attribute[{here.attribute}].{field}"
+        if entry.parent == FUNCTION:
+            return f"functions[{entry.row}]"
+        if entry.parent < 0:
+            return f"training_info[{entry.row}].{'initialization' if entry.parent == INITIALIZATION else 'algorithm'}"
+        field = "g" if entry.graph == NONE else f"graphs[{entry.graph}]"
+        return f"{self.scope_path(entry.parent)}.node[{entry.row}].attribute[{entry.attribute}].{field}"
 
     cdef object scope_message(self, int32_t scope):
         if self.message_scope == scope:
             return self.last_message
-        cdef Scope here = self.scopes[scope]
-        if here.parent == MAIN:
+        cdef Scope entry = self.scopes[scope]
+        if entry.parent == MAIN:
             message = self.model.graph
-        elif here.parent == FUNCTION:
-            message = self.model.functions[here.row]
-        elif here.parent < 0:
-            training = self.model.training_info[here.row]
-            message = training.initialization if here.parent == INITIALIZATION else training.algorithm
+        elif entry.parent == FUNCTION:
+            message = self.model.functions[entry.row]
+        elif entry.parent < 0:
+            training = self.model.training_info[entry.row]
+            message = training.initialization if entry.parent == INITIALIZATION else training.algorithm
         else:
-            attribute = self.scope_message(here.parent).node[here.row].attribute[here.attribute]
-            message = attribute.g if here.graph == NONE else attribute.graphs[here.graph]
+            attribute = self.scope_message(entry.parent).node[entry.row].attribute[entry.attribute]
+            message = attribute.g if entry.graph == NONE else attribute.graphs[entry.graph]
         self.message_scope, self.last_message = scope, message
         return message
 

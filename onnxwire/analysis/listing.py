@@ -84,7 +84,7 @@ def node_rows(message: Message) -> Iterator[Row]:
 
 
 _COLUMNS = ("name", "op_type", "domain", "inputs", "outputs", "graph", "index")
-_NODES = TABLES["nodes"]._replace(columns=tuple(c for c in TABLES["nodes"].columns if c[0] in _COLUMNS))
+_NODES = TABLES["nodes"]._replace(columns=tuple(row for row in TABLES["nodes"].columns if row[0] in _COLUMNS))
 
 
 def _rows_of(columns: Columns) -> Iterator[Row]:

@@ -97,18 +97,18 @@ def _free_names(node: NodeProto, order: dict[str, int], depth: int) -> set[str]:
             from onnxwire.engine.nesting_limit import too_deep
 
             raise too_deep(graph)
-        used: set[str] = set()
+        used_names: set[str] = set()
         for inner_node in graph.node:
             for name in inner_node.input:
                 order.setdefault(name, len(order))
-                used.add(name)
+                used_names.add(name)
             if inner_node.attribute:
-                used = _union(used, _free_names(inner_node, order, depth - 1))
+                used_names = _union(used_names, _free_names(inner_node, order, depth - 1))
         for value in graph.output:
             order.setdefault(value.name, len(order))
-            used.add(value.name)
-        if used:
-            captured = _union(captured, used - defined_names(graph))
+            used_names.add(value.name)
+        if used_names:
+            captured = _union(captured, used_names - defined_names(graph))
     return captured
 
 

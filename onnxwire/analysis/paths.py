@@ -259,8 +259,8 @@ def _key_of(descriptor: Descriptor) -> str | None:
 def ambiguous_name_error(root: Message, path: str, name: str, paths: list[str]) -> PathError:
     """Return the error for an ambiguous name. path: the requested path; paths: the paths of all matches."""
     ending = f" and {len(paths) - _MAX_PATHS:,} more" if len(paths) > _MAX_PATHS else ""
-    shown = ", ".join(paths[:_MAX_PATHS])
-    return _error(root, path, f"{len(paths):,} elements are called {name!r}; choose by index: {shown}{ending}")
+    shown_paths = ", ".join(paths[:_MAX_PATHS])
+    return _error(root, path, f"{len(paths):,} elements are called {name!r}; choose by index: {shown_paths}{ending}")
 
 
 # --- Lookup by name.
@@ -280,7 +280,7 @@ def _by_name(root: Message, kind: str, text: str, path: str) -> tuple[Resolved, 
         ends = {name: end}
     else:
         # A name can contain dots and brackets, so every prefix can be the name; the longest existing one is.
-        ends = {text[:end]: end for end in [*(m.start() for m in re.finditer(r"[.\[]", text)), len(text)]}
+        ends = {text[:end]: end for end in [*(match.start() for match in re.finditer(r"[.\[]", text)), len(text)]}
         ends.pop("", None)
     for stage in _KINDS[kind](root):
         longest_name, matches = "", list[Resolved]()

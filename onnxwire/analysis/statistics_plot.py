@@ -140,28 +140,28 @@ def write_picture(results: Sequence[TensorStatistics], title: str, out: IO[bytes
             f"a {kind} file needs matplotlib, which is not installed; `pip install 'onnxwire[plot]'`, or write "
             "an .html file"
         ) from None
-    drawn: list[tuple[TensorStatistics, Statistics]] = []
+    drawn_rows: list[tuple[TensorStatistics, Statistics]] = []
     for entry in sorted(results, key=lambda entry: -entry.info.nbytes):
         statistics = entry.statistics
-        if statistics is not None and statistics.histogram is not None and len(drawn) < _MAX_ROWS:
-            drawn.append((entry, statistics))
+        if statistics is not None and statistics.histogram is not None and len(drawn_rows) < _MAX_ROWS:
+            drawn_rows.append((entry, statistics))
     # The same output in each run; text in SVG remains text instead of outlines.
     settings = {"svg.hashsalt": "onnxwire", "svg.fonttype": "none"}
     with matplotlib.rc_context(settings), warnings.catch_warnings():
         # Characters that the font lacks are drawn as boxes.
         warnings.filterwarnings("ignore", "Glyph")
-        figure = Figure(figsize=(9, 1.4 + 0.28 * max(len(drawn), 1)), layout="constrained")
+        figure = Figure(figsize=(9, 1.4 + 0.28 * max(len(drawn_rows), 1)), layout="constrained")
         axes: Any = figure.add_subplot()
-        for row, (_, statistics) in enumerate(drawn):
+        for row, (_, statistics) in enumerate(drawn_rows):
             _draw_row(axes, row, statistics)
-        _set_scale(axes, [statistics for _, statistics in drawn])
-        names = [_label(entry.info.name or entry.info.path) for entry, _ in drawn]
-        axes.set_yticks(range(len(drawn)), names, parse_math=False)
-        axes.set_ylim(len(drawn) - 0.4, -0.9)
+        _set_scale(axes, [statistics for _, statistics in drawn_rows])
+        names = [_label(entry.info.name or entry.info.path) for entry, _ in drawn_rows]
+        axes.set_yticks(range(len(drawn_rows)), names, parse_math=False)
+        axes.set_ylim(len(drawn_rows) - 0.4, -0.9)
         axes.tick_params(labelsize=8)
         axes.spines[["top", "right", "left"]].set_visible(False)
         axes.axvline(0, color="0.7", linewidth=0.8, zorder=0)
-        count_note = f", {len(drawn):,} of {len(results):,} tensors" if len(drawn) < len(results) else ""
+        count_note = f", {len(drawn_rows):,} of {len(results):,} tensors" if len(drawn_rows) < len(results) else ""
         text = f"{_label(title)}: range, histogram, mean ± std{count_note}"
         axes.set_title(text, fontsize=10, loc="left", parse_math=False)
         metadata = {"Date": None} if kind == "svg" else {"Software": "onnxwire"}

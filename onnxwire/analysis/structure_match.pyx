@@ -502,13 +502,13 @@ cdef class Matching:
             votes = self.votes(v)
             if not votes:
                 continue
-            best = max(votes.values())
-            if best <= votes.get(current_match, 0):
+            max_count = max(votes.values())
+            if max_count <= votes.get(current_match, 0):
                 continue
             for candidate, count in votes.items():
-                if count == best and self.have_equal_operators(v, candidate):
+                if count == max_count and self.have_equal_operators(v, candidate):
                     rival = self.old_indexes[candidate]
-                    if rival == NONE or self.votes(rival).get(candidate, 0) < best:
+                    if rival == NONE or self.votes(rival).get(candidate, 0) < max_count:
                         if rival != NONE:
                             self.new_indexes[rival] = NONE
                             self.n_left[0] += 1

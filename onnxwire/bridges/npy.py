@@ -51,7 +51,7 @@ def to_npy(
     """
     entry = _Entry(tensor)
     refuse_weights(tensor, os.fsdecode(path))
-    report = None if progress is None else lambda written: progress(written, entry.size)
+    report = None if progress is None else lambda n_written: progress(n_written, entry.size)
     with AtomicFile(path, entry.size, report) as target:
         entry.write(target)
     return entry.size

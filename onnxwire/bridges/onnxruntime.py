@@ -89,7 +89,9 @@ class _SessionModel:
             location, offset = self._source(storage) if is_large else ("", 0)
             if location:
                 set_reference(tensor, location, offset, size)
-            elif is_large and _MAIN_GRAPH_PATH.fullmatch(path) and _is_value(storage) and source.name in self._used:
+            elif (
+                is_large and _MAIN_GRAPH_PATH.fullmatch(path) and _is_value(storage) and source.name in self._read_names
+            ):
                 # The array belongs to the copy: an array of the model would prevent closing the model.
                 bits = Storage(tensor).array()[0].view(f"u{storage.data_type.bits // 8}")
                 self.arrays[source.name] = bits, storage.data_type.number
@@ -98,7 +100,7 @@ class _SessionModel:
                 make_inline(tensor)
 
     @cached_property
-    def _used(self) -> set[str]:
+    def _read_names(self) -> set[str]:
         """The names that the main graph and its subgraphs read; onnxruntime drops other initializers."""
         graph = self._model.graph
         names = {name for _, node in Search(graph, [NodeProto]) for name in node.input}

@@ -90,7 +90,7 @@ def to_safetensors(
         }
     text = _encode_header(header)
     total = 8 + len(text) + end
-    report = None if progress is None else lambda written: progress(written, total)
+    report = None if progress is None else lambda n_written: progress(n_written, total)
     with AtomicFile(path, total, report) as target:
         target.write(len(text).to_bytes(8, "little") + text)
         for _, storage in storages:

@@ -9,7 +9,7 @@ import sys
 from fnmatch import fnmatchcase
 from typing import Any
 
-from onnxwire.analysis.paths import resolve, several
+from onnxwire.analysis.paths import ambiguous_name_error, resolve
 from onnxwire.cli.options import add_command, add_progress, refuse_terminal
 from onnxwire.cli.progress import progress_bar
 from onnxwire.cli.terminal import safe_text
@@ -146,7 +146,7 @@ def _chosen(model: ModelProto, patterns: list[str]) -> dict[str, TensorProto]:
             chosen.setdefault(name, {}).update(tensors)
     for name, tensors in chosen.items():
         if len(tensors) > 1:
-            raise several(model, name, name, list(tensors))
+            raise ambiguous_name_error(model, name, name, list(tensors))
     return {name: tensor for name, tensors in chosen.items() for tensor in tensors.values()}
 
 

@@ -106,7 +106,9 @@ def _map(descriptor: int, name: str, status: os.stat_result, cls: type[Message] 
 def _verify_and_read(document: Document, mapping: FileMapping | mmap, descriptor: int, cls: type[Message]) -> None:
     """Verify a document, and read its structure into memory as far as the limit of mapping parts permits."""
     with _lock:
-        n_parts_left = _MAX_PARTS - sum(_count_parts(other) for mappings in _mappings.values() for other in mappings)
+        n_parts_left = _MAX_PARTS - sum(
+            _count_parts(file_mapping) for mappings in _mappings.values() for file_mapping in mappings
+        )
     values = find_long_values(document, cls, _MIN_MAPPED_VALUE_BYTES, max(n_parts_left - 1, 0))
     if isinstance(mapping, FileMapping) and n_parts_left > 0:
         _read_structure(mapping, descriptor, values, len(values) == n_parts_left - 1)

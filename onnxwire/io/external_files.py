@@ -242,17 +242,17 @@ class AllowedFolders:
         self.check(location)
         if not self._all:
             raise self._error(location, f"{self._fault}; pass external_root= or external_data=")
-        missing: list[tuple[OSError, str]] = []
+        not_found: list[tuple[OSError, str]] = []
         for folder in self._all:
             name = os.path.join(folder.name, location)
             try:
                 return (self._open_at if _HAS_DIR_FD else self._open_by_path)(folder, location), name
             except (FileNotFoundError, NotADirectoryError) as error:
                 # Without the traceback, whose frames would keep the callers' arrays alive.
-                missing.append((error.with_traceback(None), name))
+                not_found.append((error.with_traceback(None), name))
             except OSError as error:
                 raise SourceError.from_os_error(error, name, advice_for(error)) from None
-        raise SourceError.from_os_error(*missing[0], _COPY_ADVICE) from None
+        raise SourceError.from_os_error(*not_found[0], _COPY_ADVICE) from None
 
     def _error(self, location: str, reason: str) -> ExternalDataError:
         quoted = repr(location if len(location) <= 200 else location[:200] + "…")
@@ -386,18 +386,18 @@ def _folder_of(path: str, name: str) -> tuple[_Folder, os.stat_result]:
 
 def _folders_above(folder: int) -> list[Identity]:
     """Return the identities of an open folder and its ancestors, up to the root or an inaccessible folder."""
-    current = os.dup(folder)
+    folder_descriptor = os.dup(folder)
     ancestors: list[Identity] = []
     try:
         while True:
-            identity = identity_of(os.fstat(current))
+            identity = identity_of(os.fstat(folder_descriptor))
             if identity in ancestors[-1:]:
                 return ancestors  # the root is its own parent
             ancestors.append(identity)
             try:
-                previous, current = current, os.open("..", TRAVERSE_FLAGS, dir_fd=current)
+                previous, folder_descriptor = folder_descriptor, os.open("..", TRAVERSE_FLAGS, dir_fd=folder_descriptor)
             except OSError:
                 return ancestors
             os.close(previous)
     finally:
-        os.close(current)
+        os.close(folder_descriptor)

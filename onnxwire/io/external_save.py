@@ -305,7 +305,11 @@ class Relocation:
         digests: list[str | None] = []
         for file in self._files:
             self._create_folder(file)
-            report = None if progress is None else lambda written, offset=n_written: progress(offset + written)
+            report = (
+                None
+                if progress is None
+                else lambda n_payload_bytes, offset=n_written: progress(offset + n_payload_bytes)
+            )
             path, folder = self._path(file.location), self._open_folder_of(file)
             file.atomic = atomic = AtomicFile(path, file.size, report, folder=folder, in_place=False)
             target = atomic.open()

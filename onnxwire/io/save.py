@@ -192,10 +192,10 @@ def _save(
     report = None
     if progress is not None:
 
-        def report(written: int) -> object:
-            return progress(min(written, full_size), full_size)
+        def report(n_bytes: int) -> object:
+            return progress(min(n_bytes, full_size), full_size)
 
-        file.progress = lambda written: report(external_size + written)
+        file.progress = lambda n_bytes: report(external_size + n_bytes)
     with file as target:
         if relocation is not None:
             full_size = external_size + (content.ByteSize() if progress is not None else 0)

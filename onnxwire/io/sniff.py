@@ -102,11 +102,11 @@ def _is_graph_def(document: Document) -> bool:
 def _records(document: Document, start: int, end: int) -> Iterator[tuple[int, int, int, int]]:
     """Yield number, wire type, and the bounds of the value of the records of a range, up to a damaged one."""
     while start < end:
-        number, wire, value, after, _ = read_record(document, start, end)
-        if after is None:
+        number, wire, value, value_end, _ = read_record(document, start, end)
+        if value_end is None:
             return
-        yield number, wire, value, after
-        start = after
+        yield number, wire, value, value_end
+        start = value_end
 
 
 def describe_type_mismatch(message: Message) -> str | None:
@@ -136,12 +136,12 @@ def fits(document: Document, descriptor: Descriptor) -> bool:
 
 def best_fitting_type(document: Document) -> Descriptor | None:
     """Return the message type that has fields for most of a document's first records and fits all of them, or None."""
-    best: tuple[int, Descriptor] | None = None
+    best_match: tuple[int, Descriptor] | None = None
     for cls in SCHEMA.messages.values():
         n_hits, n_misfits = _count_fits(document, cls.DESCRIPTOR)
-        if n_misfits == 0 and n_hits and (best is None or n_hits > best[0]):
-            best = n_hits, cls.DESCRIPTOR
-    return best[1] if best else None
+        if n_misfits == 0 and n_hits and (best_match is None or n_hits > best_match[0]):
+            best_match = n_hits, cls.DESCRIPTOR
+    return best_match[1] if best_match else None
 
 
 def _count_fits(document: Document, descriptor: Descriptor) -> tuple[int, int]:
@@ -160,11 +160,11 @@ def _count_fits(document: Document, descriptor: Descriptor) -> tuple[int, int]:
         seen_numbers = set()
         while start < end and n_records_left:
             n_records_left -= 1
-            number, wire, value, after, _ = read_record(document, start, end)
-            if after is None:
+            number, wire, value, value_end, _ = read_record(document, start, end)
+            if value_end is None:
                 n_misfits += 1
                 break
-            start = after
+            start = value_end
             field = fields.get(number)
             if field is None or not field.accepts(wire):
                 n_misfits += number not in retired_numbers
@@ -175,12 +175,14 @@ def _count_fits(document: Document, descriptor: Descriptor) -> tuple[int, int]:
                 seen_numbers.add(number)
             if field.type == field.TYPE_STRING:
                 n_hits += 1
-                text = bytes_at(document, value, min(after, value + _MAX_TEXT_BYTES))
+                text = bytes_at(document, value, min(value_end, value + _MAX_TEXT_BYTES))
                 n_misfits += not _CONTROL_BYTES.isdisjoint(text)
             elif field.message_type is not None:
-                if depth < _MAX_DEPTH and after - value <= _MAX_NESTED_BYTES:
-                    spans_to_examine.append((field.message_type, value, after, depth + 1))
-            elif wire == WIRE_LEN and not field.is_span and after > value:
+                if depth < _MAX_DEPTH and value_end - value <= _MAX_NESTED_BYTES:
+                    spans_to_examine.append((field.message_type, value, value_end, depth + 1))
+            elif wire == WIRE_LEN and not field.is_span and value_end > value:
                 size = {WIRE_FIXED64: 8, WIRE_FIXED32: 4}.get(field.wire_type)
-                n_misfits += bool((after - value) % size if size else bytes_at(document, after - 1, after)[0] > 127)
+                n_misfits += bool(
+                    (value_end - value) % size if size else bytes_at(document, value_end - 1, value_end)[0] > 127
+                )
     return n_hits, n_misfits

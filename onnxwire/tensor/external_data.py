@@ -26,7 +26,7 @@ _MAX_LOCATION_BYTES = 4096  # PATH_MAX of Linux
 
 _IS_WINDOWS = sys.platform == "win32"
 _WINDOWS_DEVICES = {"CON", "PRN", "AUX", "NUL", "CONIN$", "CONOUT$"} | {
-    f"{d}{n}" for d in ("COM", "LPT") for n in "123456789¹²³"
+    f"{device}{number}" for device in ("COM", "LPT") for number in "123456789¹²³"
 }
 
 

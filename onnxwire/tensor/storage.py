@@ -146,8 +146,10 @@ class Storage:
         if filled_fields[0] == "raw_data" and self.data_type is STRING:
             raise self._error("the elements of STRING can't be in raw_data; they belong in string_data")
         if filled_fields[0] not in ("raw_data", self.data_type.field):
-            allowed = f"{self.data_type.field} or raw_data"
-            raise self._error(f"elements of {self.data_type.name} belong in {allowed}, not in {filled_fields[0]}")
+            allowed_fields = f"{self.data_type.field} or raw_data"
+            raise self._error(
+                f"elements of {self.data_type.name} belong in {allowed_fields}, not in {filled_fields[0]}"
+            )
         return filled_fields[0]
 
     def _check_count(self) -> None:

@@ -176,10 +176,10 @@ cdef class JsonParser(Tokenizer):
     cdef literal(self, Py_ssize_t end, Entry entry, Py_ssize_t n_pending):
         """Return the value of the number, true, false, null or NaN from the position to `end`."""
         try:
-            value, after = _scan(self.buf, self.pos)
+            value, token_end = _scan(self.buf, self.pos)
         except (StopIteration, ValueError):
-            after = -1
-        if after != end:
+            token_end = -1
+        if token_end != end:
             raise self.error(f"expected a value, found {self.describe_next()}", entry, n_pending)
         return value
 

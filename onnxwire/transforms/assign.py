@@ -218,9 +218,9 @@ def _parse(field: FieldDescriptor, text: str) -> object:
     return _number(text, lambda digits: int(digits, 0), "is not a whole number")
 
 
-def _number(text: str, read: Callable[[str], Any], fault: str) -> Any:
+def _number(text: str, parse: Callable[[str], Any], fault: str) -> Any:
     try:
-        return read(text.strip())
+        return parse(text.strip())
     except ValueError:
         raise EditError(f"{_shorten(text)!r} {fault}") from None
 

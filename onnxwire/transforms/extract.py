@@ -86,14 +86,14 @@ def cut(model: ModelProto, inputs: Iterable[str] | None, outputs: Iterable[str],
     defined_names = {name for node in graph.node for name in node.output} | plan.constants
     _rename_redefined(graph, set(names))
     keep_if(graph.initializer, lambda tensor: tensor.name in plan.constants)
-    keep_if(graph.sparse_initializer, lambda s: s.values.name in plan.constants)
+    keep_if(graph.sparse_initializer, lambda sparse: sparse.values.name in plan.constants)
     end_names = {*names, *output_names}
     keep_if(graph.value_info, lambda value: value.name in defined_names and value.name not in end_names)
     # Other annotations refer to parameters that were not kept.
     keep_if(graph.quantization_annotation, lambda annotation: annotation.tensor_name in plan.used)
     model.ClearField("training_info")
-    called = _called_functions(model)
-    keep_if(model.functions, lambda function: _call(function) in called)
+    called_keys = _called_functions(model)
+    keep_if(model.functions, lambda function: _call(function) in called_keys)
     if untyped:
         quoted_names = ", ".join(map(repr, untyped[:_MAX_LISTED_NAMES]))
         ending = " and others" if len(untyped) > _MAX_LISTED_NAMES else ""
@@ -168,7 +168,7 @@ class _Plan:
         parameters: dict[str, list[str]],
     ) -> None:
         """Walk from the outputs back to the inputs, and collect the nodes and names on the way."""
-        missing: dict[str, str] = {}
+        missing_names: dict[str, str] = {}
         pending = [(name, "") for name in reversed(output_names)]
         while pending:
             name, user = pending.pop()
@@ -189,18 +189,18 @@ class _Plan:
                     user = node.name or node.op_type
                     pending += [(read_name, user) for read_name in (*node.input, *captured_names(node))]
             elif not (may_use_model_inputs and name in self._inputs):
-                missing[name] = user
-        if missing:
-            raise self._incomputable(missing)
+                missing_names[name] = user
+        if missing_names:
+            raise self._incomputable(missing_names)
 
     def _absent(self, name: str) -> PathError:
         hint = did_you_mean(name, (*self._inputs, *self._producers, *self._initializers))
         return PathError(f"there is no value called {name!r} in the main graph{hint}", "", self._source)
 
-    def _incomputable(self, missing: dict[str, str]) -> PathError:
-        shown_items = list(missing.items())[:_MAX_LISTED_NAMES]
+    def _incomputable(self, missing_names: dict[str, str]) -> PathError:
+        shown_items = list(missing_names.items())[:_MAX_LISTED_NAMES]
         descriptions = [f"{name!r}{f' (of {user})' if user else ''}" for name, user in shown_items]
-        ending = f" and {len(missing) - len(shown_items):,} more" if len(missing) > len(shown_items) else ""
+        ending = f" and {len(missing_names) - len(shown_items):,} more" if len(missing_names) > len(shown_items) else ""
         return PathError(
             f"the outputs can't be computed from these inputs alone: they also need {', '.join(descriptions)}{ending}; "
             "add these to the inputs, or values between them and the outputs",
@@ -264,12 +264,12 @@ def _call(message: NodeProto | FunctionProto) -> _Call:
 def _called_functions(model: ModelProto) -> set[_Call]:
     """Return the functions that the main graph calls, directly or not."""
     functions = {_call(function): function for function in model.functions}
-    called: set[_Call] = set()
+    called_keys: set[_Call] = set()
     pending: list[GraphProto | FunctionProto] = [model.graph] if functions else []
     while pending:
         for _, node in Search(pending.pop(), [NodeProto]):
             name = _call(node)
-            if name in functions and name not in called:
-                called.add(name)
+            if name in functions and name not in called_keys:
+                called_keys.add(name)
                 pending.append(functions[name])
-    return called
+    return called_keys

@@ -387,12 +387,12 @@ def _called_function(node: NodeProto) -> tuple[str, str, str]:
     return _domain(node), node.op_type, node.overload
 
 
-def _new_nodes(base: ModelProto, side: ModelProto, other: ModelProto, path: str | None = None) -> list[NodeProto]:
-    """Return the nodes of `side` that are neither in `base` nor in `other`.
+def _new_nodes(base: ModelProto, side: ModelProto, other_side: ModelProto, path: str | None = None) -> list[NodeProto]:
+    """Return the nodes of `side` that are neither in `base` nor in `other_side`.
 
     path: select only nodes of the main graph ("") or of the function at the path; None selects all nodes.
     """
-    known_nodes = {node.SerializeToString() for model in (base, other) for node in _nodes(model, path)}
+    known_nodes = {node.SerializeToString() for model in (base, other_side) for node in _nodes(model, path)}
     return [node for node in _nodes(side, path) if node.SerializeToString() not in known_nodes]
 
 

@@ -41,7 +41,7 @@ def rename_values(model: ModelProto, names: Mapping[str, str], *, scope: str | N
             reason = "a value can't be renamed to the empty name, which marks an omitted input or output"
             raise EditError(reason, f"{model._document.name}: {old!r}")
     scopes = _Scopes(model, {*names, *names.values()})
-    main_names = names.keys() & scopes.defined("graph", model.graph) if scope in (None, "graph") else set()
+    main_names = names.keys() & scopes.defined_in("graph", model.graph) if scope in (None, "graph") else set()
     _check_values(scopes, names, main_names, scope)
     return _rename(scopes, lambda path, defined: _choose_names(names, defined, main_names, path, scope))
 
@@ -70,7 +70,7 @@ def replace_uses(model: ModelProto, old: str, new: str, *, scope: str = "graph")
     """
     scopes = _Scopes(model, {old, new})
     for path, inner_scope in scopes:
-        if _sees(path, scope) and new in (defined := scopes.defined(path, inner_scope)) and old not in defined:
+        if _sees(path, scope) and new in (defined := scopes.defined_in(path, inner_scope)) and old not in defined:
             reason = f"{path} defines another value called {new!r}, which hides the replacement of {old!r}"
             raise EditError(f"{reason}; rename one of them first", model._document.name)
     _remove_annotations(resolve(model, scope).value, old)
@@ -107,7 +107,7 @@ class _Scopes:
                 if not is_training or _is_of_training(path, "initialization") == is_last:
                     yield path, scope
 
-    def names(self, path: str, scope: Scope) -> set[str]:
+    def defined_in(self, path: str, scope: Scope) -> set[str]:
         """Return the names that a scope defines, or only those of the filter; cached if there are few."""
         names = self._defined.get(path)
         if names is None:
@@ -137,7 +137,7 @@ def _rename(scopes: _Scopes, choose: Callable[[str, set[str]], Mapping[str, str]
                     del visible[name]
                 else:
                     visible[name] = new
-        defined = scopes.defined(path, scope)
+        defined = scopes.defined_in(path, scope)
         new_names = choose(path, defined)
         # A value of the scope itself hides an outer value of the same name.
         enclosing.append(
@@ -176,7 +176,7 @@ def _check_values(scopes: _Scopes, names: dict[str, str], main_names: set[str], 
     """Raise for names that no value has, and for new names in use in the graph, in an enclosing graph, or in a
     subgraph."""
     source = scopes.model._document.name
-    missing = dict.fromkeys(names)
+    missing_names = dict.fromkeys(names)
     wanted_names = set(names.values())
     levels: list[_Level] = []
     levels_by_new_name: dict[str, list[_Level]] = {}  # for each new name, the levels that define it already
@@ -186,12 +186,12 @@ def _check_values(scopes: _Scopes, names: dict[str, str], main_names: set[str], 
     for path, inner_scope in scopes:
         while levels and not _sees(path, levels[-1].path):
             _leave_level(levels.pop(), levels_by_new_name, old_by_new_name)
-        defined = scopes.defined(path, inner_scope)
+        defined = scopes.defined_in(path, inner_scope)
         if not defined:
             continue
         if scope in (None, path):
             for old in names.keys() & defined:
-                missing.pop(old, None)
+                missing_names.pop(old, None)
         level = _Level(path, defined & wanted_names)
         new_names = _choose_names(names, defined, main_names, path, scope)
         for new in level.existing:
@@ -211,7 +211,7 @@ def _check_values(scopes: _Scopes, names: dict[str, str], main_names: set[str], 
             levels_by_new_name.setdefault(new, []).append(level)
         levels.append(level)
     classes: list[type[Scope]] = [GraphProto, FunctionProto]
-    for old in missing:
+    for old in missing_names:
         inner_scopes = (inner_scope for path, inner_scope in Search(scopes.model, classes) if scope in (None, path))
         known_names = (name for inner_scope in inner_scopes for name in defined_names(inner_scope))
         raise PathError(f"there is no value called {old!r}{did_you_mean(old, known_names)}", "", source)
@@ -260,7 +260,7 @@ def _check_nodes(model: ModelProto, names: dict[str, str]) -> None:
     """Raise for names that no node or several nodes in one graph have, and for new names that the graph already has."""
     source = model._document.name
     wanted_names = set(names.values())
-    missing = dict.fromkeys(names)
+    missing_names = dict.fromkeys(names)
     # The enclosing graphs of the current node: path, and the paths of the graph's nodes with an old name and with a new
     # name. A graph is checked when the walk leaves it, so that only enclosing graphs are in memory.
     levels: list[tuple[str, dict[str, str], dict[str, str]]] = []
@@ -273,7 +273,7 @@ def _check_nodes(model: ModelProto, names: dict[str, str]) -> None:
         _, paths_by_old_name, paths_by_new_name = levels[-1]
         name = node.name
         if name in names:
-            missing.pop(name, None)
+            missing_names.pop(name, None)
             if name in paths_by_old_name:
                 paths = ", ".join([paths_by_old_name[name], path])
                 reason = f"several nodes are called {name!r}; set the name of one by its path: {paths}"
@@ -284,7 +284,7 @@ def _check_nodes(model: ModelProto, names: dict[str, str]) -> None:
     for level in levels:
         _check_graph(source, names, *level)
     for old in names:
-        if not old or old in missing:
+        if not old or old in missing_names:
             known_names = (node.name for _, node in Search(model, [NodeProto]))
             raise PathError(f"there is no node called {old!r}{did_you_mean(old, known_names)}", "", source)
 

@@ -209,5 +209,5 @@ def _named(message: Message) -> str:
     present = [field for field in singular if field.type != field.TYPE_BYTES and message.HasField(field.name)]
     texts = [field for field in present if field.type == field.TYPE_STRING and field.name != "doc_string"]
     if texts:
-        return " ".join(value_text(message, field, max_chars=_MAX_NAME_CHARS) for field in texts[:_MAX_NAME_FIELDS])
+        return " ".join(value_text(message, field, longest=_MAX_NAME_CHARS) for field in texts[:_MAX_NAME_FIELDS])
     return ", ".join(f"{field.name}: {value_text(message, field)}" for field in present[:_MAX_NAME_FIELDS])

@@ -194,8 +194,8 @@ async def _list(folder: str, pattern: list[str] | None, options: Options) -> lis
         raise source_error(error, address.shown_folder) from None
     if not files:
         reason = "there is no .onnx file in this folder" if pattern is None else "no file matches the pattern"
-        shown = address.shown_folder if pattern is None else "/".join([address.shown_folder, *pattern])
-        raise SourceError.from_os_error(FileNotFoundError(errno.ENOENT, reason), shown)
+        shown_address = address.shown_folder if pattern is None else "/".join([address.shown_folder, *pattern])
+        raise SourceError.from_os_error(FileNotFoundError(errno.ENOENT, reason), shown_address)
     return files
 
 

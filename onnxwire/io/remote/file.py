@@ -139,10 +139,10 @@ class RemoteFile:
         """Fetch ranges of the file into a memory. Wait for ranges that another thread is fetching."""
         while True:
             with self._lock:
-                missing = memory.missing(ranges)
-                if not missing:
+                missing_ranges = memory.missing(ranges)
+                if not missing_ranges:
                     return
-                claimed = self._claim(missing)
+                claimed = self._claim(missing_ranges)
                 if not claimed:
                     self._lock.wait()
                     continue
@@ -153,7 +153,7 @@ class RemoteFile:
 
     def _claim(self, ranges: list[Range]) -> list[Range]:
         """Claim the ranges that no other thread is fetching, and return them. The caller has the lock."""
-        claimed = [span for span in ranges if not any(_overlap(span, other) for other in self._pending)]
+        claimed = [span for span in ranges if not any(_overlap(span, pending_range) for pending_range in self._pending)]
         self._pending += claimed
         return claimed
 
@@ -239,10 +239,10 @@ class RemoteFile:
             ) from None
         except Exception as error:
             if is_change(error):
-                raise self._changed() from None
+                raise self._changed_error() from None
             raise source_error(error, self.name, start, end) from None
         if not version.is_same(self.version):
-            raise self._changed()
+            raise self._changed_error()
         self._check_length(start, end, data)
         self.received += end - start
         if self._cache is not None:
@@ -255,7 +255,7 @@ class RemoteFile:
             reason = f"bytes {start:,} to {end:,}: the server sent {length:,} bytes instead of {end - start:,}"
             raise SourceError(errno.EIO, reason, self.name)
 
-    def _changed(self) -> SourceError:
+    def _changed_error(self) -> SourceError:
         return SourceError(errno.ESTALE, "the file was changed since it was opened; load it again", self.name)
 
 
@@ -326,13 +326,13 @@ def _overlap(first: Range, second: Range) -> bool:
 
 def _merge(ranges: list[Range]) -> list[Range]:
     """Merge ranges with small gaps. The ranges are in ascending order."""
-    merged: list[Range] = []
+    result: list[Range] = []
     for start, end in ranges:
-        if merged and start - merged[-1][1] <= _MAX_GAP_BYTES:
-            merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
+        if result and start - result[-1][1] <= _MAX_GAP_BYTES:
+            result[-1] = (result[-1][0], max(end, result[-1][1]))
         else:
-            merged.append((start, end))
-    return merged
+            result.append((start, end))
+    return result
 
 
 def _split(ranges: list[Range]) -> list[Range]:

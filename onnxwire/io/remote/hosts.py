@@ -58,10 +58,10 @@ class Hosts:
     model's own server are refused. Raises ValueError for an invalid host.
     """
 
-    def __init__(self, model_site: Site, allowed: Iterable[str] = (), *, may_redirect: bool = True) -> None:
+    def __init__(self, model_site: Site, allowed_hosts: Iterable[str] = (), *, may_redirect: bool = True) -> None:
         self._may_redirect = may_redirect
         self._model_site = model_site
-        self._allowed = {_host_and_port(text) for text in allowed}
+        self._allowed = {_host_and_port(text) for text in allowed_hosts}
         self._model_redirects: set[tuple[str, int]] = set()
         self._reach: int | None = None
 

@@ -85,21 +85,21 @@ def plan_parts(segments: list[tuple[Any, int]], is_source: Callable[[RemoteFile]
 
     segments: pieces and their sizes in bytes. is_source: whether the server can copy from a file.
     """
-    merged: list[Part] = []
+    runs: list[Part] = []
     for piece, size in segments:
-        copied = _range_of(piece) if not isinstance(piece, bytes) else None
-        last = merged[-1] if merged else None
-        if copied is not None and is_source(copied.source):
-            if isinstance(last, CopiedPart) and last.source is copied.source and last.end == copied.start:
-                merged[-1] = last._replace(end=copied.end)
+        source_range = _range_of(piece) if not isinstance(piece, bytes) else None
+        last = runs[-1] if runs else None
+        if source_range is not None and is_source(source_range.source):
+            if isinstance(last, CopiedPart) and last.source is source_range.source and last.end == source_range.start:
+                runs[-1] = last._replace(end=source_range.end)
             else:
-                merged.append(copied)
+                runs.append(source_range)
         elif isinstance(last, SentPart):
-            merged[-1] = SentPart([*last.pieces, piece], last.size + size)
+            runs[-1] = SentPart([*last.pieces, piece], last.size + size)
         else:
-            merged.append(SentPart([piece], size))
+            runs.append(SentPart([piece], size))
     parts: list[Part] = []
-    for part in merged:
+    for part in runs:
         last = parts[-1] if parts else None
         if isinstance(part, CopiedPart):
             # A part that is sent is filled up to the minimum from the range after it.

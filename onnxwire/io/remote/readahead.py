@@ -121,18 +121,18 @@ class Readahead:
         for n_ahead in range(self._depth):
             position += expected[n_ahead][0]
             ranges.append(
-                _around(position, n_ahead, min(expected[n_ahead + 1][1], _MAX_GUESSED_BYTES // MAX_GUESSES * 4))
+                _range_around(position, n_ahead, min(expected[n_ahead + 1][1], _MAX_GUESSED_BYTES // MAX_GUESSES * 4))
             )
         self._n_guessed = len(ranges)
         if self._depth <= 2 * _INITIAL_DEPTH:
             ranges += self._combination_ranges()
-        chosen: list[Range] = []
+        limited_ranges: list[Range] = []
         size = 0
         for start, end in ranges[:MAX_GUESSES]:
             size += end - start
             if end < limit and size <= _MAX_GUESSED_BYTES:
-                chosen.append((start, end))
-        return chosen
+                limited_ranges.append((start, end))
+        return limited_ranges
 
     def _find_period(self) -> tuple[int, int]:
         """Return the number of values after which sizes repeat, and the number of last values that have repeated."""
@@ -177,9 +177,9 @@ class Readahead:
                 sums = set(sorted(sums)[: _MAX_COMBINATIONS - len(depth_by_step)])
             for step in sums:
                 depth_by_step.setdefault(step, depth)
-        return [_around(self._end + step, depth, 0) for step, depth in depth_by_step.items()]
+        return [_range_around(self._end + step, depth, 0) for step, depth in depth_by_step.items()]
 
 
-def _around(position: int, n_ahead: int, run: int) -> Range:
+def _range_around(position: int, n_ahead: int, run: int) -> Range:
     drift = _DRIFT_BYTES * n_ahead
     return max(position - _BYTES_BEFORE - drift, 0), position + run + _BYTES_AFTER + drift

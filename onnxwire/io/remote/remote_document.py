@@ -179,14 +179,14 @@ def _check_endpoints(address: Address, options: Mapping[str, Any] | None, allow_
     settings = {name: value for name, value in os.environ.items() if name.startswith(("AWS_", "AZURE_", "GOOGLE_"))}
     for name, value in (options or {}).items():
         settings |= value if isinstance(value, dict) else {name: value}
-    allowed = _allowed_hosts(allow_hosts)
+    allowed_hosts = _allowed_hosts(allow_hosts)
     for name, value in settings.items():
         if address.scheme == "memory" or not value or not re.search("endpoint|base_?url", str(name), re.I):
             continue
         try:
             parts = urlsplit(str(value))
             site = site_of(parts.scheme, parts.netloc)
-            Hosts(site, allowed, may_redirect=False).check_redirect(site, site, True)
+            Hosts(site, allowed_hosts, may_redirect=False).check_redirect(site, site, True)
         except (KeyError, ValueError, RefusedError):
             reason = (
                 f"the setting {name} names another server than the provider's, whose redirects obstore follows, which "
