@@ -177,7 +177,7 @@ def test_a_name_that_is_public_first_is_not_private_later(public, monkeypatch) -
 
 def test_only_public_addresses_of_a_name_with_public_and_private_addresses_are_used(public, monkeypatch) -> None:
     monkeypatch.setattr(hosts, "addresses_of", lambda host, port: ["127.0.0.1", "127.0.0.3", "127.0.0.2"])
-    assert Hosts(Site("http", "name", 80)).reachable(Site("http", "name", 80), None) == [("127.0.0.2", GLOBAL)]
+    assert Hosts(Site("http", "name", 80)).allowed_addresses(Site("http", "name", 80), None) == [("127.0.0.2", GLOBAL)]
 
 
 @pytest.mark.parametrize(
