@@ -101,7 +101,10 @@ def _parse_dimension(size: str | int) -> str | int:
 
 
 class _DimensionChange:
-    """The changes to one model: collected first, then applied together."""
+    """The changes to one model: collected first, then applied together.
+
+    symbols: the new values of variables. positions: by input and index, a dimension without a variable, and its value.
+    """
 
     def __init__(self, model: ModelProto) -> None:
         self.model = model
@@ -114,9 +117,11 @@ class _DimensionChange:
         }
 
     def edit_error(self, name: str, reason: str) -> EditError:
+        """Return the error for a variable or input."""
         return EditError(reason, f"{self.model._document.name}: {name[:200]!r}")
 
     def rename(self, old: str, new: str) -> None:
+        """Add the renaming of a variable."""
         self._set_symbol(old, new)
         if new in self.variables and new != old:
             raise self.edit_error(
@@ -133,6 +138,7 @@ class _DimensionChange:
             raise self.edit_error(old, f"it can't become both {self.symbols[old]} and {new}")
 
     def set(self, name: str, value: str | int) -> None:
+        """Add a new value of a variable, or of the dimension `input:NAME[INDEX]`."""
         position = _POSITION.fullmatch(name)
         if name in self.variables or position is None:
             self._set_symbol(name, value)
@@ -144,6 +150,7 @@ class _DimensionChange:
         self._set_position(position[1], index % len(dims), dims[index], value)
 
     def make_dynamic(self, name: str) -> None:
+        """Add a variable as the first dimension of every input."""
         if not self.inputs:
             raise self.edit_error(name, "the model has no inputs")
         for value in self.inputs.values():
@@ -234,16 +241,16 @@ def _write_dim(dim: Dim, value: str | int) -> None:
         dim.dim_param = value
 
 
-def _shape_of(kind: TypeProto) -> TensorShapeProto | None:
+def _shape_of(type_proto: TypeProto) -> TensorShapeProto | None:
     """Return the shape of a tensor type, or of the type that an optional contains; None if there is no shape."""
     for _ in range(_MAX_NESTED_GRAPHS):
-        type_field = kind.WhichOneof("value")
+        type_field = type_proto.WhichOneof("value")
         if type_field != "optional_type":
             break
-        kind = kind.optional_type.elem_type
+        type_proto = type_proto.optional_type.elem_type
     if type_field not in ("tensor_type", "sparse_tensor_type"):
         return None
-    tensor = getattr(kind, type_field)
+    tensor = getattr(type_proto, type_field)
     return tensor.shape if tensor.HasField("shape") else None
 
 
@@ -260,22 +267,22 @@ def _scopes_that_redefine(graph: GraphProto, symbols: Mapping[str, object]) -> l
     for path, node in Search(graph, [NodeProto]):
         if node.op_type not in ("Loop", "Scan") or node.domain not in ("", "ai.onnx"):
             continue
-        bodies = [number for number, attribute in enumerate(node.attribute) if attribute.name == "body"]
-        if not bodies or any(_is_in(path, scope) for scope in paths):
+        body_indexes = [number for number, attribute in enumerate(node.attribute) if attribute.name == "body"]
+        if not body_indexes or any(_is_in(path, scope) for scope in paths):
             continue
         enclosing_path = path.rpartition("node[")[0].rstrip(".")
         if enclosing_path not in values:
             # Keep only the enclosing graphs, to which the search will return.
             values = {key: graph_values for key, graph_values in values.items() if enclosing_path.startswith(key)}
             values[enclosing_path] = _graph_values(resolve(graph, enclosing_path).value)
-        enclosing_values, body = values[enclosing_path], node.attribute[bodies[0]].g
+        enclosing_values, body = values[enclosing_path], node.attribute[body_indexes[0]].g
         pairs = (
             (enclosing_values[name].type, body_input.type)
             for name, body_input in _input_pairs(node, body)
             if name in enclosing_values
         )
         if any(_differs(outer_type, inner_type, symbols) for outer_type, inner_type in pairs):
-            paths.append(f"{path}.attribute[{bodies[0]}].g")
+            paths.append(f"{path}.attribute[{body_indexes[0]}].g")
     return paths
 
 
@@ -316,14 +323,14 @@ def _shaped_values(model: ModelProto, clear: bool = False) -> set[str]:
     if clear:
         for path, value in Search(graph, [ValueInfoProto]):
             if not path.startswith("input[") and value.name not in initializer_names:
-                for _, kind in Search(value.type, [TypeProto.Tensor, TypeProto.SparseTensor]):
-                    kind.ClearField("shape")
+                for _, tensor_type in Search(value.type, [TypeProto.Tensor, TypeProto.SparseTensor]):
+                    tensor_type.ClearField("shape")
     return names
 
 
-def _is_inferred(kind: TypeProto) -> bool:
+def _is_inferred(type_proto: TypeProto) -> bool:
     """Return whether a type has a shape without dimensions that the onnx package could not infer."""
-    shape = _shape_of(kind)
+    shape = _shape_of(type_proto)
     return shape is not None and not any(dim.dim_param.startswith(_GENERATED_PREFIX) for dim in shape.dim)
 
 

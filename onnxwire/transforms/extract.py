@@ -80,8 +80,10 @@ def cut(model: ModelProto, inputs: Iterable[str] | None, outputs: Iterable[str],
     output_names = _unique_names(outputs, "outputs")
     input_names = None if inputs is None else _unique_names(inputs, "inputs")
     plan = _Plan(graph, input_names, output_names, source or model._document.name)
-    names = [value.name for value in graph.input if value.name in plan.used] if input_names is None else input_names
-    untyped = _replace_values(graph, names, output_names, plan)
+    names = (
+        [value.name for value in graph.input if value.name in plan.used_names] if input_names is None else input_names
+    )
+    untyped_names = _replace_values(graph, names, output_names, plan)
     keep_at(graph.node, sorted(plan.nodes))
     defined_names = {name for node in graph.node for name in node.output} | plan.constants
     _rename_redefined(graph, set(names))
@@ -90,13 +92,13 @@ def cut(model: ModelProto, inputs: Iterable[str] | None, outputs: Iterable[str],
     end_names = {*names, *output_names}
     keep_if(graph.value_info, lambda value: value.name in defined_names and value.name not in end_names)
     # Other annotations refer to parameters that were not kept.
-    keep_if(graph.quantization_annotation, lambda annotation: annotation.tensor_name in plan.used)
+    keep_if(graph.quantization_annotation, lambda annotation: annotation.tensor_name in plan.used_names)
     model.ClearField("training_info")
     called_keys = _called_functions(model)
     keep_if(model.functions, lambda function: _call(function) in called_keys)
-    if untyped:
-        quoted_names = ", ".join(map(repr, untyped[:_MAX_LISTED_NAMES]))
-        ending = " and others" if len(untyped) > _MAX_LISTED_NAMES else ""
+    if untyped_names:
+        quoted_names = ", ".join(map(repr, untyped_names[:_MAX_LISTED_NAMES]))
+        ending = " and others" if len(untyped_names) > _MAX_LISTED_NAMES else ""
         warnings.warn(
             f"the model does not declare the type of {quoted_names}{ending}, which some runtimes need; "
             "run onnxwire.infer_shapes on the model first to add the types",
@@ -142,17 +144,17 @@ def _rename_redefined(graph: GraphProto, input_names: set[str]) -> None:
 
 
 class _Plan:
-    """The part of a graph that is needed. nodes: indexes; constants: names of initializers; used: all names in use."""
+    """The needed part of a graph. nodes: indexes; constants: names of initializers; used_names: all names in use."""
 
     def __init__(self, graph: GraphProto, input_names: list[str] | None, output_names: list[str], source: str) -> None:
         self.nodes: set[int] = set()
         self.constants: set[str] = set()
-        self.used: set[str] = set()
+        self.used_names: set[str] = set()
         self._inputs, self._initializers, self._producers = definitions(graph)
         self._source = source
         for name in (*(input_names or ()), *output_names):
             if name not in self._producers and name not in self._inputs and name not in self._initializers:
-                raise self._absent(name)
+                raise self._absent_error(name)
         parameters = {
             annotation.tensor_name: [entry.value for entry in annotation.quant_parameter_tensor_names]
             for annotation in graph.quantization_annotation
@@ -172,9 +174,9 @@ class _Plan:
         pending = [(name, "") for name in reversed(output_names)]
         while pending:
             name, user = pending.pop()
-            if not name or name in self.used:
+            if not name or name in self.used_names:
                 continue
-            self.used.add(name)
+            self.used_names.add(name)
             pending += [(read_name, user) for read_name in parameters.get(name, ()) if read_name in self._initializers]
             if name in input_names:
                 continue
@@ -191,13 +193,13 @@ class _Plan:
             elif not (may_use_model_inputs and name in self._inputs):
                 missing_names[name] = user
         if missing_names:
-            raise self._incomputable(missing_names)
+            raise self._incomputable_error(missing_names)
 
-    def _absent(self, name: str) -> PathError:
+    def _absent_error(self, name: str) -> PathError:
         hint = did_you_mean(name, (*self._inputs, *self._producers, *self._initializers))
         return PathError(f"there is no value called {name!r} in the main graph{hint}", "", self._source)
 
-    def _incomputable(self, missing_names: dict[str, str]) -> PathError:
+    def _incomputable_error(self, missing_names: dict[str, str]) -> PathError:
         shown_items = list(missing_names.items())[:_MAX_LISTED_NAMES]
         descriptions = [f"{name!r}{f' (of {user})' if user else ''}" for name, user in shown_items]
         ending = f" and {len(missing_names) - len(shown_items):,} more" if len(missing_names) > len(shown_items) else ""

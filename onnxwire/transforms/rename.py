@@ -27,7 +27,7 @@ def rename_values(model: ModelProto, names: Mapping[str, str], *, scope: str | N
     """Rename values: inputs, outputs, initializers and outputs of nodes. Returns the number of changed occurrences.
 
     model: the model, which is changed. names: new names by old names; all are applied at once, so two values can swap
-    names. A value is renamed where it is defined and wherever it is used: by nodes, subgraphs and training graphs, in
+    names. A value is renamed where it is defined and in all its uses: by nodes, subgraphs and training graphs, in
     value_info, quantization_annotation, sharding specs and training bindings. A name that the main graph does not
     define is renamed in each subgraph and function that defines it.
     scope: the path of the one graph or function that defines the values, such as "functions[0]"; values of enclosing
@@ -179,10 +179,9 @@ def _check_values(scopes: _Scopes, names: dict[str, str], main_names: set[str], 
     missing_names = dict.fromkeys(names)
     wanted_names = set(names.values())
     levels: list[_Level] = []
-    levels_by_new_name: dict[str, list[_Level]] = {}  # for each new name, the levels that define it already
-    old_by_new_name: dict[
-        str, list[str]
-    ] = {}  # for each new name, the old name, once for each level that receives the new name
+    # By new name: the levels that define it already; and the old name, once for each level that receives the new name.
+    levels_by_new_name: dict[str, list[_Level]] = {}
+    old_by_new_name: dict[str, list[str]] = {}
     for path, inner_scope in scopes:
         while levels and not _sees(path, levels[-1].path):
             _leave_level(levels.pop(), levels_by_new_name, old_by_new_name)

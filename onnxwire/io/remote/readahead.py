@@ -77,24 +77,24 @@ class Readahead:
         A window is followed by a larger one if reading it took less time than a trip for each value in it, and if the
         sizes in a long file do not repeat.
         """
-        values = len(self._sizes)
+        n_values = len(self._sizes)
         n_left = limit - start
         is_short = limit <= _LAST_WINDOW_BYTES
         if self._window:
-            found_values = values - self._values_before_window
+            n_window_values = n_values - self._values_before_window
             is_regular = not is_short and self._find_period()[1] >= min(
-                _MAX_MATCH_VALUES, max(found_values // 2, _INITIAL_DEPTH)
+                _MAX_MATCH_VALUES, max(n_window_values // 2, _INITIAL_DEPTH)
             )
-            if is_regular or found_values * _TRIP_BYTES < self._window:
+            if is_regular or n_window_values * _TRIP_BYTES < self._window:
                 self._window = self._failures = self._trips = self._start = 0
                 return 0
         else:
             advance = self._end - self._start
-            is_dense = is_short and advance <= (values - self._values_before_window) * _DENSE_BYTES
+            is_dense = is_short and advance <= (n_values - self._values_before_window) * _DENSE_BYTES
             is_early = self._trips < _MIN_TRIPS and n_left > _LAST_WINDOW_BYTES
             if is_early or advance >= self._trips * _TRIP_BYTES or not (self._failures or is_dense):
                 return 0
-        self._values_before_window = values
+        self._values_before_window = n_values
         self._window = min(max(2 * self._window, _FIRST_WINDOW_BYTES), _LAST_WINDOW_BYTES)
         window = n_left if n_left <= _LAST_WINDOW_BYTES else self._window
         self._windows_bytes += window
@@ -136,30 +136,30 @@ class Readahead:
 
     def _find_period(self) -> tuple[int, int]:
         """Return the number of values after which sizes repeat, and the number of last values that have repeated."""
-        last = len(self._sizes) - 1
-        best_index, longest_match = last - 1 if last else last, 0
-        for index in reversed(self._indexes[self._sizes[last]][-_MAX_COMPARED_VALUES:-1]):
+        last_index = len(self._sizes) - 1
+        best_index, longest_match = last_index - 1 if last_index else last_index, 0
+        for index in reversed(self._indexes[self._sizes[last_index]][-_MAX_COMPARED_VALUES:-1]):
             length = 1
             while (
                 length < _MAX_MATCH_VALUES
                 and length <= index
-                and self._sizes[index - length] == self._sizes[last - length]
+                and self._sizes[index - length] == self._sizes[last_index - length]
             ):
                 length += 1
             if length > longest_match:
                 best_index, longest_match = index, length
             if length == _MAX_MATCH_VALUES:
                 break
-        return max(last - best_index, 1), longest_match
+        return max(last_index - best_index, 1), longest_match
 
     def _predict(self, count: int) -> list[tuple[int, int]]:
         """Return the predicted steps and runs of the next values."""
-        last = len(self._sizes) - 1
+        last_index = len(self._sizes) - 1
         period, longest_match = self._find_period()
         predictions = []
         for n_ahead in range(1, count + 1):
-            index = last - period + n_ahead if longest_match else last
-            while index > last:
+            index = last_index - period + n_ahead if longest_match else last_index
+            while index > last_index:
                 index -= period
             predictions.append((self._steps[index], self._runs[index]))
         return predictions
