@@ -76,7 +76,7 @@ class AtomicFile:
         in_place: bool = True,
     ) -> None:
         # `__del__` reads these attributes, and a KeyboardInterrupt may occur at any line; so they are set first.
-        self._temporary: str | None = None  # of the new file; None before it is named and after the rename
+        self._temporary_name: str | None = None  # None before the new file is named, and after the rename
         self._descriptor = -1
         self._owns_folder = folder is None
         self.folder = folder
@@ -84,7 +84,7 @@ class AtomicFile:
         self.identity: Identity | None = None  # the identity of the new file, once it is prepared
         self._stream = -1  # the open descriptor, if the path is that of a descriptor, such as /dev/stdout
         self.progress = progress
-        self._in_place = in_place and sys.platform != "win32"
+        self._may_overwrite = in_place and sys.platform != "win32"
         self._is_in_temporary_directory = False  # whether the new file is there
         self._target: FileWriter | None = None  # while data is written
         self._old_status: os.stat_result | None = None
@@ -247,7 +247,7 @@ class AtomicFile:
             try:
                 self._open_named(mode)
             except OSError as error:
-                if not self._in_place or not self._old_status or error.errno not in CREATE_ERRORS:
+                if not self._may_overwrite or not self._old_status or error.errno not in CREATE_ERRORS:
                     raise
                 self._open_in_temporary_directory()
 
@@ -255,7 +255,7 @@ class AtomicFile:
         """Open a new file in the temporary directory; at the end its contents are copied over the old file."""
         import tempfile
 
-        self._temporary = None
+        self._temporary_name = None
         self._is_in_temporary_directory = True
         with tempfile.TemporaryFile() as file:
             self._descriptor = os.dup(file.fileno())
@@ -274,7 +274,7 @@ class AtomicFile:
     def _open_named(self, mode: int) -> None:
         assert self.folder is not None
         while True:
-            name = self._temporary = temporary_name(self.name)
+            name = self._temporary_name = temporary_name(self.name)
             with suppress(FileExistsError):
                 descriptor = self.folder.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL, mode)
                 # Before this process locked the file, another save may have removed it as stale.
@@ -290,7 +290,7 @@ class AtomicFile:
             return
         if self._is_in_temporary_directory:
             return
-        if self._temporary is None:
+        if self._temporary_name is None:
             # The long sync happens here, while a kill leaves no file behind. On btrfs, fsync
             # succeeds for a nameless file but does not make it durable; so it is synced again below, which is fast
             # then.
@@ -309,14 +309,14 @@ class AtomicFile:
             return
         assert self.folder is not None
         if not self._is_in_temporary_directory:
-            assert self._temporary is not None
+            assert self._temporary_name is not None
             try:
-                self.folder.replace(self._temporary, self.name)
+                self.folder.replace(self._temporary_name, self.name)
             except OSError as error:
-                if not self._in_place or not self._old_status or error.errno not in RENAME_ERRORS:
+                if not self._may_overwrite or not self._old_status or error.errno not in RENAME_ERRORS:
                     raise
             else:
-                self._temporary = None
+                self._temporary_name = None
                 sync_folder(self.folder)
                 return
         assert self._old_status is not None
@@ -329,9 +329,9 @@ class AtomicFile:
         """Link a nameless file to a name."""
         assert self.folder is not None
         nameless = self._descriptor
-        self._temporary = temporary_name(self.name)
+        self._temporary_name = temporary_name(self.name)
         try:
-            self.folder.link(nameless, self._temporary)
+            self.folder.link(nameless, self._temporary_name)
         except OSError:
             # Some sandboxes and file systems create nameless files and then refuse to name them.
             self._open_named(stat.S_IMODE(os.fstat(nameless).st_mode))
@@ -356,10 +356,10 @@ class AtomicFile:
     def _clean_up(self) -> None:
         # The file is removed before it is closed, which releases the lock. Windows requires the opposite order.
         for _ in range(2):
-            if self._temporary is not None and self.folder is not None:
+            if self._temporary_name is not None and self.folder is not None:
                 with suppress(OSError):
-                    self.folder.unlink(self._temporary)
-                    self._temporary = None
+                    self.folder.unlink(self._temporary_name)
+                    self._temporary_name = None
             with suppress(OSError):
                 self.close()
 

@@ -52,10 +52,10 @@ def addresses_of(host: str, port: int) -> list[str]:
 class Hosts:
     """The hosts to which requests for one model and its external data may be sent.
 
-    model_site: the model's server. allowed: more hosts, as `host` (default ports) or `host:port`, that redirects may
-    lead to; if any are given, requests for the model itself may be redirected only to them. may_redirect: whether other
-    redirects than those to allowed hosts are followed; False for untrusted models, for which even redirects on the
-    model's own server are refused. Raises ValueError for an invalid host.
+    model_site: the model's server. allowed_hosts: more hosts, as `host` (default ports) or `host:port`, to which
+    redirects may lead; if there are any, requests for the model itself may be redirected only to them and on the
+    model's server. may_redirect: whether redirects to other hosts than allowed_hosts are followed; False for untrusted
+    models, for which even redirects on the model's own server are refused. Raises ValueError for an invalid host.
     """
 
     def __init__(self, model_site: Site, allowed_hosts: Iterable[str] = (), *, may_redirect: bool = True) -> None:
