@@ -479,7 +479,7 @@ cdef class FlatGraph:
         return (<tuple>parts)[2]
 
     cdef int32_t label_of(self, int32_t operator) except -1:
-        """Return the label of a node: a number for its operator and attributes, in any order."""
+        """Return the label of a node: a number for its operator and its attributes, which can be in any order."""
         cdef int32_t[2 * MAX_STACK_ATTRIBUTES + 2] stack_ints
         cdef int32_t* ints = stack_ints
         cdef Py_ssize_t i, n = self.n_attributes

@@ -154,16 +154,16 @@ cdef class Edges:
 cdef class Matching:
     """The matching vertices of two graphs: for each vertex, the index of its match in the other one, or UNMATCHED."""
 
-    cdef readonly object new_of, old_of      # array("i")
+    cdef readonly object new_of, old_of      # array("i"): the match of each vertex of `old`, of `new`
     cdef int32_t[::1] new_indexes, old_indexes  # the same arrays
     cdef readonly tuple edges                # the edges of both graphs
     cdef Edges old, new
     cdef FlatGraph old_graph, new_graph
     cdef Match* queue                        # matches whose neighbours may match, too
     cdef int32_t n_queue, queue_capacity
-    cdef dict nested_edges
-    cdef int32_t[2] n_left
-    cdef int64_t votes_left
+    cdef dict nested_edges                   # by vertex of `new`: the edges from nested graphs by slot
+    cdef int32_t[2] n_left                   # unmatched vertices of `old` and of `new`
+    cdef int64_t votes_left                  # for all further repairs
 
     def __init__(self, FlatGraph old not None, FlatGraph new not None, *, bint by_name):
         """Match the vertices. by_name: first match nodes by name and operator, if the name is unique in both models."""
@@ -493,7 +493,8 @@ cdef class Matching:
     cdef bint repair(self) except -1:
         """Replace a match if more edges agree with another vertex; return whether any match was replaced."""
         cdef bint has_changed = False
-        cdef int32_t v, current_match, candidate, rival
+        cdef int32_t v, current_match, candidate
+        cdef int32_t rival       # the vertex of `old` that the candidate matches
         cdef dict votes
         for v in self.vertices_to_repair():
             if self.votes_left < 0:

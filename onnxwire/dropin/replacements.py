@@ -28,7 +28,7 @@ _BINARY = "protobuf"  # the name of the binary format in onnx.serialization
 
 
 def replace_functions(module: ModuleType) -> None:
-    """Replace functions of a module of `onnx` that was just imported by a function of onnxwire."""
+    """Replace functions of a module of `onnx`, which was just imported, by functions of onnxwire."""
     if module.__name__ == "onnx":
         load, save = _make_load_model(module), _make_save_model(module)
         for name in ("load", "load_model"):

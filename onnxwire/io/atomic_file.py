@@ -291,9 +291,8 @@ class AtomicFile:
         if self._is_in_temporary_directory:
             return
         if self._temporary_name is None:
-            # The long sync happens here, while a kill leaves no file behind. On btrfs, fsync
-            # succeeds for a nameless file but does not make it durable; so it is synced again below, which is fast
-            # then.
+            # The long sync happens here, while a kill leaves no file behind. On btrfs, fsync succeeds for a nameless
+            # file but does not make it durable; so it is synced again below, which is fast then.
             _sync(self._descriptor)
             self._link()
         assert self.folder is not None

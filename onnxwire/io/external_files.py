@@ -325,7 +325,7 @@ class AllowedFolders:
     def _check_file(
         self, location: str, descriptor: int, ancestors: Collection[Identity], read_status: Callable[[], os.stat_result]
     ) -> None:
-        """Raise ExternalDataError unless it is a regular file that is certainly no hard link to a file outside."""
+        """Raise ExternalDataError unless the file is regular and all its hard links are in the allowed folders."""
         status = os.fstat(descriptor)
         self._check_type(location, status)
         if self._root in ancestors:
