@@ -18,9 +18,9 @@ from setuptools.command.build_ext import build_ext
 from setuptools.command.build_py import build_py
 from setuptools.errors import CompileError, PlatformError
 
-HERE = Path(__file__).parent
-MODULES = sorted(path.relative_to(HERE) for path in (HERE / "onnxwire").rglob("*.pyx"))
-HEADERS = sorted(str(path.relative_to(HERE)) for path in (HERE / "onnxwire").rglob("*.h"))
+ROOT = Path(__file__).parent
+MODULES = sorted(path.relative_to(ROOT) for path in (ROOT / "onnxwire").rglob("*.pyx"))
+HEADERS = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "onnxwire").rglob("*.h"))
 # The code that Cython generates for typed memoryviews, compiled once instead of in each module that uses them.
 SHARED = "onnxwire._cython"
 # Modules with loops over bytes, which -O3 makes faster: `verify` by a quarter, packed runs by a tenth. The others take
@@ -80,7 +80,7 @@ elif not sanitizer:  # sanitizers check more, and do not know the fortified func
         link_args += ["-Wl,-z,relro", "-Wl,-z,now"]  # pointers to functions are read-only once a module is loaded
 if sysconfig.get_config_var("Py_GIL_DISABLED"):
     # In every module: without this header, the code that Cython generates for `@critical_section` uses another lock.
-    section = str(HERE / "onnxwire" / "engine" / "section.h")
+    section = str(ROOT / "onnxwire" / "engine" / "section.h")
     compile_args += [f"/FI{section}"] if sys.platform == "win32" else ["-include", section]
 if os.environ.get("ONNXWIRE_WERROR"):
     compile_args.append("-Werror")
@@ -102,10 +102,10 @@ if is_traced:  # so that sys.settrace reports each line
 def write_generated() -> None:
     """Write the modules that are generated from `schema/`: the tables as literals, and the stubs of the message
     classes."""
-    spec = importlib.util.spec_from_file_location("_generate", HERE / "schema" / "generate.py")
+    spec = importlib.util.spec_from_file_location("_generate", ROOT / "schema" / "generate.py")
     generate = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(generate)
-    generate.write(HERE)
+    generate.write(ROOT)
 
 
 def extension(name: str, source: str) -> Extension:

@@ -112,15 +112,15 @@ class Comparison:
     def __init__(self, old: ModelProto, weights: bool, progress: Callable[[int, int], object] | None) -> None:
         self._weights = weights
         self._progress = progress
-        self._done = 0
-        self._total = 0
+        self._done_bytes = 0
+        self._total_bytes = 0
         # The paths of all messages that contain tensors with external data: equal messages can name different files.
         self._external: set[str] = set()
         if weights:
             open_external(old)
         if weights or progress is not None:
             for path, tensor in find_tensors(old):
-                self._total += tensor_bytes(tensor) if progress is not None else 0
+                self._total_bytes += tensor_bytes(tensor) if progress is not None else 0
                 if is_external(tensor):
                     self._external.update(path[:end] for end, sign in enumerate(path) if sign == ".")
 
@@ -134,7 +134,7 @@ class Comparison:
 
     def _finish(self) -> None:
         if self._progress is not None:
-            self._progress(self._total, self._total)
+            self._progress(self._total_bytes, self._total_bytes)
 
     def _messages(self, old: Any, new: Any, path: str, element: _Element) -> Iterator[Difference]:
         """Compare two messages of one class, field by field."""
@@ -336,9 +336,9 @@ class Comparison:
             yield Difference("changed", *element, path, distance=weight_distance)
 
     def _report(self, n_bytes: int) -> None:
-        self._done = min(self._done + n_bytes, self._total)
+        self._done_bytes = min(self._done_bytes + n_bytes, self._total_bytes)
         if self._progress is not None:
-            self._progress(self._done, self._total)
+            self._progress(self._done_bytes, self._total_bytes)
 
 
 def _paired_tensors(old: ModelProto, new: ModelProto) -> Iterator[tuple[TensorProto, TensorProto]]:

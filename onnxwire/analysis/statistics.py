@@ -179,7 +179,7 @@ class _Reader:
         _reject_strings(tensor)
         self._reader = BlockReader(Storage(tensor))
         self.count = self._reader.count
-        self.pending = 0  # remaining tasks
+        self.n_pending = 0  # number of remaining tasks
 
     @property
     def is_fetched(self) -> bool:
@@ -449,7 +449,7 @@ class _Pass:
         results: list[list[Any]] = [[None] * -(-reader.count // _TASK_ELEMENTS) for reader in readers]
         tasks = ((index, task) for index, parts in enumerate(results) for task in range(len(parts)))
         for reader, parts in zip(readers, results, strict=True):
-            reader.pending = len(parts)
+            reader.n_pending = len(parts)
 
         def run_tasks() -> None:
             # The largest element has 16 bytes.
@@ -506,8 +506,8 @@ class _Pass:
     def _finish_task(self, reader: _Reader, size: int) -> None:
         """Count a task as done and report the progress."""
         with self.lock:
-            reader.pending -= 1
-            if not reader.pending and not self._reserve_cache(reader):
+            reader.n_pending -= 1
+            if not reader.n_pending and not self._reserve_cache(reader):
                 reader.release()
             self.done_bytes += size
             if self.progress is not None:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     Value = tuple[int, int]
     """A vertex, and the index of one of its outputs."""
 
-_ABSENT = (UNMATCHED, 0)  # the source of an omitted input
+_ABSENT_SOURCE = (UNMATCHED, 0)  # the source of an omitted input
 _MATCHED_FIELDS = {"node", "input", "output", "initializer", "sparse_initializer", "value_info"}
 """The fields of graphs and functions that are compared by comparing matched vertices and values."""
 _MATCHED_MODEL_FIELDS = {"graph", "functions", "training_info"}
@@ -242,12 +242,12 @@ class _StructureComparison(Comparison):
             old_edges, new_edges = self._edges[0][vertex], self._edges[1][self._new_of[vertex]]
             new_values = {slot: (source, output) for source, output, slot in new_edges}
             for source, output, slot in old_edges:
-                new_value = new_values.pop(slot, _ABSENT)
+                new_value = new_values.pop(slot, _ABSENT_SOURCE)
                 if (self._new_of[source] if source != UNMATCHED else UNMATCHED, output) != new_value:
                     uses.setdefault(((source, output), new_value), []).append((vertex, slot))
             for slot, new_value in new_values.items():
-                if new_value != _ABSENT:
-                    uses.setdefault((_ABSENT, new_value), []).append((vertex, slot))
+                if new_value != _ABSENT_SOURCE:
+                    uses.setdefault((_ABSENT_SOURCE, new_value), []).append((vertex, slot))
         for (old_value, new_value), users in uses.items():
             vertex, slot = users[0]
             kind = old.kind(vertex)

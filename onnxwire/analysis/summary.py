@@ -23,8 +23,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-_N_LARGEST = 10  # the largest tensors, which are listed
-_IR_FREE_INITIALIZERS = 4  # from this IR version on an initializer need not be an input
+_N_LARGEST_TENSORS = 10  # that are listed
+_MIN_IR_FREE_INITIALIZERS = 4  # from this IR version on an initializer need not be an input
 _Attribute = AttributeProto
 _TYPES_WITHOUT_TENSORS = {
     _Attribute.FLOAT,
@@ -53,7 +53,7 @@ def summarize(model: ModelProto) -> dict[str, Any]:
         tally.add(tally.count_nodes(function.node))
         tally.add(tally.count_attributes(function.attribute_proto))
     initializer_names = (
-        {tensor.name for tensor in graph.initializer} if model.ir_version < _IR_FREE_INITIALIZERS else set()
+        {tensor.name for tensor in graph.initializer} if model.ir_version < _MIN_IR_FREE_INITIALIZERS else set()
     )
     return {
         "file": model._document.name,
@@ -158,7 +158,7 @@ class _Tally:
         self.by_type[name] = count + 1, total + size
         self.tensors += 1
         self.external += tensor.data_location == TensorProto.EXTERNAL
-        if len(self.largest) < _N_LARGEST:
+        if len(self.largest) < _N_LARGEST_TENSORS:
             heapq.heappush(self.largest, (size, -self.tensors, tensor))
         elif size > self.largest[0][0]:
             heapq.heapreplace(self.largest, (size, -self.tensors, tensor))

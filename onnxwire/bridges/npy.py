@@ -211,9 +211,9 @@ class _Entry:
         header = io.BytesIO()
         description = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": storage.shape}
         np.lib.format.write_array_header_1_0(header, description)
-        self._head = header.getvalue()
+        self._header = header.getvalue()
         self._dtype = dtype
-        self.size: int = len(self._head) + storage.count * dtype.itemsize
+        self.size: int = len(self._header) + storage.count * dtype.itemsize
 
     def write(self, target: FileWriter) -> None:
         """Write header and elements; elements in a file are copied from file to file."""
@@ -222,14 +222,14 @@ class _Entry:
             for piece in self.pieces():
                 target.write(piece)
             return
-        target.write(self._head)
+        target.write(self._header)
         storage.write(target)
 
     def pieces(self) -> Iterator[bytes | memoryview]:
         """Yield header and elements, block by block."""
         import numpy as np
 
-        yield self._head
+        yield self._header
         storage = self._storage
         data_type = storage.data_type
         if self._strings is not None:

@@ -124,7 +124,7 @@ class StrippedModel:
         # Tensors without their payload, by location: the original and the copy.
         self._stripped: dict[str, tuple[TensorProto, TensorProto]] = {}
         # Tensors whose elements were read from a file, by name: the original and the copy.
-        self._read: dict[str, tuple[TensorProto, TensorProto]] = {}
+        self._read_tensors: dict[str, tuple[TensorProto, TensorProto]] = {}
         token = secrets.token_hex(16)  # so that no location in the model can equal a location of the copy
         names_without_elements: set[str] = set()
         for (path, source), (_, tensor) in zip(find_tensors(self.snapshot), find_tensors(self.copy), strict=True):
@@ -136,7 +136,7 @@ class StrippedModel:
                 # External data that can't be read is left unchanged; the function can report it.
                 with suppress(Error):
                     make_inline(tensor)
-                    self._read[source.name] = source, tensor
+                    self._read_tensors[source.name] = source, tensor
             elif not is_kept:
                 location = f"{LOCATION_PREFIX}/{token}/{len(self._stripped)}"
                 set_reference(tensor, location, 0, tensor_bytes(source))
@@ -165,7 +165,7 @@ class StrippedModel:
     def fill(self, result: object) -> ModelProto:
         """Insert the payloads into the result of a function; returns it as a message of onnxwire."""
         model = self._as_model(result)
-        if not self._stripped and not self._read:
+        if not self._stripped and not self._read_tensors:
             return model
         for path, tensor in find_tensors(model):
             location = _location(tensor)
@@ -224,8 +224,8 @@ class StrippedModel:
                 name,
                 path,
             )
-        if name in self._read and tensor == self._read[name][1]:
-            tensor.CopyFrom(self._read[name][0])
+        if name in self._read_tensors and tensor == self._read_tensors[name][1]:
+            tensor.CopyFrom(self._read_tensors[name][0])
 
 
 def _size(tensor: TensorProto) -> int:

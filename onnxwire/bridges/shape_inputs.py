@@ -36,8 +36,8 @@ PROPAGATED_INPUTS = {
 
 Source: `PartialDataPropagationFunction` in onnx/defs.
 """
-_INTEGERS = (TensorProto.INT32, TensorProto.INT64)
-_DOMAINS = ("", "ai.onnx")
+_INTEGER_TYPES = (TensorProto.INT32, TensorProto.INT64)
+_ONNX_DOMAINS = ("", "ai.onnx")
 
 
 def read_tensors(model: ModelProto, data_prop: bool = False) -> set[str]:
@@ -78,7 +78,7 @@ class _ModelWalk:
             if isinstance(message, TensorProto):
                 is_constant = bool(constant_prefix) and path.startswith(constant_prefix)
                 name = constant_output if is_constant else message.name
-                may_propagate = message.data_type in _INTEGERS and len(message.dims) <= 1
+                may_propagate = message.data_type in _INTEGER_TYPES and len(message.dims) <= 1
                 self.tensors.append((path, (part, name), may_propagate))
                 continue
             assert isinstance(message, NodeProto)
@@ -90,7 +90,7 @@ class _ModelWalk:
                         self._arguments.setdefault((function[0], input_name), []).append((part, argument))
             if operator == "Constant":
                 constant_prefix, constant_output = f"{path}.", message.output[0] if message.output else ""
-            elif (operator in READ_INPUTS or operator in PROPAGATED_INPUTS) and message.domain in _DOMAINS:
+            elif (operator in READ_INPUTS or operator in PROPAGATED_INPUTS) and message.domain in _ONNX_DOMAINS:
                 self._users.append((part, operator, list(message.input)))
 
     def values_read_by(self, table: Mapping[str, Container[int]]) -> set[Value]:

@@ -21,7 +21,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-NEWEST_ONNX = (1, 23)  # the release of onnx whose messages the tables describe
+NEWEST_ONNX_VERSION = (1, 23)  # the release of onnx whose messages the tables describe
 
 # Additional base classes, without the methods by which other libraries recognize arrays.
 _EXTRA_BASES: dict[str, tuple[type, ...]] = {
@@ -153,13 +153,13 @@ def _show_unknown_fields() -> None:
 
 def _warn_of_version(version: str) -> None:
     numbers = version.split(".")[:2]
-    if all(number.isdigit() for number in numbers) and tuple(map(int, numbers)) > NEWEST_ONNX:
+    if all(number.isdigit() for number in numbers) and tuple(map(int, numbers)) > NEWEST_ONNX_VERSION:
         import warnings
 
+        newest = ".".join(map(str, NEWEST_ONNX_VERSION))
         warnings.warn(
-            f"onnx {version} is newer than the messages of this onnxwire, which are those of "
-            f"{'.'.join(map(str, NEWEST_ONNX))}: onnxwire does not know the fields that it added; install a newer "
-            "onnxwire, or run without the switch",
+            f"onnx {version} is newer than the messages of this onnxwire, which are those of {newest}: onnxwire does "
+            "not know the fields that it added; install a newer onnxwire, or run without the switch",
             UnknownOnnxWarning,
             stacklevel=2,
         )

@@ -188,8 +188,8 @@ class AllowedFolders:
         self, model_path: str | None, root: str | os.PathLike[str] | None, model: os.stat_result | None
     ) -> None:
         self._model = model_path or ""
-        self._all: list[_Folder] = []
-        self._root: Identity | None = None
+        self._allowed: list[_Folder] = []
+        self._root_identity: Identity | None = None
         self._fault = "the model was not read from a file, so it has no folder"
         if model_path is not None:
             try:
@@ -216,7 +216,7 @@ class AllowedFolders:
         if model is not None and identity_of(status) != identity_of(model):
             self._fault = "the model's file was replaced while it was loaded, so its folder is unknown"
             return
-        self._all = folders
+        self._allowed = folders
 
     def _add_root(self, root: str) -> None:
         try:
@@ -225,8 +225,8 @@ class AllowedFolders:
                 raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
         except (OSError, ValueError) as error:
             raise SourceError.from_os_error(error, root, "external_root= must be an existing folder") from None
-        self._root = identity_of(status)
-        self._all.append(_Folder(absolute_path(root), root, self._root))
+        self._root_identity = identity_of(status)
+        self._allowed.append(_Folder(absolute_path(root), root, self._root_identity))
 
     def check(self, location: str) -> None:
         """Raise ExternalDataError for a location that is never allowed."""
@@ -240,10 +240,10 @@ class AllowedFolders:
         Returns its descriptor and its path for errors. Raises ExternalDataError and SourceError.
         """
         self.check(location)
-        if not self._all:
+        if not self._allowed:
             raise self._error(location, f"{self._fault}; pass external_root= or external_data=")
         not_found: list[tuple[OSError, str]] = []
-        for folder in self._all:
+        for folder in self._allowed:
             name = os.path.join(folder.name, location)
             try:
                 return (self._open_at if _HAS_DIR_FD else self._open_by_path)(folder, location), name
@@ -313,7 +313,7 @@ class AllowedFolders:
 
     def _check_inside(self, location: str, status: os.stat_result, ancestors: Collection[Identity]) -> None:
         """Raise ExternalDataError for a file outside the allowed folders, and unless it is a regular file."""
-        if not any(folder.identity in ancestors for folder in self._all):
+        if not any(folder.identity in ancestors for folder in self._allowed):
             raise self._error(location, f"a symbolic link leads out of the model's folder; {_COPY_ADVICE}")
         self._check_type(location, status)
 
@@ -328,7 +328,7 @@ class AllowedFolders:
         """Raise ExternalDataError unless the file is regular and all its hard links are in the allowed folders."""
         status = os.fstat(descriptor)
         self._check_type(location, status)
-        if self._root in ancestors:
+        if self._root_identity in ancestors:
             return
         if status.st_nlink > 1 and (not _HAS_DIR_FD or self._count_names(status) < status.st_nlink):
             raise self._error(
@@ -366,7 +366,7 @@ class AllowedFolders:
             finally:
                 os.close(folder)
 
-        for folder in self._all:
+        for folder in self._allowed:
             with suppress(OSError):
                 search(folder.path, None, 0)
         return n_found

@@ -236,12 +236,12 @@ def _encode(
     if alignment <= 1:
         return encode_pieces(message, deterministic, target)
     from onnxwire.engine.align import aligned_pieces
-    from onnxwire.tensor.dtypes import PADDING
+    from onnxwire.tensor.dtypes import PADDING_FIELD
 
     document = message._document
     if deterministic or document.is_edited or message._span != (0, len(document)):
         document = encoded_document(message, deterministic)
-    return aligned_pieces(document, type(message), [(TensorProto, "raw_data", PADDING)], threshold, alignment)
+    return aligned_pieces(document, type(message), [(TensorProto, "raw_data", PADDING_FIELD)], threshold, alignment)
 
 
 def encoded_document(message: Message, deterministic: bool) -> Document:

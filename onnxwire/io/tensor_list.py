@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from onnxwire.io.source import Source
 
 _MAX_SHOWN = 20  # tensors in a repr
-_BATCH_SIZE = 1024  # tensors that are appended to the columns at a time
+_BATCH_TENSORS = 1024  # that are appended to the columns at a time
 
 _MAX_ALIGNMENT = 1 << 16  # the granularity of mappings on Windows, the largest of all systems
 
@@ -83,7 +83,7 @@ class TensorList(Sequence[TensorInfo]):
             numbered_tensors = Search(message, [TensorProto], paths)
         file_numbers: dict[tuple[str | None, str | None], int] = {}
         entries = ((number, *_entry(tensor)) for number, tensor in numbered_tensors)
-        while batch := list(islice(entries, _BATCH_SIZE)):
+        while batch := list(islice(entries, _BATCH_TENSORS)):
             numbers, names, types, shapes, sizes, files, offsets, locations = zip(*batch, strict=True)
             self._numbers.extend(numbers)
             self._names += names

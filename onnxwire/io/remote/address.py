@@ -26,8 +26,8 @@ _ADDRESS_IN_LINE = re.compile(r"(?<![A-Za-z0-9+.-])([A-Za-z0-9+.-]{2,}):(/+)(\S+
 _MAX_CHARS_IN_LINE = 8192
 _HOST_NAME = re.compile(r"[a-z0-9_]([a-z0-9._-]*[a-z0-9_])?")
 _PATH_SAFE = "/%:@!$&'()*+,;=~"
-_NO_FILE_NAME = "the address names no file; it must end with the name of the .onnx file"
-_AMBIGUOUS = (
+_NO_FILE_NAME_REASON = "the address names no file; it must end with the name of the .onnx file"
+_AMBIGUOUS_REASON = (
     "the address is ambiguous, because it contains an @ after its host; in a password write / as %2F, ? as %3F, # as "
     "%23 and @ as %40, elsewhere write @ as %40"
 )
@@ -116,7 +116,7 @@ def parse_address(text: str) -> Address:
         if scheme == HUB_SCHEME:
             return _parse_hub_address(shown)
         if not host or not path.rpartition("/")[2]:
-            raise SourceError(errno.EINVAL, _NO_FILE_NAME, shown)
+            raise SourceError(errno.EINVAL, _NO_FILE_NAME_REASON, shown)
         if scheme in WEB_SCHEMES and (query or not host.partition(":")[0].lower().endswith(BUCKET_HOSTS)):
             site = site_of(scheme, host)
             root = f"{scheme}://{site.netloc}"
@@ -134,7 +134,7 @@ def _parse_hub_address(text: str) -> Address:
 
     file = parse_hub_file(text)
     if not file.path.rpartition("/")[2]:
-        raise SourceError(errno.EINVAL, _NO_FILE_NAME, text)
+        raise SourceError(errno.EINVAL, _NO_FILE_NAME_REASON, text)
     parts = urlsplit(hub_endpoint())
     if parts.scheme not in WEB_SCHEMES:
         raise ValueError("HF_ENDPOINT must begin with https:// or http://")
@@ -209,7 +209,7 @@ def _split(text: str) -> tuple[str, str, str, str, str]:
     suffix = remainder[len(authority) :]
     user, at, host = authority.rpartition("@")
     if "@" in suffix and (at or ":" in re.sub(r"\[.*\]", "", authority)):
-        raise ValueError(_AMBIGUOUS)
+        raise ValueError(_AMBIGUOUS_REASON)
     if scheme in ("abfs", "abfss", "azure", "adl", "az") and ":" not in user:
         user, host = "", authority  # container@account
     if scheme == HUB_SCHEME and at:

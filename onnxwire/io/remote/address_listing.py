@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     Options = Mapping[str, Any] | None
 
 _MAX_CONCURRENT = 32  # requests
-_PAGE_SIZE = 1000  # files in one response
+_PAGE_FILES = 1000  # files in one response
 _EMPTY_NAME_ERROR = (
     "a key in this folder contains //, /./ or /../, which obstore can't list; in S3, boto3 can: "
     "pip install 'onnxwire[s3]'"
@@ -143,7 +143,7 @@ async def _walk_folder(address: Address, options: Options) -> AsyncIterator[tupl
         return
     prefix = address.key.rpartition("/")[0]
     try:
-        async for descriptions in store.list(prefix or None, chunk_size=_PAGE_SIZE):
+        async for descriptions in store.list(prefix or None, chunk_size=_PAGE_FILES):
             for description in descriptions:
                 yield tuple(description["path"].removeprefix(prefix).lstrip("/").split("/")), version_of(description)
         return

@@ -59,7 +59,7 @@ class RemoteFile:
         self._reader = reader
         self._readahead = Readahead()
         self._lock = threading.Condition()
-        self._pending: list[Range] = []
+        self._pending_ranges: list[Range] = []
         self._has_stepped = False
         self._sequence = (0, _OPEN_BYTES)  # the range that the walk reads sequentially
         self._address = address
@@ -153,13 +153,15 @@ class RemoteFile:
 
     def _claim(self, ranges: list[Range]) -> list[Range]:
         """Claim the ranges that no other thread is fetching, and return them. The caller has the lock."""
-        claimed = [span for span in ranges if not any(_overlap(span, pending_range) for pending_range in self._pending)]
-        self._pending += claimed
+        claimed = [
+            span for span in ranges if not any(_overlap(span, pending_range) for pending_range in self._pending_ranges)
+        ]
+        self._pending_ranges += claimed
         return claimed
 
     def _release(self, ranges: list[Range]) -> None:
         with self._lock:
-            self._pending = [span for span in self._pending if span not in ranges]
+            self._pending_ranges = [span for span in self._pending_ranges if span not in ranges]
             self._lock.notify_all()
 
     def fetch_ahead(self, memory: PartialMemory, start: int, end: int, limit: int) -> None:

@@ -81,8 +81,8 @@ class Request:
 
     is_model: whether the file is the model itself, which decides where redirects may lead. limits: the maximum size of
     the response's body in bytes, by status; 0 for others. content: the body to send. returns_redirect: return the first
-    redirect to another server instead of following it. start: the redirect to begin with, which an earlier request
-    returned; no credentials are sent then.
+    redirect to another server instead of following it. first_redirect: the redirect to begin with, which an earlier
+    request returned; no credentials are sent then.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class Request:
         limits: Mapping[int, int] | None = None,
         content: bytes | None = None,
         returns_redirect: bool = False,
-        start: Redirect | None = None,
+        first_redirect: Redirect | None = None,
     ) -> None:
         self.address = address
         self.hosts = hosts
@@ -106,7 +106,7 @@ class Request:
         self.limits = limits or {}
         self.content = content
         self.returns_redirect = returns_redirect
-        self.start = start
+        self.first_redirect = first_redirect
 
 
 class _Job:
@@ -297,8 +297,8 @@ class HttpClient:
         chain_reach: int | None = None
         is_own = True
         redirect_sites: list[Site] = []
-        if request.start is not None:
-            site, target, chain_reach = request.start
+        if request.first_redirect is not None:
+            site, target, chain_reach = request.first_redirect
             is_own = False
             redirect_sites.append(site)
         visited = {(site, target)}

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 COMMIT = re.compile(r"[0-9a-f]{40}")
 _MAX_TOKEN_BYTES = 4096
-_TRUE = ("1", "ON", "YES", "TRUE")
+_TRUE_VALUES = ("1", "ON", "YES", "TRUE")
 
 
 def hub_token() -> str:
@@ -104,4 +104,4 @@ def _home() -> str:
 
 
 def _is_set(name: str) -> bool:
-    return os.environ.get(name, "").upper() in _TRUE
+    return os.environ.get(name, "").upper() in _TRUE_VALUES

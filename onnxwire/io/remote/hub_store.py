@@ -190,7 +190,9 @@ class HubReader(HttpReader):
             sent_headers.pop("If-Unmodified-Since", None)
             if sent_headers.pop("If-Match", None) and signed.etag is not None and not signed.etag.startswith("W/"):
                 sent_headers["If-Match"] = signed.etag
-        request = Request(self._address, self._hosts, headers=sent_headers, limits=limits, start=signed.redirect)
+        request = Request(
+            self._address, self._hosts, headers=sent_headers, limits=limits, first_redirect=signed.redirect
+        )
         response = await self._client.send(request)
         if etag is None:
             return response

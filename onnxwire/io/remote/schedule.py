@@ -36,7 +36,7 @@ class Schedule:
             self._numbers.setdefault((id(file), first, end), deque()).append(number)
         self._running: dict[int, Future[Buffer]] = {}  # requests by number, including finished ones
         self._bytes = 0  # total size of these requests
-        self._next = 0
+        self._next_number = 0
         self._lock = Lock()
 
     def __enter__(self) -> Self:
@@ -50,7 +50,7 @@ class Schedule:
             if file.schedule is self:
                 file.schedule = None
         with self._lock:
-            self._next = len(self._ranges)
+            self._next_number = len(self._ranges)
             self._cancel_requests()
 
     def read_range(self, file: RemoteFile, first: int, end: int) -> Buffer | None:
@@ -60,9 +60,9 @@ class Schedule:
             number = numbers.popleft() if numbers else None
             if number is None:
                 return None
-            if number >= self._next:
+            if number >= self._next_number:
                 self._cancel_requests()  # the ranges before this one were skipped
-                self._next = number
+                self._next_number = number
                 self._request()
             future = self._running.pop(number, None)
             if future is None:
@@ -73,14 +73,14 @@ class Schedule:
 
     def _request(self) -> None:
         """Request the next ranges up to the limits, at least one if there is none. The caller has the lock."""
-        while self._next < len(self._ranges):
-            file, first, end = self._ranges[self._next]
+        while self._next_number < len(self._ranges):
+            file, first, end = self._ranges[self._next_number]
             is_full = len(self._running) >= MAX_CONCURRENT_REQUESTS or self._bytes + end - first > _MAX_BYTES
             if self._running and is_full:
                 return
-            self._running[self._next] = start(file.read_piece(first, end))
+            self._running[self._next_number] = start(file.read_piece(first, end))
             self._bytes += end - first
-            self._next += 1
+            self._next_number += 1
 
     def _cancel_requests(self) -> None:
         """Cancel all requests. The caller has the lock."""

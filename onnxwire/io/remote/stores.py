@@ -39,7 +39,7 @@ if TYPE_CHECKING:
             """Return the complete file, or None if it is longer than the limit, and its version."""
 
 
-_INSTALL = "addresses need obstore: pip install 'onnxwire[remote]'"
+_INSTALL_REASON = "addresses need obstore: pip install 'onnxwire[remote]'"
 _MAX_STORES = 8
 _SECRET_HEADER = re.compile("auth|cookie|token|secret|key|password", re.I)
 _STORES: dict[Any, Any] = {}  # ordered: the least recently used store is first
@@ -135,7 +135,7 @@ def _make_store(address: Address, options: Mapping[str, Any] | None) -> Any:
             return HttpStore(options)
         from obstore.store import from_url
     except ImportError:
-        raise SourceError(errno.EPROTONOSUPPORT, _INSTALL, address.shown) from None
+        raise SourceError(errno.EPROTONOSUPPORT, _INSTALL_REASON, address.shown) from None
     except (AttributeError, TypeError, ValueError) as error:
         raise _options_error(error, address) from None
     store_options = dict(options or {})
@@ -262,16 +262,16 @@ class _FsspecReader(_ThreadReader):
         return self._system.cat_file(self._path, start=start, end=end)  # type: ignore[no-any-return]
 
 
-_CERTIFICATE = (
+_CERTIFICATE_REASON = (
     "the server's certificate is not valid, or its issuer is unknown; add issuers with root_certificate of "
     "client_options"
 )
 _STATUS = re.compile(r"status(?: code)?:? (\d\d\d[A-Za-z ]*)")
 # Words in the texts of obstore's errors and their causes, the more specific ones first.
 _REASON_BY_PHRASE = (
-    ("invalidcertificate", _CERTIFICATE),
-    ("invalid peer certificate", _CERTIFICATE),
-    ("unknownissuer", _CERTIFICATE),
+    ("invalidcertificate", _CERTIFICATE_REASON),
+    ("invalid peer certificate", _CERTIFICATE_REASON),
+    ("unknownissuer", _CERTIFICATE_REASON),
     (
         "kind: redirect, source: reqwest::error { kind: builder",
         "the server redirects from https to http, which is not followed",
