@@ -94,7 +94,7 @@ class HubStore(HttpStore):
         except ImportError:
             raise SourceError(errno.EOPNOTSUPP, _LIST_ERROR, file.shown) from None
         api = HfApi(endpoint=hub_endpoint(), token=self._token or False)
-        tree = api.list_repo_list_repository(file.repository, folder or None, recursive=True, revision=file.revision)
+        tree = api.list_repo_tree(file.repository, folder or None, recursive=True, revision=file.revision)
         return [entry for entry in tree if isinstance(entry, RepoFile)]
 
 
