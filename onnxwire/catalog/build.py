@@ -224,9 +224,9 @@ def _find_missing_models(
                 parsed_addresses[name] = parse_address(name)
     missing_names = {name for name in names if not is_address(name) and not os.path.lexists(name)}
     if parsed_addresses:
-        from onnxwire.io.remote.address_listing import look
+        from onnxwire.io.remote.address_listing import versions_of
 
-        versions = look(list(parsed_addresses.values()), options)
+        versions = versions_of(list(parsed_addresses.values()), options)
         pairs = zip(parsed_addresses, versions, strict=True)
         missing_names |= {name for name, version in pairs if isinstance(version, FileNotFoundError)}
     return missing_names

@@ -163,7 +163,7 @@ class Dataset:
     def _rename_damaged(self, damage: DamagedFileError) -> None:
         """Rename a damaged file, with a warning. It is not deleted, so that a user can recover parts of it."""
         name = file_name(damage.group)
-        with self._root.inner(damage.table) as folder:
+        with self._root.subfolder(damage.table) as folder:
             folder.replace(name, f"{name}{_DAMAGED_SUFFIX}")
         warnings.warn(f"{damage.filename}: {damage.strerror}; it was renamed to {name}{_DAMAGED_SUFFIX}", stacklevel=2)
 
@@ -271,7 +271,7 @@ class Dataset:
         import pyarrow as pa
         import pyarrow.parquet as pq
 
-        with self._root.inner(STATES) as folder, os.fdopen(open_regular(folder, file_name(id)), "rb") as file:
+        with self._root.subfolder(STATES) as folder, os.fdopen(open_regular(folder, file_name(id)), "rb") as file:
             try:
                 metadata = pq.read_metadata(file)
                 for number in range(metadata.num_row_groups):
@@ -303,7 +303,7 @@ class Dataset:
         import pyarrow as pa
         import pyarrow.parquet as pq
 
-        with self._root.inner(name) as folder, os.fdopen(open_regular(folder, file_name(id)), "rb") as file:
+        with self._root.subfolder(name) as folder, os.fdopen(open_regular(folder, file_name(id)), "rb") as file:
             try:
                 reader = pq.ParquetFile(file)
                 for batch in reader.iter_batches(columns=columns):
@@ -331,7 +331,7 @@ class Dataset:
             if self._root.status(name) is None:
                 self._root.mkdir(name)
                 sync_folder(self._root)
-            with self._root.inner(name) as folder:
+            with self._root.subfolder(name) as folder:
                 flags = os.O_RDWR | os.O_CREAT | os.O_EXCL
                 with os.fdopen(folder.open(file_name(id), flags), "wb") as file:
                     first_part = next(parts)
@@ -492,7 +492,7 @@ class Dataset:
             raise SaveError(errno.EMLINK, reason, os.path.join(self.folder, JOURNAL))
         # Without locks, as on Windows, two concurrent runs leave a journal that the next run rejects.
         # Another run may have replaced the journal before this one locked it.
-        if not try_lock(self._journal) or not self._root.holds(JOURNAL, identity_of(status)):
+        if not try_lock(self._journal) or not self._root.contains(JOURNAL, identity_of(status)):
             raise SaveError(errno.EAGAIN, "another run writes to this catalog; wait for its end", self.folder)
         with os.fdopen(os.dup(self._journal), "rb") as file:
             self._contents, size = read_contents(SaveError, file, self.folder)
@@ -520,7 +520,7 @@ class Dataset:
             expected_ids = {id for id, group in contents.groups.items() if name == STATES or name in group.rows}
             lost_ids |= expected_ids - existing_ids
             if expired_ids := existing_ids & due_ids:
-                with self._root.inner(name) as folder:
+                with self._root.subfolder(name) as folder:
                     for id in expired_ids:
                         folder.unlink(file_name(id))
                     sync_folder(folder)

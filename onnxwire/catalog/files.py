@@ -73,7 +73,7 @@ def find_existing(root: Folder, name: str, ids: Collection[str]) -> set[str]:
         return set()
     if not stat.S_ISDIR(status.st_mode):
         raise NotADirectoryError(errno.ENOTDIR, "it is a link or a file, not a folder; remove it", name)
-    with root.inner(name) as folder:
+    with root.subfolder(name) as folder:
         names = set(folder.names())
         return {id for id in ids if file_name(id) in names and _is_regular(folder.status(file_name(id)))}
 

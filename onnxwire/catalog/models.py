@@ -116,11 +116,11 @@ def file_states(files: Iterable[tuple[str, str]], options: Options = None) -> di
             except OSError:
                 states[source, location] = None
     if remote_files:
-        from onnxwire.io.remote.address_listing import look
+        from onnxwire.io.remote.address_listing import versions_of
 
         models = [parse_address(source) for source, _ in remote_files]
         file_addresses = [model.beside(location) for model, (_, location) in zip(models, remote_files, strict=True)]
-        versions = look(file_addresses, options, models=models)
+        versions = versions_of(file_addresses, options, models=models)
         for file, version in zip(remote_files, versions, strict=True):
             if not isinstance(version, SourceError):
                 states[file] = _version_state(version)
@@ -188,9 +188,9 @@ def _add_addresses(
     """Find the models that addresses name; add them to `models`, and errors to `errors`."""
     if not addresses:
         return
-    from onnxwire.io.remote.address_listing import find
+    from onnxwire.io.remote.address_listing import find_files
 
-    for files in find(addresses, options):
+    for files in find_files(addresses, options):
         if isinstance(files, SourceError):
             errors[files.filename] = files
             continue

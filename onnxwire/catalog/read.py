@@ -221,12 +221,12 @@ def _add_extra_columns(
     }
     digests = pa.nulls(len(table), pa.string())
     if hashes:
-        from onnxwire.io.prefetch import open_external, scheduled
+        from onnxwire.io.prefetch import fetch_in_order, open_external
         from onnxwire.io.tensor_list import find_tensors
 
         open_external(message)
         tensors = [tensor for _, tensor in find_tensors(message)]
-        with scheduled((tensor,) for tensor in tensors):
+        with fetch_in_order((tensor,) for tensor in tensors):
             digests = array_of(list(map(_hash_payload, tensors)), "string")
     is_missing = (
         array_of(list(map(is_missing_by_location.get, locations)), "bool")

@@ -166,7 +166,7 @@ def find_remote_catalog(address: str, options: Mapping[str, Any] | None) -> Remo
         origin = Origin(address_below(address, [JOURNAL]), None, options)
         journal = origin.open()
         # Some servers answer a request for a path below a file with that file, or with a web page.
-        if not bytes(memoryview(journal.head)[: len(_HEADER_START)]).startswith(_HEADER_START):
+        if not bytes(memoryview(journal.first_bytes)[: len(_HEADER_START)]).startswith(_HEADER_START):
             raise SourceError(errno.EISDIR, NO_CATALOG_REASON, origin.shown_folder)
     except FileNotFoundError as error:
         if path.endswith("/"):

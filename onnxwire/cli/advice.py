@@ -15,7 +15,7 @@ _REPLACEMENTS = {
     "use numpy(strings='bytes')": "use the Python API: numpy(strings='bytes')",
     "use strings='bytes'": "use the Python API: numpy(strings='bytes')",
     "pass keep_type=False": "add --force",
-    "choose the others with names=": "choose the others by their names",
+    "choose the dense ones with names=": "choose the dense ones by their names",
 }
 
 _LOAD_TYPE = "load it with type=onnxwire."

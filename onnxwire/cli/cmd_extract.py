@@ -9,7 +9,7 @@ import sys
 from fnmatch import fnmatchcase
 from typing import Any
 
-from onnxwire.analysis.paths import resolve, several
+from onnxwire.analysis.paths import ambiguous_name_error, resolve
 from onnxwire.cli.options import add_command, add_progress, refuse_terminal
 from onnxwire.cli.progress import progress_bar
 from onnxwire.cli.terminal import safe_text
@@ -149,7 +149,7 @@ def _select_tensors(model: ModelProto, patterns: list[str]) -> dict[str, TensorP
             selected.setdefault(name, {}).update(tensors)
     for name, tensors in selected.items():
         if len(tensors) > 1:
-            raise several(model, name, name, list(tensors))
+            raise ambiguous_name_error(model, name, name, list(tensors))
     return {name: tensor for name, tensors in selected.items() for tensor in tensors.values()}
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from onnxwire.analysis.live_scopes import defined_names
 from onnxwire.analysis.paths import Resolved, resolve
-from onnxwire.bridges.safetensors import from_safetensors, take_tensor
+from onnxwire.bridges.safetensors import assign_tensor, from_safetensors
 from onnxwire.engine.message import Message
 from onnxwire.errors import EditError, PathError
 from onnxwire.messages import (
@@ -256,7 +256,7 @@ def replace_tensor(path: str, upload: Upload, name: str) -> Change:
         with upload.with_user_name():
             if upload.form == "npy":
                 return set_value(root, path, f"@{upload.path}", files=True)
-            take_tensor(tensor, upload.path, name)
+            assign_tensor(tensor, upload.path, name)
         return path
 
     source_text = f"{_truncate(name)} of {upload.name}" if name and upload.form == "safetensors" else upload.name

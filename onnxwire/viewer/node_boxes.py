@@ -129,7 +129,7 @@ def _attribute_text(attribute: AttributeProto) -> str:
         if attribute.HasField(name):
             return describe_number(fields[name], getattr(attribute, name))
     if attribute.HasField("s") and len(attribute.s) <= _MAX_TEXT_CHARS:
-        text = printable_text(attribute.s, is_cut=False) or ""
+        text = printable_text(attribute.s, is_truncated=False) or ""
         return text if text.isprintable() else ""
     for name in ("floats", "ints"):
         if values := getattr(attribute, name):

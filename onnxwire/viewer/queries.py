@@ -225,7 +225,7 @@ class Queries(TensorQueries):
         path: the path of the node. Returns text, up to 8,000 characters, and version; "" and 0 for an operator that
         onnx does not know, or without onnx. Raises PathError if there is no node.
         """
-        from onnxwire.bridges.onnx import official
+        from onnxwire.bridges.onnx import import_official
 
         node, scope, _ = self._node(path)
         function = re.match(r"functions\[\d+\]", scope)
@@ -233,7 +233,7 @@ class Queries(TensorQueries):
         domain = "" if node.domain == "ai.onnx" else node.domain
         version = next((opset.version for opset in imports if opset.domain in (domain, node.domain)), 0)
         try:
-            schema = official("defs").get_schema(node.op_type, min(max(version, 0), (1 << 31) - 1), domain)
+            schema = import_official("defs").get_schema(node.op_type, min(max(version, 0), (1 << 31) - 1), domain)
         except Exception:  # the package's exceptions have no common base class
             return {"text": "", "version": 0}
         lines = (line.strip() for line in (schema.doc or "").strip().splitlines())

@@ -12,12 +12,12 @@ import pytest
 from onnx import numpy_helper
 
 import onnxwire
-from onnxwire.analysis.statistics import BLOCK, Statistics, measure, measure_all, split_index
+from onnxwire.analysis.statistics import BLOCK_ELEMENTS, Statistics, measure, measure_all, split_index
 from onnxwire.errors import TensorError
 from onnxwire.tensor.dtypes import BY_NAME, DATA_TYPES
 
 NUMERIC_TYPES = [data_type for data_type in DATA_TYPES if data_type.name != "STRING"]
-COUNT = 3 * BLOCK + 7  # not a whole number of blocks
+COUNT = 3 * BLOCK_ELEMENTS + 7  # not a whole number of blocks
 
 
 def random_array(data_type) -> np.ndarray:

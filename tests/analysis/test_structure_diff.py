@@ -240,8 +240,8 @@ def test_the_repair_of_pairs_ends_at_the_limit_of_votes(monkeypatch):
         for _ in range(2)
     )
     n_changes = len(changes(old, new))
-    monkeypatch.setattr(structure_match, "_MIN_ALL_VOTES", 0)
-    monkeypatch.setattr(structure_match, "_ALL_VOTES_PER_EDGE", 0)
+    monkeypatch.setattr(structure_match, "_MIN_TOTAL_VOTES", 0)
+    monkeypatch.setattr(structure_match, "_TOTAL_VOTES_PER_EDGE", 0)
     assert 0 < n_changes <= len(changes(old, new)) <= 400
     assert changes(old, old) == []
 

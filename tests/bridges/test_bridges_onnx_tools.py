@@ -21,7 +21,7 @@ from onnx.backend.test.case import node
 
 import onnxwire
 from onnxwire.bridges.onnx import apply_keeping
-from onnxwire.bridges.shape_inputs import PROPAGATED, READ_INPUTS, read_tensors
+from onnxwire.bridges.shape_inputs import PROPAGATED_INPUTS, READ_INPUTS, read_tensors
 from onnxwire.errors import FieldValueError
 
 MODELS_FOLDER = Path(onnx.__file__).parent / "backend" / "test" / "data"
@@ -94,7 +94,7 @@ def test_the_checker_raises_the_official_errors(name):
 
 def read_cases():
     """Yield a few of the onnx package's tests of each operator whose input elements are read, and of its expansions."""
-    module_names, counts = {operator.lower() for operator in {*READ_INPUTS, *PROPAGATED}}, Counter()
+    module_names, counts = {operator.lower() for operator in {*READ_INPUTS, *PROPAGATED_INPUTS}}, Counter()
     for module in pkgutil.iter_modules(node.__path__):
         if module.name.replace("_", "") in module_names:
             import_module(f"{node.__name__}.{module.name}")
@@ -145,7 +145,7 @@ def test_tensors_that_inference_and_conversion_read_stay_in_the_model():
 
         result = result_of(apply_keeping, model, convert, read_tensors, 0)
         assert result == result_of(convert, official_model), case.name
-    assert op_types >= (READ_INPUTS.keys() | PROPAGATED.keys()) - {"Upsample"}  # not in the current version
+    assert op_types >= (READ_INPUTS.keys() | PROPAGATED_INPUTS.keys()) - {"Upsample"}  # not in the current version
 
 
 def shape_model(shape, **fields):

@@ -13,7 +13,7 @@ from onnxwire import catalog
 from onnxwire.catalog.dataset import Dataset
 from onnxwire.catalog.files import files_of
 from onnxwire.catalog.models import State
-from onnxwire.io.remote.address_listing import find
+from onnxwire.io.remote.address_listing import find_files
 
 pq = pytest.importorskip("pyarrow.parquet")
 pytest.importorskip("xxhash")
@@ -280,7 +280,7 @@ def test_a_list_of_deeply_nested_folders_takes_little_memory(tmp_path):
         }
         for pattern, expected in patterns.items():
             tracemalloc.start()
-            listing = find([f"{prefix}/{pattern}"])[0]
+            listing = find_files([f"{prefix}/{pattern}"])[0]
             peak = tracemalloc.get_traced_memory()[1]
             tracemalloc.stop()
             names = [] if isinstance(listing, onnxwire.SourceError) else [name for name, _ in listing]

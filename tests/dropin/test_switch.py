@@ -53,7 +53,7 @@ def test_the_exit_status_of_a_failing_program_is_preserved():
 
 def test_a_missing_program_is_reported():
     assert "usage" in python("-m", "onnxwire.dropin", status=2)
-    assert "takes an argument" in python("-m", "onnxwire.dropin", "-m", status=2)
+    assert "needs an argument" in python("-m", "onnxwire.dropin", "-m", status=2)
     assert "usage" in python("-m", "onnxwire.dropin", "--help")
 
 

@@ -14,7 +14,7 @@ from served_models import model
 import onnxwire as ow
 from onnxwire.io.remote import file as remote_file
 from onnxwire.io.remote.address import parse_address
-from onnxwire.io.remote.address_listing import find, look
+from onnxwire.io.remote.address_listing import find_files, versions_of
 from onnxwire.io.remote.hub_address import parse_hub_file
 
 MODEL_PIECES = model([100_000, 5_000_000, 70_000, 300_000])
@@ -279,17 +279,17 @@ def test_links_of_the_cache_lead_nowhere_else(kind, fake, tmp_path) -> None:
 
 def test_versions_are_those_of_lists(fake) -> None:
     pytest.importorskip("huggingface_hub")
-    (found,) = find([f"hf://{REPOSITORY}"])
+    (found,) = find_files([f"hf://{REPOSITORY}"])
     assert [name for name, _ in found] == [
         f"hf://{REPOSITORY}/{name}" for name in ("m.onnx", "onnx/small.onnx", "onnx/x.onnx", "a%2Fb @1.onnx")
     ]
-    versions = look([parse_address(name) for name, _ in found])
+    versions = versions_of([parse_address(name) for name, _ in found])
     assert versions == [version for _, version in found]
-    (below,) = find([f"hf://{REPOSITORY}@{COMMIT}/onnx/"])
+    (below,) = find_files([f"hf://{REPOSITORY}@{COMMIT}/onnx/"])
     assert [name for name, _ in below] == [f"hf://{REPOSITORY}@{COMMIT}/onnx/{name}.onnx" for name in ("small", "x")]
-    (matched,) = find([f"hf://{REPOSITORY}/**/s*.onnx"])
+    (matched,) = find_files([f"hf://{REPOSITORY}/**/s*.onnx"])
     assert [name for name, _ in matched] == [f"hf://{REPOSITORY}/onnx/small.onnx"]
-    errors = find(["hf://some-org/none", f"hf://{REPOSITORY}@none", "hf://some-org"])
+    errors = find_files(["hf://some-org/none", f"hf://{REPOSITORY}@none", "hf://some-org"])
     assert all(isinstance(error, ow.SourceError) for error in errors), errors
 
 

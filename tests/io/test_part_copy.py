@@ -15,7 +15,7 @@ from served_models import model
 
 import onnxwire as ow
 from onnxwire.io.remote import part_copy
-from onnxwire.io.remote.part_copy import Copied, Sent, plan_parts
+from onnxwire.io.remote.part_copy import CopiedPart, SentPart, plan_parts
 
 MIB = 1 << 20
 MODEL_PIECES = model([8 * MIB] * 4, nodes=30)
@@ -216,10 +216,10 @@ def test_planned_parts_are_the_encoding_and_long_enough(number) -> None:
     assert all(part.size >= 5 * MIB for part in parts[:-1])
     flat: list[object] = []
     for part in parts:
-        flat += [part] if isinstance(part, Copied) else part.pieces
+        flat += [part] if isinstance(part, CopiedPart) else part.pieces
     assert sum(part.size for part in parts) == sum(size for _, size in segments)
-    assert all(sum(p.size if isinstance(p, Copied) else len(p) for p in part.pieces) == part.size
-               for part in parts if isinstance(part, Sent))  # fmt: skip
+    assert all(sum(p.size if isinstance(p, CopiedPart) else len(p) for p in part.pieces) == part.size
+               for part in parts if isinstance(part, SentPart))  # fmt: skip
 
     def bytes_in(pieces: list[object]) -> list[tuple[object, ...]]:
         found: list[tuple[object, ...]] = []
@@ -228,7 +228,7 @@ def test_planned_parts_are_the_encoding_and_long_enough(number) -> None:
                 piece.payload.span
                 if isinstance(piece, Piece)
                 else (piece.start, piece.end)
-                if isinstance(piece, Copied)
+                if isinstance(piece, CopiedPart)
                 else None
             )
             if span is None:

@@ -63,7 +63,7 @@ check_ignoring_unknown = Readers(
 def pieces(request, monkeypatch):
     """Read the text in pieces of the given number of characters."""
     if request.param:
-        monkeypatch.setattr(text_source, "CHUNK", request.param)
+        monkeypatch.setattr(text_source, "CHUNK_CHARS", request.param)
 
 
 # --- printed messages are read
@@ -471,7 +471,7 @@ def test_a_long_string_takes_little_more_memory_than_its_value(unit):
 
 @pytest.mark.parametrize("unit", [" ", "\n\t"])
 def test_a_long_text_without_values_takes_no_memory(unit, monkeypatch):
-    monkeypatch.setattr(text_source, "CHUNK", 10_000)  # so that retained text would be detected
+    monkeypatch.setattr(text_source, "CHUNK_CHARS", 10_000)  # so that retained text would be detected
     text = Repeating('{"children": [], ', unit, 500_000, '"oneInt32": 5}')
     message, peak = peak_of(onnxwire.from_json, text, EVERYTHING[0])
     assert message.SerializeToString() == EVERYTHING[1](one_int32=5).SerializeToString()

@@ -101,7 +101,7 @@ official_reading, reading, check = READERS.official_reading, READERS.reading, RE
 def pieces(request, monkeypatch):
     """Read the text in pieces of the given number of characters."""
     if request.param:
-        monkeypatch.setattr(text_source, "CHUNK", request.param)
+        monkeypatch.setattr(text_source, "CHUNK_CHARS", request.param)
 
 
 # --- printed messages are read
@@ -582,7 +582,7 @@ def test_a_long_string_takes_little_more_memory_than_its_value(unit):
     "unit", ["# comment\n", " ", "\n", "many_int32: [] ", "many_int32: [], # c\n", "many_bytes:[];"]
 )
 def test_a_long_text_without_values_takes_no_memory(unit, monkeypatch):
-    monkeypatch.setattr(text_source, "CHUNK", 10_000)  # so that retained text would be detected
+    monkeypatch.setattr(text_source, "CHUNK_CHARS", 10_000)  # so that retained text would be detected
     message, peak = peak_of(onnxwire.from_text, Repeating("", unit, 500_000, "one_int32: 5"), EVERYTHING[0])
     assert message.SerializeToString() == EVERYTHING[1](one_int32=5).SerializeToString()
     assert peak < 200_000
