@@ -126,11 +126,7 @@ def _uninstall(scope: str) -> None:
         if not _is_set(scope, name):
             continue
         pattern = template.replace("{program}", "").replace("$", "[$]")
-        try:
-            git_repository.write_setting(scope, "--unset-all", name, f"{pattern}$")
-        except SourceError:
-            if _is_set(scope, name):  # otherwise another process has removed the setting in the meantime
-                raise
+        git_repository.write_setting(scope, "--unset-all", name, f"{pattern}$")
 
 
 def _is_set(scope: str, name: str) -> bool:

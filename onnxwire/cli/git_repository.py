@@ -16,15 +16,17 @@ from onnxwire.messages import ModelProto
 
 _MAX_LOCK_SECONDS = 3  # time to wait while another process changes the same settings
 _MAX_POINTER_BYTES = 1024  # Git LFS treats larger files as content
+_ABSENT_SETTING_STATUS = 5  # of `git config --unset-all`: another process removed the setting in the meantime
 _POINTER = re.compile(
     rb"version https://git-lfs\.github\.com/spec/v1\n(?:ext-[^\n]*\n)*oid sha256:([0-9a-f]{64})\nsize (\d{1,18})\n"
 )
 
 
-def run_git(*arguments: str, file: IO[bytes] | None = None, may_fail: bool = False) -> str:
+def run_git(*arguments: str, file: IO[bytes] | None = None, may_fail: bool = False, accepted_status: int = 0) -> str:
     """Run git and return its output without the last line break.
 
     file: its standard input. may_fail: whether to return "" if git fails, instead of raising SourceError.
+    accepted_status: an exit status beside 0 that is no failure.
     """
     environment = {**os.environ, "LC_ALL": "C"}  # untranslated, because some messages are parsed
     try:
@@ -37,7 +39,7 @@ def run_git(*arguments: str, file: IO[bytes] | None = None, may_fail: bool = Fal
         )
     except OSError as error:
         raise SourceError(error.errno, f"git cannot be run: {error.strerror}", "git") from None
-    if completed.returncode and not may_fail:
+    if completed.returncode not in (0, accepted_status) and not may_fail:
         reason = completed.stderr.decode(errors="replace").strip() or f"exit status {completed.returncode}"
         raise SourceError(None, f"`git {arguments[0]}` failed: {reason}", "git")
     return completed.stdout.decode(errors="surrogateescape").removesuffix("\n")
@@ -99,7 +101,7 @@ def write_setting(scope: str, *arguments: str) -> None:
     deadline = time.monotonic() + _MAX_LOCK_SECONDS
     while True:
         try:
-            run_git("config", scope, *arguments)
+            run_git("config", scope, *arguments, accepted_status=_ABSENT_SETTING_STATUS)
         except SourceError as error:
             if "File exists" not in str(error) or time.monotonic() > deadline:
                 raise
