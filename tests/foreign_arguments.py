@@ -143,17 +143,13 @@ def uninitialised_objects_of(cls: type) -> Iterator[Any]:
 
 
 def calls(
-    cls: type, foreign_objects: list[Any], own_makers: list[Callable[[], Any]]
+    cls: type, make_foreign_objects: Callable[[], list[Any]], own_makers: list[Callable[[], Any]]
 ) -> Iterator[tuple[str, Callable[[], Any]]]:
     """Yield (name, function) for each attribute of a class: the function calls it with objects of wrong types.
 
-    `foreign_objects` have other types, and `own_makers` are functions that make objects of the class.
+    `make_foreign_objects` makes objects of other types, new ones for each attribute: sequences that are extended by
+    themselves in all calls would have millions of elements. `own_makers` are functions that make objects of the class.
     """
-    argument_lists = [
-        tuple(arguments)
-        for n in range(5)
-        for arguments in ((None,) * n, foreign_objects[n : 2 * n], foreign_objects[-n:] if n else ())
-    ]
     names = [name for name in dir(cls) if name not in OBJECT_ATTRIBUTES or name in vars(cls)]
     for name in names:
         if name in ("__class__", "__subclasshook__", "__init_subclass__", "__abstractmethods__"):
@@ -161,6 +157,12 @@ def calls(
 
         def call_attribute(name: str = name) -> None:
             descriptor = next(vars(base)[name] for base in cls.__mro__ if name in vars(base))
+            foreign_objects = make_foreign_objects()
+            argument_lists = [
+                tuple(arguments)
+                for n in range(5)
+                for arguments in ((None,) * n, foreign_objects[n : 2 * n], foreign_objects[-n:] if n else ())
+            ]
             makers = [*(lambda value=value: value for value in foreign_objects), *own_makers]
             for make, arguments in itertools.product(makers, argument_lists):
                 with contextlib.suppress(Exception):
@@ -230,7 +232,7 @@ def class_assignments(makers: dict[type, Callable[[], Any]]) -> Iterator[tuple[s
         yield f"{cls.__module__}.{cls.__qualname__}.__class__ assigned", assign_classes
 
 
-def module_functions(foreign_objects: list[Any]) -> Iterator[tuple[str, Callable[[], Any]]]:
+def module_functions(make_foreign_objects: Callable[[], list[Any]]) -> Iterator[tuple[str, Callable[[], Any]]]:
     """Yield calls of the functions of the modules with 0 to 5 foreign arguments."""
     for module in extension_modules():
         for name, value in vars(module).items():
@@ -238,6 +240,7 @@ def module_functions(foreign_objects: list[Any]) -> Iterator[tuple[str, Callable
                 continue
 
             def call_function(value: Any = value) -> None:
+                foreign_objects = make_foreign_objects()
                 for n in range(6):
                     for arguments in itertools.islice(itertools.product(foreign_objects, repeat=n), 400):
                         with contextlib.suppress(Exception):
@@ -255,8 +258,11 @@ def everything() -> Iterator[tuple[str, Callable[[], Any]]]:
     import onnx
 
     makers = instances()
-    foreign_objects: list[Any] = [None, 5, [], object(), "a", b"\x08\x01", onnx.ModelProto(), onnx.TensorProto().dims]
-    foreign_objects += [make() for make in makers.values()]
+
+    def make_foreign_objects() -> list[Any]:
+        objects: list[Any] = [None, 5, [], object(), "a", b"\x08\x01", onnx.ModelProto(), onnx.TensorProto().dims]
+        return objects + [make() for make in makers.values()]
+
     uninitialised_objects: list[Any] = []
     types_ = extension_types()
     for cls in types_:
@@ -277,9 +283,9 @@ def everything() -> Iterator[tuple[str, Callable[[], Any]]]:
             "Everything",
         ):
             continue  # other message classes have the same methods; their fields are CPython's descriptors
-        yield from calls(cls, foreign_objects, own_makers)
+        yield from calls(cls, make_foreign_objects, own_makers)
     yield from class_assignments(makers)
-    yield from module_functions(foreign_objects)
+    yield from module_functions(make_foreign_objects)
 
 
 def main() -> None:
