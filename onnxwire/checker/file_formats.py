@@ -11,19 +11,23 @@ import numpy as np
 
 PREFIX_BYTES = 512
 _OLD_LZMA = re.compile(rb"\x5d\0\0.\0\xff{8}|\x5d\0\0.\0.{4}\0{4}", re.S)
-# The first two bytes of all formats below; those of a pickle in text and of compiled Python code are not listed.
-_FIRST_PAIRS = (
+# The first two bytes of all formats below, except tar archives and compiled Python code.
+_FIRST_PAIRS = frozenset((
+    *(b"c" + bytes([letter]) for letter in b"abcdefghijklmnopqrstuvwxyz_."),  # pickles in text
+    *(bytes((0x78, flags)) for flags in range(256) if not (0x78 << 8 | flags) % 31),  # zlib
     b"\x7fE", b"MZ", b"\xfe\xed", b"\xce\xfa", b"\xcf\xfa", b"\xca\xfe", b"PK", b"7z", b"Ra", b"\xfd7", b"MS",
     b"BZ", b"\x28\xb5", b"\x04\x22", b"\x1f\x8b", b"\0a", b"de", b"BC", b"\x80\2", b"\x80\3", b"\x80\4", b"\x80\5",
     b"#!", b"@e", b"%P", b"{\\", b"\xed\xab", b"xa", b"hs", b"KD", b"07", b"!<", b"\x5d\0", b"\xd0\xcf", b"L\0",
     b"\x1bL", b"SQ", b"<?", b"\x93N",
-)  # fmt: skip
+))  # fmt: skip
 _MASKED_PAIRS = tuple(magic[0] ^ magic[1] for magic in (b"\x7fE", b"PK", b"MZ"))  # unchanged by XOR with one byte
-_TAR_BYTES = 262  # the signature of a tar archive is near the end of its header
+_TAR_MAGIC = slice(257, 262)
 
 
 def signature_of(prefix: bytes) -> str:
     """Return the format that bytes begin with, if it is a program or an archive; "" for anything else."""
+    if prefix[:2] not in _FIRST_PAIRS and prefix[2:4] != b"\r\n" and prefix[_TAR_MAGIC] != b"ustar":
+        return _masked_signature(prefix)
     if prefix[:4] == b"\x7fELF" and prefix[4:5] in b"\1\2" and prefix[5:6] in b"\1\2":
         return "an ELF program"
     if prefix[:2] == b"MZ" and (len(prefix) < 64 or prefix[2:64].count(0) > 16 or b"DOS mode" in prefix):
@@ -41,7 +45,7 @@ def signature_of(prefix: bytes) -> str:
     if (
         prefix[:6] in (b"7z\xbc\xaf\x27\x1c", b"Rar!\x1a\x07", b"\xfd7zXZ\0")
         or prefix[:4] == b"MSCF"
-        or prefix[257:262] == b"ustar"
+        or prefix[_TAR_MAGIC] == b"ustar"
     ):
         return "an archive"
     if prefix[:3] == b"BZh" and prefix[4:10] == b"1AY&SY":
@@ -79,7 +83,7 @@ def signature_of(prefix: bytes) -> str:
 
 def _masked_signature(prefix: bytes) -> str:
     """Return the format of bytes that are combined with one byte by XOR, if it is a program or ZIP archive."""
-    if len(prefix) < 64:
+    if len(prefix) < 64 or prefix[0] ^ prefix[1] not in _MASKED_PAIRS:
         return ""
     for magic, zeros in ((b"\x7fELF", slice(9, 16)), (b"PK\3\4", slice(5, 6))):
         mask = prefix[0] ^ magic[0]
@@ -106,7 +110,7 @@ def may_have_signature(prefixes: Any) -> Any:
 
     prefixes: (n, length) uint8; at least 3 and less than 262 bytes of each.
     """
-    assert 3 <= prefixes.shape[1] < _TAR_BYTES
+    assert 3 <= prefixes.shape[1] < _TAR_MAGIC.stop
     first, second, third = prefixes[:, 0], prefixes[:, 1], prefixes[:, 2]
     result = _pair_table()[first.astype(np.uint16) << 8 | second]
     result |= (second >= 12) & (second <= 14) & (third == 13)  # compiled Python code
@@ -117,6 +121,4 @@ def may_have_signature(prefixes: Any) -> Any:
 def _pair_table() -> Any:
     table = np.zeros(1 << 16, bool)
     table[[pair[0] << 8 | pair[1] for pair in _FIRST_PAIRS]] = True
-    table[[ord("c") << 8 | letter for letter in b"abcdefghijklmnopqrstuvwxyz_."]] = True
-    table[[0x78 << 8 | flags for flags in range(256) if not (0x78 << 8 | flags) % 31]] = True  # zlib
     return table

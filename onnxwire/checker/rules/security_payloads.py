@@ -119,6 +119,18 @@ class Prefixes:
                 return os.pread(self.document.descriptor, n, start)
         return bytes_at(self.document, start, start + n)
 
+    def batches(self, rows: Any, spans: tuple[Any, Any], size: int) -> Iterator[tuple[Any, list[bytes], Any]]:
+        """Yield rows, their first bytes, and a matrix of these with zeros at the end, for some rows at a time.
+
+        spans: offset and length of the range of each row. size: the bytes of an element; only whole ones are returned.
+        """
+        for first in range(0, len(rows), _BATCH_TENSORS):
+            batch = rows[first : first + _BATCH_TENSORS]
+            places = zip(*(column[batch].tolist() for column in spans), strict=True)
+            prefixes = [self.read(start, length // size * size) for start, length in places]
+            padded = b"".join(prefix.ljust(PREFIX_BYTES, b"\0") for prefix in prefixes)
+            yield batch, prefixes, np.frombuffer(padded, np.uint8).reshape(-1, PREFIX_BYTES)
+
 
 def _unused(facts: Facts) -> Any:
     """Return the initializers of graphs that no node reads and no graph returns."""
@@ -146,6 +158,12 @@ def tensor_payload(facts: Facts) -> Iterator[Finding]:
     # Unused tensors come first, since only few tensors of a remote file are read.
     for row in sorted(true_rows(tensors.has("raw_data")).tolist(), key=lambda row: not unused[row]):
         if lengths[row] >= 4:
+            if lengths[row] <= min(MAX_READ_BYTES, left) and not prefixes.is_remote:
+                left -= lengths[row] if lengths[row] > PREFIX_BYTES else 0
+                kind = _kind_of_bytes(bytes_at(facts.document, starts[row], starts[row] + lengths[row]))
+                if kind:
+                    found[row] = kind
+                continue
             kind = signature_of(prefixes.read(starts[row], lengths[row]))
             # A program after a page of zeros or weights, and the directory at the end of a ZIP archive.
             if not kind and lengths[row] > _PAGE_BYTES and not prefixes.is_remote:
@@ -153,39 +171,45 @@ def tensor_payload(facts: Facts) -> Iterator[Finding]:
             if not kind and lengths[row] > _ZIP_END_BYTES and not prefixes.is_remote:
                 end = starts[row] + lengths[row]
                 tail = prefixes.read(end - _ZIP_END_BYTES, _ZIP_END_BYTES)
-                kind = signature_of(tail) or ("a program backwards" if tail[-4:] == b"FLE\x7f" else "")
-            if not kind and PREFIX_BYTES < lengths[row] <= min(MAX_READ_BYTES, left) and not prefixes.is_remote:
-                left -= lengths[row]
-                inside = _INSIDE.search(bytes_at(facts.document, starts[row], starts[row] + lengths[row]))
-                kind = "a program or archive between other data" if inside else ""
+                kind = _kind_of_end(tail)
             if kind:
                 found[row] = kind
     found.update(_typed_payloads(facts))
     yield tensors.at(found, "the data of tensor {name!r} is {kind}; do not extract or run it", kind=found)
 
 
+def _kind_of_bytes(data: bytes) -> str:
+    """Return what the data of a tensor are, if it is a program or archive."""
+    kind = signature_of(data[:PREFIX_BYTES])
+    if not kind and len(data) > _PAGE_BYTES:
+        kind = signature_of(data[_PAGE_BYTES : _PAGE_BYTES + PREFIX_BYTES])
+    if not kind and len(data) > _ZIP_END_BYTES:
+        kind = _kind_of_end(data[-_ZIP_END_BYTES:])
+    if not kind and len(data) > PREFIX_BYTES and _INSIDE.search(data):
+        kind = "a program or archive between other data"
+    return kind
+
+
+def _kind_of_end(tail: bytes) -> str:
+    return signature_of(tail) or ("a program backwards" if tail[-4:] == b"FLE\x7f" else "")
+
+
 @rule("security-payload-float", "TensorProto")
 def float_payload(facts: Facts) -> Iterator[Finding]:
     """Yield tensors of floats whose bits carry something else."""
     tensors, prefixes = facts.TensorProto, facts.derive(Prefixes)
-    starts, lengths = tensors.span("raw_data")
+    spans = tensors.span("raw_data")
     found = {}
-    rows = true_rows((tensors.data_type == TensorProto.FLOAT) & (lengths >= 128))
-    for first in range(0, len(rows), _BATCH_TENSORS):
-        batch = rows[first : first + _BATCH_TENSORS]
-        places = zip(starts[batch].tolist(), lengths[batch].tolist(), strict=True)
-        data = [prefixes.read(start, length) for start, length in places]
-        for i in true_rows(_may_carry_bytes(data)).tolist():
-            kind = _kind_of_floats(data[i])
-            if kind:
+    rows = true_rows((tensors.data_type == TensorProto.FLOAT) & (spans[1] >= 128))
+    for batch, data, matrix in prefixes.batches(rows, spans, 4):
+        for i in true_rows(_may_carry_bytes(matrix)).tolist():
+            if kind := _kind_of_floats(data[i]):
                 found[int(batch[i])] = kind
     yield tensors.at(found, "tensor {name!r} has {kind}; do not extract or run it", kind=found)
 
 
-def _may_carry_bytes(prefixes: list[bytes]) -> Any:
-    """Return whether each of the first bytes of tensors of floats may be something else; see `_kind_of_floats`."""
-    padded = b"".join(prefix[: len(prefix) // 4 * 4].ljust(PREFIX_BYTES, b"\0") for prefix in prefixes)
-    matrix = np.frombuffer(padded, np.uint8).reshape(-1, PREFIX_BYTES)
+def _may_carry_bytes(matrix: Any) -> Any:
+    """Return whether the first bytes of tensors of floats, in rows, may be something else; see `_kind_of_floats`."""
     bits, floats = matrix.view("<u4"), matrix.view("<f4")
     result = ((bits & 0x7FFFFFFF) > 0x7F800000).sum(axis=1) >= _MIN_NANS
     result |= ((floats >= 0) & (floats <= 255) & (floats == np.trunc(floats))).all(axis=1)
@@ -197,7 +221,7 @@ def _may_carry_bytes(prefixes: list[bytes]) -> Any:
 
 def _kind_of_floats(prefix: bytes) -> str:
     """Return what the first elements of a tensor of floats carry: NaNs, bytes, or a format in their lowest bits."""
-    bits = np.frombuffer(prefix[: len(prefix) // 4 * 4], "<u4")
+    bits = np.frombuffer(prefix, "<u4")
     nans = bits[(bits & 0x7F800000 == 0x7F800000) & (bits & 0x7FFFFF != 0)]
     if len(np.unique(nans)) >= _MIN_NANS:
         return f"NaNs with {len(np.unique(nans)):,} different contents among its first elements"
