@@ -64,6 +64,10 @@ FORMER_FAULTS = {
     "one key": ("check --fix quietly",),
     "empty names of sizes": ("check --fix quietly",),
     "empty functions": ("page: map",),
+    "functions that call one another": ("check untrusted",),
+    "a function that calls itself": ("check untrusted",),
+    "empty subgraphs": ("check untrusted",),
+    "metadata": ("check untrusted",),
 }
 FORMER_FAULTS_OF_WRITERS = {
     "wide strings": ("npz",),
@@ -78,6 +82,7 @@ LARGE_FORMER_FAULTS = {
     500_000: {
         "graphs of one attribute": ["rename values", "page: around"],
         "deep tensors": ["statistics", "stats"],
+        "empty subgraphs": ["check untrusted"],
         "empty graph.initializer": ["catalog"],
     },
     2_000_000: {

@@ -1,6 +1,7 @@
 """Commands run in processes: `info`, errors, exit statuses and help."""
 
 import contextlib
+import gc
 import json
 import os
 import re
@@ -291,6 +292,21 @@ def test_broken_pipe_ends_quietly() -> None:
     result = run("info", DIGITS, "--raw", stdout=write_end)
     os.close(write_end)
     assert result.stderr == ""
+
+
+def test_only_the_program_changes_when_garbage_is_collected() -> None:
+    before = gc.get_threshold(), gc.get_freeze_count()
+    assert main(["--version"]) == 0
+    assert (gc.get_threshold(), gc.get_freeze_count()) == before
+    code = """import gc, sys
+from onnxwire.cli import main
+sys.argv[1:] = ["--version"]
+before = gc.get_threshold()[0]
+assert main() == 0
+assert gc.get_threshold()[0] > before and gc.get_freeze_count() > 1000
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
+    assert done.stdout.decode().split() == ["onnxwire", onnxwire.__version__]
 
 
 def test_without_arguments_the_help_is_printed() -> None:
