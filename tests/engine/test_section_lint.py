@@ -1,8 +1,8 @@
 """A lint of the sources: every function that Python can call enters the section, or is listed with a reason.
 
-It reads the sources, because calls do not show it: with the GIL, the section (`onnxwire/engine/section.h`) does
-nothing; without it, a function that does not enter fails in rare interleavings only, which `test_threads.py` and
-`fuzz_edits.py` look for on a build without the GIL.
+It reads the sources, since running the functions does not reveal an omission: with the GIL, the section
+(`onnxwire/engine/section.h`) does nothing; without the GIL, a function that does not enter fails in rare interleavings
+only, for which `test_threads.py` and `fuzz_edits.py` search on a build without the GIL.
 """
 
 import re
@@ -20,11 +20,11 @@ FUNCTION = re.compile(
 # Functions that do not enter the section, with reasons.
 OWN_MEMORY = "frees its own memory"
 ENTERS_SECTION = "enters the section in its body, or calls one function that does"
-STATELESS = "looks at its arguments only"
+STATELESS = "uses its arguments only"
 GENERATOR = "a generator, which can't stay in the section; the functions that it calls enter it"
-NEW = "has an object that no other thread has yet"
-CONSTANT_NUMBERS = "reads numbers of its own, which never change"
-ONE_CALL = "has objects of its own; the function that it calls enters the section"
+NEW = "uses an object that no other thread references yet"
+CONSTANT_NUMBERS = "reads numbers of its object, which never change"
+ONE_CALL = "uses objects that no other thread references; the function that it calls enters the section"
 EXEMPT_FUNCTIONS = {
     "_varint": {"packed_levels": STATELESS, "decode_packed": STATELESS},
     "analysis._sums": {"sum_block": STATELESS},
@@ -63,7 +63,7 @@ EXEMPT_FUNCTIONS = {
     "engine.repeated_span": {"__next__": ENTERS_SECTION},
     "engine.scan": {"of": STATELESS, "mentioning": GENERATOR, "strings_of": GENERATOR},
     "engine.foreign_thread": {
-        "close_entrance": "one atomic number",
+        "close_entrance": "sets one atomic number",
         "forget_other_threads": "a new process has one thread",
     },
     "engine.search": {"__cinit__": "of Paths: " + NEW, "__dealloc__": OWN_MEMORY},
@@ -98,8 +98,10 @@ EXEMPT_FUNCTIONS = {
 @pytest.mark.parametrize("path", SOURCES, ids=[str(path.relative_to(ROOT)) for path in SOURCES])
 def test_functions_enter_the_section(path):
     module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
-    apart = EXEMPT_FUNCTIONS.get(module, {})
+    exempt_functions = EXEMPT_FUNCTIONS.get(module, {})
     functions = list(FUNCTION.finditer(path.read_text(encoding="utf-8")))
-    outside = {found["name"] for found in functions if "@critical_section" not in found["decorators"]}
-    assert outside <= set(apart), "decorate it with @critical_section, or list it above with a reason"
-    assert set(apart) <= outside, "a function listed above as outside enters the section"
+    functions_outside = {match["name"] for match in functions if "@critical_section" not in match["decorators"]}
+    assert functions_outside <= set(exempt_functions), (
+        "decorate it with @critical_section, or list it above with a reason"
+    )
+    assert set(exempt_functions) <= functions_outside, "a function listed above as outside enters the section"
