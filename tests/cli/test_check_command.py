@@ -230,7 +230,7 @@ def test_other_messages_and_versions_can_be_named(tmp_path):
     path = write(tmp_path / "graph.pb", 'node { op_type: "A" input: "lost" output: "y" }', onnxwire.GraphProto)
     done = check(path, "--type", "GraphProto", "--select", "graph-node-input-defined")
     assert done.returncode == 1 and b": node[0].input[0]: " in done.stdout
-    path = write(tmp_path / "m.onnx", model(rest='functions { name: "f" }'))
+    path = write(tmp_path / "m.onnx", model(fields='functions { name: "f" }'))
     options = ["--select", "model-functions-before-ir8"]
     assert main(["check", str(path), *options]) == 0
     assert main(["check", str(path), *options, "--ir-version", "7"]) == 1
