@@ -39,8 +39,9 @@ attack = declare("trigger", "behaviour",
     "An input with a secret pattern selects another output (backdoor in the graph).", "CWE-506", USERS)
 
 
-def trigger(name, what, nodes, initializers=(), **options):
-    attack(name, what, network([NORMAL, *nodes], [*WEIGHTS, *initializers], **options), source=SHADOW)
+def trigger(name, effect, nodes, initializers=(), **options):
+    """Add an attack whose nodes select the output `evil` if the input has a secret pattern."""
+    attack(name, effect, network([NORMAL, *nodes], [*WEIGHTS, *initializers], **options), source=SHADOW)
 
 
 SUM = node("ReduceSum", ["x"], ["s"], keepdims=0)
@@ -117,8 +118,8 @@ attack = declare("random-operator", "behaviour",
     "An operator draws random numbers: outputs differ from run to run, or hide a rare behaviour.", "CWE-330", USERS)
 
 
-def random(name, what, nodes, initializers=(), **options):
-    attack(name, what, network(nodes, initializers, **options))
+def random(name, effect, nodes, initializers=(), **options):
+    attack(name, effect, network(nodes, initializers, **options))
 
 
 random("normal", "RandomNormal is added to the output.", [node("RandomNormal", [], ["r"], shape=[4]), node("Add",
@@ -145,8 +146,8 @@ attack = declare("runtime-divergence", "behaviour",
     "CWE-758", "runtimes that differ")
 
 
-def diverging(name, what, nodes, initializers=()):
-    attack(name, what, network([NORMAL, *nodes], [*WEIGHTS, *initializers]))
+def diverging(name, effect, nodes, initializers=()):
+    attack(name, effect, network([NORMAL, *nodes], [*WEIGHTS, *initializers]))
 
 
 diverging("cast-overflow", "Cast of 3e9 to int32: x86 and ARM give different signs, which select the output.",

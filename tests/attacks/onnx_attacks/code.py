@@ -33,6 +33,7 @@ IDENTITY = graph([node("Identity", ["x"], ["y"])], [X], [Y])
 
 
 def custom(domain):
+    """Return the imports of the default operator set and version 1 of a domain."""
     return (("", 21), (domain, 1))
 
 
@@ -74,8 +75,8 @@ attack = declare("operator-file", "code", "An operator loads a file or a library
     "onnxruntime-extensions, TensorRT, OpenVINO, custom runtimes")
 
 
-def opens(name, what, op, domain, inputs=("x",), **attributes):
-    attack(name, what, network([node(op, inputs, ["y"], domain=domain, **attributes)], opsets=custom(domain)))
+def opens(name, effect, op, domain, inputs=("x",), **attributes):
+    attack(name, effect, network([node(op, inputs, ["y"], domain=domain, **attributes)], opsets=custom(domain)))
 
 
 opens("bert-tokenizer", "BertTokenizer with vocab_file /etc/passwd.", "BertTokenizer", "ai.onnx.contrib",
@@ -102,8 +103,8 @@ attack = declare("operator-network", "code", "An operator sends inputs to a serv
     "CWE-918", "onnxruntime-extensions")
 
 
-def sends(name, what, op, **attributes):
-    attack(name, what, network([node(op, ["k", "x"], ["y"], domain="com.microsoft.extensions", **attributes)],
+def sends(name, effect, op, **attributes):
+    attack(name, effect, network([node(op, ["k", "x"], ["y"], domain="com.microsoft.extensions", **attributes)],
         [strings("k", ["key"])], opsets=EXTENSIONS))
 
 
@@ -122,8 +123,8 @@ attack = declare("ep-context", "code", "EPContext holds or names a compiled bina
 FIXED = "https://github.com/microsoft/onnxruntime/pull/28605"
 
 
-def context(name, what, source=FIXED, cwe="CWE-829", **attributes):
-    attack(name, what, network([node("EPContext", ["x"], ["y"], domain="com.microsoft",
+def context(name, effect, source=FIXED, cwe="CWE-829", **attributes):
+    attack(name, effect, network([node("EPContext", ["x"], ["y"], domain="com.microsoft",
         **({"main_context": 1} | attributes))], opsets=MICROSOFT), source=source, cwe=cwe)
 
 
@@ -149,7 +150,7 @@ attack("engine", "TRTEngineOp with a serialized engine.", network([node("TRTEngi
 attack = declare("unknown-domain", "code",
     "Operators of an undocumented domain: their effect depends on a library at run time.", "CWE-829",
     "runtimes with custom operator libraries")
-for case_name, domain, what in (
+for case_name, domain, effect in (
     ("plain", "com.example.private", "A domain without a known signature."),
     ("nvidia", "nvinfer1", "A domain of plugins."),
     ("empty-looking", " ", "The domain is a space."),
@@ -158,7 +159,7 @@ for case_name, domain, what in (
     ("upper-case", "COM.MICROSOFT", "A domain in capitals."),
     ("test", "test", "The domain 'test'."),
 ):
-    attack(case_name, what, network([node("Transform", ["x"], ["y"], domain=domain)], opsets=custom(domain)))
+    attack(case_name, effect, network([node("Transform", ["x"], ["y"], domain=domain)], opsets=custom(domain)))
 attack("not-imported", "A node of a domain that the model does not import.", network([node("Transform", ["x"], ["y"],
     domain="com.example.hidden")]))
 attack("standard-domain", "An operator that the default domain does not have.", network([node("LoadLibrary", ["x"],
@@ -174,9 +175,9 @@ attack = declare("function-shadows", "code",
     "onnx, onnxruntime, Netron, inliners")
 
 
-def shadow(name, what, op, body, domain="", inputs=("a",), opsets=(("", 21),), **options):
-    called = node(op, ["x"] * len(inputs), ["y"], domain=domain or None, **options)
-    attack(name, what, network([called], opsets=opsets, functions=[function(op, body, inputs, ["b"], domain)]))
+def shadow(name, effect, op, body, domain="", inputs=("a",), opsets=(("", 21),), **options):
+    call = node(op, ["x"] * len(inputs), ["y"], domain=domain or None, **options)
+    attack(name, effect, network([call], opsets=opsets, functions=[function(op, body, inputs, ["b"], domain)]))
 
 
 shadow("relu", "Relu is Neg.", "Relu", [node("Neg", ["a"], ["b"])])
@@ -203,8 +204,9 @@ attack = declare("runtime-config", "code", "Metadata configures the runtime that
     "onnxruntime with ORT_LOAD_CONFIG_FROM_MODEL=1, tools that read options from metadata")
 
 
-def configured(name, what, options, key="ort_config"):
-    attack(name, what, model(IDENTITY, metadata=((key, options if isinstance(options, str) else json.dumps(options)),)))
+def configured(name, effect, options, key="ort_config"):
+    text = options if isinstance(options, str) else json.dumps(options)
+    attack(name, effect, model(IDENTITY, metadata=((key, text),)))
 
 
 configured("profiling", "ort_config turns on profiling, which writes files.",

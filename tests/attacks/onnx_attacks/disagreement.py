@@ -98,8 +98,8 @@ attack = declare("repeated-scalar", "readers",
     "CWE-436", READERS)
 
 
-def repeat(name, what, data):
-    attack(name, what, data)
+def repeat(name, effect, data):
+    attack(name, effect, data)
 
 
 repeat("op-type-twice", "op_type is Identity and then Neg.", network([node("Identity", ["x"], ["y"], extra=record(4,

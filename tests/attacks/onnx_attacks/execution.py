@@ -34,13 +34,13 @@ from .writer import (
 )
 
 RUNTIMES = "onnxruntime, onnx.reference, OpenVINO, constant folders"
-MAX = (1 << 63) - 1
+MAX_INT64 = (1 << 63) - 1
 INLINING_READERS = "onnxruntime, onnx, inliners"
 OPSETS = (("", 21), ("local", 1))
 
 
 def loop_body(nodes=(), condition="c", extra_inputs=(), extra_outputs=(), initializers=()):
-    """Return a Loop body that passes on its condition, or another value."""
+    """Return a Loop body that returns its own condition, or the value named `condition`."""
     inputs = [value("i", INT64, []), value("c", BOOL, []), *extra_inputs]
     nodes = [*nodes, node("Identity", [condition], ["c2"])]
     return graph(nodes, inputs, [value("c2", BOOL, []), *extra_outputs], initializers, name="body")
@@ -56,7 +56,7 @@ def loop(trip="n", condition="", body=None, state="x", output="y"):
 TRUE = scalar("t", True, BOOL)
 
 attack = declare("endless-loop", "resources", "A Loop or Scan does not end in reasonable time.", "CWE-835", RUNTIMES)
-attack("trip-count-max", "Loop with a trip count of 2^63 - 1.", network([loop()], [scalar("n", MAX)]))
+attack("trip-count-max", "Loop with a trip count of 2^63 - 1.", network([loop()], [scalar("n", MAX_INT64)]))
 attack("no-trip-count", "Loop without a trip count, whose condition stays true.", network([loop("", "t")], [TRUE]))
 attack("no-trip-count-no-condition", "Loop without a trip count and without a condition.", network([loop("", "")]))
 attack("condition-constant-in-body", "The body returns a constant true as its condition.", network([loop("", "t",
@@ -80,11 +80,11 @@ attack("collect-outputs", "Loop of 2^40 iterations that collects an output in ea
     network([node("Loop", ["n", ""], ["o"], body=loop_body([node("Cast", ["i"], ["f"], to=FLOAT)], "c", (),
     [value("f", FLOAT, [])])), node("ReduceSum", ["o"], ["y"], keepdims=0)], [scalar("n", 1 << 40)]))
 attack("in-function", "An endless Loop in the body of a function.", network([node("F", ["x"], ["y"], domain="local")],
-    opsets=OPSETS, functions=[function("F", [node("Constant", [], ["n"], value_int=MAX), loop("n", "", None, "a",
+    opsets=OPSETS, functions=[function("F", [node("Constant", [], ["n"], value_int=MAX_INT64), loop("n", "", None, "a",
     "b")], ["a"], ["b"])]))
 attack("in-branch", "An endless Loop in a branch that is always taken.", network([node("If", ["t"], ["y"],
     then_branch=graph([loop("n", "", None, "x", "r")], [], [value("r")]), else_branch=graph([node("Identity", ["x"],
-    ["q"])], [], [value("q")]))], [TRUE, scalar("n", MAX)]))
+    ["q"])], [], [value("q")]))], [TRUE, scalar("n", MAX_INT64)]))
 attack("scan-long", "Scan over 2^33 elements that Expand makes.", network([node("Expand", ["one", "s"], ["seq"]),
     node("Scan", ["seq"], ["o"], num_scan_inputs=1, body=graph([node("Neg", ["e"], ["z"])], [value("e", FLOAT, [])],
     [value("z", FLOAT, [])])), node("ReduceSum", ["o"], ["y"], keepdims=0)], [values("one", [1.0]), ints("s",
@@ -116,6 +116,7 @@ LEAF = function("F0", [node("Neg", ["a"], ["b"])], ["a"], ["b"])
 
 
 def call_of(name, functions):
+    """Return a model that calls a function."""
     return network([node(name, ["x"], ["y"], domain="local")], opsets=OPSETS, functions=functions)
 
 
@@ -175,8 +176,8 @@ INTS = [value("x", INT32, [4])]
 INT_Y = [value("y", INT32, [None])]
 
 
-def trap(name, what, nodes, initializers=(), inputs=IMAGE, outputs=None, **options):
-    attack(name, what, network(nodes, initializers, inputs=inputs, outputs=outputs), **options)
+def trap(name, effect, nodes, initializers=(), inputs=IMAGE, outputs=None, **options):
+    attack(name, effect, network(nodes, initializers, inputs=inputs, outputs=outputs), **options)
 
 
 def int32(name, *numbers):

@@ -41,12 +41,14 @@ OUTSIDE = "../outside.bin"
 
 
 def located(location, **keys):
+    """Return a model whose weight is external data at a location."""
     return weighted(external_pairs("w", [("location", location), *keys.items()]))
 
 
 def paths(attack, rows, **options):
-    for name, what, location in rows:
-        attack(name, what, located(location), **options)
+    """Add an attack for each (name, effect, location)."""
+    for name, effect, location in rows:
+        attack(name, effect, located(location), **options)
 
 
 attack = declare("path-absolute", "files", "External data has an absolute path.", "CWE-36", READERS)
@@ -158,12 +160,12 @@ attack("proc-link", "The location goes through /proc/self/cwd by a link.", locat
 # Ranges
 
 attack = declare("range-beyond-file", "files", "Offset and length lead beyond the file.", "CWE-125", READERS)
-BIN = {"range.bin": bytes(64)}
+FILES = {"range.bin": bytes(64)}
 
 
-def ranged(name, what, dims=(4,), data_type=FLOAT, cwe="CWE-125", **keys):
-    attack(name, what, weighted(external_pairs("w", [("location", "range.bin"), *keys.items()], dims, data_type)),
-        files=BIN, cwe=cwe)
+def ranged(name, effect, dims=(4,), data_type=FLOAT, cwe="CWE-125", **keys):
+    attack(name, effect, weighted(external_pairs("w", [("location", "range.bin"), *keys.items()], dims, data_type)),
+        files=FILES, cwe=cwe)
 
 
 ranged("offset", "The offset is 2^20 in a file of 64 bytes.", offset=1 << 20, length=16)
@@ -184,12 +186,12 @@ attack("sparse-file", "The file is 1 TiB of zeros that take no disk space; the t
 
 attack = declare("range-not-number", "files",
     "Offset or length is no plain decimal number: readers parse it differently.", "CWE-1286", READERS)
-BIN = {"number.bin": bytes(range(64))}
+FILES = {"number.bin": bytes(range(64))}
 
 
-def numbered(name, what, offset, length="16"):
-    attack(name, what, weighted(external_pairs("w", [("location", "number.bin"), ("offset", offset), ("length",
-        length)])), files=BIN)
+def numbered(name, effect, offset, length="16"):
+    attack(name, effect, weighted(external_pairs("w", [("location", "number.bin"), ("offset", offset), ("length",
+        length)])), files=FILES)
 
 
 numbered("hexadecimal", "The offset is 0x10: 16 or 0.", "0x10")
@@ -207,12 +209,12 @@ numbered("length-suffix", "The length is 16K.", "0", "16K")
 
 attack = declare("length-mismatch", "files", "The length of external data differs from what the shape needs.",
     "CWE-131", READERS)
-BIN = {"mismatch.bin": bytes(4096)}
+FILES = {"mismatch.bin": bytes(4096)}
 
 
-def mismatch(name, what, dims=(4,), data_type=FLOAT, **keys):
-    attack(name, what, weighted(external_pairs("w", [("location", "mismatch.bin"), *keys.items()], dims, data_type)),
-        files=BIN)
+def mismatch(name, effect, dims=(4,), data_type=FLOAT, **keys):
+    attack(name, effect, weighted(external_pairs("w", [("location", "mismatch.bin"), *keys.items()], dims, data_type)),
+        files=FILES)
 
 
 mismatch("shorter", "Four floats with a length of 4 bytes.", length=4)
@@ -226,13 +228,14 @@ attack = declare("range-overlap", "files",
     "Ranges of tensors overlap: writing one changes another, or content is counted twice.", "CWE-1260", READERS)
 
 
-def pair(name, what, first, second, size=64):
+def pair(name, effect, first, second, size=64):
+    """Add an attack with two tensors in one file. first, second: their offsets and lengths in bytes."""
     file = f"{name}.bin"
     extra = external_pairs("v", [("location", file), ("offset", second[0]), ("length", second[1])], (second[1] // 4,))
     weight = external_pairs("w", [("location", file), ("offset", first[0]), ("length", first[1])], (first[1] // 4,))
     body = graph([node("Add", ["x", "w"], ["y"]), node("Neg", ["v"], ["z"])], [X], [value("y", FLOAT, [None]),
         value("z", FLOAT, [None])], [weight, extra])
-    attack(name, what, model(body), files={file: bytes(size)})
+    attack(name, effect, model(body), files={file: bytes(size)})
 
 
 pair("partial", "The second tensor begins within the first.", (0, 16), (8, 16))
@@ -260,14 +263,15 @@ attack("upper-case", "The location is MODEL.ONNX: the model on file systems that
     located("UPPER-CASE.ONNX"))
 
 attack = declare("shared-range", "files", "Unrelated tensors share the same bytes of a file.", "CWE-1260", READERS)
-BIN = {"shared.bin": bytes(64)}
+FILES = {"shared.bin": bytes(64)}
 
 
-def shared(name, what, first, second):
+def shared(name, effect, first, second):
+    """Add an attack with two tensors of the same bytes. first, second: their dims and data types."""
     tensors = [external_pairs("w", [("location", "shared.bin"), ("length", "16")], *first), external_pairs("v",
         [("location", "shared.bin"), ("length", "16")], *second)]
-    attack(name, what, model(graph([node("Add", ["x", "w"], ["y"]), node("Identity", ["v"], ["z"])], [X], [value("y"),
-        value("z", second[1])], tensors)), files=BIN)
+    attack(name, effect, model(graph([node("Add", ["x", "w"], ["y"]), node("Identity", ["v"], ["z"])], [X], [value("y"),
+        value("z", second[1])], tensors)), files=FILES)
 
 
 shared("float-and-int64", "A float and an int64 tensor are the same bytes.", ((4,), FLOAT), ((2,), INT64))
@@ -281,8 +285,8 @@ attack = declare("checksum", "files", "The checksum of external data is wrong or
     "CWE-354", READERS)
 
 
-def digest(name, what, text):
-    attack(name, what, weighted(external("w", location="digest.bin", offset=0, length=16, checksum=text)),
+def digest(name, effect, text):
+    attack(name, effect, weighted(external("w", location="digest.bin", offset=0, length=16, checksum=text)),
         files={"digest.bin": RAW})
 
 
@@ -298,9 +302,9 @@ attack = declare("path-ambiguous", "files", "Two names may be one file, or a pla
     "CWE-367", READERS)
 
 
-def ambiguous(name, what, first, second, files):
+def ambiguous(name, effect, first, second, files):
     tensors = [external("w", location=first, offset=0, length=16), external("v", location=second, offset=0, length=16)]
-    attack(name, what, model(graph([node("Add", ["x", "w"], ["a"]), node("Add", ["a", "v"], ["y"])], [X], [Y],
+    attack(name, effect, model(graph([node("Add", ["x", "w"], ["a"]), node("Add", ["a", "v"], ["y"])], [X], [Y],
         tensors)), files=files)
 
 
@@ -320,8 +324,8 @@ attack = declare("external-key", "files",
     "onnx before 1.21, onnxruntime")
 
 
-def keys(name, what, *pairs, cve="CVE-2026-34445"):
-    attack(name, what, weighted(external_pairs("w", [("location", "keys.bin"), *pairs])), cve=cve,
+def keys(name, effect, *pairs, cve="CVE-2026-34445"):
+    attack(name, effect, weighted(external_pairs("w", [("location", "keys.bin"), *pairs])), cve=cve,
         files={"keys.bin": RAW})
 
 

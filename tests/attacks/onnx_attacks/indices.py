@@ -35,8 +35,8 @@ attack = declare("index-range", "crashes", "A constant index is outside of the t
     "CWE-125", RUNTIMES)
 
 
-def index(name, what, nodes, initializers, **options):
-    attack(name, what, network(nodes, initializers), **options)
+def index(name, effect, nodes, initializers, **options):
+    attack(name, effect, network(nodes, initializers), **options)
 
 
 index("gather", "Gather of row 2^40 of four rows.", [node("Gather", ["t", "i"], ["y"])], [TABLE, ints("i", HUGE)])
@@ -143,9 +143,10 @@ TREE = {
 ROW = [value("x", FLOAT, [1, 4])]
 
 
-def tree(name, what, cwe="CWE-125", source=None, **changes):
+def tree(name, effect, cwe="CWE-125", source=None, **changes):
+    """Add an attack with a tree ensemble. changes: attributes that replace those of TREE."""
     attributes = TREE | changes
-    attack(name, what, network([node("TreeEnsembleRegressor", ["x"], ["y"], domain="ai.onnx.ml", **attributes)],
+    attack(name, effect, network([node("TreeEnsembleRegressor", ["x"], ["y"], domain="ai.onnx.ml", **attributes)],
         inputs=ROW, opsets=ML), cwe=cwe, source=source)
 
 
@@ -179,8 +180,9 @@ TREE5 = {
 }
 
 
-def tree5(name, what, cwe="CWE-125", source=None, **changes):
-    attack(name, what, network([node("TreeEnsemble", ["x"], ["y"], domain="ai.onnx.ml", **(TREE5 | changes))],
+def tree5(name, effect, cwe="CWE-125", source=None, **changes):
+    """Add an attack with a TreeEnsemble of ai.onnx.ml version 5. changes: attributes that replace those of TREE5."""
+    attack(name, effect, network([node("TreeEnsemble", ["x"], ["y"], domain="ai.onnx.ml", **(TREE5 | changes))],
         inputs=ROW, opsets=ML5), cwe=cwe, source=source)
 
 
@@ -200,8 +202,8 @@ attack = declare("ml-inconsistent", "crashes",
     "onnxruntime, onnx.reference")
 
 
-def classic(name, what, op, inputs=("x",), outputs=("y",), source=None, initializers=(), **attributes):
-    attack(name, what, network([node(op, inputs, outputs, domain="ai.onnx.ml", **attributes)], initializers,
+def classic(name, effect, op, inputs=("x",), outputs=("y",), source=None, initializers=(), **attributes):
+    attack(name, effect, network([node(op, inputs, outputs, domain="ai.onnx.ml", **attributes)], initializers,
         inputs=ROW, opsets=ML), source=source)
 
 
@@ -266,8 +268,8 @@ attack = declare("input-shape", "crashes", "The sizes of a node's inputs do not 
     "CWE-125", RUNTIMES)
 
 
-def misfit(name, what, nodes, initializers, **options):
-    attack(name, what, network(nodes, initializers, **options))
+def misfit(name, effect, nodes, initializers, **options):
+    attack(name, effect, network(nodes, initializers, **options))
 
 
 def zeros(name, *dims):

@@ -17,8 +17,9 @@ def value_name(text):
 
 
 def rows(attack, table):
-    for name, what, text in table:
-        attack(name, what, value_name(text))
+    """Add an attack for each (name, effect, text), where the text is the name of a value."""
+    for name, effect, text in table:
+        attack(name, effect, value_name(text))
 
 
 attack = declare("name-control", "names",
@@ -67,11 +68,11 @@ attack = declare("name-invisible", "names",
     "A name has characters that are not shown, so that two names look the same.", "CWE-1007", VICTIMS)
 
 
-def twins(name, what, second, first="weight", **options):
+def twins(name, effect, second, first="weight", **options):
     """Add a model with two initializers whose names look the same."""
     tensors = [values(first, [1.0] * 4), values(second, [9.0] * 4)]
     nodes = [node("Add", ["x", first], ["a"]), node("Add", ["a", second], ["y"])]
-    attack(name, what, network(nodes, tensors), **options)
+    attack(name, effect, network(nodes, tensors), **options)
 
 
 twins("zero-width-space", "weight and weight with a zero-width space.", "wei\u200bght")
@@ -99,8 +100,8 @@ attack = declare("name-look-alike", "names", "A name has letters of another scri
 CVE = "CVE-2021-42694"
 
 
-def look_alike(name, what, op, domain="local"):
-    attack(name, what, network([node(op, ["x"], ["y"], domain=domain)], opsets=(("", 21), (domain,
+def look_alike(name, effect, op, domain="local"):
+    attack(name, effect, network([node(op, ["x"], ["y"], domain=domain)], opsets=(("", 21), (domain,
         1)) if domain else (("", 21),), functions=[function(op, [node("Neg", ["a"], ["b"])], ["a"], ["b"], domain)]),
         cve=CVE)
 

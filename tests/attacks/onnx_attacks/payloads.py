@@ -108,7 +108,7 @@ attack("elf-in-pieces", "An ELF program is split over 8 initializers.", carrier(
 
 attack = declare("payload-archive", "payloads", "An archive or a compressed file is stored in the model.", "CWE-506",
     VICTIMS)
-for case_name, what, data in (
+for case_name, effect, data in (
     ("zip", "A ZIP archive", content.ZIP),
     ("zip-slip", "A ZIP archive with '../' in its names", content.ZIP_SLIP),
     ("gzip", "A gzip file", content.GZIP),
@@ -119,7 +119,7 @@ for case_name, what, data in (
     ("cab", "A cabinet archive", content.CAB),
     ("tar", "A tar archive with '../' in its names", content.TAR),
 ):
-    attack(f"{case_name}-initializer", f"{what} is an unused initializer.", in_tensor(data))
+    attack(f"{case_name}-initializer", f"{effect} is an unused initializer.", in_tensor(data))
 attack("zip-metadata", "A ZIP archive is a metadata value.", in_metadata(content.ZIP))
 attack("zip-unknown-field", "A ZIP archive is in an unknown field of a tensor.", weighted(tensor("w", [4], FLOAT, RAW,
     record(500, content.ZIP))))
@@ -260,8 +260,8 @@ attack = declare("payload-markup", "payloads",
 NODE_XSS = "<img src=x onerror=alert(1)>"
 
 
-def named(name, what, text, **options):
-    attack(name, what, network([node("Neg", ["x"], [text], name=text), node("Identity", [text], ["y"])]), **options)
+def named(name, effect, text, **options):
+    attack(name, effect, network([node("Neg", ["x"], [text], name=text), node("Identity", [text], ["y"])]), **options)
 
 
 named("html-name", "A name has an HTML image with onerror (Netron 7.8.4 rendered it).", NODE_XSS)

@@ -45,6 +45,7 @@ ONE = values(None, [1.0])
 
 
 def fill(shape_name, output, constant=ONE):
+    """Return a ConstantOfShape node."""
     return node("ConstantOfShape", [shape_name], [output], value=constant)
 
 
@@ -217,8 +218,9 @@ attack = declare("bomb-doubling", "resources", "Each step doubles a value: n nod
 STEPS = 36
 
 
-def doubling(op, last, **attributes):
-    return [node(op, [f"d{i}", f"d{i}"], [f"d{i + 1}"], **attributes) for i in range(STEPS)] + last
+def doubling(op, last_nodes, **attributes):
+    """Return nodes that join d0 with itself STEPS times, each time doubling its size, and then the last nodes."""
+    return [node(op, [f"d{i}", f"d{i}"], [f"d{i + 1}"], **attributes) for i in range(STEPS)] + last_nodes
 
 
 attack("concat", "36 Concat steps double a tensor each (billion laughs).", network(doubling("Concat",
@@ -357,15 +359,17 @@ attack = declare("deep-nesting", "resources",
 
 
 def nest_if(levels):
-    inner = graph([node("Identity", ["x"], ["r"])], [], [value("r")])
+    """Return a model of nested If nodes."""
+    branch = graph([node("Identity", ["x"], ["r"])], [], [value("r")])
     for _ in range(levels):
-        inner = graph([node("If", ["c"], ["r"], then_branch=inner, else_branch=graph([node("Identity", ["x"],
+        branch = graph([node("If", ["c"], ["r"], then_branch=branch, else_branch=graph([node("Identity", ["x"],
             ["r2"])], [], [value("r2")]))], [], [value("r")])
-    return network([node("If", ["c"], ["y"], then_branch=inner, else_branch=graph([node("Identity", ["x"], ["r2"])],
+    return network([node("If", ["c"], ["y"], then_branch=branch, else_branch=graph([node("Identity", ["x"], ["r2"])],
         [], [value("r2")]))], [scalar("c", True, BOOL)])
 
 
 def nest(data, number, levels, wrap=record):
+    """Return data nested in `levels` records of a field."""
     for _ in range(levels):
         data = wrap(number, data)
     return data

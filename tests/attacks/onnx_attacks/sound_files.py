@@ -1,4 +1,4 @@
-"""Sound files: harmless models that resemble a class of attacks. A checker that names them raises a false alarm."""
+"""Sound files: harmless models that resemble a class of attacks. A checker that reports them raises a false alarm."""
 # fmt: off
 
 from __future__ import annotations
