@@ -243,7 +243,7 @@ X = value("x", FLOAT, [4])
 Y = value("y", FLOAT, [4])
 
 
-def carrier(initializers=(), nodes=(), graph_extra=b"", sparse=(), value_infos=(), **options):
+def model_with_extras(initializers=(), nodes=(), graph_extra=b"", sparse=(), value_infos=(), **options):
     """Return a harmless model, y = x + w, with additional initializers, nodes and other messages."""
     weight = values("w", [1.0, 2.0, 3.0, 4.0])
     nodes = [node("Add", ["x", "w"], ["y"]), *nodes]
@@ -251,7 +251,7 @@ def carrier(initializers=(), nodes=(), graph_extra=b"", sparse=(), value_infos=(
     return model(body, **options)
 
 
-def weighted(weight, nodes=(), initializers=(), **options):
+def model_with_weight(weight, nodes=(), initializers=(), **options):
     """Return a model y = x + w with the tensor `weight`, which must be named w and have 4 elements."""
     return model(graph([node("Add", ["x", "w"], ["y"]), *nodes], [X], [Y], [weight, *initializers]), **options)
 
