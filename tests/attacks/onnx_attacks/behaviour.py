@@ -23,8 +23,8 @@ from .writer import (
     values,
 )
 
-USERS = "every runtime"
-SHADOW = "https://hiddenlayer.com/innovation-hub/shadowlogic"
+READERS = "every runtime"
+SHADOW_PAGE = "https://hiddenlayer.com/innovation-hub/shadowlogic"
 OPSETS = (("", 21), ("local", 1))
 WEIGHTS = [values("w", [0.5, -0.25, 0.75, 1.0]), values("evil", [6.0, 6.0, 6.0, 6.0])]
 PRODUCT = node("Mul", ["x", "w"], ["good"])
@@ -36,12 +36,12 @@ def select_output(condition="hit"):
 
 
 attack = declare("trigger", "behaviour",
-    "An input with a secret pattern selects another output (backdoor in the graph).", "CWE-506", USERS)
+    "An input with a secret pattern selects another output (backdoor in the graph).", "CWE-506", READERS)
 
 
 def trigger_attack(name, effect, nodes, initializers=(), **options):
     """Add an attack whose nodes select the output `evil` if the input has a secret pattern."""
-    attack(name, effect, network([PRODUCT, *nodes], [*WEIGHTS, *initializers], **options), source=SHADOW)
+    attack(name, effect, network([PRODUCT, *nodes], [*WEIGHTS, *initializers], **options), source=SHADOW_PAGE)
 
 
 SUM = node("ReduceSum", ["x"], ["s"], keepdims=0)
@@ -116,10 +116,11 @@ attack("leak-weights", "A secret input makes the model return its weights.", net
     "key"], ["hit"]), node("Where", ["hit", "w", "good"], ["y"])], [*WEIGHTS, KEY]))
 
 attack = declare("random-operator", "behaviour",
-    "An operator draws random numbers: outputs differ from run to run, or hide a rare behaviour.", "CWE-330", USERS)
+    "An operator draws random numbers: outputs differ from run to run, or hide a rare behaviour.", "CWE-330", READERS)
 
 
 def random_attack(name, effect, nodes, initializers=(), **options):
+    """Add an attack whose nodes draw random numbers."""
     attack(name, effect, network(nodes, initializers, **options))
 
 
@@ -148,6 +149,7 @@ attack = declare("runtime-divergence", "behaviour",
 
 
 def divergence_attack(name, effect, nodes, initializers=()):
+    """Add an attack whose nodes select the output by a result that differs between runtimes."""
     attack(name, effect, network([PRODUCT, *nodes], [*WEIGHTS, *initializers]))
 
 

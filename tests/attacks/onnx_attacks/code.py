@@ -76,6 +76,7 @@ attack = declare("operator-file", "code", "An operator loads a file or a library
 
 
 def file_attack(name, effect, op, domain, inputs=("x",), **attributes):
+    """Add an attack whose node reads, writes or loads a file."""
     attack(name, effect, network([node(op, inputs, ["y"], domain=domain, **attributes)], opsets=opsets_with(domain)))
 
 
@@ -107,6 +108,7 @@ attack = declare("operator-network", "code", "An operator sends inputs to a serv
 
 
 def server_attack(name, effect, op, **attributes):
+    """Add an attack whose node sends a request to a server."""
     attack(name, effect, network([node(op, ["k", "x"], ["y"], domain="com.microsoft.extensions", **attributes)],
         [strings("k", ["key"])], opsets=EXTENSIONS))
 
@@ -123,10 +125,11 @@ server_attack("http-request", "A generic HTTP operator.", "HttpRequest", url="ht
 
 attack = declare("ep-context", "code", "EPContext holds or names a compiled binary, which a driver runs.", "CWE-829",
     "onnxruntime with QNN, OpenVINO, TensorRT, VitisAI")
-FIXED = "https://github.com/microsoft/onnxruntime/pull/28605"
+FIX_PAGE = "https://github.com/microsoft/onnxruntime/pull/28605"
 
 
-def context_attack(name, effect, source=FIXED, cwe="CWE-829", **attributes):
+def context_attack(name, effect, source=FIX_PAGE, cwe="CWE-829", **attributes):
+    """Add an attack with an EPContext node."""
     attack(name, effect, network([node("EPContext", ["x"], ["y"], domain="com.microsoft",
         **({"main_context": 1} | attributes))], opsets=MICROSOFT), source=source, cwe=cwe)
 
@@ -180,6 +183,7 @@ attack = declare("function-shadows", "code",
 
 
 def shadow_attack(name, effect, op, body, domain="", inputs=("a",), opsets=(("", 21),), **options):
+    """Add an attack with a function that replaces the operator `op`."""
     call = node(op, ["x"] * len(inputs), ["y"], domain=domain or None, **options)
     attack(name, effect, network([call], opsets=opsets, functions=[function(op, body, inputs, ["b"], domain)]))
 
@@ -210,6 +214,7 @@ attack = declare("runtime-config", "code", "Metadata configures the runtime that
 
 
 def config_attack(name, effect, options, key="ort_config"):
+    """Add an attack whose metadata has options of a runtime, as JSON."""
     text = options if isinstance(options, str) else json.dumps(options)
     attack(name, effect, model(IDENTITY, metadata=((key, text),)))
 

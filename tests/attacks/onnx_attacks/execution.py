@@ -72,9 +72,9 @@ attack("trip-count-computed", "The trip count is a product of constants, 10^12."
     ["n"]), loop()], [scalar("m", 1000000)]))
 attack("trip-count-constant-node", "The trip count, 2^40, is in a Constant node.", network([node("Constant", [],
     ["n"], value_int=1 << 40), loop()]))
-INNER = loop_body([loop("n", "", None, "v", "v2")], "c", [value("v", FLOAT, [4])], [value("v2", FLOAT, [4])])
+INNER_LOOP = loop_body([loop("n", "", None, "v", "v2")], "c", [value("v", FLOAT, [4])], [value("v2", FLOAT, [4])])
 attack("nested-loops", "Three nested Loops of 100,000 iterations each: 10^15.", network([loop("n", "",
-    loop_body([loop("n", "", INNER, "v", "v2")], "c", [value("v", FLOAT, [4])], [value("v2", FLOAT, [4])]))],
+    loop_body([loop("n", "", INNER_LOOP, "v", "v2")], "c", [value("v", FLOAT, [4])], [value("v2", FLOAT, [4])]))],
     [scalar("n", 100000)]))
 attack("collect-outputs", "Loop of 2^40 iterations that collects an output in each: memory grows without end.",
     network([node("Loop", ["n", ""], ["o"], body=loop_body([node("Cast", ["i"], ["f"], to=FLOAT)], "c", (),
@@ -177,6 +177,7 @@ INT_Y = [value("y", INT32, [None])]
 
 
 def trap_attack(name, effect, nodes, initializers=(), inputs=IMAGE, outputs=None, **options):
+    """Add an attack whose node has an input or attribute that crashes runtimes."""
     attack(name, effect, network(nodes, initializers, inputs=inputs, outputs=outputs), **options)
 
 
@@ -245,7 +246,7 @@ trap_attack("top-k-huge", "TopK with k = 2^62.", [node("TopK", ["x", "k"], ["y",
 attack = declare("missing-field", "crashes",
     "A part that readers take for granted is absent: null pointers and default values.", "CWE-476",
     "onnx, onnxruntime, Netron, converters")
-IF_T = [scalar("t", True, BOOL)]
+TRUE_INPUT = [scalar("t", True, BOOL)]
 attack("no-graph", "A model without a graph.", model(None))
 attack("empty-graph", "A graph without any content.", model(Graph(b"")))
 attack("no-opset", "A model without operator sets.", network([node("Identity", ["x"], ["y"])], opsets=()))
@@ -254,9 +255,9 @@ attack("future-ir-version", "ir_version is 2^31 - 1.", network([node("Identity",
     ir_version=(1 << 31) - 1))
 attack("future-opset", "Operator set 999.", network([node("Identity", ["x"], ["y"])], opsets=(("", 999),)))
 attack("no-op-type", "A node without op_type.", network([record(1, "x") + record(2, "y")]))
-attack("if-without-branches", "An If without branches.", network([node("If", ["t"], ["y"])], IF_T))
+attack("if-without-branches", "An If without branches.", network([node("If", ["t"], ["y"])], TRUE_INPUT))
 attack("empty-branch", "An If whose branches are empty graphs.", network([node("If", ["t"], ["y"],
-    then_branch=Graph(b""), else_branch=Graph(b""))], IF_T))
+    then_branch=Graph(b""), else_branch=Graph(b""))], TRUE_INPUT))
 attack("loop-without-body", "A Loop without a body.", network([node("Loop", ["n", "", "x"], ["y"])], [scalar("n", 3)]))
 attack("loop-empty-body", "A Loop whose body has no inputs and outputs.", network([node("Loop", ["n", "", "x"], ["y"],
     body=Graph(b""))], [scalar("n", 3)]))
@@ -328,7 +329,7 @@ attack("sequence-op-on-tensor", "SequenceAt of a tensor.", network([node("Sequen
     [scalar("i", 0)]))
 attack("branches-of-two-types", "The branches of an If return a string and a float.", network([node("If", ["t"],
     ["y"], then_branch=graph([node("Identity", ["s"], ["a"])], [], [value("a", STRING)]),
-    else_branch=graph([node("Identity", ["x"], ["b"])], [], [value("b")]))], [*IF_T, strings("s", ["A" * 40])]))
+    else_branch=graph([node("Identity", ["x"], ["b"])], [], [value("b")]))], [*TRUE_INPUT, strings("s", ["A" * 40])]))
 attack("loop-state-changes-type", "The state of a Loop goes in as float and comes out as string.",
     network([node("Loop", ["n", "", "x"], ["y"], body=graph([node("Identity", ["c"], ["c2"]), node("Cast", ["v"],
     ["v2"], to=STRING)], [value("i", INT64, []), value("c", BOOL, []), value("v", FLOAT, [4])], [value("c2", BOOL,

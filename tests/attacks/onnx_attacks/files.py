@@ -36,7 +36,7 @@ from .writer import (
 )
 
 READERS = "onnx, onnxruntime, OpenVINO, converters"
-RAW = struct.pack("<4f", 1, 2, 3, 4)
+WEIGHTS = struct.pack("<4f", 1, 2, 3, 4)
 OUTSIDE = "../outside.bin"
 
 
@@ -123,7 +123,7 @@ add_path_attacks(attack, [("zero", "/dev/zero never ends.", "/dev/zero"), ("rand
     "stdin", "/dev/stdin blocks.", "/dev/stdin"), ("tty", "/dev/tty", "/dev/tty"), ("file-descriptor",
     "/proc/self/fd/0", "/proc/self/fd/0"), ("folder", "The location is '.', the model's folder.", "."), ("empty",
     "The location is empty.", ""), ("slash", "The location is 'folder/'.", "folder/")],
-    files={"folder/present.bin": RAW})
+    files={"folder/present.bin": WEIGHTS})
 attack("named-pipe", "The location is a named pipe in the folder: opening it blocks for ever.", model_with_location(
     "pipe.bin"), files={"pipe.bin": Fifo()})
 
@@ -137,7 +137,7 @@ add_path_attacks(attack, [("nul-suffix", "'nul.bin' NUL '.txt': C functions stop
     "A right-to-left override: 'nib.elbatucexe' looks like another file.", "weights\u202enib.exe"), ("zero-width",
     "A zero-width space in the location.", "nul\u200b.bin"), ("long", "A location of 70,000 characters.",
     "a" * 70000), ("deep", "A location of 5,000 folders.", "a/" * 5000 + "w.bin"), ("tab",
-    "A tab before the location.", "\tnul.bin")], files={"nul.bin": RAW})
+    "A tab before the location.", "\tnul.bin")], files={"nul.bin": WEIGHTS})
 
 attack = declare("link", "files", "The location is inside of the folder, and the file is a link that leaves it.",
     "CWE-59", "onnx before 1.21, onnxruntime, OpenVINO, converters")
@@ -166,6 +166,7 @@ FILES = {"range.bin": bytes(64)}
 
 
 def range_attack(name, effect, dims=(4,), data_type=FLOAT, cwe="CWE-125", **keys):
+    """Add an attack with external data. keys: the entries besides the location."""
     attack(name, effect, model_with_weight(external_pairs("w", [("location", "range.bin"), *keys.items()], dims,
         data_type)), files=FILES, cwe=cwe)
 
@@ -195,6 +196,7 @@ FILES = {"number.bin": bytes(range(64))}
 
 
 def number_attack(name, effect, offset, length="16"):
+    """Add an attack whose offset and length are these texts."""
     attack(name, effect, model_with_weight(external_pairs("w", [("location", "number.bin"), ("offset", offset), (
         "length", length)])), files=FILES)
 
@@ -218,6 +220,7 @@ FILES = {"mismatch.bin": bytes(4096)}
 
 
 def length_attack(name, effect, dims=(4,), data_type=FLOAT, **keys):
+    """Add an attack with external data of another size than the tensor. keys: the entries besides the location."""
     attack(name, effect, model_with_weight(external_pairs("w", [("location", "mismatch.bin"), *keys.items()], dims,
         data_type)), files=FILES)
 
@@ -294,38 +297,40 @@ attack = declare("checksum", "files", "The checksum of external data is wrong or
 
 
 def checksum_attack(name, effect, text):
+    """Add an attack whose external data has this text as its checksum."""
     attack(name, effect, model_with_weight(external("w", location="digest.bin", offset=0, length=16, checksum=text)),
-        files={"digest.bin": RAW})
+        files={"digest.bin": WEIGHTS})
 
 
 checksum_attack("wrong", "The SHA1 is of other content.", hashlib.sha1(b"other").hexdigest())
-checksum_attack("short", "The checksum has 8 digits.", hashlib.sha1(RAW).hexdigest()[:8])
+checksum_attack("short", "The checksum has 8 digits.", hashlib.sha1(WEIGHTS).hexdigest()[:8])
 checksum_attack("not-hexadecimal", "The checksum is 'trust me'.", "trust me")
-checksum_attack("md5", "The checksum is an MD5.", hashlib.md5(RAW).hexdigest())
+checksum_attack("md5", "The checksum is an MD5.", hashlib.md5(WEIGHTS).hexdigest())
 checksum_attack("zeros", "The checksum is forty zeros.", "0" * 40)
 checksum_attack("empty", "The checksum is empty.", "")
-checksum_attack("of-range-only", "The checksum is prefixed with 'sha1:'.", "sha1:" + hashlib.sha1(RAW).hexdigest())
+checksum_attack("of-range-only", "The checksum is prefixed with 'sha1:'.", "sha1:" + hashlib.sha1(WEIGHTS).hexdigest())
 
 attack = declare("path-ambiguous", "files", "Two names may be one file, or a place that other users can write to.",
     "CWE-367", READERS)
 
 
 def two_paths_attack(name, effect, first, second, files):
+    """Add an attack with two tensors. first, second: their locations."""
     tensors = [external("w", location=first, offset=0, length=16), external("v", location=second, offset=0, length=16)]
     attack(name, effect, model(graph([node("Add", ["x", "w"], ["a"]), node("Add", ["a", "v"], ["y"])], [X], [Y],
         tensors)), files=files)
 
 
 two_paths_attack("case", "Case.bin and case.bin are one file on Windows and macOS.", "Case.bin", "case.bin",
-    {"Case.bin": RAW, "case.bin": RAW[::-1]})
+    {"Case.bin": WEIGHTS, "case.bin": WEIGHTS[::-1]})
 two_paths_attack("normalization", "Two spellings of a file name with an accent, composed and decomposed.",
-    "caf\u00e9.bin", "cafe\u0301.bin", {"caf\u00e9.bin": RAW, "cafe\u0301.bin": RAW[::-1]})
+    "caf\u00e9.bin", "cafe\u0301.bin", {"caf\u00e9.bin": WEIGHTS, "cafe\u0301.bin": WEIGHTS[::-1]})
 two_paths_attack("dot-segments", "amb.bin and ./folder/../amb.bin are one file.", "amb.bin", "./folder/../amb.bin",
-    {"amb.bin": RAW, "folder/present.bin": RAW})
+    {"amb.bin": WEIGHTS, "folder/present.bin": WEIGHTS})
 attack("tmp", "The location is /tmp/weights.bin, where every user can write.", model_with_location("/tmp/weights.bin"))
 attack("shared-memory", "The location is /dev/shm/weights.bin.", model_with_location("/dev/shm/weights.bin"))
 attack("look-alike", "weights.bin with a Cyrillic letter beside the real one.", model_with_location("w\u0435ights.bin",
-    length=16), files={"w\u0435ights.bin": RAW, "weights.bin": RAW[::-1]})
+    length=16), files={"w\u0435ights.bin": WEIGHTS, "weights.bin": WEIGHTS[::-1]})
 
 attack = declare("external-key", "files",
     "external_data has keys that set attributes of the reader's objects, or none of those it needs.", "CWE-915",
@@ -333,8 +338,9 @@ attack = declare("external-key", "files",
 
 
 def key_attack(name, effect, *pairs, cve="CVE-2026-34445"):
+    """Add an attack whose external data has additional entries."""
     attack(name, effect, model_with_weight(external_pairs("w", [("location", "keys.bin"), *pairs])), cve=cve,
-        files={"keys.bin": RAW})
+        files={"keys.bin": WEIGHTS})
 
 
 key_attack("class", "A key is __class__.", ("__class__", "builtins.dict"))
@@ -387,18 +393,18 @@ attack("in-constant", "The marker is in the tensor of a Constant.", network([nod
 
 attack = declare("path-hidden", "files", "External data outside of the folder is where checks do not look.", "CWE-22",
     READERS)
-ESCAPE = external(None, location=OUTSIDE)
+OUTSIDE_TENSOR = external(None, location=OUTSIDE)
 SECRET = external("e", location=OUTSIDE)
-attack("constant", "In the tensor of a Constant.", network([node("Constant", [], ["c"], value=ESCAPE), node("Add", ["x",
-    "c"], ["y"])]))
+attack("constant", "In the tensor of a Constant.", network([node("Constant", [], ["c"], value=OUTSIDE_TENSOR), node(
+    "Add", ["x", "c"], ["y"])]))
 attack("tensors-attribute", "In the tensors of an attribute.", network([node("Custom", ["x"], ["y"], domain="custom",
-    extra=record(5, record(1, "t") + record(10, ESCAPE) + integer(20, 9)))], opsets=(("", 21), ("custom", 1))))
+    extra=record(5, record(1, "t") + record(10, OUTSIDE_TENSOR) + integer(20, 9)))], opsets=(("", 21), ("custom", 1))))
 attack("branch", "In the initializer of a branch.", network([node("If", ["t"], ["y"],
     then_branch=graph([node("Identity", ["e"], ["a"])], [], [value("a")], [SECRET]),
     else_branch=graph([node("Identity", ["x"], ["b"])], [], [value("b")]))], [scalar("t", True, BOOL)]))
 attack("function", "In a Constant of a function.", network([node("F", ["x"], ["y"], domain="local")], opsets=(("",
-    21), ("local", 1)), functions=[function("F", [node("Constant", [], ["c"], value=ESCAPE), node("Add", ["a", "c"],
-    ["b"])], ["a"], ["b"])]))
+    21), ("local", 1)), functions=[function("F", [node("Constant", [], ["c"], value=OUTSIDE_TENSOR), node("Add", ["a",
+    "c"], ["b"])], ["a"], ["b"])]))
 attack("sparse-values", "In the values of a sparse initializer.", model_with_extras(sparse=[record(1, external("sp", [
     1], location=OUTSIDE)) + record(2, values(None, [0], INT64)) + integer(3, 8)], nodes=[node("Neg", ["sp"], ["z"])]))
 attack("sparse-indices", "In the indices of a sparse initializer.", model_with_extras(sparse=[record(1, values("sp",
@@ -407,10 +413,10 @@ attack("sparse-indices", "In the indices of a sparse initializer.", model_with_e
 attack("training", "In the initializer of a training algorithm.", model_with_extras(extra=record(20, record(2, graph([],
     [], [], [SECRET])))))
 attack("training-initialization", "In the initialization graph of training_info.", model_with_extras(extra=record(20,
-    record(1, graph([node("Constant", [], ["c"], value=ESCAPE)], [], [value("c")])))))
+    record(1, graph([node("Constant", [], ["c"], value=OUTSIDE_TENSOR)], [], [value("c")])))))
 attack("unused", "In an initializer that no node uses.", model_with_extras([SECRET]))
 attack("reference-default", "In the default value of a function's attribute.", model_with_extras(functions=[function(
-    "F", [node("Identity", ["a"], ["b"])], ["a"], ["b"], extra=record(11, attribute("t", Tensor(ESCAPE))))]))
+    "F", [node("Identity", ["a"], ["b"])], ["a"], ["b"], extra=record(11, attribute("t", Tensor(OUTSIDE_TENSOR))))]))
 attack("after-many", "In the last of 2,000 initializers.", model_with_extras([values(f"i{n}",
     [1.0]) for n in range(2000)] + [SECRET]))
 
@@ -423,12 +429,12 @@ attack("pickle-as-weights", "The file of the weights is a pickle that calls os.s
     "pytorch_model.bin", length=16), files={"pytorch_model.bin": PICKLE})
 attack("gap", "An ELF program is in the gap between two tensors.", model_with_extras([external("a", location="gap.bin",
     offset=0, length=16), external("b", location="gap.bin", offset=4096, length=16)]),
-    files={"gap.bin": RAW + bytes(1008) + ELF + bytes(3072 - len(ELF)) + RAW})
+    files={"gap.bin": WEIGHTS + bytes(1008) + ELF + bytes(3072 - len(ELF)) + WEIGHTS})
 attack("tail", "An ELF program follows the last tensor.", model_with_location("tail.bin", offset=0, length=16),
-    files={"tail.bin": RAW + bytes(4080) + ELF})
+    files={"tail.bin": WEIGHTS + bytes(4080) + ELF})
 attack("head", "An ELF program is before the first tensor.", model_with_location("head.bin", offset=4096, length=16),
-    files={"head.bin": ELF + bytes(4096 - len(ELF)) + RAW})
+    files={"head.bin": ELF + bytes(4096 - len(ELF)) + WEIGHTS})
 attack("sparse-gap", "A file of 4 GiB without disk space has a payload in its middle; tensors use its ends.",
     model_with_extras([external("a", location="wide.bin", offset=0, length=16), external("b", location="wide.bin",
-    offset=(1 << 32) - 16, length=16)]), files={"wide.bin": Sparse(1 << 32, ((0, RAW), (1 << 31, ELF),
-    ((1 << 32) - 16, RAW)))})
+    offset=(1 << 32) - 16, length=16)]), files={"wide.bin": Sparse(1 << 32, ((0, WEIGHTS), (1 << 31, ELF),
+    ((1 << 32) - 16, WEIGHTS)))})

@@ -36,6 +36,7 @@ attack = declare("index-range", "crashes", "A constant index is outside of the t
 
 
 def index_attack(name, effect, nodes, initializers, **options):
+    """Add an attack whose node reads or writes at an invalid index."""
     attack(name, effect, network(nodes, initializers), **options)
 
 
@@ -205,6 +206,7 @@ attack = declare("ml-inconsistent", "crashes",
 
 
 def classic_attack(name, effect, op, inputs=("x",), outputs=("y",), source=None, initializers=(), **attributes):
+    """Add an attack with an operator of ai.onnx.ml."""
     attack(name, effect, network([node(op, inputs, outputs, domain="ai.onnx.ml", **attributes)], initializers,
         inputs=ROW, opsets=ML), source=source)
 
@@ -273,6 +275,7 @@ attack = declare("input-shape", "crashes", "The sizes of a node's inputs do not 
 
 
 def shape_attack(name, effect, nodes, initializers, **options):
+    """Add an attack whose tensors have shapes that do not fit the operator."""
     attack(name, effect, network(nodes, initializers, **options))
 
 

@@ -36,8 +36,8 @@ from .writer import (
     varint,
 )
 
-VICTIMS = "extractors, users who convert or unpack the model, scanners"
-RAW = struct.pack("<4f", 1, 2, 3, 4)
+AFFECTED = "extractors, users who convert or unpack the model, scanners"
+WEIGHTS = struct.pack("<4f", 1, 2, 3, 4)
 IDENTITY = graph([node("Identity", ["x"], ["y"])], [X], [Y])
 
 
@@ -62,7 +62,7 @@ def in_string_tensor(data):
     return model_with_extras([tensor("texts", [1], STRING, None, record(6, data))])
 
 
-attack = declare("payload-executable", "payloads", "An executable is stored in the model.", "CWE-506", VICTIMS)
+attack = declare("payload-executable", "payloads", "An executable is stored in the model.", "CWE-506", AFFECTED)
 attack("elf-initializer", "An ELF program is an unused initializer.", in_tensor(content.ELF))
 attack("pe-initializer", "A Windows program is an unused initializer.", in_tensor(content.PE))
 attack("mach-o-initializer", "A macOS program is an unused initializer.", in_tensor(content.MACH_O))
@@ -107,7 +107,7 @@ attack("elf-in-pieces", "An ELF program is split over 8 initializers.", model_wi
     UINT8, content.ELF[64 * i : 64 * i + 64]) for i in range(8)]))
 
 attack = declare("payload-archive", "payloads", "An archive or a compressed file is stored in the model.", "CWE-506",
-    VICTIMS)
+    AFFECTED)
 for case_name, effect, data in (
     ("zip", "A ZIP archive", content.ZIP),
     ("zip-slip", "A ZIP archive with '../' in its names", content.ZIP_SLIP),
@@ -122,7 +122,7 @@ for case_name, effect, data in (
     attack(f"{case_name}-initializer", f"{effect} is an unused initializer.", in_tensor(data))
 attack("zip-metadata", "A ZIP archive is a metadata value.", in_metadata(content.ZIP))
 attack("zip-unknown-field", "A ZIP archive is in an unknown field of a tensor.", model_with_weight(tensor("w", [4],
-    FLOAT, RAW, record(500, content.ZIP))))
+    FLOAT, WEIGHTS, record(500, content.ZIP))))
 attack("zlib-metadata", "A zlib stream with an ELF program is a metadata value in base64.",
     in_metadata(base64.b64encode(content.ELF_ZLIB)))
 
@@ -144,7 +144,7 @@ attack("attribute", "A pickle is a string attribute of a custom operator.", netw
     domain="custom", state=content.PICKLE)], opsets=(("", 21), ("custom", 1))))
 
 attack = declare("payload-script", "payloads", "A script or a command is stored in a text of the model.", "CWE-94",
-    VICTIMS)
+    AFFECTED)
 attack("shell-doc-string", "A shell script is the doc_string.", in_doc_string(content.SHELL))
 attack("shell-initializer", "A shell script is an unused initializer.", in_tensor(content.SHELL))
 attack("shell-string-tensor", "A shell script is an element of a string tensor.", in_string_tensor(content.SHELL))
@@ -167,7 +167,7 @@ attack("lambda-attribute", "Python code is a string attribute of a custom operat
     ["y"], domain="custom", code="lambda x: __import__('os').system('id')")], opsets=(("", 21), ("custom", 1))))
 
 attack = declare("payload-encoded", "payloads", "A payload is encoded or encrypted, so that signatures do not match.",
-    "CWE-506", VICTIMS)
+    "CWE-506", AFFECTED)
 attack("base64-metadata", "An ELF program in base64 is a metadata value.", in_metadata(content.ELF_BASE64))
 attack("hex-metadata", "An ELF program in hexadecimal is a metadata value.", in_metadata(content.ELF_HEX))
 attack("base64-string-tensor", "An ELF program in base64 is split over a string tensor.", model_with_extras([strings(
@@ -189,23 +189,23 @@ attack("nan-bits", "The weights are NaNs whose 22 free bits carry a payload.", n
     344, 2))))]))
 
 attack = declare("payload-slack", "payloads",
-    "A payload is in bytes that no reader shows: behind a tensor's elements.", "CWE-506", VICTIMS)
+    "A payload is in bytes that no reader shows: behind a tensor's elements.", "CWE-506", AFFECTED)
 attack("raw-data-tail", "raw_data goes on with an ELF program after the 4 elements.", model_with_weight(tensor("w", [4],
-    FLOAT, RAW + content.ELF)))
+    FLOAT, WEIGHTS + content.ELF)))
 attack("float-data-tail", "float_data goes on with an ELF program.", model_with_weight(tensor("w", [4], FLOAT, None,
-    record(4, RAW + content.ELF))))
+    record(4, WEIGHTS + content.ELF))))
 attack("empty-tensor", "A tensor with a dimension of 0 has an ELF program as raw_data.", model_with_extras([tensor(
     "none", [0], FLOAT, content.ELF)]))
 attack("second-payload", "A float tensor has an ELF program in int32_data.", model_with_weight(tensor("w", [4], FLOAT,
-    RAW, record(5, b"".join(varint(byte) for byte in content.ELF)))))
+    WEIGHTS, record(5, b"".join(varint(byte) for byte in content.ELF)))))
 attack("overwritten-raw", "raw_data occurs twice: the first, which protobuf forgets, is an ELF program.",
-    model_with_weight(tensor("w", [4], FLOAT, content.ELF, record(9, RAW))))
+    model_with_weight(tensor("w", [4], FLOAT, content.ELF, record(9, WEIGHTS))))
 attack("overwritten-doc-string", "doc_string occurs twice: the first is a Windows program.", model(IDENTITY,
     extra=record(6, content.PE) + record(6, "harmless")))
 attack("string-tail", "A string tensor of one element has a second one with a payload.", model_with_extras([strings(
     "texts", [b"label", content.ELF], [1])]))
 
-attack = declare("unused-content", "payloads", "Large content has no use in the model.", "CWE-1164", VICTIMS)
+attack = declare("unused-content", "payloads", "Large content has no use in the model.", "CWE-1164", AFFECTED)
 attack("initializer", "128 KiB of zeros are an unused initializer.", in_tensor(bytes(131072)))
 attack("constant", "A Constant of 64 KiB whose output is not used.", network([node("Constant", [], ["c"],
     value=tensor(None, [65536], UINT8, content.noise(65536, 3))), node("Identity", ["x"], ["y"])]))
@@ -263,6 +263,7 @@ NODE_XSS = "<img src=x onerror=alert(1)>"
 
 
 def name_attack(name, effect, text, **options):
+    """Add an attack with this text as the name of a node and of its output."""
     attack(name, effect, network([node("Neg", ["x"], [text], name=text), node("Identity", [text], ["y"])]), **options)
 
 

@@ -335,15 +335,15 @@ attack("rank-65", "A tensor of rank 65: numpy arrays have at most 64.", model_wi
 attack = declare("message-flood", "resources",
     "Tens of thousands of empty messages: two bytes each in the file, hundreds in memory.", "CWE-400",
     "protobuf, onnx, onnxruntime, Netron")
-COUNT = 30000
-EMPTY = integer(1, 10) + record(8, opset("", 21))
-attack("nodes", "30,000 empty nodes.", EMPTY + record(7, record(1, b"") * COUNT))
-attack("initializers", "30,000 empty initializers.", EMPTY + record(7, record(5, b"") * COUNT))
-attack("metadata", "30,000 empty metadata entries.", model_with_extras(extra=record(14, b"") * COUNT))
-attack("functions", "30,000 empty functions.", model_with_extras(extra=record(25, b"") * COUNT))
-attack("opsets", "30,000 imports of the same operator set.", model_with_extras(extra=record(8, b"") * COUNT))
+N_ITEMS = 30000
+MODEL_HEAD = integer(1, 10) + record(8, opset("", 21))
+attack("nodes", "30,000 empty nodes.", MODEL_HEAD + record(7, record(1, b"") * N_ITEMS))
+attack("initializers", "30,000 empty initializers.", MODEL_HEAD + record(7, record(5, b"") * N_ITEMS))
+attack("metadata", "30,000 empty metadata entries.", model_with_extras(extra=record(14, b"") * N_ITEMS))
+attack("functions", "30,000 empty functions.", model_with_extras(extra=record(25, b"") * N_ITEMS))
+attack("opsets", "30,000 imports of the same operator set.", model_with_extras(extra=record(8, b"") * N_ITEMS))
 attack("attributes", "A node with 30,000 empty attributes.", network([node("Identity", ["x"], ["y"], extra=record(5,
-    b"") * COUNT)]))
+    b"") * N_ITEMS)]))
 attack("strings", "A string tensor of 40,000 empty strings.", model_with_extras([strings("o", [""] * 40000)]))
 attack("inputs", "A node with 40,000 empty inputs.", network([node("Max", ["x"] + [""] * 40000, ["y"])]))
 attack("interleaved-unknown", "20,000 unknown fields alternate with known ones: old protobuf-java spends minutes.",

@@ -38,7 +38,7 @@ from .writer import (
     values,
 )
 
-RAW = struct.pack("<4f", 1, 2, 3, 4)
+WEIGHTS = struct.pack("<4f", 1, 2, 3, 4)
 IDENTITY = graph([node("Identity", ["x"], ["y"])], [X], [Y])
 OPSETS = (("", 21), ("local", 1))
 MICROSOFT = (("", 21), ("com.microsoft", 1))
@@ -59,7 +59,7 @@ sound("fields-reversed", "repeated-scalar", "All fields in reverse order, each o
 sound("dimension-names", "oneof-both", "Inputs with named, fixed and unknown dimensions.", network([node("Identity",
     ["x"], ["y"])], inputs=[value("x", FLOAT, ["batch", 4, None])]))
 sound("packed-and-unpacked", "packed-encoding", "float_data is packed, dims are not, as protobuf writes them.",
-    model_with_weight(tensor("w", [4], FLOAT, None, record(4, RAW))))
+    model_with_weight(tensor("w", [4], FLOAT, None, record(4, WEIGHTS))))
 sound("empty-strings", "overlong-varint", "Optional strings are present and empty.", model(IDENTITY, extra=record(4,
     "") + record(6, "") + integer(5, 0)))
 sound("large-version", "high-bits", "model_version is a time stamp in milliseconds.", model(IDENTITY, extra=integer(5,
@@ -184,38 +184,39 @@ sound("scaler", "ml-inconsistent", "Scaler and LinearRegressor as scikit-learn c
     inputs=ROW, opsets=ML))
 # Files
 sound("external", "path-traversal", "External data with offset, length and checksum in the folder.",
-    model_with_weight(external("w", location="external.bin", offset=0, length=16, checksum=sha1(RAW))), {
-    "external.bin": RAW})
+    model_with_weight(external("w", location="external.bin", offset=0, length=16, checksum=sha1(WEIGHTS))), {
+    "external.bin": WEIGHTS})
 sound("external-two-dots", "path-traversal", "A file name with two dots.", model_with_weight(external("w",
-    location="weights..bin", offset=0, length=16, checksum=sha1(RAW))), {"weights..bin": RAW})
+    location="weights..bin", offset=0, length=16, checksum=sha1(WEIGHTS))), {"weights..bin": WEIGHTS})
 sound("external-subfolder", "path-absolute", "External data in a folder of the folder.", model_with_weight(external("w",
-    location="data/layer.0/weights.bin", offset=0, length=16, checksum=sha1(RAW))), {"data/layer.0/weights.bin": RAW})
+    location="data/layer.0/weights.bin", offset=0, length=16, checksum=sha1(WEIGHTS))), {
+    "data/layer.0/weights.bin": WEIGHTS})
 sound("external-percent", "path-expansion", "A file name with a percent sign and a dollar.", model_with_weight(external(
-    "w", location="100%_$5.bin", offset=0, length=16, checksum=sha1(RAW))), {"100%_$5.bin": RAW})
+    "w", location="100%_$5.bin", offset=0, length=16, checksum=sha1(WEIGHTS))), {"100%_$5.bin": WEIGHTS})
 sound("external-japanese", "path-characters", "A file name in Japanese.", model_with_weight(external("w",
-    location="\u91cd\u307f.bin", offset=0, length=16, checksum=sha1(RAW))), {"\u91cd\u307f.bin": RAW})
+    location="\u91cd\u307f.bin", offset=0, length=16, checksum=sha1(WEIGHTS))), {"\u91cd\u307f.bin": WEIGHTS})
 sound("external-space", "path-windows", "A file name with a space and a name that begins like a device.",
-    model_with_weight(external("w", location="console weights.bin", offset=0, length=16, checksum=sha1(RAW))),
-    {"console weights.bin": RAW})
+    model_with_weight(external("w", location="console weights.bin", offset=0, length=16, checksum=sha1(WEIGHTS))),
+    {"console weights.bin": WEIGHTS})
 sound("external-no-length", "range-beyond-file", "Offset and length are not given: the tensor is the file.",
-    model_with_weight(external("w", location="whole.bin", checksum=sha1(RAW))), {"whole.bin": RAW})
-PAGE = RAW + bytes(4080) + RAW
+    model_with_weight(external("w", location="whole.bin", checksum=sha1(WEIGHTS))), {"whole.bin": WEIGHTS})
+PAGE = WEIGHTS + bytes(4080) + WEIGHTS
 sound("external-aligned", "range-overlap", "Two tensors in one file, aligned to pages with zeros between them.",
     model_with_extras([external("a", location="aligned.bin", offset=0, length=16, checksum=sha1(PAGE)), external("b",
     location="aligned.bin", offset=4096, length=16, checksum=sha1(PAGE))], [node("Add", ["a", "b"], ["z"])]),
     {"aligned.bin": PAGE})
 sound("external-shared", "shared-range", "Tied embeddings: two names, one range, the same type and shape.",
     network([node("Add", ["x", "e1"], ["a"]), node("Mul", ["a", "e2"], ["y"])], [external(name, location="tied.bin",
-    offset=0, length=16, checksum=sha1(RAW)) for name in ("e1", "e2")]), {"tied.bin": RAW})
+    offset=0, length=16, checksum=sha1(WEIGHTS)) for name in ("e1", "e2")]), {"tied.bin": WEIGHTS})
 sound("external-no-checksum", "checksum", "External data without a checksum, as PyTorch writes it.",
-    model_with_weight(external("w", location="torch.onnx.data", offset=0, length=16)), {"torch.onnx.data": RAW})
+    model_with_weight(external("w", location="torch.onnx.data", offset=0, length=16)), {"torch.onnx.data": WEIGHTS})
 sound("external-two-files", "path-ambiguous", "Two files with similar names.", model_with_extras([external("a",
-    location="part_1.bin", offset=0, length=16, checksum=sha1(RAW)), external("b", location="part_2.bin", offset=0,
-    length=16, checksum=sha1(RAW[::-1]))], [node("Add", ["a", "b"], ["z"])]), {"part_1.bin": RAW,
-    "part_2.bin": RAW[::-1]})
+    location="part_1.bin", offset=0, length=16, checksum=sha1(WEIGHTS)), external("b", location="part_2.bin", offset=0,
+    length=16, checksum=sha1(WEIGHTS[::-1]))], [node("Add", ["a", "b"], ["z"])]), {"part_1.bin": WEIGHTS,
+    "part_2.bin": WEIGHTS[::-1]})
 sound("external-constant", "path-hidden", "External data in the tensor of a Constant.", network([node("Constant", [],
-    ["c"], value=external(None, location="constant.bin", offset=0, length=16, checksum=sha1(RAW))), node("Add", ["x",
-    "c"], ["y"])]), {"constant.bin": RAW})
+    ["c"], value=external(None, location="constant.bin", offset=0, length=16, checksum=sha1(WEIGHTS))), node("Add", [
+    "x", "c"], ["y"])]), {"constant.bin": WEIGHTS})
 # Payloads
 sound("weights-random", "payload-encoded", "64 KiB of random weights that the graph uses.", network([node("MatMul",
     ["x", "w"], ["y"])], [tensor("w", [4, 4096], FLOAT, b"".join(struct.pack("<f",
