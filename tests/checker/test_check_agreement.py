@@ -52,7 +52,7 @@ def function(
 
 
 # By fault: the broken rule, the model, and a pattern in the official checker's message.
-BROKEN = {
+FAULTY_MODELS = {
     "no ir_version": ("model-ir-version-present", f'{OPSET} graph {{ name: "g" }}', "ir_version"),
     "an ir_version of the future": ("model-ir-version-known", model(ir=99), "ir_version"),
     "no graph": ("model-graph-present", f"ir_version: 8 {OPSET}", "graph"),
@@ -336,9 +336,9 @@ def official_error(data, folder):
     return ""
 
 
-@pytest.mark.parametrize("fault", BROKEN)
+@pytest.mark.parametrize("fault", FAULTY_MODELS)
 def test_a_broken_model_is_rejected_by_both_for_the_same_reason(fault, tmp_path):
-    rule, text, pattern = BROKEN[fault]
+    rule, text, pattern = FAULTY_MODELS[fault]
     verdict = official_error(onnxwire.from_text(text).SerializeToString(), tmp_path)
     assert re.search(pattern, verdict), verdict
     assert rule in {problem.rule for problem in onnxwire.check(tmp_path / "model.onnx", select="error")}
@@ -395,7 +395,7 @@ def test_differences_between_the_checkers_are_documented(key, tmp_path):
 def test_quotations_from_the_proto_files_are_exact():
     text = "\n".join(re.sub(r"^\s*//", " ", line) for path in PROTOS for line in path.read_text().splitlines())
     text = " ".join(text.split())
-    quotes = 0
+    n_quotes = 0
     for heading in ("Errors here, accepted there", "Rejected there, no error here"):
         for _, _, source in rows(heading):
             for source_part in source.split("; "):
@@ -406,5 +406,5 @@ def test_quotations_from_the_proto_files_are_exact():
                     for quote_part in quote.replace("\\|", "|").split(" … "):
                         for sentence in re.split(r"(?<=[.:]) (?=[A-Z])", quote_part):
                             assert sentence.rstrip(".") in text, sentence
-                            quotes += 1
-    assert quotes > 40
+                            n_quotes += 1
+    assert n_quotes > 40

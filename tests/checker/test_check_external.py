@@ -17,7 +17,7 @@ FILE_RULES = [
     "external-location-contained", "external-file-regular", "external-file-not-linked", "external-range-in-file",
     "external-length-matches-shape", "external-checksum-match",
 ]  # fmt: skip
-posix = pytest.mark.skipif(sys.platform == "win32", reason="needs links")
+needs_links = pytest.mark.skipif(sys.platform == "win32", reason="needs links")
 
 
 def _write_model(path, *tensors):
@@ -73,13 +73,13 @@ def test_a_folder_is_not_a_regular_file(path):
     ]
 
 
-@posix
+@needs_links
 def test_a_pipe_is_not_a_regular_file(path):
     os.mkfifo(path.parent / "pipe")
     assert _rules_and_paths(_write_model(path, {"location": "pipe"})) == [("external-file-regular", _entry_path(0, 0))]
 
 
-@posix
+@needs_links
 def test_a_link_out_of_the_folder_is_reported(path):
     outside = path.parent.parent / "outside"
     outside.mkdir()
@@ -89,7 +89,7 @@ def test_a_link_out_of_the_folder_is_reported(path):
     assert _rules_and_paths(path) == [("external-location-contained", _entry_path(0, 0))]
 
 
-@posix
+@needs_links
 def test_a_link_in_the_folder_is_reported_as_a_link(path):
     (path.parent / "link.bin").symlink_to("w.bin")
     assert _rules_and_paths(_write_model(path, {"location": "link.bin"})) == [
@@ -97,7 +97,7 @@ def test_a_link_in_the_folder_is_reported_as_a_link(path):
     ]
 
 
-@posix
+@needs_links
 @pytest.mark.parametrize("folder", ["inside", "outside"])
 def test_a_file_of_two_names_is_reported(path, folder):
     os.link(path.parent / "w.bin", (path.parent if folder == "inside" else path.parent.parent) / "other.bin")
@@ -157,7 +157,7 @@ def test_a_location_outside_the_folder_is_not_searched(path, location):
     assert _rules_and_paths(_write_model(path, {"location": location})) == []
 
 
-@posix
+@needs_links
 @pytest.mark.parametrize("location", ["#w", "a\\w.bin", "w\n"])
 def test_a_file_with_an_unusual_name_is_found_if_it_exists(path, location):
     assert _rules_and_paths(_write_model(path, {"location": location})) == [

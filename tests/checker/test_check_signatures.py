@@ -15,7 +15,7 @@ from onnxwire.checker.operator_table import counts, load_operators, operators
 from onnxwire.checker.registry import rules
 
 ROOT = Path(__file__).parents[2]
-BUNDLED = sorted((Path(onnx.__file__).parent / "backend" / "test" / "data").rglob("*.onnx"))
+BUNDLED_FILES = sorted((Path(onnx.__file__).parent / "backend" / "test" / "data").rglob("*.onnx"))
 X = f"input {{ {value('x')} }}"
 IDS = 'initializer { name: "ids" data_type: 7 dims: 1 int64_data: 0 }'
 SIGNATURE = [id for id in rules() if id.startswith("signature-")]
@@ -89,9 +89,9 @@ def table_notation(name):
     return name.replace("sparse(", "sparse_tensor(")
 
 
-@pytest.mark.parametrize(("opset", "since"), [(1, 1), (5, 1), (6, 6), (13, 13), (14, 14), (99, 14)], ids=str)
-def test_an_operator_has_the_version_that_changed_it_last(opset, since):
-    assert operators().since_version("", "Add", opset) == since
+@pytest.mark.parametrize(("opset", "expected_version"), [(1, 1), (5, 1), (6, 6), (13, 13), (14, 14), (99, 14)], ids=str)
+def test_an_operator_has_the_version_that_changed_it_last(opset, expected_version):
+    assert operators().since_version("", "Add", opset) == expected_version
 
 
 def test_an_operator_of_a_later_opset_has_no_version():
@@ -242,7 +242,7 @@ def test_operators_of_one_type_variable_propagate_the_type():
 
 
 SEQUENCE = "sequence_type { elem_type { tensor_type { elem_type: %d } } }"
-MAP = "map_type { key_type: 7 value_type { tensor_type { elem_type: 1 } } }"
+MAP_TYPE = "map_type { key_type: 7 value_type { tensor_type { elem_type: 1 } } }"
 
 
 @pytest.mark.parametrize(
@@ -252,10 +252,10 @@ MAP = "map_type { key_type: 7 value_type { tensor_type { elem_type: 1 } } }"
         (SEQUENCE % 8, "SequenceLength", "", 0),
         ("tensor_type { elem_type: 1 }", "SequenceLength", "", 1),
         (f"optional_type {{ elem_type {{ {SEQUENCE % 1} }} }}", "OptionalHasElement", "", 0),
-        (f"optional_type {{ elem_type {{ {MAP} }} }}", "OptionalHasElement", "", 1),
-        (f"sequence_type {{ elem_type {{ {MAP} }} }}", "SequenceLength", "", 1),
-        (MAP, "CastMap", "ai.onnx.ml", 0),
-        (MAP.replace("key_type: 7", "key_type: 8"), "CastMap", "ai.onnx.ml", 1),
+        (f"optional_type {{ elem_type {{ {MAP_TYPE} }} }}", "OptionalHasElement", "", 1),
+        (f"sequence_type {{ elem_type {{ {MAP_TYPE} }} }}", "SequenceLength", "", 1),
+        (MAP_TYPE, "CastMap", "ai.onnx.ml", 0),
+        (MAP_TYPE.replace("key_type: 7", "key_type: 8"), "CastMap", "ai.onnx.ml", 1),
         ("sparse_tensor_type { elem_type: 1 }", "Exp", "", 1),
         ("tensor_type { elem_type: 999 }", "Not", "", 0),
         ("tensor_type { }", "Not", "", 0),
@@ -332,9 +332,9 @@ def test_operators_of_a_vendor_are_checked_against_its_own_table(tmp_path):
 def test_an_invalid_table_is_refused_with_the_line(tmp_path, row, reason):
     path = tmp_path / "operators.tsv"
     path.write_text(f"# mine\n{row}\n")
-    with pytest.raises(onnxwire.DecodeError, match=reason) as caught:
+    with pytest.raises(onnxwire.DecodeError, match=reason) as error_info:
         onnxwire.check(onnxwire.ModelProto(ir_version=8), operators=path)
-    assert str(caught.value).startswith(f"{path}: line 2: ")
+    assert str(error_info.value).startswith(f"{path}: line 2: ")
 
 
 def test_a_table_that_can_not_be_read_is_refused(tmp_path):
@@ -481,7 +481,7 @@ def is_lenient(node):
 def test_no_modified_model_that_the_official_checker_refuses_is_accepted(part):
     rng = random.Random(part)
     n_refused = 0
-    for path in BUNDLED[part::4]:
+    for path in BUNDLED_FILES[part::4]:
         data = path.read_bytes()
         if len(data) > 1 << 16:
             continue  # skipped to save time

@@ -11,7 +11,7 @@ import onnxwire
 from onnxwire import AttributeProto, TensorProto
 from onnxwire.tensor.dtypes import BY_NUMBER, FIELDS
 
-COUNTS = "tensor-typed-data-count"
+COUNT_RULE = "tensor-typed-data-count"
 
 
 def _rules(data, type=TensorProto, **options):
@@ -23,19 +23,23 @@ def _int64(dims, *records):
 
 
 def test_packed_and_single_numbers_are_counted_alike():
-    packed, single, unrelated = span(7, varint(1) + varint(300)), varint(7 << 3) + varint(5), span(12, b"doc")
-    assert COUNTS not in _rules(_int64([5], packed, single, unrelated, packed))
-    assert COUNTS not in _rules(_int64([2], single, unrelated, single))
-    assert COUNTS in _rules(_int64([4], packed, single, unrelated, packed))
-    assert COUNTS in _rules(_int64([1], single, unrelated, single))
+    packed_run, single_number, unrelated_record = (
+        span(7, varint(1) + varint(300)),
+        varint(7 << 3) + varint(5),
+        span(12, b"doc"),
+    )
+    assert COUNT_RULE not in _rules(_int64([5], packed_run, single_number, unrelated_record, packed_run))
+    assert COUNT_RULE not in _rules(_int64([2], single_number, unrelated_record, single_number))
+    assert COUNT_RULE in _rules(_int64([4], packed_run, single_number, unrelated_record, packed_run))
+    assert COUNT_RULE in _rules(_int64([1], single_number, unrelated_record, single_number))
 
 
 def test_a_tensor_that_is_encoded_in_pieces_is_checked_as_one_tensor():
     numbers = [span(7, varint(1)), span(7, varint(2) + varint(3))]
     attribute = AttributeProto(name="a", type=AttributeProto.TENSOR).SerializeToString()
     pieces = [span(5, piece) for piece in (_int64([3]), *numbers)]
-    assert COUNTS not in _rules(attribute + b"".join(pieces), AttributeProto)
-    assert COUNTS in _rules(attribute + b"".join(pieces[:2]), AttributeProto)
+    assert COUNT_RULE not in _rules(attribute + b"".join(pieces), AttributeProto)
+    assert COUNT_RULE in _rules(attribute + b"".join(pieces[:2]), AttributeProto)
 
 
 def test_an_empty_packed_run_has_no_elements():
@@ -46,10 +50,10 @@ def test_an_empty_packed_run_has_no_elements():
 def test_the_count_of_a_very_long_list_is_estimated_from_its_bytes():
     n = 1 << 20
     run = span(7, varint(300) * n)
-    assert COUNTS not in _rules(_int64([n], run))
-    assert COUNTS in _rules(_int64([2 * n + 1], run))
-    assert COUNTS in _rules(_int64([n // 10], run))
-    (problem,) = onnxwire.check(_int64([n // 10], run), TensorProto, select=COUNTS)
+    assert COUNT_RULE not in _rules(_int64([n], run))
+    assert COUNT_RULE in _rules(_int64([2 * n + 1], run))
+    assert COUNT_RULE in _rules(_int64([n // 10], run))
+    (problem,) = onnxwire.check(_int64([n // 10], run), TensorProto, select=COUNT_RULE)
     assert "but it has more" in problem.message
 
 

@@ -7,25 +7,25 @@ import onnxwire
 from onnxwire import ModelProto, TensorProto
 from onnxwire.checker.rules.security_files import location_fault
 
-AMBIGUOUS = [
+AMBIGUOUS_LOCATIONS = [
     "file:///etc/passwd", "http://host/w.bin", "s3://bucket/w.bin", "$HOME/w.bin", "%TEMP%/w.bin", "~/w.bin",
     "..%2f..%2fw.bin", "%252e%252e/w.bin", "\uff0e\uff0e/w.bin",
     "a\uff0fb.bin", "a\u2215b.bin", "\u2025/w.bin", "w\u202enib.bin",
     "w\u200b.bin", "w.bin\x00.data", "a\nb", "NUL", "con.bin", "w.bin:stream", "w.bin.", "w.bin ", "a" * 300, "*.bin",
     "a|b", "COM1/w.bin",
 ]  # fmt: skip
-PLAIN = [
+PLAIN_LOCATIONS = [
     "w.bin", "model.onnx.data", "a/b-1.0/c_2.data", "weights of the model.bin", "größe.bin", "重み.bin", "100%.bin",
     "a%20b.bin", "onnx__MatMul_12", "model.onnx_data", "layers.0.attn/q.weight", "a&b=c;d,e@f#g!h'i(j)[k]{l}^m+n.bin",
 ]  # fmt: skip
 
 
-@each("location", AMBIGUOUS)
+@each("location", AMBIGUOUS_LOCATIONS)
 def test_a_location_that_programs_interpret_differently_has_a_fault(location):
     assert location_fault(location)
 
 
-@each("location", PLAIN)
+@each("location", PLAIN_LOCATIONS)
 def test_a_plain_location_has_no_fault(location):
     assert location_fault(location) == ""
 

@@ -19,8 +19,8 @@ from onnxwire.engine.document import Document
 
 ROOT = Path(__file__).parents[2]
 SECURITY = [rule for rule in rules(untrusted=True).values() if rule.scope == "security"]
-BUNDLED = sorted((Path(onnx.__file__).parent / "backend" / "test" / "data").rglob("*.onnx"))
-BUNDLED += sorted((ROOT / "examples").glob("*.onnx"))
+BUNDLED_FILES = sorted((Path(onnx.__file__).parent / "backend" / "test" / "data").rglob("*.onnx"))
+BUNDLED_FILES += sorted((ROOT / "examples").glob("*.onnx"))
 DUPLICATE_IR_VERSION = onnxwire.from_text(model()).SerializeToString() + b"\x08\x09"  # a second ir_version
 
 
@@ -28,14 +28,14 @@ def _severities(path):
     return {problem.severity for problem in onnxwire.check(path, untrusted=True, select="security")}
 
 
-@each("path", BUNDLED, ids=str)
+@each("path", BUNDLED_FILES, ids=str)
 def test_a_trustworthy_model_has_no_security_error(path):
     assert "error" not in _severities(path)
 
 
 def test_at_most_one_trustworthy_model_in_ten_has_a_security_warning():
-    paths_with_warning = [path for path in BUNDLED if "warning" in _severities(path)]
-    assert len(paths_with_warning) * 10 <= len(BUNDLED), paths_with_warning
+    paths_with_warning = [path for path in BUNDLED_FILES if "warning" in _severities(path)]
+    assert len(paths_with_warning) * 10 <= len(BUNDLED_FILES), paths_with_warning
 
 
 def test_security_rules_run_for_untrusted_models_only():

@@ -137,7 +137,7 @@ def _loop_model(body, trips, condition="c"):
     return _model([_node("Loop", inputs, body=graph)], constants | ({} if trips is None else {"m": np.int64(trips)}))
 
 
-STEP = _node("Relu", ["v"], "u")
+RELU_NODE = _node("Relu", ["v"], "u")
 
 
 def test_a_loop_that_doubles_a_value_is_found():
@@ -145,16 +145,16 @@ def test_a_loop_that_doubles_a_value_is_found():
 
 
 def test_a_condition_on_the_counter_is_evaluated():
-    assert _bounds(_loop_model([STEP, _node("Less", ["i", "far"], "e")], None, "e")).endless
-    assert not _bounds(_loop_model([STEP, _node("Greater", ["x", "far"], "e")], None, "e")).endless
-    assert _bounds(_loop_model([STEP], None)).endless and not _bounds(_loop_model([STEP], 100)).endless
+    assert _bounds(_loop_model([RELU_NODE, _node("Less", ["i", "far"], "e")], None, "e")).endless
+    assert not _bounds(_loop_model([RELU_NODE, _node("Greater", ["x", "far"], "e")], None, "e")).endless
+    assert _bounds(_loop_model([RELU_NODE], None)).endless and not _bounds(_loop_model([RELU_NODE], 100)).endless
 
 
 def test_the_cost_is_linear_in_nested_loops():
-    body = [STEP]
+    body = [RELU_NODE]
     for _ in range(12):
         graph = onnx.load_from_string(_loop_model(body, 1 << 40)).graph
-        body = [*graph.node, STEP]
+        body = [*graph.node, RELU_NODE]
     assert _bounds(_loop_model(body, 1 << 40)).budget > -100_000
 
 

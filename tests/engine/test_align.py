@@ -27,7 +27,7 @@ from onnxwire.tensor.dtypes import PADDING
 EXAMPLE = Path(__file__).parents[2] / "examples" / "digits_cnn.onnx"
 TENSORS = [(onnxwire.TensorProto, "raw_data", PADDING)]
 GIB = 1 << 30
-linux = pytest.mark.skipif(sys.platform != "linux", reason="needs sparse files")
+needs_linux = pytest.mark.skipif(sys.platform != "linux", reason="needs sparse files")
 
 MESSAGES = ["TensorProto", "SparseTensorProto", "AttributeProto", "GraphProto", "ModelProto", "SequenceProto"]
 MESSAGES = {name: (getattr(onnxwire, name), wire.official_class(f"onnx.{name}")) for name in MESSAGES}
@@ -74,14 +74,14 @@ def encode_known_fields(official, data):
     return message.SerializeToString(deterministic=True)
 
 
-def check_alignment(ours, official, data, alignment, threshold, targets=TENSORS):
+def check_alignment(our_class, official_class, data, alignment, threshold, targets=TENSORS):
     """Assert all guarantees for valid bytes; return the new encoding."""
-    aligned = align(data, alignment, threshold, ours, targets)
-    onnxwire.verify(aligned, ours)
-    check_offsets(ours.FromString(aligned), alignment, threshold, *targets[0][:2])
-    assert encode_known_fields(official, aligned) == encode_known_fields(official, data)
-    assert align(aligned, alignment, threshold, ours, targets) == aligned
-    return aligned
+    aligned_bytes = align(data, alignment, threshold, our_class, targets)
+    onnxwire.verify(aligned_bytes, our_class)
+    check_offsets(our_class.FromString(aligned_bytes), alignment, threshold, *targets[0][:2])
+    assert encode_known_fields(official_class, aligned_bytes) == encode_known_fields(official_class, data)
+    assert align(aligned_bytes, alignment, threshold, our_class, targets) == aligned_bytes
+    return aligned_bytes
 
 
 def tensor_record(data, number=5):
@@ -144,8 +144,10 @@ def models(draw):
 
 @given(models(), alignments, thresholds)
 def test_payloads_of_tensors_at_any_path_are_aligned(model, alignment, threshold):
-    aligned = check_alignment(onnxwire.ModelProto, onnx.ModelProto, model.SerializeToString(), alignment, threshold)
-    reloaded = onnx.ModelProto.FromString(aligned)
+    aligned_bytes = check_alignment(
+        onnxwire.ModelProto, onnx.ModelProto, model.SerializeToString(), alignment, threshold
+    )
+    reloaded = onnx.ModelProto.FromString(aligned_bytes)
     for tensor, aligned_tensor in zip(model.graph.initializer, reloaded.graph.initializer, strict=True):
         np.testing.assert_array_equal(numpy_helper.to_array(aligned_tensor), numpy_helper.to_array(tensor))
 
@@ -154,12 +156,15 @@ def test_payloads_of_tensors_at_any_path_are_aligned(model, alignment, threshold
 @EVERY_MESSAGE
 @given(data=st.data())
 def test_bytes_in_any_sound_form_keep_their_meaning(name, data):
-    ours, official = MESSAGES[name]
-    encoded = data.draw(wire.sound(ours.DESCRIPTOR))
-    check_alignment(ours, official, encoded, data.draw(alignments), data.draw(thresholds))
+    our_class, official_class = MESSAGES[name]
+    encoded = data.draw(wire.sound(our_class.DESCRIPTOR))
+    check_alignment(our_class, official_class, encoded, data.draw(alignments), data.draw(thresholds))
     # Without padding only the varints of lengths differ, so that even unknown fields have the same bytes.
-    unpadded = align(encoded, 1, 1, ours)
-    assert official.FromString(unpadded).SerializeToString() == official.FromString(encoded).SerializeToString()
+    unpadded = align(encoded, 1, 1, our_class)
+    assert (
+        official_class.FromString(unpadded).SerializeToString()
+        == official_class.FromString(encoded).SerializeToString()
+    )
 
 
 @wire.needs_upb
@@ -170,9 +175,9 @@ def test_nested_messages_of_one_type_are_aligned(data, alignment, threshold):
 
 @given(models(), st.sampled_from([8, 64, 4096]))
 def test_an_aligned_document_is_one_range_of_its_bytes(model, alignment):
-    aligned = align(model.SerializeToString(), alignment)
-    total, pieces = align_payloads(Document(aligned), onnxwire.ModelProto, TENSORS, 1, alignment)
-    assert (total, pieces) == (len(aligned), [(0, len(aligned))])
+    aligned_bytes = align(model.SerializeToString(), alignment)
+    total, pieces = align_payloads(Document(aligned_bytes), onnxwire.ModelProto, TENSORS, 1, alignment)
+    assert (total, pieces) == (len(aligned_bytes), [(0, len(aligned_bytes))])
 
 
 @given(models(), st.sampled_from([8, 64]), st.sampled_from([1, 64, 512]))
@@ -188,24 +193,24 @@ def test_padding_of_earlier_alignments_is_removed(model, alignment, previous_ali
 def test_every_gap_can_be_filled():
     for n in range(300):
         tensor = onnx.TensorProto(name="n" * n, raw_data=b"payload")
-        aligned = check_alignment(onnxwire.TensorProto, onnx.TensorProto, tensor.SerializeToString(), 256, 1)
+        aligned_bytes = check_alignment(onnxwire.TensorProto, onnx.TensorProto, tensor.SerializeToString(), 256, 1)
         # A padding of one to three bytes is impossible; it is then longer by the alignment.
-        assert 0 <= len(aligned) - tensor.ByteSize() < 256 + 4
+        assert 0 <= len(aligned_bytes) - tensor.ByteSize() < 256 + 4
 
 
 def test_paddings_of_more_than_64_kib_are_made():
     tensor = onnx.TensorProto(name="n", raw_data=b"payload").SerializeToString()
     for alignment in (1 << 16, 1 << 21, 3_000_001):
-        aligned = check_alignment(onnxwire.TensorProto, onnx.TensorProto, tensor, alignment, 1)
-        assert alignment < len(aligned) < alignment + 20
+        aligned_bytes = check_alignment(onnxwire.TensorProto, onnx.TensorProto, tensor, alignment, 1)
+        assert alignment < len(aligned_bytes) < alignment + 20
 
 
 def test_only_the_last_value_of_a_field_is_aligned():
     first_record, last_record = wire.span(9, b"dead weight"), wire.span(9, b"value")
     for data in (first_record + last_record, wire.span(8, b"name") + first_record + wire.number(2, 2) + last_record):
-        aligned = check_alignment(onnxwire.TensorProto, onnx.TensorProto, data, 64, 1)
-        assert aligned.index(b"value") == 64
-        assert len(aligned) == 64 + len(b"value")
+        aligned_bytes = check_alignment(onnxwire.TensorProto, onnx.TensorProto, data, 64, 1)
+        assert aligned_bytes.index(b"value") == 64
+        assert len(aligned_bytes) == 64 + len(b"value")
     # The value is short here, so no payload has to be aligned.
     assert align(first_record + last_record, 64, 6, onnxwire.TensorProto) == first_record + last_record
 
@@ -213,8 +218,8 @@ def test_only_the_last_value_of_a_field_is_aligned():
 def test_the_pieces_of_a_merged_tensor_are_aligned():
     parts = [wire.span(5, wire.span(9, payload)) for payload in (b"first", b"second")]
     attribute = parts[0] + wire.span(1, b"name") + parts[1]
-    aligned = check_alignment(onnxwire.AttributeProto, onnx.AttributeProto, attribute, 64, 1)
-    assert aligned.index(b"second") % 64 == 0
+    aligned_bytes = check_alignment(onnxwire.AttributeProto, onnx.AttributeProto, attribute, 64, 1)
+    assert aligned_bytes.index(b"second") % 64 == 0
 
 
 def test_a_field_of_another_wire_type_is_not_a_payload():
@@ -225,8 +230,8 @@ def test_a_field_of_another_wire_type_is_not_a_payload():
 def test_a_message_without_long_payloads_is_not_changed():
     short_record = tensor_record(wire.span(9, bytes(100)))
     data = wire.span(8, b"\x0a\x00", pad=2) + short_record + tensor_record(wire.span(9, bytes(101)))
-    aligned = align(data, 64, 101)
-    assert aligned.startswith(data[: data.index(short_record) + len(short_record)])
+    aligned_bytes = align(data, 64, 101)
+    assert aligned_bytes.startswith(data[: data.index(short_record) + len(short_record)])
     assert align(data, 64, 102) == data
 
 
@@ -241,11 +246,11 @@ def test_an_empty_message_stays_empty(name):
 def test_onnxruntime_runs_an_aligned_model():
     runtime = pytest.importorskip("onnxruntime")
     original = EXAMPLE.read_bytes()
-    aligned = check_alignment(onnxwire.ModelProto, onnx.ModelProto, original, 4096, 1)
-    assert len(list(payloads(onnxwire.ModelProto.FromString(aligned)))) > 4
+    aligned_bytes = check_alignment(onnxwire.ModelProto, onnx.ModelProto, original, 4096, 1)
+    assert len(list(payloads(onnxwire.ModelProto.FromString(aligned_bytes)))) > 4
     image = np.random.default_rng(0).random((3, 1, 8, 8), dtype=np.float32)
     results = []
-    for data in (original, aligned):
+    for data in (original, aligned_bytes):
         session = runtime.InferenceSession(data, providers=["CPUExecutionProvider"])
         results.append(session.run(None, {session.get_inputs()[0].name: image}))
     for original_output, aligned_output in zip(*results, strict=True):
@@ -277,23 +282,23 @@ def test_the_python_implementation_of_protobuf_reads_an_aligned_model(tmp_path):
 @EVERY_MESSAGE
 @given(data=st.data())
 def test_damaged_bytes_raise_decode_error_or_keep_their_damage(name, data):
-    ours, official = MESSAGES[name]
-    damaged = data.draw(wire.flawed(ours.DESCRIPTOR, 2) | wire.damaged(ours.DESCRIPTOR))
+    our_class, official_class = MESSAGES[name]
+    damaged = data.draw(wire.flawed(our_class.DESCRIPTOR, 2) | wire.damaged(our_class.DESCRIPTOR))
     try:
-        aligned = align(damaged, data.draw(alignments), data.draw(thresholds), ours)
+        aligned_bytes = align(damaged, data.draw(alignments), data.draw(thresholds), our_class)
     except onnxwire.DecodeError:
-        assert not wire.official_accepts(official, damaged)
+        assert not wire.official_accepts(official_class, damaged)
     else:
-        assert wire.official_accepts(official, aligned) is wire.official_accepts(official, damaged)
+        assert wire.official_accepts(official_class, aligned_bytes) is wire.official_accepts(official_class, damaged)
 
 
 @given(st.binary(max_size=30))
 @example(b"\x3a\xff\xff\xff\xff\x7f")
 @example(b"\x4a" + b"\xff" * 9 + b"\x01")
 def test_bytes_of_any_kind_raise_decode_error_or_are_encoded(data):
-    for ours, _ in MESSAGES.values():
+    for our_class, _ in MESSAGES.values():
         try:
-            align(data, cls=ours)
+            align(data, cls=our_class)
         except onnxwire.DecodeError as error:
             assert 0 <= error.offset <= len(data)
 
@@ -350,16 +355,16 @@ def check_large_file(path, target_path, alignment, threshold):
     pieces = write_aligned(path, target_path, alignment, threshold)
     assert sum(len(part) for part in pieces if isinstance(part, bytes)) < 64 << 20
     onnxwire.verify(target_path)
-    with onnxwire.load(path) as original, onnxwire.load(target_path) as aligned:
-        spans = list(payloads(aligned))
-        check_offsets(aligned, alignment, threshold)
+    with onnxwire.load(path) as original, onnxwire.load(target_path) as aligned_model:
+        spans = list(payloads(aligned_model))
+        check_offsets(aligned_model, alignment, threshold)
         assert [end - start for start, end in spans] == [end - start for start, end in payloads(original)]
-        realigned = align_payloads(aligned._document, onnxwire.ModelProto, TENSORS, threshold, alignment)
-        assert realigned == (target_path.stat().st_size, [(0, target_path.stat().st_size)])
+        realigned_pieces = align_payloads(aligned_model._document, onnxwire.ModelProto, TENSORS, threshold, alignment)
+        assert realigned_pieces == (target_path.stat().st_size, [(0, target_path.stat().st_size)])
     return spans
 
 
-@linux
+@needs_linux
 def test_a_model_above_4_gib_is_aligned_without_reading_its_weights(tmp_path):
     specification = importlib.util.spec_from_file_location("make_big_model", EXAMPLE.with_name("make_big_model.py"))
     example = importlib.util.module_from_spec(specification)
@@ -383,7 +388,7 @@ def write_sparse(path, n_bytes):
         file.write(graph_end)
 
 
-@linux
+@needs_linux
 def test_lengths_around_32_gib_are_as_wide_as_readers_accept(tmp_path):
     path, target_path = tmp_path / "big.onnx", tmp_path / "aligned.onnx"
     size_differences = set()

@@ -28,8 +28,8 @@ import onnxwire as ow
 from onnxwire.engine.document import keep_bytes_of
 from onnxwire.engine.message import root_view
 
-HERE = Path(__file__).parent
-PAGE = HERE.parents[1] / "docs" / "c.md"
+TEST_FOLDER = Path(__file__).parent
+PAGE = TEST_FOLDER.parents[1] / "docs" / "c.md"
 LAZY = 1
 LONG_BYTES = 1 << 16
 C_COMPILER = shlex.split(os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc")
@@ -64,12 +64,12 @@ def import_module(path):
 def module_of_language(request, tmp_path_factory):
     """Return the test module, compiled as C and as C++."""
     folder = tmp_path_factory.mktemp("module")
-    return import_module(compile_module(HERE / "c_api_module.c", "c_api_module", folder, request.param))
+    return import_module(compile_module(TEST_FOLDER / "c_api_module.c", "c_api_module", folder, request.param))
 
 
 @pytest.fixture(scope="module")
 def path(tmp_path_factory):
-    return compile_module(HERE / "c_api_module.c", "c_api_module", tmp_path_factory.mktemp("module"))
+    return compile_module(TEST_FOLDER / "c_api_module.c", "c_api_module", tmp_path_factory.mktemp("module"))
 
 
 @pytest.fixture(scope="module")

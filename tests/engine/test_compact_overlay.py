@@ -82,8 +82,8 @@ def test_many_parsed_or_cleared_messages_keep_their_content():
                 node.ClearField("input")
             if i % 5 == 0:
                 node.ClearField("attribute")
-        copied = api.ModelProto()
-        copied.CopyFrom(model)
+        copied_model = api.ModelProto()
+        copied_model.CopyFrom(model)
         yield model.SerializeToString(deterministic=True)
         yield [(node.name, list(node.output), len(node.attribute)) for node in model.graph.node[::-3]]
         for node in model.graph.node[::7]:
@@ -91,8 +91,8 @@ def test_many_parsed_or_cleared_messages_keep_their_content():
                 attribute.g.name = "again"
         edit_each(model)
         yield model.SerializeToString(deterministic=True)
-        yield copied.SerializeToString(deterministic=True)
-        second_copy = copy.deepcopy(copied)
+        yield copied_model.SerializeToString(deterministic=True)
+        second_copy = copy.deepcopy(copied_model)
         edit_each(second_copy)
         yield second_copy.SerializeToString(deterministic=True)
 
@@ -175,18 +175,18 @@ def test_an_edit_of_each_of_many_small_messages_takes_little_memory():
 
 def test_many_edited_messages_are_equal_where_the_official_ones_are():
     def body(api):
-        edited, edited_again, parsed = model_of_nodes(api), model_of_nodes(api), api.ModelProto()
-        for model in (edited, edited_again):
+        edited_model, twice_edited_model, parsed_model = model_of_nodes(api), model_of_nodes(api), api.ModelProto()
+        for model in (edited_model, twice_edited_model):
             edit_each(model)
-        parsed.ParseFromString(edited.SerializeToString())
+        parsed_model.ParseFromString(edited_model.SerializeToString())
         yield (
-            edited == edited_again,
-            edited_again == edited,
-            edited == parsed,
-            parsed == edited_again,
-            edited == model_of_nodes(api),
+            edited_model == twice_edited_model,
+            twice_edited_model == edited_model,
+            edited_model == parsed_model,
+            parsed_model == twice_edited_model,
+            edited_model == model_of_nodes(api),
         )
-        node = edited_again.graph.node[NODE_COUNT // 2]
+        node = twice_edited_model.graph.node[NODE_COUNT // 2]
         for edit, undo in (
             (lambda: node.attribute[0].ints.append(4), lambda: node.attribute[0].ints.pop()),
             (lambda: node.input.append("x"), lambda: node.input.pop()),
@@ -194,8 +194,16 @@ def test_many_edited_messages_are_equal_where_the_official_ones_are():
             (lambda: node.MergeFromString(b"\xa0\x06\x01"), node.DiscardUnknownFields),
         ):
             edit()
-            yield edited == edited_again, edited_again == edited, parsed == edited_again
+            yield (
+                edited_model == twice_edited_model,
+                twice_edited_model == edited_model,
+                parsed_model == twice_edited_model,
+            )
             undo()
-            yield edited == edited_again, edited_again == edited, parsed == edited_again
+            yield (
+                edited_model == twice_edited_model,
+                twice_edited_model == edited_model,
+                parsed_model == twice_edited_model,
+            )
 
     same(body)

@@ -17,7 +17,7 @@ NAMES = list(SCHEMA.messages)
 EVERY_MESSAGE = pytest.mark.parametrize("name", NAMES)
 
 
-WITH_MESSAGES = [
+NAMES_WITH_MESSAGES = [
     name for name, cls in SCHEMA.messages.items() if any(field.message_type for field in cls.DESCRIPTOR.fields)
 ]
 
@@ -30,52 +30,54 @@ def classes_of(name):
 @examples(15)
 @given(data=st.data())
 def test_every_field_reads_as_the_official_runtime_reads_it(name, data):
-    ours, official = classes_of(name)
-    wire.check_reading(ours, official, data.draw(wire.sound(ours.DESCRIPTOR)))
+    our_class, official_class = classes_of(name)
+    wire.check_reading(our_class, official_class, data.draw(wire.sound(our_class.DESCRIPTOR)))
 
 
 @EVERY_MESSAGE
 @examples(15)
 @given(data=st.data())
 def test_verify_accepts_the_bytes_that_the_official_runtime_accepts(name, data):
-    ours, official = classes_of(name)
-    wire.check_acceptance(ours, official, data.draw(wire.flawed(ours.DESCRIPTOR)))
+    our_class, official_class = classes_of(name)
+    wire.check_acceptance(our_class, official_class, data.draw(wire.flawed(our_class.DESCRIPTOR)))
 
 
 @EVERY_MESSAGE
 @examples(15)
 @given(data=st.data())
 def test_verify_judges_damaged_bytes_as_the_official_runtime_does(name, data):
-    ours, official = classes_of(name)
-    wire.check_acceptance(ours, official, data.draw(wire.damaged(ours.DESCRIPTOR)))
+    our_class, official_class = classes_of(name)
+    wire.check_acceptance(our_class, official_class, data.draw(wire.damaged(our_class.DESCRIPTOR)))
 
 
 @EVERY_MESSAGE
 @examples(15)
 @given(data=st.data())
 def test_reading_flawed_bytes_succeeds_or_raises_decode_error(name, data):
-    ours, official = classes_of(name)
-    wire.check_walk(ours, official, data.draw(wire.flawed(ours.DESCRIPTOR, 1) | wire.damaged(ours.DESCRIPTOR)))
+    our_class, official_class = classes_of(name)
+    wire.check_walk(
+        our_class, official_class, data.draw(wire.flawed(our_class.DESCRIPTOR, 1) | wire.damaged(our_class.DESCRIPTOR))
+    )
 
 
 @EVERY_MESSAGE
 @examples(10)
 @given(data=st.data())
 def test_encoding_an_unedited_message_returns_its_bytes(name, data):
-    ours, _ = classes_of(name)
-    encoded = data.draw(wire.sound(ours.DESCRIPTOR, 1))
-    message = ours.FromString(encoded)
+    our_class, _ = classes_of(name)
+    encoded = data.draw(wire.sound(our_class.DESCRIPTOR, 1))
+    message = our_class.FromString(encoded)
     assert message.SerializeToString() == encoded
     assert message.ByteSize() == len(encoded)
 
 
-@pytest.mark.parametrize("name", WITH_MESSAGES)
+@pytest.mark.parametrize("name", NAMES_WITH_MESSAGES)
 @examples(14)
 @given(data=st.data())
 def test_encoding_a_nested_message_keeps_its_value(name, data):
-    ours, official = classes_of(name)
-    encoded = data.draw(wire.sound(ours.DESCRIPTOR, 1))
-    message, expected = ours.FromString(encoded), official.FromString(encoded)
+    our_class, official_class = classes_of(name)
+    encoded = data.draw(wire.sound(our_class.DESCRIPTOR, 1))
+    message, expected = our_class.FromString(encoded), official_class.FromString(encoded)
     for field, value in message.ListFields():
         if field.message_type is not None and not field.is_repeated:
             child = getattr(expected, field.name)
@@ -90,30 +92,30 @@ def test_encoding_a_nested_message_keeps_its_value(name, data):
 @examples(14)
 @given(data=st.data())
 def test_messages_of_reordered_records_compare_as_the_official_ones_do(name, data):
-    ours, official = classes_of(name)
-    records = data.draw(wire.record_lists(ours.DESCRIPTOR))
-    wire.check_equality(ours, official, b"".join(records), b"".join(data.draw(st.permutations(records))))
+    our_class, official_class = classes_of(name)
+    records = data.draw(wire.record_lists(our_class.DESCRIPTOR))
+    wire.check_equality(our_class, official_class, b"".join(records), b"".join(data.draw(st.permutations(records))))
 
 
 @EVERY_MESSAGE
 @examples(14)
 @given(data=st.data())
 def test_messages_that_differ_in_one_record_compare_as_the_official_ones_do(name, data):
-    ours, official = classes_of(name)
-    records = data.draw(wire.record_lists(ours.DESCRIPTOR))
-    other_records = data.draw(wire.record_lists(ours.DESCRIPTOR, 1))
+    our_class, official_class = classes_of(name)
+    records = data.draw(wire.record_lists(our_class.DESCRIPTOR))
+    other_records = data.draw(wire.record_lists(our_class.DESCRIPTOR, 1))
     index = data.draw(st.integers(0, len(records)))
     changed = records[:index] + other_records[:1] + records[index + data.draw(st.integers(0, 1)) :]
-    wire.check_equality(ours, official, b"".join(records), b"".join(changed))
+    wire.check_equality(our_class, official_class, b"".join(records), b"".join(changed))
 
 
 @EVERY_MESSAGE
 @examples(14)
 @given(data=st.data())
 def test_a_message_equals_its_official_encoding_where_the_official_one_does(name, data):
-    ours, official = classes_of(name)
-    encoded = data.draw(wire.sound(ours.DESCRIPTOR, 2))
-    wire.check_equality(ours, official, encoded, official.FromString(encoded).SerializeToString())
+    our_class, official_class = classes_of(name)
+    encoded = data.draw(wire.sound(our_class.DESCRIPTOR, 2))
+    wire.check_equality(our_class, official_class, encoded, official_class.FromString(encoded).SerializeToString())
 
 
 UNKNOWN = 1000  # the number of an unknown field: no message has a field with this number

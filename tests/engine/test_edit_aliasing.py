@@ -486,11 +486,11 @@ def test_a_copy_of_an_edited_message_is_equal_and_independent(copy_function, is_
             lambda r: r.graph.node[0].attribute[0].t,
         ):
             original = get(root)
-            copied = COPY_FUNCTIONS[copy_function](original)
-            yield copied, copied == original, type(copied) is type(original)
-            copied.doc_string = "other"
+            copied_message = COPY_FUNCTIONS[copy_function](original)
+            yield copied_message, copied_message == original, type(copied_message) is type(original)
+            copied_message.doc_string = "other"
             original.doc_string = "one"
-            yield original, copied, root
+            yield original, copied_message, root
 
     same(body)
 
@@ -501,11 +501,11 @@ def test_a_deep_copy_of_a_sequence_is_equal_and_independent(is_parsed):
         root = build_model(api, is_parsed)
         for original in (root.graph.node, root.graph.node[0].input, root.graph.initializer[0].dims):
             original.append(original[0])
-            copied = copy.deepcopy(original)
-            yield copied, original == copied
+            copied_sequence = copy.deepcopy(original)
+            yield copied_sequence, original == copied_sequence
             del original[0]
-            copied.reverse()
-            yield original, copied, root
+            copied_sequence.reverse()
+            yield original, copied_sequence, root
 
     same(body)
 

@@ -67,11 +67,9 @@ class Lockstep:
         descriptor = PAIRS[name][0].DESCRIPTOR
         tools = {"nan": math.nan, "inf": math.inf, "copy": copy}
         self.sides = tuple({**tools, "C": {name: pair[i] for name, pair in PAIRS.items()}} for i in (0, 1))
-        self.views, self.parents, self.fields = (
-            {},
-            {},
-            {},
-        )  # by name of a view: its descriptor; its parent view; the field of a sequence
+        self.views = {}  # name of a view -> its descriptor
+        self.parents = {}  # name of a view -> its parent view
+        self.fields = {}  # name of a view of a sequence -> its field
         self.expected_state = None  # the official state before an error that left the official views partially changed
         self.count = 0
         for _ in range(2):  # two documents
@@ -88,11 +86,11 @@ class Lockstep:
         for side in self.sides:
             side.pop("r", None)
             results.append(wire.attempt(exec, code, side) or side.get("r"))
-        ours, official = map(wire.plain, results)
-        assert official == ours, f"{code}: officially {official}; ours {ours}"
-        if not isinstance(official, wire.Raised):
+        our_result, official_result = map(wire.plain, results)
+        assert official_result == our_result, f"{code}: officially {official_result}; ours {our_result}"
+        if not isinstance(official_result, wire.Raised):
             return True
-        note(f"# {official}")
+        note(f"# {official_result}")
         if our_states_before is not None:
             assert self.states(0) == our_states_before, f"{code}: failed, but changed a message"
         if self.states(1) != official_before:
@@ -133,17 +131,17 @@ class Lockstep:
     def check(self):
         """Assert that all views have the official values."""
         for name, expected in (self.expected_state or self.states(1)).items():
-            ours, official = (side[name] for side in self.sides)
-            assert self.state(ours) == expected, name
+            our_message, official_message = (side[name] for side in self.sides)
+            assert self.state(our_message) == expected, name
             if name in self.fields or name not in self.views:
                 continue
-            encoded = ours.SerializeToString()
-            reparsed = type(official).FromString(encoded)
+            encoded = our_message.SerializeToString()
+            reparsed = type(official_message).FromString(encoded)
             assert reparsed.SerializeToString(deterministic=True) == expected, f"{name}: {encoded}"
-            assert ours.ByteSize() == len(encoded), name
+            assert our_message.ByteSize() == len(encoded), name
             assert self.parsed or encoded == expected, f"{name}: made by the same edits, but encoded as {encoded}"
             if self.expected_state is None:
-                wire.compare(ours, official, name)
+                wire.compare(our_message, official_message, name)
 
     # --- expressions
 

@@ -83,9 +83,9 @@ def test_the_error_of_a_refused_edit_names_its_field_or_class(field_name, edit):
     model = onnxwire.ModelProto.FromString(DATA)
     graph = model.graph
     variables = {"m": model, "g": graph, "nodes": graph.node, "n": graph.node[2], "t": graph.initializer[0]}
-    with pytest.raises(onnxwire.Error) as caught:
+    with pytest.raises(onnxwire.Error) as error_info:
         exec(edit, {**variables, "M": onnxwire.ModelProto, "np": np})
-    assert field_name in str(caught.value)
+    assert field_name in str(error_info.value)
     assert model.SerializeToString() == DATA or "FromString" in edit
 
 
@@ -273,9 +273,9 @@ def test_an_edit_of_one_field_does_not_change_other_records(name, data, random):
 def test_deterministic_encoding_is_the_official_one_of_any_bytes(name, data):
     encoded = data.draw(wire.sound(SCHEMA.messages[name].DESCRIPTOR, 2))
     official = wire.official_class(name).FromString(encoded)
-    ours = SCHEMA.messages[name].FromString(encoded)
-    assert ours.SerializeToString(deterministic=True) == official.SerializeToString(deterministic=True)
-    assert ours.SerializeToString() == encoded
+    our_message = SCHEMA.messages[name].FromString(encoded)
+    assert our_message.SerializeToString(deterministic=True) == official.SerializeToString(deterministic=True)
+    assert our_message.SerializeToString() == encoded
 
 
 PADDED_RECORDS = [
@@ -420,13 +420,13 @@ def test_later_edits_of_the_source_or_the_copy_do_not_affect_the_other(path, cop
     COPY_OPERATIONS[copy_operation](target, source)
     source.graph.initializer[0].float_data[0] = 7.0
     source.graph.initializer[0].name = "source"
-    copied = target.graph.initializer[0]
-    assert (copied.name, list(copied.float_data)) == ("w0", [0.5, 0.0])
-    copied.float_data.extend([8.0])
-    copied.doc_string = "copy"
+    copied_tensor = target.graph.initializer[0]
+    assert (copied_tensor.name, list(copied_tensor.float_data)) == ("w0", [0.5, 0.0])
+    copied_tensor.float_data.extend([8.0])
+    copied_tensor.doc_string = "copy"
     assert source.graph.initializer[0].doc_string == ""
     source.graph.initializer.clear()
-    assert list(copied.float_data) == [0.5, 0.0, 8.0]
+    assert list(copied_tensor.float_data) == [0.5, 0.0, 8.0]
     del source.graph.initializer[:]
     source.Clear()
     assert onnx.ModelProto.FromString(target.SerializeToString()).graph.initializer[0].doc_string == "copy"
@@ -449,19 +449,19 @@ def test_edits_have_the_same_result_for_messages_of_every_source(path, origin):
     sources = {"path": path, "bytes": DATA, "bytearray": bytearray(DATA), "file object": io.BytesIO(DATA)}
     official = small_model()
     if origin in sources:
-        ours = onnxwire.load(sources[origin])
+        our_model = onnxwire.load(sources[origin])
     else:
-        ours = onnxwire.ModelProto()
-        getattr(ours, origin)(DATA)
-    for model in (ours, official):
+        our_model = onnxwire.ModelProto()
+        getattr(our_model, origin)(DATA)
+    for model in (our_model, official):
         model.graph.node[1].op_type = "edited"
         model.graph.node[1].attribute[0].ints.extend([5, 6])
         model.graph.initializer[2].dims.append(9)
         model.graph.initializer[0].ClearField("float_data")
         del model.graph.node[0]
         model.opset_import.add(domain="d")
-    assert ours.SerializeToString(deterministic=True) == official.SerializeToString()
-    assert onnx.ModelProto.FromString(ours.SerializeToString()) == official
+    assert our_model.SerializeToString(deterministic=True) == official.SerializeToString()
+    assert onnx.ModelProto.FromString(our_model.SerializeToString()) == official
 
 
 # --- memory
@@ -475,26 +475,31 @@ def make_edited_messages():
     model.graph.node.sort(key=lambda node: node.op_type)
     popped_node = model.graph.node.pop()
     model.training_info.add().algorithm.CopyFrom(model.graph)
-    copied = copy.deepcopy(model)
-    copied.graph.MergeFrom(model.graph)
+    copied_model = copy.deepcopy(model)
+    copied_model.graph.MergeFrom(model.graph)
     model.graph.ClearField("node")
-    assert popped_node.op_type and len(copied.SerializeToString()) > len(model.SerializeToString())
-    return model, copied, popped_node
+    assert popped_node.op_type and len(copied_model.SerializeToString()) > len(model.SerializeToString())
+    return model, copied_model, popped_node
 
 
 def test_edited_messages_are_not_tracked_by_the_garbage_collector():
-    model, copied, popped_node = make_edited_messages()
+    model, copied_model, popped_node = make_edited_messages()
     views = [
         model,
-        copied,
+        copied_model,
         popped_node,
         model.graph,
         model.graph.node,
-        copied.graph.node,
-        copied.graph.node[0],
+        copied_model.graph.node,
+        copied_model.graph.node[0],
         popped_node.input,
     ]
-    views += [iter(copied.graph.node), iter(popped_node.input), model.graph.initializer[0].dims, onnxwire.NodeProto()]
+    views += [
+        iter(copied_model.graph.node),
+        iter(popped_node.input),
+        model.graph.initializer[0].dims,
+        onnxwire.NodeProto(),
+    ]
     views += [onnxwire.ModelProto().graph, onnxwire.ModelProto().graph.node, onnxwire.ModelProto().graph.node.add()]
     assert [type(view).__name__ for view in views if gc.is_tracked(view)] == []
     assert not any(hasattr(view, "__dict__") for view in views)

@@ -138,10 +138,10 @@ def test_clearing_an_absent_field_does_not_restore_a_removed_message():
 
 
 def test_unknown_values_of_a_packed_enum_survive_an_edit_of_it():
-    everything = wire.makers()[0].Everything
-    message = everything.FromString(wire.span(70, b"\x07\xe7\x07\x00"))
+    message_class = wire.makers()[0].Everything
+    message = message_class.FromString(wire.span(70, b"\x07\xe7\x07\x00"))
     message.packed_shade.append(0)
-    reparsed = everything.FromString(message.SerializeToString())
+    reparsed = message_class.FromString(message.SerializeToString())
     assert reparsed._unknown_fields() == message._unknown_fields() != b""
     assert list(reparsed.packed_shade) == list(message.packed_shade)
 

@@ -17,7 +17,7 @@ from wire import attempt, same, snippets
 import onnxwire
 
 EVERYTHING = wire.makers()[1].Everything.DESCRIPTOR
-SINGULAR = [field.name for field in EVERYTHING.fields if not field.is_repeated and field.message_type is None]
+SINGULAR_FIELDS = [field.name for field in EVERYTHING.fields if not field.is_repeated and field.message_type is None]
 UNKNOWN_SPAN, UNKNOWN_NUMBER = wire.span(100, b"unknown"), wire.number(101, 5)  # unknown fields
 TEXT = "ä€𝄞"
 
@@ -41,7 +41,7 @@ def evaluate(api, expression):
     return attempt(
         eval,
         expression,
-        {**vars(api), "np": np, "copy": copy, "pickle": pickle, "U": UNKNOWN_SPAN, "V": UNKNOWN_NUMBER, **EXTRA},
+        {**vars(api), "np": np, "copy": copy, "pickle": pickle, "U": UNKNOWN_SPAN, "V": UNKNOWN_NUMBER, **EXTRA_NAMES},
     )
 
 
@@ -49,7 +49,7 @@ class Dict(dict):
     pass
 
 
-EXTRA = {"Dict": Dict, "OrderedDict": OrderedDict, "MappingProxyType": MappingProxyType, "TEXT": TEXT}
+EXTRA_NAMES = {"Dict": Dict, "OrderedDict": OrderedDict, "MappingProxyType": MappingProxyType, "TEXT": TEXT}
 
 
 # --- assignment
@@ -58,7 +58,7 @@ EXTRA = {"Dict": Dict, "OrderedDict": OrderedDict, "MappingProxyType": MappingPr
 @each("value", wire.VALUES)
 def test_a_field_accepts_or_refuses_a_value_as_officially(value):
     def body(api):
-        for name in SINGULAR:
+        for name in SINGULAR_FIELDS:
             message = api.Everything()
             yield name, attempt(setattr, message, name, wire.VALUES[value]), message, getattr(message, name)
 
@@ -68,7 +68,7 @@ def test_a_field_accepts_or_refuses_a_value_as_officially(value):
 @each("value", wire.VALUES)
 def test_a_keyword_accepts_or_refuses_a_value_as_officially(value):
     def body(api):
-        for name in SINGULAR:
+        for name in SINGULAR_FIELDS:
             yield name, attempt(api.Everything, **{name: wire.VALUES[value]})
 
     same(body)
@@ -119,7 +119,7 @@ def test_a_refused_index_is_an_edit_error_that_names_the_field(index):
 @each("value", wire.VALUES)
 def test_a_refused_value_does_not_change_the_field_and_its_oneof(value):
     def body(api):
-        for name in SINGULAR:
+        for name in SINGULAR_FIELDS:
             message = api.Everything(**{name: sample(name)})
             if isinstance(attempt(setattr, message, name, wire.VALUES[value]), Exception):
                 yield name, message
@@ -130,7 +130,7 @@ def test_a_refused_value_does_not_change_the_field_and_its_oneof(value):
     same(body)
 
 
-@pytest.mark.parametrize("name", SINGULAR)
+@pytest.mark.parametrize("name", SINGULAR_FIELDS)
 def test_a_field_that_is_set_again_has_the_new_value(name):
     def body(api):
         message = api.Everything(**{name: sample(name)})
@@ -140,7 +140,7 @@ def test_a_field_that_is_set_again_has_the_new_value(name):
     same(body)
 
 
-@pytest.mark.parametrize("name", SINGULAR)
+@pytest.mark.parametrize("name", SINGULAR_FIELDS)
 def test_a_field_set_to_its_default_is_present(name):
     def body(api):
         message = api.Everything()
@@ -387,13 +387,13 @@ def test_merging_appends_unknown_fields_at_every_depth():
 
 def test_unknown_fields_that_are_merged_after_a_copy_do_not_affect_the_copy():
     def body(api):
-        original, copied = api.Everything(), api.Everything()
+        original, copied_message = api.Everything(), api.Everything()
         for i in range(3):
             original.MergeFromString(wire.span(1000 + i, b"unknown"))
-            copied.CopyFrom(original)
-            yield copied
-            original.MergeFrom(copied)
-            yield original, copied
+            copied_message.CopyFrom(original)
+            yield copied_message
+            original.MergeFrom(copied_message)
+            yield original, copied_message
 
     same(body)
 
@@ -444,13 +444,19 @@ def test_a_message_can_be_copied_into_its_submessage(target_path):
 
 # --- parsing and encoding
 
-ENCODED = wire.number(1, 3) + wire.span(2, b"p") + UNKNOWN_SPAN
+ENCODED_FIELDS = wire.number(1, 3) + wire.span(2, b"p") + UNKNOWN_SPAN
 
 
 @pytest.mark.parametrize("method", ["ParseFromString", "MergeFromString"])
 @pytest.mark.parametrize(
     "data",
-    [b"", ENCODED, bytearray(ENCODED), memoryview(ENCODED), memoryview(ENCODED + ENCODED)[::-1][::-1]]
+    [
+        b"",
+        ENCODED_FIELDS,
+        bytearray(ENCODED_FIELDS),
+        memoryview(ENCODED_FIELDS),
+        memoryview(ENCODED_FIELDS + ENCODED_FIELDS)[::-1][::-1],
+    ]
     + [memoryview(wire.number(1, 3)).cast("c"), "text", None, 1, []],
     ids=lambda data: repr(data).partition(" at ")[0],  # an id without the address, which differs in every run
 )
@@ -544,7 +550,7 @@ def test_unknown_enum_values_are_discarded_as_unknown_fields():
 def test_fields_are_listed_and_encoded_by_number_regardless_of_the_order_of_assignment():
     def body(api):
         message = api.Everything()
-        for name in reversed(SINGULAR):
+        for name in reversed(SINGULAR_FIELDS):
             setattr(message, name, sample(name))
         message.tree.SetInParent()
         message.children.add().last = -1

@@ -94,12 +94,12 @@ def test_a_view_of_an_absent_child_stays_attached_when_its_parent_is_copied_over
             graph.name = "edited"
             graph.node[0].name = "edited too"
             yield model.graph, graph, source
-            copied = api.GraphProto()
-            copied.CopyFrom(graph)
-            yield graph == copied, graph == model.graph
+            copied_graph = api.GraphProto()
+            copied_graph.CopyFrom(graph)
+            yield graph == copied_graph, graph == model.graph
             del model, graph
             gc.collect()
-            yield copied
+            yield copied_graph
 
     same(body)
 
@@ -259,8 +259,8 @@ def test_the_memory_of_a_copy_of_nested_edits_is_linear_in_the_depth(operation):
     peaks = {}
     for depth in (10, 20, 40):
         node = nested_if(depth, edit)
-        peaks[depth], copied = peak_bytes(lambda node=node: operation(node))
-        assert copied.ByteSize() > 5000 * depth
+        peaks[depth], copied_node = peak_bytes(lambda node=node: operation(node))
+        assert copied_node.ByteSize() > 5000 * depth
     assert peaks[40] < 3 * peaks[20] < 9 * peaks[10]
 
 
@@ -273,9 +273,9 @@ def test_a_copy_has_the_edits_inside_a_message_in_pieces():
         for node in model.graph.node:
             node.attribute[0].i = 5
             node.op_type = "x" * 2000
-        copied = copy.deepcopy(model)
+        copied_model = copy.deepcopy(model)
         model.graph.node[1].attribute[0].i = 6
-        yield model, copied, copied == model
+        yield model, copied_model, copied_model == model
         model.graph.name = "edited"
         second_copy = copy.deepcopy(model)
         second_copy.graph.node[2].attribute[0].name = "again"
@@ -373,8 +373,8 @@ def many_records(number):
 def test_the_collector_does_not_run_while_messages_are_compared():
     def make():
         nodes = [NodeProto.FromString(NodeProto(input=["x"] * 100).SerializeToString()) for _ in range(20)]
-        ours, theirs = GraphProto(node=nodes), GraphProto(node=nodes)
-        return lambda: ours.node.__delitem__(slice(1, None)), lambda: ours == theirs
+        first_graph, second_graph = GraphProto(node=nodes), GraphProto(node=nodes)
+        return lambda: first_graph.node.__delitem__(slice(1, None)), lambda: first_graph == second_graph
 
     assert set(run_with_collections(make)) <= {False, True}
 

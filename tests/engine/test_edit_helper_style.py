@@ -223,7 +223,7 @@ def freeze_batch(model):
                 size.dim_value = 1
 
 
-def sort_everything(model):
+def sort_model(model):
     model.graph.node.sort(key=lambda message: message.op_type, reverse=True)
     model.graph.initializer.sort(key=lambda message: message.name)
     model.metadata_props.reverse()
@@ -248,7 +248,7 @@ def insert_nodes(model):
 
 
 @pytest.mark.parametrize("parsed", [False, True], ids=["made", "parsed"])
-@pytest.mark.parametrize("edit", [rename, drop_subgraphs, freeze_batch, sort_everything, replace_weights, insert_nodes])
+@pytest.mark.parametrize("edit", [rename, drop_subgraphs, freeze_batch, sort_model, replace_weights, insert_nodes])
 def test_a_pass_over_a_model_has_the_official_result(edit, parsed):
     def body(api):
         model = build_model(api)
@@ -262,7 +262,7 @@ def test_a_pass_over_a_model_has_the_official_result(edit, parsed):
 def test_several_passes_over_a_model_have_the_official_result():
     def body(api):
         model = api.ModelProto.FromString(build_model(api).SerializeToString())
-        for edit in (rename, insert_nodes, sort_everything, freeze_batch, replace_weights, drop_subgraphs):
+        for edit in (rename, insert_nodes, sort_model, freeze_batch, replace_weights, drop_subgraphs):
             edit(model)
             yield edit.__name__, model
             model = api.ModelProto.FromString(model.SerializeToString())

@@ -523,11 +523,11 @@ def test_a_message_can_be_added_to_itself(code):
     tree_before = copy.deepcopy(tree)
     run_code(code, {"t": tree})
     index = 0 if "insert" in code else -1
-    copied = values.pop(index)
+    popped_message = values.pop(index)
     assert tree == tree_before
-    if copied != tree_before:
-        assert copied.branches.pop() == type(tree)()
-        assert copied == tree_before
+    if popped_message != tree_before:
+        assert popped_message.branches.pop() == type(tree)()
+        assert popped_message == tree_before
 
 
 def test_append_adds_a_copy():

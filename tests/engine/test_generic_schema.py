@@ -70,42 +70,46 @@ def test_classes_outlive_their_schema():
 @examples(120)
 @given(data=st.data())
 def test_every_field_reads_as_the_official_runtime_reads_it(name, data):
-    ours, official = PAIRS[name]
-    wire.check_reading(ours, official, data.draw(wire.sound(ours.DESCRIPTOR, 2)))
+    our_class, official_class = PAIRS[name]
+    wire.check_reading(our_class, official_class, data.draw(wire.sound(our_class.DESCRIPTOR, 2)))
 
 
 @EVERY_MESSAGE_OF_FIELDS
 @examples(120)
 @given(data=st.data())
 def test_verify_accepts_the_bytes_that_the_official_runtime_accepts(name, data):
-    ours, official = PAIRS[name]
-    wire.check_acceptance(ours, official, data.draw(wire.flawed(ours.DESCRIPTOR, 1) | wire.damaged(ours.DESCRIPTOR)))
+    our_class, official_class = PAIRS[name]
+    wire.check_acceptance(
+        our_class, official_class, data.draw(wire.flawed(our_class.DESCRIPTOR, 1) | wire.damaged(our_class.DESCRIPTOR))
+    )
 
 
 @EVERY_MESSAGE_OF_FIELDS
 @examples(80)
 @given(data=st.data())
 def test_reading_flawed_bytes_succeeds_or_raises_decode_error(name, data):
-    ours, official = PAIRS[name]
-    wire.check_walk(ours, official, data.draw(wire.flawed(ours.DESCRIPTOR, 1) | wire.damaged(ours.DESCRIPTOR)))
+    our_class, official_class = PAIRS[name]
+    wire.check_walk(
+        our_class, official_class, data.draw(wire.flawed(our_class.DESCRIPTOR, 1) | wire.damaged(our_class.DESCRIPTOR))
+    )
 
 
 @EVERY_MESSAGE
 @examples(60)
 @given(data=st.data())
 def test_messages_of_reordered_records_compare_as_the_official_ones_do(name, data):
-    ours, official = PAIRS[name]
-    records = data.draw(wire.record_lists(ours.DESCRIPTOR, 1))
-    wire.check_equality(ours, official, b"".join(records), b"".join(data.draw(st.permutations(records))))
+    our_class, official_class = PAIRS[name]
+    records = data.draw(wire.record_lists(our_class.DESCRIPTOR, 1))
+    wire.check_equality(our_class, official_class, b"".join(records), b"".join(data.draw(st.permutations(records))))
 
 
 @EVERY_MESSAGE
 @examples(60)
 @given(data=st.data())
 def test_a_message_equals_its_official_encoding_where_the_official_one_does(name, data):
-    ours, official = PAIRS[name]
-    encoded = data.draw(wire.sound(ours.DESCRIPTOR, 1))
-    wire.check_equality(ours, official, encoded, official.FromString(encoded).SerializeToString())
+    our_class, official_class = PAIRS[name]
+    encoded = data.draw(wire.sound(our_class.DESCRIPTOR, 1))
+    wire.check_equality(our_class, official_class, encoded, official_class.FromString(encoded).SerializeToString())
 
 
 def test_field_number_0_is_refused_in_a_message_without_fields_as_in_any_other():
@@ -115,8 +119,8 @@ def test_field_number_0_is_refused_in_a_message_without_fields_as_in_any_other()
 
 
 def test_an_empty_message_reads_as_the_official_one():
-    for ours, official in PAIRS.values():
-        wire.check_reading(ours, official, b"")
+    for our_class, official_class in PAIRS.values():
+        wire.check_reading(our_class, official_class, b"")
 
 
 @each("low_bits", [0, 70, 1, 2147483647, 2147483648, 4294967295])
@@ -249,7 +253,7 @@ COLUMNS = (
 )
 ENUM = "## enum E\n\nDoc.\n\n| number | name | since | until | doc |\n|---|---|---|---|---|\n| 0 | A | 1 | | Doc. |\n"
 MESSAGE_HEAD = HEAD + MESSAGE + COLUMNS
-MALFORMED = {
+MALFORMED_TABLES = {
     "a table before a heading": HEAD + "| 1 |\n",
     "a heading of another kind": HEAD + "## service S\n",
     "a heading without a name": HEAD + "## message\n",
@@ -299,10 +303,10 @@ MALFORMED = {
 }
 
 
-@pytest.mark.parametrize("fault", MALFORMED)
+@pytest.mark.parametrize("fault", MALFORMED_TABLES)
 def test_a_malformed_table_raises_value_error_that_names_file_and_line(fault, tmp_path):
     path = tmp_path / "malformed.md"
-    path.write_text(MALFORMED[fault], encoding="utf-8")
+    path.write_text(MALFORMED_TABLES[fault], encoding="utf-8")
     with pytest.raises(ValueError, match=r"malformed\.md, line \d+: "):
         onnxwire.load_schema(path)
 
@@ -310,8 +314,8 @@ def test_a_malformed_table_raises_value_error_that_names_file_and_line(fault, tm
 @pytest.mark.parametrize("fault", ["an unknown type", "a cell too few", "a field number of 30 bits", "a number twice"])
 def test_a_malformed_table_names_the_line_of_its_fault(fault, tmp_path):
     path = tmp_path / "malformed.md"
-    path.write_text(MALFORMED[fault], encoding="utf-8")
-    with pytest.raises(ValueError, match=f"line {MALFORMED[fault].count(chr(10))}: "):
+    path.write_text(MALFORMED_TABLES[fault], encoding="utf-8")
+    with pytest.raises(ValueError, match=f"line {MALFORMED_TABLES[fault].count(chr(10))}: "):
         onnxwire.load_schema(path)
 
 

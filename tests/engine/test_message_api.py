@@ -154,9 +154,9 @@ def evaluate(expression, message):
     ],
 )
 def test_an_expression_has_the_official_result_or_error(expression):
-    ours = evaluate(expression, onnxwire.ModelProto.FromString(DATA))
-    assert ours == evaluate(expression, onnx.ModelProto.FromString(DATA))
-    assert ours is not NameError
+    our_result = evaluate(expression, onnxwire.ModelProto.FromString(DATA))
+    assert our_result == evaluate(expression, onnx.ModelProto.FromString(DATA))
+    assert our_result is not NameError
 
 
 def test_an_attribute_of_no_field_can_not_be_set(message_of_runtime):
@@ -165,10 +165,10 @@ def test_an_attribute_of_no_field_can_not_be_set(message_of_runtime):
 
 
 def test_damaged_bytes_raise_an_error_that_is_a_value_error():
-    with pytest.raises(onnxwire.DecodeError) as caught:
+    with pytest.raises(onnxwire.DecodeError) as error_info:
         onnxwire.ModelProto.FromString(b"\x3a\x05abc")
-    assert isinstance(caught.value, ValueError)
-    assert isinstance(caught.value, onnxwire.Error)
+    assert isinstance(error_info.value, ValueError)
+    assert isinstance(error_info.value, onnxwire.Error)
 
 
 def test_the_base_of_messages_has_no_instances():
@@ -260,8 +260,8 @@ def test_fields_are_listed_with_descriptors_and_values(message_of_runtime):
 @pytest.mark.parametrize("name", ["DataType", "AttributeType"])
 def test_an_enum_wrapper_has_the_official_result_or_error(name, expression):
     class_name = "TensorProto" if name == "DataType" else "AttributeProto"
-    ours, official = (getattr(getattr(package, class_name), name) for package in (onnxwire, onnx))
-    assert evaluate(expression, ours) == evaluate(expression, official)
+    our_enum, official_enum = (getattr(getattr(package, class_name), name) for package in (onnxwire, onnx))
+    assert evaluate(expression, our_enum) == evaluate(expression, official_enum)
 
 
 def test_an_enum_wrapper_lists_names_and_numbers_by_number():
@@ -299,16 +299,16 @@ def test_nested_classes_are_attributes_of_their_parents():
 def test_every_index_of_a_sequence_of_any_length_is_found(number):
     names = [f"n{i}" for i in range(number)]
     official = onnx.NodeProto(input=names)
-    ours = onnxwire.NodeProto.FromString(official.SerializeToString()).input
-    assert [ours[i] for i in range(number)] == names
-    assert [ours[i - number] for i in range(number)] == names
-    assert (list(ours), ours[:], len(ours)) == (names, names, number)
+    our_names = onnxwire.NodeProto.FromString(official.SerializeToString()).input
+    assert [our_names[i] for i in range(number)] == names
+    assert [our_names[i - number] for i in range(number)] == names
+    assert (list(our_names), our_names[:], len(our_names)) == (names, names, number)
 
 
 def test_indexes_are_found_in_any_order():
     names = [f"n{i}" for i in range(50)]
-    ours = onnxwire.NodeProto.FromString(onnx.NodeProto(input=names).SerializeToString())
-    assert [ours.input[i] for i in (49, 0, 7, 8, 48, 8)] == [names[i] for i in (49, 0, 7, 8, 48, 8)]
+    our_node = onnxwire.NodeProto.FromString(onnx.NodeProto(input=names).SerializeToString())
+    assert [our_node.input[i] for i in (49, 0, 7, 8, 48, 8)] == [names[i] for i in (49, 0, 7, 8, 48, 8)]
 
 
 def test_two_iterators_of_a_sequence_are_independent(model):
@@ -405,16 +405,18 @@ def test_the_repr_of_a_message_with_damage_in_it_does_not_fail():
 # --- copies
 
 
-@pytest.mark.parametrize("copy_function", [copy.copy, copy.deepcopy, lambda m: pickle.loads(pickle.dumps(m))])
+@pytest.mark.parametrize(
+    "copy_function", [copy.copy, copy.deepcopy, lambda message: pickle.loads(pickle.dumps(message))]
+)
 def test_a_copy_is_an_equal_message_of_the_same_class(model, copy_function):
     for message in (model, model.graph, model.graph.node[0], model.graph.initializer[1]):
-        copied = copy_function(message)
-        assert copied == message
-        assert type(copied) is type(message)
-        assert copied.SerializeToString() == message.SerializeToString()
+        copied_message = copy_function(message)
+        assert copied_message == message
+        assert type(copied_message) is type(message)
+        assert copied_message.SerializeToString() == message.SerializeToString()
 
 
-@pytest.mark.parametrize("copy_function", [copy.deepcopy, lambda m: pickle.loads(pickle.dumps(m))])
+@pytest.mark.parametrize("copy_function", [copy.deepcopy, lambda message: pickle.loads(pickle.dumps(message))])
 def test_a_copy_of_a_sequence_is_equal(model, copy_function):
     for sequence in (model.graph.node, model.graph.node[0].input, model.graph.initializer[0].dims):
         assert copy_function(sequence) == sequence
@@ -437,8 +439,8 @@ def test_a_deep_copy_outlives_the_document(tmp_path):
     path = tmp_path / "model.onnx"
     path.write_bytes(DATA)
     with onnxwire.load(path) as model:
-        copied = copy.deepcopy(model.graph)
-    assert copied.name == "main"
+        copied_graph = copy.deepcopy(model.graph)
+    assert copied_graph.name == "main"
 
 
 # --- memory
@@ -456,10 +458,10 @@ def test_views_have_no_dict(model):
 
 
 @pytest.mark.parametrize("read_value", [
-    lambda m: m.graph.node[7].name,
-    lambda m: m.graph.initializer[0].float_data[5],
-    lambda m: m.graph.node[1].input[1],
-    lambda m: m.graph.node[-1].attribute[0].g.node[2].name,
+    lambda model: model.graph.node[7].name,
+    lambda model: model.graph.initializer[0].float_data[5],
+    lambda model: model.graph.node[1].input[1],
+    lambda model: model.graph.node[-1].attribute[0].g.node[2].name,
 ])  # fmt: skip
 def test_a_view_keeps_the_document_alive_after_the_root_is_gone(tmp_path, read_value):
     path = tmp_path / "model.onnx"
@@ -472,13 +474,13 @@ def test_a_view_keeps_the_document_alive_after_the_root_is_gone(tmp_path, read_v
 
 
 @pytest.mark.parametrize("read_value", [
-    lambda m: m.graph.node,
-    lambda m: m.graph.initializer[0].dims,
-    lambda m: iter(m.graph.node),
-    lambda m: iter(m.graph.initializer[1].dims),
-    lambda m: np.asarray(m.graph.initializer[0].float_data),
-    lambda m: np.asarray(m.graph.initializer[0].dims),
-    lambda m: memoryview(m.graph.initializer[0].float_data),
+    lambda model: model.graph.node,
+    lambda model: model.graph.initializer[0].dims,
+    lambda model: iter(model.graph.node),
+    lambda model: iter(model.graph.initializer[1].dims),
+    lambda model: np.asarray(model.graph.initializer[0].float_data),
+    lambda model: np.asarray(model.graph.initializer[0].dims),
+    lambda model: memoryview(model.graph.initializer[0].float_data),
 ])  # fmt: skip
 def test_a_value_read_from_a_message_outlives_it(read_value):
     value_read = read_value(onnxwire.ModelProto.FromString(bytes(bytearray(DATA))))

@@ -20,7 +20,7 @@ def test_readers_beside_an_editor_read_consistent_names():
     original = onnxwire.ModelProto()
     for i in range(200):
         original.graph.node.add(name=f"node {i}", op_type="Conv", input=[f"x{i}"]).attribute.add(name="k", ints=[1, i])
-    edited, unedited = (onnxwire.ModelProto.FromString(original.SerializeToString()) for _ in range(2))
+    edited_model, unedited_model = (onnxwire.ModelProto.FromString(original.SerializeToString()) for _ in range(2))
     inconsistent_reads, is_over = [], threading.Event()
 
     def read(model, expected):
@@ -30,17 +30,19 @@ def test_readers_beside_an_editor_read_consistent_names():
                 if node.name not in expected or list(node.input) != [f"x{i}"] or list(attribute.ints) != [1, i]:
                     inconsistent_reads.append((i, node.name, list(node.input), list(attribute.ints)))
 
-    readers = [threading.Thread(target=read, args=(edited, names)) for _ in range(2)]
-    readers.append(threading.Thread(target=read, args=(unedited, {name for name in names if name.startswith("node")})))
+    readers = [threading.Thread(target=read, args=(edited_model, names)) for _ in range(2)]
+    readers.append(
+        threading.Thread(target=read, args=(unedited_model, {name for name in names if name.startswith("node")}))
+    )
     for reader in readers:
         reader.start()
-    for i, node in enumerate(edited.graph.node):
+    for i, node in enumerate(edited_model.graph.node):
         node.name = f"new {i}"
     is_over.set()
     for reader in readers:
         reader.join()
     assert inconsistent_reads == []
-    assert [node.name for node in edited.graph.node] == [f"new {i}" for i in range(200)]
+    assert [node.name for node in edited_model.graph.node] == [f"new {i}" for i in range(200)]
 
 
 @pytest.mark.skipif(not hasattr(sys, "_is_gil_enabled"), reason="this Python always has the GIL")

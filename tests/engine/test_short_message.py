@@ -9,7 +9,7 @@ from each import each
 import onnxwire as ow
 
 # A field that NodeProto does not have: the general encoder writes messages with unknown fields, which it copies.
-UNKNOWN = b"\xfa\x0f\x03abc"
+UNKNOWN_RECORD = b"\xfa\x0f\x03abc"
 
 EDITS = [
     lambda node: setattr(node, "name", "new"),
@@ -62,8 +62,8 @@ def test_the_bytes_are_those_of_the_general_encoder() -> None:
         data = encode_random_node(rng)
         edits = rng.choices(EDITS, k=rng.randrange(1, 5))
         node_bytes, graph_bytes = encode_edited(data, edits)
-        general_node_bytes, general_graph_bytes = encode_edited(data + UNKNOWN, edits)
-        assert node_bytes + UNKNOWN == general_node_bytes
+        general_node_bytes, general_graph_bytes = encode_edited(data + UNKNOWN_RECORD, edits)
+        assert node_bytes + UNKNOWN_RECORD == general_node_bytes
         assert ow.GraphProto.FromString(graph_bytes).node[0].SerializeToString() == node_bytes
         assert ow.GraphProto.FromString(general_graph_bytes).node[0].SerializeToString() == general_node_bytes
 

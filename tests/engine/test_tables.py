@@ -18,8 +18,8 @@ from onnxwire.engine.table_text import parse
 from onnxwire.messages import SCHEMA
 from onnxwire.messages._tables import TABLES
 
-HERE = os.path.dirname(os.path.dirname(__file__))
-PACKAGE = os.path.join(HERE, "..", "onnxwire")
+TESTS_FOLDER = os.path.dirname(os.path.dirname(__file__))
+PACKAGE = os.path.join(TESTS_FOLDER, "..", "onnxwire")
 FILES = [onnx_ml_pb2.DESCRIPTOR, onnx_operators_ml_pb2.DESCRIPTOR, onnx_data_pb2.DESCRIPTOR]
 
 
@@ -76,43 +76,43 @@ def test_a_message_has_the_official_fields_by_number(name):
 
 @EVERY_FIELD
 def test_a_field_has_the_official_type(name):
-    ours, official = field_pair(name)
-    assert (ours.type, ours.cpp_type) == (official.type, official.cpp_type)
+    our_field, official_field = field_pair(name)
+    assert (our_field.type, our_field.cpp_type) == (official_field.type, official_field.cpp_type)
 
 
 @EVERY_FIELD
 def test_a_field_has_the_official_label(name):
-    ours, official = field_pair(name)
-    assert (ours.is_repeated, ours.has_presence) == (official.is_repeated, official.has_presence)
+    our_field, official_field = field_pair(name)
+    assert (our_field.is_repeated, our_field.has_presence) == (official_field.is_repeated, official_field.has_presence)
 
 
 @EVERY_FIELD
 def test_a_field_is_packed_as_the_official_one_is(name):
-    ours, official = field_pair(name)
-    assert ours.is_packed is official.is_packed
+    our_field, official_field = field_pair(name)
+    assert our_field.is_packed is official_field.is_packed
 
 
 @EVERY_FIELD
 def test_a_field_has_the_official_oneof(name):
-    ours, official = field_pair(name)
-    assert (ours.containing_oneof and ours.containing_oneof.full_name) == (
-        official.containing_oneof and official.containing_oneof.full_name
+    our_field, official_field = field_pair(name)
+    assert (our_field.containing_oneof and our_field.containing_oneof.full_name) == (
+        official_field.containing_oneof and official_field.containing_oneof.full_name
     )
 
 
 @EVERY_FIELD
 def test_a_field_has_the_official_message_or_enum(name):
-    ours, official = field_pair(name)
+    our_field, official_field = field_pair(name)
     for kind in ("message_type", "enum_type"):
-        our_type, official_type = getattr(ours, kind), getattr(official, kind)
+        our_type, official_type = getattr(our_field, kind), getattr(official_field, kind)
         assert (our_type and our_type.full_name) == (official_type and official_type.full_name)
 
 
 @EVERY_FIELD
 def test_a_field_has_the_official_default(name):
-    ours, official = field_pair(name)
-    if ours.message_type is None:
-        assert ours.default_value == official.default_value
+    our_field, official_field = field_pair(name)
+    if our_field.message_type is None:
+        assert our_field.default_value == official_field.default_value
 
 
 @EVERY_ENUM
@@ -162,7 +162,7 @@ def test_every_row_of_the_tables_has_a_doc_of_one_line():
 
 
 def read_facts(name):
-    with open(os.path.join(HERE, "facts", name), encoding="utf-8", newline="") as file:
+    with open(os.path.join(TESTS_FOLDER, "facts", name), encoding="utf-8", newline="") as file:
         return list(csv.DictReader(file, delimiter="\t"))
 
 
@@ -251,7 +251,7 @@ def test_the_newest_version_of_the_tables_is_that_of_the_official_runtime():
 
 # --- the files
 
-SCHEMA_FILES = sorted(glob.glob(os.path.join(HERE, "..", "schema", "onnx-*.md")))
+SCHEMA_FILES = sorted(glob.glob(os.path.join(TESTS_FOLDER, "..", "schema", "onnx-*.md")))
 
 
 @pytest.mark.parametrize("path", SCHEMA_FILES, ids=map(os.path.basename, SCHEMA_FILES))

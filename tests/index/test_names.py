@@ -143,9 +143,9 @@ def test_the_random_models_cover_every_rule(models):
         for scope in scopes
         if len(names := [name for node in scope.message.node for name in node.output if name]) > len({*names})
     ]
-    captured = [use for scope in scopes for use in uses_of(scope) if use[3] is None]
+    captured_uses = [use for scope in scopes for use in uses_of(scope) if use[3] is None]
     assert len(scopes_with_duplicates) >= 200
-    assert len(captured) >= 200
+    assert len(captured_uses) >= 200
     assert sum(isinstance(scope.message, FunctionProto) for scope in scopes_with_duplicates) >= 50
 
 
@@ -166,7 +166,7 @@ def test_the_map_draws_the_node_that_produces_each_value(models):
     for model in models:
         columns = MapColumns(model)
         lines = zip(columns.use_row.tolist(), columns.use_slot.tolist(), columns.use_value.tolist(), strict=True)
-        drawn = Counter((row, slot, int(columns.producer[value])) for row, slot, value in lines)
+        drawn_lines = Counter((row, slot, int(columns.producer[value])) for row, slot, value in lines)
         expected = Counter()
         for scope in all_scopes(model):
             for scope_of_definition, name, node, slot, kind in uses_of(scope):
@@ -176,7 +176,7 @@ def test_the_map_draws_the_node_that_produces_each_value(models):
                     expected[
                         row, -1 if slot is None else slot, columns.row_of(path) if definition_kind == "node" else -1
                     ] += 1
-        assert drawn == expected
+        assert drawn_lines == expected
 
 
 def test_the_page_of_a_node_shows_the_definitions_of_its_inputs(models):
@@ -221,9 +221,11 @@ def test_check_resolves_each_input_to_the_same_definition(models):
         definitions_found = {}
         for row in range(inputs.n):
             scope, producer = int(resolved.defining_scopes[row]), int(resolved.makers[row])
-            graphs = facts.GraphProto.n
-            sheet, row_in_sheet = (facts.GraphProto, scope) if scope < graphs else (facts.FunctionProto, scope - graphs)
-            path = sheet.path(row_in_sheet) if scope >= 0 else ""
+            n_graphs = facts.GraphProto.n
+            scope_facts, scope_row = (
+                (facts.GraphProto, scope) if scope < n_graphs else (facts.FunctionProto, scope - n_graphs)
+            )
+            path = scope_facts.path(scope_row) if scope >= 0 else ""
             definitions_found[inputs.path(row)] = (path, facts.NodeProto.path(producer) if producer >= 0 else "")
         for scope in all_scopes(model):
             for i, node in enumerate(scope.message.node):
@@ -251,7 +253,7 @@ def test_the_walk_over_messages_applies_the_same_rules(models):
             }
             assert inputs.keys() == {name for name, (kind, _) in scope.definitions_by_name.items() if kind == "input"}
             for i, node in enumerate(scope.message.node):
-                captured = set(captured_names(node))
+                outer_names = set(captured_names(node))
                 inner_scopes = [
                     inner_scope
                     for inner_scope in scopes_in(scope.message, scope.path, scope.outer_scope, scope.outer_node)
@@ -267,7 +269,7 @@ def test_the_walk_over_messages_applies_the_same_rules(models):
                     )
                     if name and not _is_within(inner_scope, name, scope)
                 }
-                assert captured == expected
+                assert outer_names == expected
 
 
 def _is_within(scope, name, outer):
@@ -296,8 +298,8 @@ def two_producers():
 def test_the_first_node_that_produces_a_name_defines_its_value():
     model = two_producers()
     page = Queries(model)
-    for user in (0, 2, 4):
-        assert [entry["path"] for entry in page.node(f"graph.node[{user}]")["inputs"]] == ["graph.node[1]"]
+    for node_index in (0, 2, 4):
+        assert [entry["path"] for entry in page.node(f"graph.node[{node_index}]")["inputs"]] == ["graph.node[1]"]
     columns = MapColumns(model)
     assert {int(columns.producer[value]) for row, value in zip(columns.use_row, columns.use_value, strict=True)
             if row in (0, 2, 4)} == {1}  # fmt: skip

@@ -19,7 +19,7 @@ N_ELEMENTS = 1 << 18  # elements of a tensor of 1 MiB
 
 
 @functools.cache
-def encoded(value: float) -> bytes:
+def encode_model(value: float) -> bytes:
     """Encode a model whose weights all have one value; the layout does not depend on the value."""
     weights = [numpy_helper.from_array(np.full(N_ELEMENTS, value, np.float32), name) for name in ("w", "v")]
     typed = helper.make_tensor("typed", TensorProto.FLOAT, [N_ELEMENTS], [value] * N_ELEMENTS)
@@ -31,12 +31,12 @@ def encoded(value: float) -> bytes:
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     path = tmp_path / "model.onnx"
-    path.write_bytes(encoded(1))
-    settle(path)
+    path.write_bytes(encode_model(1))
+    wait_for_later_time(path)
     return path
 
 
-def settle(path: Path) -> None:
+def wait_for_later_time(path: Path) -> None:
     """Wait until the file system's clock has advanced, so that a later write has a later modification time."""
     probe = path.with_name("probe")
     time_before = path.stat().st_mtime_ns
@@ -51,13 +51,13 @@ def settle(path: Path) -> None:
 def write_over(path: Path) -> None:
     """Overwrite the file, as an exporter does that does not consider readers."""
     with path.open("r+b") as file:
-        file.write(encoded(2))
+        file.write(encode_model(2))
 
 
 def overwrite_in_another_process(path: Path) -> None:
     """Overwrite the file from a separate process."""
     source = path.with_name("other.onnx")
-    source.write_bytes(encoded(2))
+    source.write_bytes(encode_model(2))
     subprocess.run(["cp", source, path], check=True)
 
 
@@ -120,8 +120,8 @@ def test_values_of_a_file_that_was_truncated_are_refused(path: Path) -> None:
 
 def test_a_model_of_a_file_that_was_written_to_is_not_saved(path: Path, tmp_path: Path) -> None:
     for name in ("plain", "edited", "external"):
-        path.write_bytes(encoded(1))
-        settle(path)
+        path.write_bytes(encode_model(1))
+        wait_for_later_time(path)
         model = onnxwire.load(path)
         if name == "edited":
             model.producer_name = "edited"
@@ -135,7 +135,7 @@ def test_a_model_of_a_file_that_was_written_to_is_not_saved(path: Path, tmp_path
 def test_a_write_while_the_file_is_copied_leaves_no_new_file(path: Path, tmp_path: Path) -> None:
     weights = numpy_helper.from_array(np.ones(6 << 20, np.float32), "w")
     path.write_bytes(helper.make_model(helper.make_graph([], "g", [], [], [weights])).SerializeToString())
-    settle(path)
+    wait_for_later_time(path)
     model = onnxwire.load(path)
 
     def progress(done: int, total: int) -> None:
@@ -178,7 +178,7 @@ def test_other_owners_names_and_links_are_not_a_change(path: Path, tmp_path: Pat
 
 def test_replacing_a_file_is_not_a_change_of_the_open_file(path: Path, tmp_path: Path) -> None:
     model = onnxwire.load(path)
-    (tmp_path / "new").write_bytes(encoded(2))
+    (tmp_path / "new").write_bytes(encode_model(2))
     os.replace(tmp_path / "new", path)
     assert model.graph.initializer[0].numpy()[0] == 1
     onnxwire.save(model, path)
@@ -189,7 +189,7 @@ def test_replacing_a_file_is_not_a_change_of_the_open_file(path: Path, tmp_path:
 def test_external_data_that_was_written_to_is_refused(path: Path, tmp_path: Path) -> None:
     for mapped in (True, False):
         onnxwire.save(onnxwire.load(path), tmp_path / "out.onnx", external="w.data", overwrite=True)
-        settle(tmp_path / "w.data")
+        wait_for_later_time(tmp_path / "w.data")
         with onnxwire.load(tmp_path / "out.onnx", mmap=mapped) as model:
             assert model.graph.initializer[0].numpy()[0] == 1
             with (tmp_path / "w.data").open("r+b") as file:

@@ -22,7 +22,7 @@ from onnxwire.messages import TensorProto
 from onnxwire.tensor.external_data import Reference, locate_payload, reference_of
 from onnxwire.tensor.external_file import ExternalFile
 
-linux = pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
+needs_proc = pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
 needs_preadv = pytest.mark.skipif(not hasattr(os, "preadv"), reason="needs reads at an offset")
 both_mmap_modes = pytest.mark.parametrize("mmap", [True, False], ids=["mapped", "read"])
 DATA = bytes(range(256)) * 40
@@ -141,7 +141,7 @@ def test_no_file_is_opened_before_its_first_use(tmp_path: Path) -> None:
     assert model.numpy().tobytes() == DATA[:16]
 
 
-@linux
+@needs_proc
 def test_tensors_of_one_file_share_one_mapping(tmp_path: Path) -> None:
     (tmp_path / "w.bin").write_bytes(DATA)
     os.symlink("w.bin", tmp_path / "link")
@@ -152,7 +152,7 @@ def test_tensors_of_one_file_share_one_mapping(tmp_path: Path) -> None:
     assert Path("/proc/self/maps").read_text().count(str(tmp_path / "w.bin")) == 1
 
 
-@linux
+@needs_proc
 @both_mmap_modes
 def test_closing_releases_files_and_mappings(path: Path, mmap: bool) -> None:
     n_before = descriptors()
@@ -163,7 +163,7 @@ def test_closing_releases_files_and_mappings(path: Path, mmap: bool) -> None:
     assert str(path.parent) not in Path("/proc/self/maps").read_text()
 
 
-@linux
+@needs_proc
 @both_mmap_modes
 def test_unreferenced_files_are_released_too(path: Path, mmap: bool) -> None:
     n_before = descriptors()
@@ -223,9 +223,9 @@ def test_files_may_be_in_subfolders_of_the_models_folder(tmp_path: Path) -> None
 @both_mmap_modes
 def test_a_missing_file_is_named_with_its_tensor(tmp_path: Path, mmap: bool) -> None:
     model = write(tmp_path / "m.onnx", tensor_at("sub/w.bin"))
-    with pytest.raises(SourceNotFoundError, match=r"sub/w.bin: No such file.*external_root=.*tensor 'w'") as caught:
+    with pytest.raises(SourceNotFoundError, match=r"sub/w.bin: No such file.*external_root=.*tensor 'w'") as error_info:
         initializer(model, mmap=mmap).numpy()
-    assert caught.value.filename == str(tmp_path / "sub/w.bin")
+    assert error_info.value.filename == str(tmp_path / "sub/w.bin")
 
 
 def test_a_file_where_a_folder_should_be_is_an_error(path: Path) -> None:
@@ -233,7 +233,7 @@ def test_a_file_where_a_folder_should_be_is_an_error(path: Path) -> None:
         initializer(write(path, tensor_at("w.bin/x"))).numpy()
 
 
-@linux
+@needs_proc
 def test_the_error_of_too_many_files_contains_a_remedy(tmp_path: Path) -> None:
     names = [f"{i}.bin" for i in range(40)]
     for name in names:

@@ -23,7 +23,7 @@ from onnxwire.io.external_files import ExternalFiles
 from onnxwire.tensor import external_data
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="makes links and pipes")
-linux = pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
+needs_proc = pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
 SECRET = b"the secret bytes"
 DATA = b"the model's data"
 
@@ -37,7 +37,7 @@ def tensor(*entries: tuple[str, object], name: str = "w", **fields: Any) -> onnx
     return message
 
 
-def encoded(*tensors: onnx.TensorProto) -> bytes:
+def encode_tensors(*tensors: onnx.TensorProto) -> bytes:
     return onnx.ModelProto(ir_version=8, graph={"initializer": tensors}).SerializeToString()
 
 
@@ -58,17 +58,17 @@ class Case:
         """Return the elements of the model's tensor. entries: the entries of its external_data, or only a location."""
         pairs = [("location", entry) if isinstance(entry, str) else entry for entry in entries]
         if not self.model.is_symlink():
-            self.model.write_bytes(encoded(tensor(*pairs)))
+            self.model.write_bytes(encode_tensors(tensor(*pairs)))
         return contents(self.model, **options)
 
     def refuses(self, *entries: object, match: str | None = None, **options: Any) -> None:
         """Assert that nothing is read, and that the error names the model and tensor."""
         for mmap in (True, False):
-            with pytest.raises(ExternalDataError, match=match) as caught:
+            with pytest.raises(ExternalDataError, match=match) as error_info:
                 self.read(*entries, mmap=mmap, **options)
-            assert caught.value.tensor == "w"
-            assert str(caught.value).startswith(f"{self.model}: byte ")
-            assert SECRET.decode() not in str(caught.value)
+            assert error_info.value.tensor == "w"
+            assert str(error_info.value).startswith(f"{self.model}: byte ")
+            assert SECRET.decode() not in str(error_info.value)
 
     def link(self, name: str, target: str | Path) -> None:
         os.symlink(target, self.folder / name)
@@ -154,7 +154,7 @@ def test_very_long_locations_are_refused(case: Case) -> None:
 
 
 def test_a_location_that_is_not_text_is_refused(case: Case) -> None:
-    case.model.write_bytes(encoded(tensor(("location", "w.bin"))).replace(b"w.bin", b"w.b\xffn"))
+    case.model.write_bytes(encode_tensors(tensor(("location", "w.bin"))).replace(b"w.bin", b"w.b\xffn"))
     (case.folder / os.fsdecode(b"w.b\xffn")).write_bytes(DATA)
     with pytest.raises(Error):
         contents(case.model)
@@ -303,7 +303,7 @@ def test_a_refused_location_is_not_searched_in_another_folder(case: Case) -> Non
     case.refuses("link", external_root=case.outside / "root")
 
 
-@linux
+@needs_proc
 def test_links_of_proc_are_not_followed_by_the_kernel(case: Case) -> None:
     # The kernel opens the file itself, regardless of the text of these links.
     with open(case.secret, "rb") as file:
@@ -341,7 +341,7 @@ def test_names_behind_links_do_not_count(case: Case) -> None:
 
 def test_a_name_in_two_of_the_folders_counts_once(case: Case) -> None:
     os.link(case.secret, case.folder / "sub" / "hard")
-    case.model.write_bytes(encoded(tensor(("location", "hard"))))
+    case.model.write_bytes(encode_tensors(tensor(("location", "hard"))))
     case.link("sub/m.onnx", "../m.onnx")  # one folder is inside the other
     with pytest.raises(ExternalDataError, match="hard links"):
         contents(case.folder / "sub" / "m.onnx")
@@ -349,7 +349,7 @@ def test_a_name_in_two_of_the_folders_counts_once(case: Case) -> None:
 
 def test_a_folder_that_is_a_link_is_searched_for_names(case: Case, tmp_path: Path) -> None:
     os.link(case.folder / "w.bin", case.folder / "again")
-    case.model.write_bytes(encoded(tensor(("location", "again"))))
+    case.model.write_bytes(encode_tensors(tensor(("location", "again"))))
     os.symlink(case.folder, tmp_path / "link")
     assert contents(tmp_path / "link" / "m.onnx") == DATA
 
@@ -391,7 +391,7 @@ def test_a_device_in_the_models_folder_is_refused(case: Case, open_method: str) 
         case.refuses("null", match="it is a device")
 
 
-@linux
+@needs_proc
 def test_refused_locations_leave_no_descriptor_open(case: Case, open_method: str) -> None:
     os.mkfifo(case.folder / "pipe")
     os.link(case.secret, case.folder / "hard")
@@ -417,7 +417,7 @@ def test_a_cache_of_links_into_a_store_of_blobs_loads(
     blobs, snapshot = tmp_path / "repo" / "blobs", tmp_path / "repo" / "snapshots" / "1f0c" / sub
     for folder in (blobs, snapshot):
         folder.mkdir(parents=True)
-    (blobs / "h1").write_bytes(encoded(tensor(("location", "m.onnx_data"))))
+    (blobs / "h1").write_bytes(encode_tensors(tensor(("location", "m.onnx_data"))))
     (blobs / "h2").write_bytes(DATA)
     store = blobs if is_absolute else os.path.relpath(blobs, snapshot)
     os.symlink(f"{store}/h1", snapshot / "m.onnx")
@@ -456,11 +456,11 @@ def test_data_alone_in_a_store_of_blobs_is_refused(case: Case, open_method: str)
     case.refuses("m.onnx_data", match="symbolic link leads out")
 
 
-@linux
+@needs_proc
 def test_a_model_from_standard_input_can_not_read_devices(case: Case) -> None:
     name = f"onnxwire-test-{os.getpid()}"
     secret_path = Path("/dev/shm") / name
-    case.model.write_bytes(encoded(tensor(("location", f"shm/{name}"))))
+    case.model.write_bytes(encode_tensors(tensor(("location", f"shm/{name}"))))
     code = "import sys, onnxwire; print(onnxwire.load(sys.argv[1]).graph.initializer[0].numpy().tobytes())"
     try:
         secret_path.write_bytes(SECRET)
@@ -554,7 +554,7 @@ for i in itertools.count():
 def test_a_path_swapped_while_it_is_opened_never_yields_the_secret(case: Case, kind: str, location: str) -> None:
     # onnx/onnx#7790: a path could be changed between its checks and its opening.
     (case.outside / "w").write_bytes(SECRET)
-    case.model.write_bytes(encoded(tensor(("location", location))))
+    case.model.write_bytes(encode_tensors(tensor(("location", location))))
     command = [sys.executable, "-c", SWAPPING_PROGRAM, kind, str(case.folder), str(case.outside / "w")]
     n_read, n_refused, n_rounds = 0, 0, 0
     with subprocess.Popen(command, stdout=subprocess.PIPE) as swapper:
@@ -647,7 +647,7 @@ def test_cve_2026_27489_locations_in_the_working_directory_are_restricted(
     # in the working directory were not restricted.
     case.link("rootlink", "/")
     location = f"rootlink{case.secret}"
-    case.model.write_bytes(encoded(tensor(("location", location))))
+    case.model.write_bytes(encode_tensors(tensor(("location", location))))
     monkeypatch.chdir(case.folder)
     for path in ("m.onnx", "./m.onnx", Path("m.onnx")):
         with pytest.raises(ExternalDataError, match="symbolic link leads out"):
@@ -684,7 +684,7 @@ def test_a_model_without_a_folder_can_not_read_the_working_directory(
     # the working directory was used, and in onnxruntime also its parents.
     monkeypatch.chdir(case.folder)
     for location in ("w.bin", "./w.bin", "../outside/secret"):
-        data = encoded(tensor(("location", location)))
+        data = encode_tensors(tensor(("location", location)))
         separate_tensor = onnxwire.TensorProto.FromString(
             onnx.ModelProto.FromString(data).graph.initializer[0].SerializeToString()
         )
@@ -731,7 +731,7 @@ def test_every_field_with_a_tensor_is_guarded(case: Case) -> None:
 
 def load_and_save(case: Case, *tensors: onnx.TensorProto, **options: Any) -> None:
     """Load a model of these tensors and save it in a new folder; either an error or a valid file is accepted."""
-    case.model.write_bytes(encoded(*tensors))
+    case.model.write_bytes(encode_tensors(*tensors))
     (case.folder / "out").mkdir(exist_ok=True)
     with onnxwire.load(case.model) as model, contextlib.suppress(Error), warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -76,9 +76,9 @@ def test_an_address_names_repository_revision_and_path() -> None:
     ],
 )  # fmt: skip
 def test_a_hostile_address_is_refused_without_a_request(address, fake_hub) -> None:
-    with pytest.raises(ow.SourceError) as caught:
+    with pytest.raises(ow.SourceError) as error_info:
         ow.load(address)
-    assert caught.value.errno == errno.EINVAL
+    assert error_info.value.errno == errno.EINVAL
     assert not fake_hub.hub.requests
 
 
@@ -121,9 +121,9 @@ def test_expired_addresses_are_renewed_by_commit(fake_hub) -> None:
 
 def test_addresses_that_always_expire_are_an_error(fake_hub) -> None:
     fake_hub.hub.lifetime = -1
-    with pytest.raises(ow.SourceError, match="denies access") as caught:
+    with pytest.raises(ow.SourceError, match="denies access") as error_info:
         ow.load(f"hf://{REPOSITORY}/m.onnx")
-    assert "signature" not in str(caught.value) and len(fake_hub.hub.requests) <= 3
+    assert "signature" not in str(error_info.value) and len(fake_hub.hub.requests) <= 3
 
 
 def test_a_small_file_is_read_from_the_hub(fake_hub) -> None:
@@ -161,9 +161,9 @@ def test_the_token_is_sent_to_the_hub_only(fake_hub, monkeypatch, tmp_path) -> N
 
 @pytest.mark.parametrize("token", ["a\nb", "ä€", "a\0b"])
 def test_an_invalid_token_is_an_error_that_does_not_contain_it(token, fake_hub) -> None:
-    with pytest.raises(ow.SourceError) as caught:
+    with pytest.raises(ow.SourceError) as error_info:
         ow.load(f"hf://{REPOSITORY}/m.onnx", storage_options={"token": token, "retry_config": {"max_retries": 0}})
-    assert token not in str(caught.value)
+    assert token not in str(error_info.value)
     address = parse_address(f"hf://{REPOSITORY}/m.onnx")
     assert token not in repr(address) and token.encode() not in pickle.dumps(address)
 
@@ -284,18 +284,18 @@ def test_links_out_of_the_cache_are_not_followed(kind, fake_hub, tmp_path) -> No
 
 def test_versions_of_files_equal_those_of_listings(fake_hub) -> None:
     pytest.importorskip("huggingface_hub")
-    (listed,) = find([f"hf://{REPOSITORY}"])
-    assert [name for name, _ in listed] == [
+    (all_files,) = find([f"hf://{REPOSITORY}"])
+    assert [name for name, _ in all_files] == [
         f"hf://{REPOSITORY}/{name}" for name in ("m.onnx", "onnx/small.onnx", "onnx/x.onnx", "a%2Fb @1.onnx")
     ]
-    versions = look([parse_address(name) for name, _ in listed])
-    assert versions == [version for _, version in listed]
-    (listed_below,) = find([f"hf://{REPOSITORY}@{COMMIT}/onnx/"])
-    assert [name for name, _ in listed_below] == [
+    versions = look([parse_address(name) for name, _ in all_files])
+    assert versions == [version for _, version in all_files]
+    (files_below,) = find([f"hf://{REPOSITORY}@{COMMIT}/onnx/"])
+    assert [name for name, _ in files_below] == [
         f"hf://{REPOSITORY}@{COMMIT}/onnx/{name}.onnx" for name in ("small", "x")
     ]
-    (listed_by_pattern,) = find([f"hf://{REPOSITORY}/**/s*.onnx"])
-    assert [name for name, _ in listed_by_pattern] == [f"hf://{REPOSITORY}/onnx/small.onnx"]
+    (files_by_pattern,) = find([f"hf://{REPOSITORY}/**/s*.onnx"])
+    assert [name for name, _ in files_by_pattern] == [f"hf://{REPOSITORY}/onnx/small.onnx"]
     errors = find(["hf://some-org/none", f"hf://{REPOSITORY}@none", "hf://some-org"])
     assert all(isinstance(error, ow.SourceError) for error in errors), errors
 

@@ -121,17 +121,17 @@ def test_a_type_that_is_no_message_class_raises_type_error(data: bytes) -> None:
 
 
 def test_a_missing_file_raises_file_not_found_error(tmp_path: Path) -> None:
-    with pytest.raises(onnxwire.SourceError, match=r"absent\.onnx: No such file") as caught:
+    with pytest.raises(onnxwire.SourceError, match=r"absent\.onnx: No such file") as error_info:
         onnxwire.load(tmp_path / "absent.onnx")
-    assert isinstance(caught.value, FileNotFoundError)
+    assert isinstance(error_info.value, FileNotFoundError)
     with pytest.raises(onnxwire.SourceError, match="there is no directory"):
         onnxwire.load(tmp_path / "no" / "absent.onnx")
 
 
 def test_the_error_of_a_directory_names_it_as_a_directory(tmp_path: Path) -> None:
-    with pytest.raises(onnxwire.SourceError, match=r"pass the path of the \.onnx file in it") as caught:
+    with pytest.raises(onnxwire.SourceError, match=r"pass the path of the \.onnx file in it") as error_info:
         onnxwire.load(tmp_path)
-    assert isinstance(caught.value, IsADirectoryError)
+    assert isinstance(error_info.value, IsADirectoryError)
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root reads everything")
@@ -139,9 +139,9 @@ def test_an_unreadable_file_raises_permission_error(tmp_path: Path) -> None:
     path = tmp_path / "secret.onnx"
     path.write_bytes(b"\x08\x01")
     path.chmod(0)
-    with pytest.raises(PermissionError) as caught:
+    with pytest.raises(PermissionError) as error_info:
         onnxwire.load(path)
-    assert isinstance(caught.value, onnxwire.SourceError)
+    assert isinstance(error_info.value, onnxwire.SourceError)
 
 
 def test_an_empty_file_is_refused_but_empty_bytes_verify(tmp_path: Path) -> None:
@@ -192,9 +192,9 @@ FOREIGN_FILES = {
 def test_foreign_formats_are_named(name: str, tmp_path: Path) -> None:
     path = tmp_path / "model.onnx"
     path.write_bytes(FOREIGN_FILES[name])
-    with pytest.raises(onnxwire.DecodeError, match=name) as caught:
+    with pytest.raises(onnxwire.DecodeError, match=name) as error_info:
         onnxwire.load(path)
-    assert str(path) in str(caught.value)
+    assert str(path) in str(error_info.value)
 
 
 def test_a_file_without_a_known_field_is_refused() -> None:
@@ -259,12 +259,12 @@ def test_a_model_of_a_later_version_loads_with_its_unknown_field() -> None:
 def test_the_error_of_a_truncated_file_has_the_expected_length(tmp_path: Path, data: bytes) -> None:
     path = tmp_path / "cut.onnx"
     path.write_bytes(data[:100_000])
-    with pytest.raises(onnxwire.DecodeError, match="looks truncated") as caught:
+    with pytest.raises(onnxwire.DecodeError, match="looks truncated") as error_info:
         onnxwire.load(path)
     graph_end = onnxwire.load(data).graph._span[1]
-    assert f"expected at least {graph_end:,} bytes" in str(caught.value)
-    assert caught.value.path == "graph"
-    assert data[caught.value.offset] == 7 << 3 | 2
+    assert f"expected at least {graph_end:,} bytes" in str(error_info.value)
+    assert error_info.value.path == "graph"
+    assert data[error_info.value.offset] == 7 << 3 | 2
 
 
 def test_the_error_of_a_fault_in_a_nested_message_has_its_byte_and_path() -> None:
@@ -274,41 +274,41 @@ def test_the_error_of_a_fault_in_a_nested_message_has_its_byte_and_path() -> Non
     attribute = model.graph.node[1].attribute[0].SerializeToString()
     damaged = attribute[:-3] + b"\x0f\x01\x07"  # wire type 7 in the last tag
     data = model.SerializeToString().replace(attribute, damaged)
-    with pytest.raises(onnxwire.DecodeError) as caught:
+    with pytest.raises(onnxwire.DecodeError) as error_info:
         onnxwire.verify(data)
-    assert caught.value.path.startswith("graph.node[1].attribute[0]")
+    assert error_info.value.path.startswith("graph.node[1].attribute[0]")
     start = data.index(damaged)
-    assert start <= caught.value.offset < start + len(damaged)
+    assert start <= error_info.value.offset < start + len(damaged)
     with pytest.raises(onnxwire.DecodeError) as lazy_error:
         for loaded_node in onnxwire.load(data).graph.node:
             for loaded_attribute in loaded_node.attribute:
                 assert loaded_attribute.name
-    assert (lazy_error.value.offset, lazy_error.value.path) == (caught.value.offset, caught.value.path)
+    assert (lazy_error.value.offset, lazy_error.value.path) == (error_info.value.offset, error_info.value.path)
 
 
 def test_the_path_of_an_error_counts_only_the_records_of_the_field() -> None:
     # A record of the field's number with another wire type is not an element of the field.
     data = b"\x08\x05" + onnx.GraphProto(node=[onnx.NodeProto(name="a")]).SerializeToString() + b"\x0a\x02\x0a\x07"
-    with pytest.raises(onnxwire.DecodeError) as caught:
+    with pytest.raises(onnxwire.DecodeError) as error_info:
         onnxwire.verify(data, type=onnxwire.GraphProto)
-    assert caught.value.path == "node[1].input[0]"
+    assert error_info.value.path == "node[1].input[0]"
 
 
 def test_the_path_of_a_fault_below_many_levels_is_short() -> None:
     data = b"\x0f"
     for _ in range(90):
         data = b"\x3a" + varint(len(data)) + data
-    with pytest.raises(onnxwire.DecodeError) as caught:
+    with pytest.raises(onnxwire.DecodeError) as error_info:
         onnxwire.verify(data, type=onnxwire.OptionalProto)
-    assert "more)" in caught.value.path
-    assert len(caught.value.path) < 1000
+    assert "more)" in error_info.value.path
+    assert len(error_info.value.path) < 1000
 
 
 def test_the_error_of_a_packed_run_cut_inside_a_number_names_its_field() -> None:
     tensor = onnxwire.TensorProto.FromString(b"\x0a\x02\x01\x80")
-    with pytest.raises(onnxwire.DecodeError, match="ends inside a varint") as caught:
+    with pytest.raises(onnxwire.DecodeError, match="ends inside a varint") as error_info:
         list(tensor.dims)
-    assert caught.value.path == "dims"
+    assert error_info.value.path == "dims"
     with pytest.raises(onnxwire.DecodeError, match="not a multiple of the 4 bytes"):
         onnxwire.verify(b"\x22\x03\x01\x02\x03", type=onnxwire.TensorProto)
 
@@ -325,13 +325,13 @@ def test_all_errors_are_errors_of_onnxwire() -> None:
 def test_a_decode_error_survives_pickling() -> None:
     import pickle
 
-    with pytest.raises(onnxwire.DecodeError) as caught:
+    with pytest.raises(onnxwire.DecodeError) as error_info:
         onnxwire.verify(b"\x08")
-    unpickled = pickle.loads(pickle.dumps(caught.value))
+    unpickled = pickle.loads(pickle.dumps(error_info.value))
     assert (str(unpickled), unpickled.offset, unpickled.path) == (
-        str(caught.value),
-        caught.value.offset,
-        caught.value.path,
+        str(error_info.value),
+        error_info.value.offset,
+        error_info.value.path,
     )
 
 

@@ -32,9 +32,9 @@ def test_a_model_on_a_server_reads_as_one_on_the_disk(tmp_path) -> None:
         assert [info[:5] for info in ow.tensors(remote)] == [info[:5] for info in ow.tensors(local)]
         assert [info.offset for info in ow.tensors(remote)] == [info.offset for info in ow.tensors(local)]
         assert [node.name for node in remote.graph.node] == [node.name for node in local.graph.node]
-        for ours, theirs in zip(remote.graph.initializer, local.graph.initializer, strict=True):
-            np.testing.assert_array_equal(ours.numpy(), theirs.numpy())
-            assert ours.raw_data == theirs.raw_data
+        for remote_tensor, local_tensor in zip(remote.graph.initializer, local.graph.initializer, strict=True):
+            np.testing.assert_array_equal(remote_tensor.numpy(), local_tensor.numpy())
+            assert remote_tensor.raw_data == local_tensor.raw_data
         assert remote == local
         assert remote.SerializeToString() == local.SerializeToString()
         assert remote.SerializeToString(deterministic=True) == local.SerializeToString(deterministic=True)

@@ -135,10 +135,10 @@ def test_a_header_that_can_not_be_sent_is_an_error_that_does_not_show_it(value) 
     ],
 )  # fmt: skip
 def test_the_error_of_an_invalid_address_is_one_line(address) -> None:
-    with pytest.raises(ow.SourceError) as caught:
+    with pytest.raises(ow.SourceError) as error_info:
         ow.load(address)
-    assert "\n" not in str(caught.value) and "\r" not in str(caught.value)
-    assert "X: 1" not in str(caught.value)
+    assert "\n" not in str(error_info.value) and "\r" not in str(error_info.value)
+    assert "X: 1" not in str(error_info.value)
 
 
 def test_escapes_in_an_address_are_sent_unchanged() -> None:

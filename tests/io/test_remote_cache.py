@@ -219,9 +219,9 @@ def test_an_entry_that_is_damaged_is_not_used(pieces, tmp_path, kind, suffix) ->
 
 def assert_refused(folder: Path, words: str) -> None:
     """Assert that the cache in this folder is refused with an error that contains the words."""
-    with ObjectServer({"m.onnx": model([100_000])}) as server, pytest.raises(ow.SourceError, match=words) as caught:
+    with ObjectServer({"m.onnx": model([100_000])}) as server, pytest.raises(ow.SourceError, match=words) as error_info:
         ow.load(f"{server.url}/m.onnx", cache=folder)
-    assert "\n" not in str(caught.value) and "cache=" in str(caught.value)
+    assert "\n" not in str(error_info.value) and "cache=" in str(error_info.value)
 
 
 def test_a_folder_that_is_not_the_caches_is_refused(tmp_path) -> None:

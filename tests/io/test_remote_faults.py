@@ -73,16 +73,16 @@ def test_a_fault_at_each_request_is_an_error_or_is_retried(fault, pieces) -> Non
 def test_a_permanent_fault_is_an_error_with_position_and_reason(fault, pieces) -> None:
     with (
         ObjectServer({"m.onnx": pieces}, stall=0.4) as server,
-        pytest.raises(ow.SourceError) as caught,
+        pytest.raises(ow.SourceError) as error_info,
         ow.load(f"{server.url}/m.onnx", storage_options=OPTIONS) as message,
     ):
         list(message.graph.initializer)
         server.state.default_fault = fault
         server.state.etag = '"two"' if fault == "changed" else server.state.etag
         message.graph.initializer[1].numpy()
-    text = str(caught.value)
+    text = str(error_info.value)
     assert text.startswith(f"{server.url}/m.onnx: ")
-    assert caught.value.filename == f"{server.url}/m.onnx"
+    assert error_info.value.filename == f"{server.url}/m.onnx"
     assert re.search(r": bytes [\d,]+ to [\d,]+: |changed", text)
     reasons = {
         "refused": "connection failed, 3 times",
@@ -145,17 +145,17 @@ def test_no_credential_is_shown(pieces) -> None:
                     lambda: message.graph.initializer[1].numpy(),
                     lambda: ow.load(address, storage_options=options),
                 ):
-                    with pytest.raises(ow.Error) as caught:
+                    with pytest.raises(ow.Error) as error_info:
                         call()
-                    texts += [str(caught.value), repr(caught.value), repr(caught.value.args)]
-                    assert isinstance(caught.value.__cause__, ow.Error | None)
-                    assert caught.value.__suppress_context__
-        with pytest.raises(ow.SourceError) as caught:
+                    texts += [str(error_info.value), repr(error_info.value), repr(error_info.value.args)]
+                    assert isinstance(error_info.value.__cause__, ow.Error | None)
+                    assert error_info.value.__suppress_context__
+        with pytest.raises(ow.SourceError) as error_info:
             ow.load(address, storage_options={"no_such_option": secret})
-        texts.append(repr(caught.value))
-        with pytest.raises(ow.SourceError) as caught:
+        texts.append(repr(error_info.value))
+        with pytest.raises(ow.SourceError) as error_info:
             ow.load(f"http://user:{secret}@{host}/?sig={secret}")
-        texts.append(repr(caught.value))
+        texts.append(repr(error_info.value))
     assert not [text for text in texts if secret in text or "user:" in text]
 
 
@@ -283,9 +283,9 @@ def test_malformed_http_is_an_error_within_bounded_time_and_memory(name) -> None
             if name == "a date that does not exist":
                 assert ow.load(url, storage_options=options).ir_version == 9
             else:
-                with pytest.raises(ow.Error) as caught:
+                with pytest.raises(ow.Error) as error_info:
                     ow.load(url, storage_options=options)
-                assert "\n" not in str(caught.value)
+                assert "\n" not in str(error_info.value)
             assert tracemalloc.get_traced_memory()[1] < 600 * MIB
         finally:
             tracemalloc.stop()

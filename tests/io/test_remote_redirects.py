@@ -34,9 +34,9 @@ def read_weight(address: str, **options) -> np.ndarray:
 def test_external_data_is_not_redirected_to_another_host(servers) -> None:
     model_server, second_server = servers
     model_server.state.redirects["/d/w.data"] = 302, f"{second_server.url}/d/w.data"
-    with pytest.raises(ow.SourceError, match="allow_hosts=") as caught:
+    with pytest.raises(ow.SourceError, match="allow_hosts=") as error_info:
         read_weight(f"{model_server.url}/d/m.onnx")
-    assert second_server.host in str(caught.value) and "\n" not in str(caught.value)
+    assert second_server.host in str(error_info.value) and "\n" not in str(error_info.value)
     assert not second_server.state.requests
 
 
@@ -264,9 +264,9 @@ def test_ip_addresses_are_classified_as_public_private_or_local(address, reach) 
     ],
 )
 def test_a_redirect_to_an_invalid_address_is_refused(location, words, servers) -> None:
-    with pytest.raises(RefusedError, match=words) as caught:
+    with pytest.raises(RefusedError, match=words) as error_info:
         redirect_target("http://host/d/m.onnx", None if location is None else location.encode().decode("latin-1"))
-    assert "hunter2" not in str(caught.value)
+    assert "hunter2" not in str(error_info.value)
     model_server, second_server = servers
     if location is None or location.isascii():
         model_server.state.redirects["/d/m.onnx"] = 302, location

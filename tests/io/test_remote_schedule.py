@@ -13,7 +13,7 @@ from onnxwire.io.prefetch import open_external, scheduled
 from onnxwire.io.remote import schedule
 from onnxwire.tensor.storage import Storage
 
-SIZE = 100_000
+TENSOR_BYTES = 100_000
 
 
 def files_of(folder: str, count: int, change: int = 0) -> dict[str, Pieces]:
@@ -24,9 +24,9 @@ def files_of(folder: str, count: int, change: int = 0) -> dict[str, Pieces]:
     message = ow.ModelProto(ir_version=9, graph=ow.GraphProto(name="g"))
     files = {}
     for i in range(count):
-        tensor = message.graph.initializer.add(name=f"w{i}", data_type=2, dims=[SIZE], data_location=1)
+        tensor = message.graph.initializer.add(name=f"w{i}", data_type=2, dims=[TENSOR_BYTES], data_location=1)
         tensor.external_data.add(key="location", value=f"w{i}.bin")
-        files[f"{folder}/w{i}.bin"] = Pieces(bytes([i + change]) * SIZE)
+        files[f"{folder}/w{i}.bin"] = Pieces(bytes([i + change]) * TENSOR_BYTES)
     return files | {f"{folder}/m.onnx": Pieces(message.SerializeToString())}
 
 
@@ -78,7 +78,7 @@ def test_payloads_of_many_files_are_requested_together(read, tmp_path) -> None:
 
 
 @pytest.mark.parametrize("order", [range(12), range(11, -1, -1), [0, 5, 1, 11, 7, 3], [4, 4, 9]], ids=str)
-@pytest.mark.parametrize("limit", [1, 3 * SIZE, 1 << 26])
+@pytest.mark.parametrize("limit", [1, 3 * TENSOR_BYTES, 1 << 26])
 def test_payloads_may_be_read_in_any_order(order, limit, monkeypatch) -> None:
     monkeypatch.setattr(schedule, "_MAX_BYTES", limit)
     with ObjectServer(files_of("a", 12)) as server, ow.load(f"{server.url}/a/m.onnx") as message:
@@ -86,10 +86,10 @@ def test_payloads_may_be_read_in_any_order(order, limit, monkeypatch) -> None:
         open_external(tensors)
         with scheduled((tensor,) for tensor in tensors):
             for i in order:
-                buffer = bytearray(SIZE)
+                buffer = bytearray(TENSOR_BYTES)
                 file, offset = Storage(tensors[i]).source
                 file.read_into(offset, buffer)
-                assert buffer == bytes([i]) * SIZE
+                assert buffer == bytes([i]) * TENSOR_BYTES
         assert file.memory.source.schedule is None
 
 

@@ -71,9 +71,9 @@ def test_a_malformed_header_is_an_error_without_its_text(text, servers, monkeypa
     with pytest.raises(ValueError, match="Name: value"):
         parse_header(text)
     monkeypatch.setenv("ONNXWIRE_HTTP_HEADERS", f"X: y\n{text}")
-    with pytest.raises(ow.SourceError, match=r"ONNXWIRE_HTTP_HEADERS: line 2") as caught:
+    with pytest.raises(ow.SourceError, match=r"ONNXWIRE_HTTP_HEADERS: line 2") as error_info:
         ow.load(f"{servers[0].url}/d/m.onnx")
-    assert SECRET not in repr(caught.value)
+    assert SECRET not in repr(error_info.value)
 
 
 def test_headers_of_the_options_and_the_user_of_the_address_override(servers, monkeypatch) -> None:
@@ -123,17 +123,17 @@ def test_the_default_entry_of_netrc_and_redirects_send_no_credentials(servers, m
 
 def test_a_damaged_netrc_is_a_warning_without_its_text(servers, monkeypatch, tmp_path) -> None:
     write_netrc(tmp_path, monkeypatch, f"machine 127.0.0.1 login me {SECRET}\n")
-    with pytest.warns(UserWarning, match="netrc is not used") as caught:
+    with pytest.warns(UserWarning, match="netrc is not used") as caught_warnings:
         ow.load(f"{servers[0].url}/d/m.onnx")
-    assert SECRET not in str(caught[0].message)
+    assert SECRET not in str(caught_warnings[0].message)
 
 
 def test_no_credential_is_in_an_error_or_the_name_of_a_cached_file(servers, monkeypatch) -> None:
     model_server, _ = servers
     monkeypatch.setenv("ONNXWIRE_HTTP_HEADERS", f"X-Token: {SECRET}")
-    with pytest.raises(ow.SourceError) as caught:
+    with pytest.raises(ow.SourceError) as error_info:
         ow.load(f"http://me:{SECRET}@{model_server.host}/d/none.onnx?token={SECRET}")
-    assert SECRET not in repr(caught.value) and SECRET not in str(caught.value)
+    assert SECRET not in repr(error_info.value) and SECRET not in str(error_info.value)
     first_address, second_address = (
         parse_address("http://me:one@host/m.onnx"),
         parse_address("http://me:two@host/m.onnx"),
@@ -228,8 +228,8 @@ def test_names_with_escaped_slashes_are_listed_unchanged(servers) -> None:
     names = ("/d%2Fe/a%2Fb%2B.onnx", "/d%2Fe/f/g+h.onnx", "/d/e/other.onnx", "/d%2Fe/%2E%2E/x.onnx")
     entries = "".join(map(entry.format, names))
     model_server.state.folder_list = f'<D:multistatus xmlns:D="DAV:">{entries}</D:multistatus>'.encode()
-    (listed,) = find([f"{model_server.url}/d%2Fe/"])
-    assert [name for name, _ in listed] == [
+    (listed_files,) = find([f"{model_server.url}/d%2Fe/"])
+    assert [name for name, _ in listed_files] == [
         f"{model_server.url}/d%2Fe/a%2Fb%2B.onnx",
         f"{model_server.url}/d%2Fe/f/g%2Bh.onnx",
     ]
@@ -248,8 +248,8 @@ def test_a_key_with_an_empty_name_does_not_fail_the_listing(monkeypatch) -> None
         options = {"endpoint": url, "region": "us-east-1", "client_options": {"allow_http": True}}
         options |= {"access_key_id": "key", "secret_access_key": SECRET}
         with pytest.warns(UserWarning, match="1 models whose keys contain //"):
-            (listed,) = find(["s3://bucket/a/"], options)
-        assert [name for name, _ in listed] == ["s3://bucket/a/m.onnx"]
+            (listed_files,) = find(["s3://bucket/a/"], options)
+        assert [name for name, _ in listed_files] == ["s3://bucket/a/m.onnx"]
         monkeypatch.setitem(sys.modules, "boto3", None)
         (error,) = find(["s3://bucket/a/"], options)
         assert "boto3" in str(error) and SECRET not in repr(error)

@@ -64,10 +64,10 @@ def test_a_model_in_s3_is_read(s3_options) -> None:
     from_url("s3://bucket/models", **s3_options).put("a b.onnx", bytes_of(pieces))
     with ow.load("s3://bucket/models/a b.onnx", storage_options=s3_options) as message:
         check_values(message, pieces)
-    with pytest.raises(ow.SourceError, match="no such file") as caught:
+    with pytest.raises(ow.SourceError, match="no such file") as error_info:
         ow.load("s3://bucket/models/none.onnx", storage_options=s3_options)
-    assert isinstance(caught.value, FileNotFoundError)
-    assert "hunter2" not in repr(caught.value)
+    assert isinstance(error_info.value, FileNotFoundError)
+    assert "hunter2" not in repr(error_info.value)
 
 
 def test_external_data_is_found_in_the_models_folder(tmp_path, trips) -> None:

@@ -14,7 +14,7 @@ import onnxwire as ow
 
 KIB = 1 << 10
 SIZES = [400 * KIB, 5000 * KIB, 300 * KIB]
-MODIFIED = datetime.datetime(2025, 6, 2, 10, 0, 0, tzinfo=datetime.UTC)
+MODIFICATION_TIME = datetime.datetime(2025, 6, 2, 10, 0, 0, tzinfo=datetime.UTC)
 
 
 def versioned_model(number: int) -> Pieces:
@@ -28,7 +28,7 @@ def versioned_model(number: int) -> Pieces:
 
 
 def http_date(seconds: float) -> str:
-    return format_datetime(MODIFIED + datetime.timedelta(seconds=seconds), usegmt=True)
+    return format_datetime(MODIFICATION_TIME + datetime.timedelta(seconds=seconds), usegmt=True)
 
 
 def strong_etag(state: State, number: int) -> None:

@@ -17,7 +17,7 @@ from wire import varint
 
 import onnxwire
 
-linux = pytest.mark.skipif(sys.platform != "linux", reason="needs Linux")
+needs_linux = pytest.mark.skipif(sys.platform != "linux", reason="needs Linux")
 MIB = 1 << 20
 
 
@@ -40,21 +40,21 @@ def path(tmp_path: Path) -> Path:
 
 def load_edited(path: Path) -> tuple[onnxwire.ModelProto, bytes]:
     """Return a loaded model with edits before, between and after its weights, and the official encoding of it."""
-    ours = onnxwire.load(path)
+    our_model = onnxwire.load(path)
     official = onnx.load(path)
-    for model in (ours, official):
+    for model in (our_model, official):
         model.graph.node[0].name = "a longer name than before"
         model.graph.initializer[1].name = "renamed"
         model.graph.initializer.add(name="small", dims=[1], data_type=2, raw_data=b"x")
         model.producer_name = "somebody"
-    return ours, official.SerializeToString()
+    return our_model, official.SerializeToString()
 
 
 def test_a_saved_model_has_the_bytes_of_serialize(path):
-    ours, official = load_edited(path)
+    our_model, official_model = load_edited(path)
     other_path = path.with_name("other.onnx")
-    assert onnxwire.save(ours, other_path) == len(official)
-    assert other_path.read_bytes() == official == ours.SerializeToString()
+    assert onnxwire.save(our_model, other_path) == len(official_model)
+    assert other_path.read_bytes() == official_model == our_model.SerializeToString()
 
 
 def test_an_unedited_model_is_saved_unchanged(path):
@@ -68,13 +68,13 @@ def test_an_unedited_model_is_saved_unchanged(path):
 
 
 def test_saving_over_the_file_that_is_open_leaves_the_views_valid(path):
-    ours, official = load_edited(path)
-    weight = ours.graph.initializer[0].raw_data
-    onnxwire.save(ours, path)
-    assert path.read_bytes() == official
-    assert ours.graph.initializer[0].raw_data == weight
-    ours.graph.name = "again"
-    onnxwire.save(ours, path)
+    our_model, official_model = load_edited(path)
+    weight = our_model.graph.initializer[0].raw_data
+    onnxwire.save(our_model, path)
+    assert path.read_bytes() == official_model
+    assert our_model.graph.initializer[0].raw_data == weight
+    our_model.graph.name = "again"
+    onnxwire.save(our_model, path)
     assert onnx.load(path).graph.name == "again"
 
 
@@ -104,10 +104,10 @@ def test_a_model_built_from_scratch_is_saved(tmp_path):
 
 
 def test_a_file_object_is_written_to(path):
-    ours, official = load_edited(path)
+    our_model, official_model = load_edited(path)
     file = io.BytesIO()
-    onnxwire.save(ours, file)
-    assert file.getvalue() == official
+    onnxwire.save(our_model, file)
+    assert file.getvalue() == official_model
 
     class SlowFile(io.RawIOBase):
         """Accepts a thousand bytes at a time, as an unbuffered pipe may."""
@@ -122,8 +122,8 @@ def test_a_file_object_is_written_to(path):
             return min(len(data), 1000)
 
     file = SlowFile()
-    onnxwire.save(ours.graph.node[0], file)
-    assert file.received == ours.graph.node[0].SerializeToString()
+    onnxwire.save(our_model.graph.node[0], file)
+    assert file.received == our_model.graph.node[0].SerializeToString()
 
 
 @pytest.mark.parametrize("target", [None, 3, b"model.onnx", object()], ids=lambda target: type(target).__name__)
@@ -151,13 +151,13 @@ def test_a_pipe_is_written_to(path):
 
 
 def test_progress_counts_up_to_the_size(path):
-    ours, official = load_edited(path)
+    our_model, official_model = load_edited(path)
     for target in (path.with_name("other.onnx"), io.BytesIO()):
         calls = []
-        onnxwire.save(ours, target, progress=lambda *call, calls=calls: calls.append(call))
+        onnxwire.save(our_model, target, progress=lambda *call, calls=calls: calls.append(call))
         assert calls == sorted(calls)
-        assert calls[-1] == (len(official), len(official))
-        assert {total for _, total in calls} == {len(official)}
+        assert calls[-1] == (len(official_model), len(official_model))
+        assert {total for _, total in calls} == {len(official_model)}
 
 
 def test_an_exception_of_progress_leaves_the_old_file(path):
@@ -189,12 +189,12 @@ def test_a_closed_model_is_not_saved(path):
 
 
 def test_a_missing_directory_is_named(path):
-    with pytest.raises(onnxwire.SaveError, match="there is no directory") as caught:
+    with pytest.raises(onnxwire.SaveError, match="there is no directory") as error_info:
         onnxwire.save(onnxwire.load(path), path.parent / "none" / "m.onnx")
-    assert isinstance(caught.value, FileNotFoundError)
+    assert isinstance(error_info.value, FileNotFoundError)
 
 
-@linux
+@needs_linux
 def test_a_limit_on_the_file_size_leaves_the_old_file(path):
     bytes_before = path.read_bytes()
     code = (
@@ -211,7 +211,7 @@ def test_a_limit_on_the_file_size_leaves_the_old_file(path):
     assert os.listdir(path.parent) == [path.name]
 
 
-@linux
+@needs_linux
 def test_a_source_that_was_truncated_is_an_error_and_leaves_the_target(path):
     model = onnxwire.load(path)
     model.graph.name = "changed"
@@ -240,7 +240,7 @@ def write_sparse_model(path: Path, n_bytes: int) -> int:
     return len(file_start) + n_bytes + len(graph_end)
 
 
-@linux
+@needs_linux
 @pytest.mark.parametrize("n_bytes", [(2 << 30) + 5, pytest.param((4 << 30) + 5, marks=pytest.mark.long)])
 def test_a_model_above_2_and_4_gib_is_edited_saved_and_read_back(tmp_path, n_bytes):
     path = tmp_path / "big.onnx"
@@ -253,10 +253,10 @@ def test_a_model_above_2_and_4_gib_is_edited_saved_and_read_back(tmp_path, n_byt
     model.graph.doc_string = "edited"
     peak_before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     with pytest.warns(onnxwire.LargeFileWarning, match="external data"):
-        written = onnxwire.save(model, path)
+        n_written = onnxwire.save(model, path)
     # The peak is in kilobytes: the weight was never in memory.
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < peak_before + 20_000
-    assert path.stat().st_size == written == model.ByteSize() > n_bytes
+    assert path.stat().st_size == n_written == model.ByteSize() > n_bytes
     assert path.stat().st_blocks * 512 < 64 * MIB
     onnxwire.verify(path)
     reloaded = onnxwire.load(path)

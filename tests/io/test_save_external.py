@@ -26,8 +26,8 @@ import onnxwire
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 EVERY_TYPE = pytest.mark.parametrize("data_type", stored_tensors.DATA_TYPES.values(), ids=stored_tensors.DATA_TYPES)
-MAPPED = pytest.mark.parametrize("mapped", [True, False], ids=["mapped", "read"])
-linux = pytest.mark.skipif(sys.platform != "linux", reason="needs Linux")
+BOTH_MMAP_MODES = pytest.mark.parametrize("mapped", [True, False], ids=["mapped", "read"])
+needs_linux = pytest.mark.skipif(sys.platform != "linux", reason="needs Linux")
 
 
 def file_by_size(info):
@@ -76,8 +76,8 @@ def model_with_all_tensor_fields():
         if depth:
             attributes += [helper.make_attribute("g", graph(0)), helper.make_attribute("gs", [graph(0)])]
         node = onnx.NodeProto(op_type="Op", domain="test", attribute=attributes)
-        weights, others = [tensor("w"), tensor("a/b"), tensor("a_b")], [sparse("w")]
-        return helper.make_graph([node], "g", [], [], initializer=weights, sparse_initializer=others)
+        weights, sparse_tensors = [tensor("w"), tensor("a/b"), tensor("a_b")], [sparse("w")]
+        return helper.make_graph([node], "g", [], [], initializer=weights, sparse_initializer=sparse_tensors)
 
     model = helper.make_model(graph(1))
     model.functions.add(name="f", domain="test", node=graph(1).node)
@@ -241,10 +241,10 @@ def test_the_threshold_is_the_smallest_size_of_a_moved_payload(tmp_path):
     arrays = [(str(n), np.arange(n, dtype=np.uint8)) for n in (0, 1, 99, 100, 101)]
     path.write_bytes(make_model(arrays).SerializeToString())
     expected = read_values(path)
-    for threshold, moved in [(100, "100 101"), (101, "101"), (102, ""), (1, "1 99 100 101"), (0, "1 99 100 101")]:
+    for threshold, moved_names in [(100, "100 101"), (101, "101"), (102, ""), (1, "1 99 100 101"), (0, "1 99 100 101")]:
         # External payloads below the new threshold become inline.
         onnxwire.save(onnxwire.load(path), path, external="w.data", threshold=threshold, overwrite=True)
-        assert [info.name for info in external_tensors(path)] == moved.split()
+        assert [info.name for info in external_tensors(path)] == moved_names.split()
         check_values(path, expected)
 
 
@@ -337,7 +337,7 @@ def test_models_without_checksums_are_valid(path):
 
 
 @EVERY_CHOICE
-@MAPPED
+@BOTH_MMAP_MODES
 def test_external_none_restores_the_original_model(path, options, mapped):
     original = onnx.load(path)
     onnxwire.save(onnxwire.load(path), path, **options)
@@ -527,9 +527,9 @@ def test_only_references_that_would_dangle_cause_a_warning(path, load):
     (path.parent / "out").mkdir()
     new_path = path.parent / "out" / "new.onnx"
     onnxwire.save(onnxwire.load(path), path, external="w.data")
-    with pytest.warns(onnxwire.ExternalDataWarning, match=r"'w\.data', which is not in .*out") as caught:
+    with pytest.warns(onnxwire.ExternalDataWarning, match=r"'w\.data', which is not in .*out") as caught_warnings:
         onnxwire.save(load(path), new_path)
-    assert caught[0].filename == __file__
+    assert caught_warnings[0].filename == __file__
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         new_path.with_name("w.data").write_bytes(path.with_name("w.data").read_bytes())
@@ -543,12 +543,12 @@ def test_only_references_that_would_dangle_cause_a_warning(path, load):
 def test_invalid_arguments_are_refused(path):
     bytes_before, model = path.read_bytes(), onnxwire.load(path)
     for options in ({"align": 0}, {"align": -1}, {"external": ""}, {"external": "d/"}):
-        with pytest.raises(onnxwire.EditError) as caught:
+        with pytest.raises(onnxwire.EditError) as error_info:
             onnxwire.save(model, path, **{"external": "w.data", **options})
-        assert isinstance(caught.value, ValueError)
-    with pytest.raises(onnxwire.EditError, match="path") as caught:
+        assert isinstance(error_info.value, ValueError)
+    with pytest.raises(onnxwire.EditError, match="path") as error_info:
         onnxwire.save(model, io.BytesIO(), external="w.data")
-    assert isinstance(caught.value, TypeError)
+    assert isinstance(error_info.value, TypeError)
     assert path.read_bytes() == bytes_before
     assert files(path.parent) == ["model.onnx"]
 
@@ -563,9 +563,9 @@ def test_an_invalid_number_of_bytes_is_refused(path, name):
         invalid_values.append((None, TypeError))
     for value, kind in invalid_values:
         for external in ({}, {"external": None}, {"external": "w.data"}):
-            with pytest.raises(onnxwire.EditError, match=rf"^{name} is a number of bytes") as caught:
+            with pytest.raises(onnxwire.EditError, match=rf"^{name} is a number of bytes") as error_info:
                 onnxwire.save(model, path, **external, **{name: value})
-            assert isinstance(caught.value, kind)
+            assert isinstance(error_info.value, kind)
     assert (path.read_bytes(), files(path.parent)) == (bytes_before, ["model.onnx"])
     onnxwire.save(model, path, external="w.data", **{name: np.int64(4096)})
     onnx.load(path)
@@ -597,7 +597,7 @@ def test_a_relative_path_and_a_link_are_saved_to(path, monkeypatch):
 # --- beyond 4 GiB
 
 
-@linux
+@needs_linux
 def test_a_model_above_4_gib_is_unpacked_and_packed_in_little_memory(tmp_path):
     specification = importlib.util.spec_from_file_location("make_big_model", EXAMPLES / "make_big_model.py")
     module = importlib.util.module_from_spec(specification)
@@ -666,7 +666,7 @@ def numbered(path, **options):
     return {f"w{i}": i for i in range(3)}
 
 
-@MAPPED
+@BOTH_MMAP_MODES
 def test_references_to_a_file_that_was_replaced_are_refused(mapped, tmp_path):
     path = tmp_path / "m.onnx"
     expected = numbered(path, external="w.data")
@@ -684,7 +684,7 @@ def test_references_to_a_file_that_was_replaced_are_refused(mapped, tmp_path):
         onnxwire.save(model, path, overwrite=True)
 
 
-@MAPPED
+@BOTH_MMAP_MODES
 def test_data_of_deleted_tensors_is_kept_when_its_file_is_replaced(mapped, tmp_path):
     path = tmp_path / "m.onnx"
     expected = numbered(path, external="{name}.data")

@@ -18,7 +18,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from onnx import numpy_helper
-from test_save_faults import DROP_PRIVILEGES, failing_call, linux, public  # noqa: F401  (public is a fixture)
+from test_save_faults import DROP_PRIVILEGES, failing_call, needs_linux, public  # noqa: F401  (public is a fixture)
 
 import onnxwire
 
@@ -81,9 +81,9 @@ def test_a_file_that_is_not_the_models_is_replaced_only_with_overwrite(tmp_path)
     (tmp_path / "b").write_bytes(b"precious")
     tree_before = tree(tmp_path)
     for external in ("b", "{name}", "./b"):
-        with pytest.raises(onnxwire.SaveError, match="overwrite=True") as caught:
+        with pytest.raises(onnxwire.SaveError, match="overwrite=True") as error_info:
             onnxwire.save(make_model(1), path, external=external)
-        assert caught.value.errno == errno.EEXIST
+        assert error_info.value.errno == errno.EEXIST
         assert tree(tmp_path) == tree_before
     onnxwire.save(make_model(1), path, external="{name}", overwrite=True)
     assert value_of(path) == 1
@@ -304,7 +304,7 @@ def check_leftovers_are_removed(folder, options):
     assert not [name for name in tree(folder) if "tmp" in name]
 
 
-@linux
+@needs_linux
 @pytest.mark.parametrize("name", NEW_NAMES)
 def test_a_kill_at_any_moment_leaves_the_old_model_or_the_new_one(tmp_path, name):
     folders = kill_at_every_moment(tmp_path, *LAYOUTS[name])
@@ -326,14 +326,14 @@ def value_if_complete(folder):
             return None
 
 
-@linux
+@needs_linux
 @pytest.mark.xfail(reason="two files can't be replaced in one step", strict=True)
 @pytest.mark.parametrize("name", OLD_NAMES)
 def test_a_kill_while_files_of_the_same_names_are_replaced_leaves_no_mix(tmp_path, name):
     assert None not in [value_if_complete(folder) for folder in kill_at_every_moment(tmp_path, *LAYOUTS[name])]
 
 
-@linux
+@needs_linux
 @pytest.mark.parametrize("name", OLD_NAMES)
 def test_checksums_reveal_a_kill_while_files_of_the_same_names_are_replaced(tmp_path, name):
     old_options, new_options = ({**options, "checksum": True} for options in LAYOUTS[name])
@@ -349,7 +349,7 @@ def test_checksums_reveal_a_kill_while_files_of_the_same_names_are_replaced(tmp_
         check_leftovers_are_removed(folder, new_options)
 
 
-@linux
+@needs_linux
 @pytest.mark.parametrize("name", OLD_NAMES)
 def test_other_tools_read_the_old_model_until_a_file_is_replaced_and_the_new_one_after_the_last(tmp_path, name):
     refusals = []
@@ -361,7 +361,7 @@ def test_other_tools_read_the_old_model_until_a_file_is_replaced_and_the_new_one
     assert refusals == []
 
 
-@linux
+@needs_linux
 def test_a_kill_at_some_other_time_leaves_the_old_model_or_the_new_one(tmp_path):
     code = (
         "import numpy as np, onnxwire, sys\n"
@@ -406,7 +406,7 @@ class FailingCalls:
 ERRORS = {"error": lambda: OSError(errno.EIO, os.strerror(errno.EIO)), "interrupt": KeyboardInterrupt}
 
 
-@linux
+@needs_linux
 @EVERY_LAYOUT
 @pytest.mark.parametrize("error", ERRORS.values(), ids=ERRORS)
 def test_after_any_failed_call_there_are_either_only_old_or_only_new_files(tmp_path, old_options, new_options, error):
@@ -440,7 +440,7 @@ def test_after_any_failed_call_there_are_either_only_old_or_only_new_files(tmp_p
     assert faults == []
 
 
-@linux
+@needs_linux
 @pytest.mark.parametrize("has_links", [True, False], ids=["hard links", "no hard links"])
 @pytest.mark.parametrize("target", ["m.onnx", "a", "b"])
 def test_a_file_that_can_not_be_renamed_into_place_leaves_all_old_files(tmp_path, monkeypatch, target, has_links):
@@ -462,7 +462,7 @@ def test_a_file_that_can_not_be_renamed_into_place_leaves_all_old_files(tmp_path
     assert value_of(path) == 1
 
 
-@linux
+@needs_linux
 def test_all_bytes_are_on_the_disk_before_the_first_rename_and_the_model_is_last(tmp_path, monkeypatch):
     path = save_model(tmp_path, 1, {"external": "{name}"})
     synced_inodes, renames, system_replace, system_fsync = [], [], os.replace, os.fsync
@@ -533,7 +533,7 @@ TOO_LONG_FILES += [f"5000, external={external!r}, text=300_000" for external in 
 EXCESSIVE_PAYLOADS = ["5 << 20, external='w'", "5000, external='w', text=5 << 20", "*[300_000] * 8, external='{name}'"]
 
 
-@linux
+@needs_linux
 @pytest.mark.parametrize("arguments", TOO_LONG_FILES)
 def test_a_limit_of_file_size_changes_no_file(tmp_path, arguments):
     path = save_model(tmp_path, 1, {"external": "w.data"})
@@ -543,7 +543,7 @@ def test_a_limit_of_file_size_changes_no_file(tmp_path, arguments):
     assert tree(tmp_path) == tree_before
 
 
-@linux
+@needs_linux
 @pytest.mark.parametrize("arguments", EXCESSIVE_PAYLOADS)
 def test_a_full_disk_changes_no_file(tmp_path, arguments):
     namespace_command = ("unshare", "--user", "--map-root-user", "--mount", "sh", "-c")
@@ -564,7 +564,7 @@ def test_a_full_disk_changes_no_file(tmp_path, arguments):
     assert size_of_second_save == "900000"
 
 
-@linux
+@needs_linux
 @pytest.mark.parametrize("location", ["locked/w.data", "locked/deep/w.data"])
 def test_a_folder_without_write_permission_is_named_and_nothing_changes(public, location):  # noqa: F811
     (public / "locked").mkdir()
@@ -583,7 +583,7 @@ def test_a_folder_without_write_permission_is_named_and_nothing_changes(public, 
     assert value_of(path) == 1
 
 
-@linux
+@needs_linux
 @pytest.mark.parametrize("overwrite", [False, True])
 def test_a_pipe_in_the_place_of_a_file_is_refused_and_not_waited_for(tmp_path, overwrite):
     path = save_model(tmp_path, 1, {"external": "w.data"})
@@ -592,7 +592,7 @@ def test_a_pipe_in_the_place_of_a_file_is_refused_and_not_waited_for(tmp_path, o
     assert "w.data" in run_limited(f"attempt(sys.argv[1], 5000, external='w.data', overwrite={overwrite})", path)
 
 
-@linux
+@needs_linux
 def test_more_files_than_descriptors_are_written(tmp_path):
     code = (
         "resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))\n"
@@ -605,7 +605,7 @@ def test_more_files_than_descriptors_are_written(tmp_path):
     assert [numpy_helper.to_array(weight)[0] for weight in weights] == [*range(200)]
 
 
-@linux
+@needs_linux
 @pytest.mark.parametrize("mapped", [True, False])
 def test_data_that_was_truncated_meanwhile_is_an_error_and_changes_no_file(tmp_path, mapped):
     path = save_model(tmp_path, 1, {"external": "w.data"})

@@ -29,10 +29,10 @@ from onnxwire.engine.file_writer import FileWriter, copy_range, write_buffer
 from onnxwire.errors import SaveError, SourceError
 from onnxwire.io.atomic_file import AtomicFile
 
-linux = pytest.mark.skipif(sys.platform != "linux", reason="needs Linux")
-root = pytest.mark.skipif(not hasattr(os, "getuid") or os.getuid() != 0, reason="needs root")
+needs_linux = pytest.mark.skipif(sys.platform != "linux", reason="needs Linux")
+needs_root = pytest.mark.skipif(not hasattr(os, "getuid") or os.getuid() != 0, reason="needs root")
 NOBODY_UID = 65534
-NAMELESS = getattr(os, "O_TMPFILE", -1)  # the flag of a file without a name
+NAMELESS_FLAG = getattr(os, "O_TMPFILE", -1)  # the flag of a file without a name
 MIB = 1 << 20
 SHM = Path("/dev/shm")
 
@@ -96,7 +96,7 @@ def replace_open_nameless(monkeypatch: pytest.MonkeyPatch, replacement: Callable
     system_open = os.open
 
     def open_file(path: Any, flags: int, *arguments: Any, **options: Any) -> int:
-        is_nameless = flags & NAMELESS == NAMELESS
+        is_nameless = flags & NAMELESS_FLAG == NAMELESS_FLAG
         return (replacement if is_nameless else system_open)(path, flags, *arguments, **options)
 
     monkeypatch.setattr(os, "open", open_file)
@@ -240,7 +240,7 @@ def test_bytes_around_a_written_range_do_not_change(tmp_path: Path) -> None:
     assert path.read_bytes() == b"..bcd..xy."
 
 
-@linux
+@needs_linux
 @pytest.mark.parametrize("folders", [("tmp", "tmp"), ("tmp", "shm"), ("shm", "shm")])
 @pytest.mark.parametrize("prefix", [b"", b"new"])
 def test_holes_are_copied_as_holes(tmp_path: Path, folders: tuple[str, str], prefix: bytes) -> None:
@@ -274,7 +274,7 @@ def test_holes_are_copied_as_holes(tmp_path: Path, folders: tuple[str, str], pre
         shutil.rmtree(paths["shm"])
 
 
-@linux
+@needs_linux
 def test_memory_does_not_grow_with_the_copied_bytes(tmp_path: Path) -> None:
     source = tmp_path / "source"
     with source.open("wb") as file:
@@ -312,17 +312,17 @@ def test_an_exception_of_progress_ends_the_save_and_is_raised(
     def progress(_: int) -> None:
         raise error
 
-    with pytest.raises(type(error)) as caught:
+    with pytest.raises(type(error)) as error_info:
         save(old_path, bytes(20 * MIB), progress=progress)
-    assert caught.value is error
+    assert error_info.value is error
     assert_unchanged(old_path)
 
 
 def test_an_exception_of_the_block_is_raised(old_path: Path, creation: str) -> None:
-    with pytest.raises(FileNotFoundError) as caught, AtomicFile(old_path) as target:
+    with pytest.raises(FileNotFoundError) as error_info, AtomicFile(old_path) as target:
         target.write(b"new")
         raise FileNotFoundError
-    assert not isinstance(caught.value, SaveError)
+    assert not isinstance(error_info.value, SaveError)
     assert_unchanged(old_path)
 
 
@@ -335,7 +335,7 @@ def test_an_error_that_the_block_swallows_still_leaves_the_old_file(old_path: Pa
     assert_unchanged(old_path)
 
 
-@linux
+@needs_linux
 def test_a_full_disk_that_the_block_ignores_is_raised_at_the_end() -> None:
     file = AtomicFile("/dev/full")
     with pytest.raises(SaveError, match="No space left"), file as target, contextlib.suppress(OSError):
@@ -349,7 +349,7 @@ def test_progress_that_writes_is_refused(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == []
 
 
-@linux
+@needs_linux
 def test_a_signal_interrupts_a_write_that_waits() -> None:
     def handler(*_: object) -> None:
         raise InterruptedError("alarm")
@@ -369,7 +369,7 @@ def test_a_signal_interrupts_a_write_that_waits() -> None:
 # --- faults of the disk and the system
 
 
-@linux
+@needs_linux
 def test_a_full_disk_leaves_the_old_file(tmp_path: Path) -> None:
     namespace_command = ("unshare", "--user", "--map-root-user", "--mount", "sh", "-c")
     mount = (*namespace_command, 'mount -t tmpfs -o size=1m none "$0" && exec "$@"', str(tmp_path))
@@ -394,7 +394,7 @@ def test_a_full_disk_leaves_the_old_file(tmp_path: Path) -> None:
     assert size_of_second_save == "900000"
 
 
-@linux
+@needs_linux
 def test_a_limit_of_file_size_leaves_the_old_file(old_path: Path) -> None:
     code = "resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000)); attempt(sys.argv[1], bytes(5 << 20))"
     message = run_python(code, old_path)
@@ -402,7 +402,7 @@ def test_a_limit_of_file_size_leaves_the_old_file(old_path: Path) -> None:
     assert_unchanged(old_path)
 
 
-@linux
+@needs_linux
 def test_a_limit_of_file_size_stops_a_copy_in_the_kernel(old_path: Path) -> None:
     source = old_path.with_name("source")
     source.write_bytes(bytes(MIB))
@@ -418,7 +418,7 @@ def test_a_limit_of_file_size_stops_a_copy_in_the_kernel(old_path: Path) -> None
     assert_unchanged(old_path)
 
 
-@linux
+@needs_linux
 def test_a_disk_that_fails_while_it_is_written_leaves_the_old_file(
     old_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -426,13 +426,13 @@ def test_a_disk_that_fails_while_it_is_written_leaves_the_old_file(
     replace_open_nameless(monkeypatch, lambda *arguments, **options: memory)
     with pytest.raises(
         SaveError, match=r"Input/output error; the disk, or the connection to it, fails.*; the old file is unchanged"
-    ) as caught:
+    ) as error_info:
         save(old_path, b"new")
-    assert caught.value.errno == errno.EIO
+    assert error_info.value.errno == errno.EIO
     assert_unchanged(old_path)
 
 
-@linux
+@needs_linux
 def test_a_source_that_fails_while_it_is_copied_is_not_a_fault_of_the_target(old_path: Path, creation: str) -> None:
     with (
         open("/proc/self/mem", "rb") as source,
@@ -471,7 +471,7 @@ def test_a_system_call_that_fails_at_the_end_leaves_the_old_file(
     assert_unchanged(old_path)
 
 
-@linux
+@needs_linux
 def test_the_file_is_copied_where_a_nameless_file_can_not_be_linked(
     old_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -482,7 +482,7 @@ def test_the_file_is_copied_where_a_nameless_file_can_not_be_linked(
     assert os.listdir(old_path.parent) == [old_path.name]
 
 
-@linux
+@needs_linux
 def test_a_failed_sync_of_the_directory_is_reported(old_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     system_fsync = os.fsync
 
@@ -492,13 +492,13 @@ def test_a_failed_sync_of_the_directory_is_reported(old_path: Path, monkeypatch:
         system_fsync(descriptor)
 
     monkeypatch.setattr(os, "fsync", fsync)
-    with pytest.raises(SaveError, match="the new file is in place, but may be lost") as caught:
+    with pytest.raises(SaveError, match="the new file is in place, but may be lost") as error_info:
         save(old_path, b"new")
-    assert "as it was" not in str(caught.value)
+    assert "as it was" not in str(error_info.value)
     assert old_path.read_bytes() == b"new"
 
 
-@linux
+@needs_linux
 def test_the_bytes_reach_the_disk_before_the_name(
     old_path: Path, creation: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -538,7 +538,7 @@ with AtomicFile(path) as target:
 """
 
 
-@linux
+@needs_linux
 @pytest.mark.parametrize(
     ("creation", "moment"),
     [
@@ -564,7 +564,7 @@ def test_a_kill_leaves_the_old_file_and_no_lasting_leftovers(old_path: Path, cre
     assert_unchanged(old_path)
 
 
-@linux
+@needs_linux
 def test_a_kill_at_any_moment_leaves_one_complete_file(old_path: Path) -> None:
     code = (
         "for i in range(10**6):\n"
@@ -598,7 +598,7 @@ def test_two_saves_of_one_path_both_finish_and_the_last_remains(old_path: Path, 
     assert os.listdir(old_path.parent) == [old_path.name]
 
 
-@linux
+@needs_linux
 @pytest.mark.parametrize("creation", ["nameless", "named"])
 def test_many_processes_that_save_to_one_path_do_not_disturb_each_other(old_path: Path, creation: str) -> None:
     code = (
@@ -636,7 +636,7 @@ def test_many_threads_that_save_to_one_path_do_not_disturb_each_other(old_path: 
     assert os.listdir(old_path.parent) == [old_path.name]
 
 
-@linux
+@needs_linux
 def test_only_stale_files_of_the_same_path_are_removed(old_path: Path) -> None:
     stale_name = ".model.onnx.0123456789ab.onnxwire-tmp"
     other_names = [
@@ -680,12 +680,12 @@ def test_the_target_of_a_dangling_link_is_created(tmp_path: Path, creation: str)
 def test_links_in_a_circle_are_refused(tmp_path: Path) -> None:
     (tmp_path / "a").symlink_to("b")
     (tmp_path / "b").symlink_to("a")
-    with pytest.raises(SaveError, match="symbolic links") as caught:
+    with pytest.raises(SaveError, match="symbolic links") as error_info:
         save(tmp_path / "a", b"new")
-    assert caught.value.errno == errno.ELOOP
+    assert error_info.value.errno == errno.ELOOP
 
 
-@linux
+@needs_linux
 @pytest.mark.parametrize("mode", [0o600, 0o640, 0o644, 0o666, 0o755])
 def test_permissions_are_kept(old_path: Path, creation: str, mode: int) -> None:
     old_path.chmod(mode)
@@ -694,7 +694,7 @@ def test_permissions_are_kept(old_path: Path, creation: str, mode: int) -> None:
     assert stat.S_IMODE(old_path.stat().st_mode) == mode
 
 
-@linux
+@needs_linux
 @pytest.mark.parametrize("umask", [0o022, 0o027, 0o077])
 def test_a_new_file_has_the_default_permissions_of_the_process(tmp_path: Path, creation: str, umask: int) -> None:
     previous_umask = os.umask(umask)
@@ -705,8 +705,8 @@ def test_a_new_file_has_the_default_permissions_of_the_process(tmp_path: Path, c
     assert stat.S_IMODE((tmp_path / "model.onnx").stat().st_mode) == 0o666 & ~umask
 
 
-@linux
-@root
+@needs_linux
+@needs_root
 def test_owner_and_group_are_kept(old_path: Path, creation: str) -> None:
     os.chown(old_path, 1234, 5678)
     old_path.chmod(0o640)
@@ -715,8 +715,8 @@ def test_owner_and_group_are_kept(old_path: Path, creation: str) -> None:
     assert (status.st_uid, status.st_gid, stat.S_IMODE(status.st_mode)) == (1234, 5678, 0o640)
 
 
-@linux
-@root
+@needs_linux
+@needs_root
 def test_a_group_that_can_not_be_kept_gets_the_permissions_of_others(public: Path) -> None:
     path = public / "model.onnx"
     path.write_bytes(b"old")
@@ -728,7 +728,7 @@ def test_a_group_that_can_not_be_kept_gets_the_permissions_of_others(public: Pat
     assert (status.st_uid, status.st_gid, stat.S_IMODE(status.st_mode)) == (NOBODY_UID, NOBODY_UID, 0o644)
 
 
-@linux
+@needs_linux
 def test_attributes_and_access_lists_are_kept(old_path: Path, creation: str) -> None:
     entries = [(0x01, 6, -1), (0x02, 4, 1234), (0x04, 4, -1), (0x10, 4, -1), (0x20, 0, -1)]
     access_list = struct.pack("<I", 2) + b"".join(struct.pack("<HHi", *entry) for entry in entries)
@@ -742,7 +742,7 @@ def test_attributes_and_access_lists_are_kept(old_path: Path, creation: str) -> 
     assert os.getxattr(old_path, "system.posix_acl_access") == access_list
 
 
-@linux
+@needs_linux
 def test_a_directory_that_may_not_be_written_is_named_for_a_new_file(public: Path) -> None:
     folder = public / "folder"
     folder.mkdir()
@@ -759,7 +759,7 @@ def test_a_directory_that_may_not_be_written_is_named_for_a_new_file(public: Pat
     folder.chmod(0o755)
 
 
-@linux
+@needs_linux
 def test_a_file_that_is_write_protected_is_not_replaced(public: Path) -> None:
     path = public / "model.onnx"
     path.write_bytes(b"old")
@@ -775,23 +775,23 @@ def test_a_file_that_is_write_protected_is_not_replaced(public: Path) -> None:
 
 
 def test_a_missing_directory_is_named(tmp_path: Path) -> None:
-    with pytest.raises(SaveError, match=rf"there is no directory {tmp_path}/absent$") as caught:
+    with pytest.raises(SaveError, match=rf"there is no directory {tmp_path}/absent$") as error_info:
         save(tmp_path / "absent" / "model.onnx", b"new")
-    assert isinstance(caught.value, FileNotFoundError)
+    assert isinstance(error_info.value, FileNotFoundError)
 
 
 @pytest.mark.parametrize("suffix", ["", "/", "/.", "/.."])
 def test_a_directory_is_not_a_target(tmp_path: Path, suffix: str) -> None:
-    with pytest.raises(SaveError, match="name a file in it") as caught:
+    with pytest.raises(SaveError, match="name a file in it") as error_info:
         save(f"{tmp_path}{suffix}", b"new")
-    assert isinstance(caught.value, IsADirectoryError)
+    assert isinstance(error_info.value, IsADirectoryError)
     assert os.listdir(tmp_path) == []
 
 
 def test_a_path_through_a_file_is_refused(old_path: Path) -> None:
-    with pytest.raises(SaveError) as caught:
+    with pytest.raises(SaveError) as error_info:
         save(old_path / "model.onnx", b"new")
-    assert isinstance(caught.value, NotADirectoryError)
+    assert isinstance(error_info.value, NotADirectoryError)
     assert_unchanged(old_path)
 
 
@@ -809,7 +809,7 @@ def test_a_name_that_is_too_long_is_refused(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == []
 
 
-@linux
+@needs_linux
 def test_a_name_that_is_not_unicode_is_written(tmp_path: Path, creation: str) -> None:
     name = os.fsdecode(b"\xff\xfe" * 40)
     save(tmp_path / name, b"new")
@@ -819,7 +819,7 @@ def test_a_name_that_is_not_unicode_is_written(tmp_path: Path, creation: str) ->
 # --- special files
 
 
-@linux
+@needs_linux
 def test_a_device_is_written_directly(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to("/dev/null")
     for path in ("/dev/null", tmp_path / "link"):
@@ -827,14 +827,14 @@ def test_a_device_is_written_directly(tmp_path: Path) -> None:
         assert stat.S_ISCHR(os.stat(path).st_mode)
 
 
-@linux
+@needs_linux
 def test_a_full_device_is_reported() -> None:
     with pytest.raises(SaveError, match=r"/dev/full: No space left on device$"):
         save("/dev/full", b"new")
     assert stat.S_ISCHR(os.stat("/dev/full").st_mode)
 
 
-@linux
+@needs_linux
 def test_a_named_pipe_is_written_directly(tmp_path: Path) -> None:
     path = tmp_path / "pipe"
     os.mkfifo(path)
@@ -852,7 +852,7 @@ def test_a_named_pipe_is_written_directly(tmp_path: Path) -> None:
     assert stat.S_ISFIFO(path.stat().st_mode)
 
 
-@linux
+@needs_linux
 @pytest.mark.parametrize("path", ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"])
 def test_standard_output_is_written_at_its_position(tmp_path: Path, path: str) -> None:
     code = "print('before', flush=True); save(sys.argv[1], b'new ' * 100_000); print('after')"
@@ -864,13 +864,13 @@ def test_standard_output_is_written_at_its_position(tmp_path: Path, path: str) -
     assert os.listdir(tmp_path) == ["out"]
 
 
-@linux
+@needs_linux
 def test_a_closed_reader_is_a_broken_pipe() -> None:
     read_end, write_end = os.pipe()
     os.close(read_end)
-    with pytest.raises(SaveError) as caught:
+    with pytest.raises(SaveError) as error_info:
         save(f"/dev/fd/{write_end}", b"new")
-    assert isinstance(caught.value, BrokenPipeError)
+    assert isinstance(error_info.value, BrokenPipeError)
     os.close(write_end)
 
 

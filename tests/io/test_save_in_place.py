@@ -22,11 +22,11 @@ ROOT = Path(onnxwire.__file__).parent.parent
 N_ELEMENTS = 1 << 20
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="other systems raise other errors")
-root = pytest.mark.skipif(not hasattr(os, "getuid") or os.getuid() != 0, reason="needs root")
+needs_root = pytest.mark.skipif(not hasattr(os, "getuid") or os.getuid() != 0, reason="needs root")
 NOBODY_UID = 65534
 
 
-def encoded(value: float) -> bytes:
+def encode_model(value: float) -> bytes:
     weights = [numpy_helper.from_array(np.full(N_ELEMENTS, value, np.float32), "w")]
     return helper.make_model(helper.make_graph([], "g", [], [], weights)).SerializeToString()
 
@@ -40,12 +40,12 @@ def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(tempfile, "tempdir", None)
     (tmp_path / "models").mkdir()
     path = tmp_path / "models" / "model.onnx"
-    path.write_bytes(encoded(1))
+    path.write_bytes(encode_model(1))
     return path
 
 
 @pytest.fixture
-def unreplaceable(path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def unreplaceable_path(path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Make a file that can't be replaced, like a mount point."""
 
     def replace(self: Folder, old: str, new: str) -> None:
@@ -94,7 +94,7 @@ def run_python(*command: object) -> None:
     assert result.returncode == 0, result.stderr
 
 
-@root
+@needs_root
 def test_a_file_that_is_a_mount_point_is_written(path: Path, tmp_path: Path) -> None:
     target = tmp_path / "mounted.onnx"
     target.write_bytes(b"")
@@ -106,7 +106,7 @@ def test_a_file_that_is_a_mount_point_is_written(path: Path, tmp_path: Path) -> 
     assert list_entries(path) == ["model.onnx"]
 
 
-@root
+@needs_root
 def test_a_file_in_a_folder_that_may_not_be_written_is_written(path: Path, tmp_path: Path) -> None:
     for folder in [path.parent, *path.parents]:
         if not folder.stat().st_mode & 0o1:
@@ -123,30 +123,30 @@ def test_a_file_in_a_folder_that_may_not_be_written_is_written(path: Path, tmp_p
     assert list_entries(path) == ["model.onnx"]
 
 
-def test_a_file_that_can_not_be_replaced_is_written(unreplaceable: Path) -> None:
-    model = onnxwire.load(unreplaceable)
-    status = unreplaceable.stat()
+def test_a_file_that_can_not_be_replaced_is_written(unreplaceable_path: Path) -> None:
+    model = onnxwire.load(unreplaceable_path)
+    status = unreplaceable_path.stat()
     model.producer_name = "new"
     expected = model.SerializeToString()
-    onnxwire.save(model, unreplaceable)
-    assert unreplaceable.read_bytes() == expected == model.SerializeToString()
-    assert (unreplaceable.stat().st_ino, unreplaceable.stat().st_mode) == (status.st_ino, status.st_mode)
-    assert list_entries(unreplaceable) == ["model.onnx"]
+    onnxwire.save(model, unreplaceable_path)
+    assert unreplaceable_path.read_bytes() == expected == model.SerializeToString()
+    assert (unreplaceable_path.stat().st_ino, unreplaceable_path.stat().st_mode) == (status.st_ino, status.st_mode)
+    assert list_entries(unreplaceable_path) == ["model.onnx"]
 
 
-def test_weights_of_other_models_in_the_file_do_not_change(unreplaceable: Path) -> None:
-    model = onnxwire.load(unreplaceable)
+def test_weights_of_other_models_in_the_file_do_not_change(unreplaceable_path: Path) -> None:
+    model = onnxwire.load(unreplaceable_path)
     array = model.graph.initializer[0].numpy()
     copied_graph = onnxwire.GraphProto(initializer=model.graph.initializer)
-    (unreplaceable.parent / "other.onnx").write_bytes(encoded(2))
-    onnxwire.save(onnxwire.load(unreplaceable.parent / "other.onnx"), unreplaceable)
-    assert unreplaceable.read_bytes() == encoded(2)
+    (unreplaceable_path.parent / "other.onnx").write_bytes(encode_model(2))
+    onnxwire.save(onnxwire.load(unreplaceable_path.parent / "other.onnx"), unreplaceable_path)
+    assert unreplaceable_path.read_bytes() == encode_model(2)
     assert array[-1] == copied_graph.initializer[0].numpy()[-1] == 1
-    assert model.SerializeToString() == encoded(1)
+    assert model.SerializeToString() == encode_model(1)
 
 
-def test_a_failure_restores_the_old_bytes(unreplaceable: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    copy_range, bytes_before = in_place.copy_range, unreplaceable.read_bytes()
+def test_a_failure_restores_the_old_bytes(unreplaceable_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    copy_range, bytes_before = in_place.copy_range, unreplaceable_path.read_bytes()
     calls: list[int] = []
 
     def failing_copy(
@@ -162,14 +162,14 @@ def test_a_failure_restores_the_old_bytes(unreplaceable: Path, monkeypatch: pyte
     monkeypatch.setattr(in_place, "copy_range", failing_copy)
     model = onnxwire.ModelProto(producer_name="x" * (8 << 20))
     with pytest.raises(SaveError, match=r"model\.onnx: Input/output error.*the old file is unchanged"):
-        onnxwire.save(model, unreplaceable)
+        onnxwire.save(model, unreplaceable_path)
     assert len(calls) == 3
-    assert unreplaceable.read_bytes() == bytes_before
-    assert list_entries(unreplaceable) == ["model.onnx"]
+    assert unreplaceable_path.read_bytes() == bytes_before
+    assert list_entries(unreplaceable_path) == ["model.onnx"]
 
 
-def test_old_bytes_that_can_not_be_restored_are_kept(unreplaceable: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    copy_range, bytes_before = in_place.copy_range, unreplaceable.read_bytes()
+def test_old_bytes_that_can_not_be_restored_are_kept(unreplaceable_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    copy_range, bytes_before = in_place.copy_range, unreplaceable_path.read_bytes()
     calls: list[int] = []
 
     def failing_copy(
@@ -181,53 +181,53 @@ def test_old_bytes_that_can_not_be_restored_are_kept(unreplaceable: Path, monkey
         copy_range(source, source_offset, target, target_offset, length, **options)
 
     monkeypatch.setattr(in_place, "copy_range", failing_copy)
-    with pytest.raises(SaveError, match="the file may be damaged, and its old contents are in ") as caught:
-        onnxwire.save(onnxwire.ModelProto(producer_name="p"), unreplaceable)
-    assert Path(str(caught.value).rpartition(" are in ")[2]).read_bytes() == bytes_before
+    with pytest.raises(SaveError, match="the file may be damaged, and its old contents are in ") as error_info:
+        onnxwire.save(onnxwire.ModelProto(producer_name="p"), unreplaceable_path)
+    assert Path(str(error_info.value).rpartition(" are in ")[2]).read_bytes() == bytes_before
 
 
 def test_a_lack_of_space_is_detected_before_the_first_write(
-    unreplaceable: Path, monkeypatch: pytest.MonkeyPatch
+    unreplaceable_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail_without_space(*arguments: int) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    bytes_before = unreplaceable.read_bytes()
+    bytes_before = unreplaceable_path.read_bytes()
     monkeypatch.setattr(os, "posix_fallocate", fail_without_space)
     with pytest.raises(SaveError, match="No space left"):
-        onnxwire.save(onnxwire.ModelProto(producer_name="x" * (8 << 20)), unreplaceable)
-    assert unreplaceable.read_bytes() == bytes_before
+        onnxwire.save(onnxwire.ModelProto(producer_name="x" * (8 << 20)), unreplaceable_path)
+    assert unreplaceable_path.read_bytes() == bytes_before
 
 
-def test_another_file_at_the_path_is_not_written(unreplaceable: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    other_path = unreplaceable.parent / "other"
+def test_another_file_at_the_path_is_not_written(unreplaceable_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    other_path = unreplaceable_path.parent / "other"
     other_path.write_bytes(b"other")
     prepare = onnxwire.io.atomic_file.AtomicFile.prepare  # type: ignore[attr-defined]
 
     def swap(self: Any) -> None:
         prepare(self)
-        os.replace(other_path, unreplaceable)
+        os.replace(other_path, unreplaceable_path)
 
     monkeypatch.setattr("onnxwire.io.atomic_file.AtomicFile.prepare", swap)
     with pytest.raises(SaveError, match="the file was replaced in the meantime; save again"):
-        onnxwire.save(onnxwire.ModelProto(producer_name="p"), unreplaceable)
-    assert unreplaceable.read_bytes() == b"other"
+        onnxwire.save(onnxwire.ModelProto(producer_name="p"), unreplaceable_path)
+    assert unreplaceable_path.read_bytes() == b"other"
 
 
-def test_external_data_is_saved_in_the_folder_of_a_model_that_can_not_be_replaced(unreplaceable: Path) -> None:
-    model = onnxwire.load(unreplaceable)
+def test_external_data_is_saved_in_the_folder_of_a_model_that_can_not_be_replaced(unreplaceable_path: Path) -> None:
+    model = onnxwire.load(unreplaceable_path)
     with pytest.MonkeyPatch.context() as patch:
         replace = os.replace
 
         def replace_data_only(self: Folder, old: str, new: str) -> None:
-            if new == unreplaceable.name:
+            if new == unreplaceable_path.name:
                 raise OSError(errno.EBUSY, os.strerror(errno.EBUSY))
             replace(os.path.join(self.path, old), os.path.join(self.path, new))
 
         patch.setattr(Folder, "replace", replace_data_only)
-        onnxwire.save(model, unreplaceable, external="w.data")
-    assert onnxwire.load(unreplaceable).graph.initializer[0].numpy()[-1] == 1
-    assert list_entries(unreplaceable) == ["model.onnx", "w.data"]
+        onnxwire.save(model, unreplaceable_path, external="w.data")
+    assert onnxwire.load(unreplaceable_path).graph.initializer[0].numpy()[-1] == 1
+    assert list_entries(unreplaceable_path) == ["model.onnx", "w.data"]
 
 
 def test_a_second_save_over_the_same_file_at_once_is_refused(tmp_path: Path) -> None:

@@ -7,9 +7,9 @@ import signal
 import kill
 import pytest
 from budget import IS_LONG
-from test_save_faults import linux
+from test_save_faults import needs_linux
 
-pytestmark = linux
+pytestmark = needs_linux
 
 
 @pytest.fixture(autouse=True)

@@ -14,7 +14,7 @@ import onnx
 import pytest
 from onnx import numpy_helper
 from test_save_external_faults import N_ELEMENTS, make_model, save_model, tree, value_of
-from test_save_faults import DROP_PRIVILEGES, linux, public, root  # noqa: F401  (public is a fixture)
+from test_save_faults import DROP_PRIVILEGES, needs_linux, needs_root, public  # noqa: F401  (public is a fixture)
 
 import onnxwire
 from onnxwire.io import folder as folders
@@ -124,7 +124,7 @@ def dvc(base):
     return base / "repo" / "models", base / "repo" / ".dvc" / "cache" / "ab", "../.dvc/cache/ab/{}"
 
 
-@linux
+@needs_linux
 @pytest.mark.parametrize("layout", [hugging_face, modelscope, dvc])
 def test_a_model_in_a_download_cache_replaces_its_link_and_the_cache_does_not_change(tmp_path, layout):
     folder, store, link = layout(tmp_path)
@@ -148,8 +148,8 @@ def test_a_model_in_a_download_cache_replaces_its_link_and_the_cache_does_not_ch
     assert tree(store) == tree_before
 
 
-@linux
-@root
+@needs_linux
+@needs_root
 @pytest.mark.parametrize(("owner", "is_followed"), [(0, True), (12345, False)], ids=["ours", "of another user"])
 @pytest.mark.parametrize("kind", ["file", "folder"])
 def test_links_of_another_user_in_a_world_writable_folder_are_not_followed(public, owner, is_followed, kind):  # noqa: F811
@@ -167,16 +167,16 @@ def test_links_of_another_user_in_a_world_writable_folder_are_not_followed(publi
         return
     with pytest.raises(
         onnxwire.SaveError, match="link in a world-writable folder that belongs to another user"
-    ) as caught:
+    ) as error_info:
         onnxwire.save(make_model(1), path)
-    assert caught.value.errno == errno.EACCES
+    assert error_info.value.errno == errno.EACCES
     assert target.read_bytes() == b"old"
 
 
 # --- an attacker who swaps parts of the path
 
 
-@linux
+@needs_linux
 @pytest.mark.parametrize("swapped_kind", ["file", "folder"])
 def test_swapping_a_path_between_any_two_system_calls_has_no_effect_outside(tmp_path, swapped_kind):
     """An attacker with write access to the model's folder runs before each system call."""
@@ -313,25 +313,25 @@ def test_a_file_object_that_accepts_fewer_bytes_is_reported(answer):
     assert model.SerializeToString().startswith(file.received)
 
 
-@linux
+@needs_linux
 def test_the_error_of_a_non_blocking_pipe_has_the_number_of_written_bytes():
     read_end, write_end = os.pipe()
     os.set_blocking(write_end, False)
     model = onnxwire.ModelProto(doc_string="x" * 1_200_000)
     with (
         open(write_end, "wb", buffering=0) as file,
-        pytest.raises(onnxwire.SaveError, match="make it blocking") as caught,
+        pytest.raises(onnxwire.SaveError, match="make it blocking") as error_info,
     ):
         onnxwire.save(model, file)
     received = b""
     while block := os.read(read_end, 1 << 20):
         received += block
     os.close(read_end)
-    assert f"{len(received):,} of 1,200," in str(caught.value)
+    assert f"{len(received):,} of 1,200," in str(error_info.value)
     assert model.SerializeToString().startswith(received)
 
 
-@linux
+@needs_linux
 def test_a_blocking_pipe_receives_all_bytes():
     read_end, write_end = os.pipe()
     model, received = onnxwire.ModelProto(doc_string="x" * 1_200_000), []
@@ -347,7 +347,7 @@ def test_a_blocking_pipe_receives_all_bytes():
 # --- invalid paths
 
 
-@linux
+@needs_linux
 def test_absolute_paths_need_no_working_directory(tmp_path, monkeypatch):
     model = make_model(2)
     onnxwire.save(model, tmp_path / "m.onnx", external="m.data")
@@ -393,9 +393,11 @@ PATH_FUNCTIONS = {
 @pytest.mark.parametrize("path", INVALID_NAMES, ids=ascii)
 @pytest.mark.parametrize("path_function", PATH_FUNCTIONS)
 def test_an_invalid_file_name_raises_a_file_error(path_function, path):
-    with pytest.raises((onnxwire.SourceError, onnxwire.SaveError), match="the path is not a valid file name") as caught:
+    with pytest.raises(
+        (onnxwire.SourceError, onnxwire.SaveError), match="the path is not a valid file name"
+    ) as error_info:
         PATH_FUNCTIONS[path_function](path)
-    assert caught.value.filename == path
+    assert error_info.value.filename == path
 
 
 @pytest.mark.parametrize("result", ["all", 1.5, -1, 10**9], ids=repr)

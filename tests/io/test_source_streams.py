@@ -11,13 +11,13 @@ import threading
 from pathlib import Path
 
 import pytest
-from test_save_faults import linux
+from test_save_faults import needs_linux
 
 import onnxwire
 from onnxwire.cli import main
 from onnxwire.engine import input_file
 
-pytestmark = linux
+pytestmark = needs_linux
 DIGITS = Path(__file__).parents[2] / "examples" / "digits_cnn.onnx"
 
 
@@ -41,10 +41,10 @@ def test_a_pipe_without_end_is_read_up_to_a_bound(tmp_path, monkeypatch, source_
     monkeypatch.setattr(input_file, "PIPE_LIMIT", 1 << 21)  # instead of 2 GiB
     path = tmp_path / "pipe"
     os.mkfifo(path)
-    with subprocess.Popen(["cat", "/dev/zero"], stdout=subprocess.PIPE) as endless:
+    with subprocess.Popen(["cat", "/dev/zero"], stdout=subprocess.PIPE) as process:
         with pytest.raises(onnxwire.SourceError, match="more than 2,097,152 bytes, the limit for a pipe"):
-            onnxwire.load(f"/dev/fd/{endless.stdout.fileno()}" if source_kind == "path" else endless.stdout)
-        endless.kill()
+            onnxwire.load(f"/dev/fd/{process.stdout.fileno()}" if source_kind == "path" else process.stdout)
+        process.kill()
 
 
 def test_a_pipe_whose_path_is_passed_directly_is_read(tmp_path):
@@ -99,10 +99,10 @@ def special_files(tmp_path, monkeypatch):
 @pytest.mark.parametrize("kind", ["pipe", "socket", "folder"])
 @pytest.mark.parametrize("opener", OPENERS)
 def test_a_special_file_is_an_error_without_waiting(special_files, opener, kind):
-    with pytest.raises(onnxwire.SourceError) as caught:
+    with pytest.raises(onnxwire.SourceError) as error_info:
         OPENERS[opener](special_files / kind, DIGITS)
-    assert caught.value.filename == str(special_files / kind)
-    assert kind != "pipe" or "nothing writes to this pipe" in str(caught.value)
+    assert error_info.value.filename == str(special_files / kind)
+    assert kind != "pipe" or "nothing writes to this pipe" in str(error_info.value)
 
 
 @pytest.mark.parametrize(

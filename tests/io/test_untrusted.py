@@ -37,9 +37,9 @@ def test_a_model_without_redirects_is_read(servers) -> None:
 def test_redirects_to_other_servers_are_refused(servers, path: str, status: int) -> None:
     model_server, second_server = servers
     model_server.state.redirects[path] = status, f"{second_server.url}{path}"
-    with pytest.raises(ow.SourceError, match="not followed for untrusted models") as caught:
+    with pytest.raises(ow.SourceError, match="not followed for untrusted models") as error_info:
         read_weight(f"{model_server.url}/d/m.onnx")
-    assert second_server.host in str(caught.value) and "\n" not in str(caught.value)
+    assert second_server.host in str(error_info.value) and "\n" not in str(error_info.value)
     assert not second_server.state.requests
 
 
@@ -190,9 +190,9 @@ def test_endpoints_whose_redirects_would_be_followed_are_refused(servers, monkey
         {"aws_endpoint_url": model_server.url},
         {"config": {"endpoint": model_server.url}},
     ):
-        with pytest.raises(ow.SourceError, match="refused for untrusted models") as caught:
+        with pytest.raises(ow.SourceError, match="refused for untrusted models") as error_info:
             ow.load(address, storage_options=keys | option, untrusted=True)
-        assert "hunter2" not in str(caught.value)
+        assert "hunter2" not in str(error_info.value)
     with pytest.raises(ow.SourceError, match="refused for untrusted models"):
         ow.load(
             address,

@@ -92,12 +92,12 @@ def test_packing_equals_plain_python(bits, elements):
 @pytest.mark.parametrize("bits", WIDTHS)
 @pytest.mark.parametrize("n", [0, 1, 2, 3, 4, 5, 7, 8, 15, 16, 17, 31, 33, 1000, LONG_COUNT])
 def test_packing_and_unpacking_equal_the_official_helpers(bits, n):
-    packed = random_bytes(packed_size(n, bits))
+    packed_bytes = random_bytes(packed_size(n, bits))
     out = np.empty(n, np.uint8)
-    unpack(packed, out, bits)
-    np.testing.assert_array_equal(out, official_unpack(packed, n, bits))
+    unpack(packed_bytes, out, bits)
+    np.testing.assert_array_equal(out, official_unpack(packed_bytes, n, bits))
     elements = random_bytes(n)
-    packed_elements = np.empty(len(packed), np.uint8)
+    packed_elements = np.empty(len(packed_bytes), np.uint8)
     pack(elements, packed_elements, bits)
     np.testing.assert_array_equal(packed_elements, official_pack(elements, bits))
 
@@ -105,20 +105,20 @@ def test_packing_and_unpacking_equal_the_official_helpers(bits, n):
 @pytest.mark.parametrize("bits", WIDTHS)
 @pytest.mark.parametrize("start", [0, 1, 2, 3, 5, 16, 99_999])
 def test_a_long_run_can_be_read_from_any_element(bits, start):
-    packed = random_bytes(packed_size(LONG_COUNT, bits))
+    packed_bytes = random_bytes(packed_size(LONG_COUNT, bits))
     out = np.empty(LONG_COUNT - start, np.uint8)
-    unpack(packed, out, bits, start)
-    np.testing.assert_array_equal(out, official_unpack(packed, LONG_COUNT, bits)[start:])
+    unpack(packed_bytes, out, bits, start)
+    np.testing.assert_array_equal(out, official_unpack(packed_bytes, LONG_COUNT, bits)[start:])
 
 
 @pytest.mark.parametrize("name, bits", DTYPES.items())
 def test_elements_are_the_bytes_that_ml_dtypes_stores(name, bits):
     dtype = np.dtype(getattr(ml_dtypes, name))
     codes = np.arange(1 << bits, dtype=np.uint8)
-    packed = np.empty(packed_size(len(codes), bits), np.uint8)
-    pack(codes, packed, bits)
+    packed_bytes = np.empty(packed_size(len(codes), bits), np.uint8)
+    pack(codes, packed_bytes, bits)
     out = np.empty(len(codes), np.uint8)
-    unpack(packed, out, bits)
+    unpack(packed_bytes, out, bits)
     values = out.view(dtype).astype(np.float32)
     assert len(set(values.tolist())) == len(codes) - name.startswith("float")  # 0.0 == -0.0
     np.testing.assert_array_equal(values.astype(dtype).view(np.uint8), out)

@@ -39,9 +39,9 @@ def memory_layouts(array):
     yield array
     yield np.array(array, order="F")
     every_second, reversed_index = (tuple(slice(None, None, step) for _ in array.shape) + (...,) for step in (2, -1))
-    spaced = np.empty([2 * side for side in array.shape], array.dtype)[every_second]
-    spaced[...] = array
-    yield spaced
+    spaced_array = np.empty([2 * side for side in array.shape], array.dtype)[every_second]
+    spaced_array[...] = array
+    yield spaced_array
     yield array[reversed_index].copy()[reversed_index]
     yield np.moveaxis(np.moveaxis(array, 0, -1).copy(), -1, 0) if array.ndim else array.copy()
     if array.dtype.isbuiltin and array.dtype != object:
@@ -146,10 +146,10 @@ def test_an_empty_array_becomes_a_tensor_of_its_shape(shape, dtype):
     ids=lambda array: str(array.dtype),
 )
 def test_a_dtype_without_an_onnx_type_is_refused(array):
-    with pytest.raises(onnxwire.TensorError) as caught:
+    with pytest.raises(onnxwire.TensorError) as error_info:
         from_array(array, "w0")
-    assert caught.value.tensor == "w0"
-    assert array.dtype == object or str(array.dtype) in str(caught.value) or array.dtype.kind == "U"
+    assert error_info.value.tensor == "w0"
+    assert array.dtype == object or str(array.dtype) in str(error_info.value) or array.dtype.kind == "U"
 
 
 # --- the owner of the memory
@@ -157,17 +157,17 @@ def test_a_dtype_without_an_onnx_type_is_refused(array):
 
 @EACH_BYTE_TYPE
 def test_the_array_is_shared_until_the_tensor_is_saved(name, tmp_path):
-    ones = stored_tensors.Stored(DATA_TYPES[name], [2, 3], [1] * 6).array()
-    array = np.zeros((2, 3), ones.dtype)
+    array_of_ones = stored_tensors.Stored(DATA_TYPES[name], [2, 3], [1] * 6).array()
+    array = np.zeros((2, 3), array_of_ones.dtype)
     tensor = from_array(array)
     assert np.shares_memory(tensor.numpy(), array)
     assert np.shares_memory(np.frombuffer(tensor.raw_view, np.uint8), array)
-    array[...] = ones
-    stored_tensors.same_array(tensor.numpy(), ones)
-    stored_tensors.same_array(tensor.read(...), ones)
-    stored_tensors.same_array(read_officially(tensor), ones)
+    array[...] = array_of_ones
+    stored_tensors.same_array(tensor.numpy(), array_of_ones)
+    stored_tensors.same_array(tensor.read(...), array_of_ones)
+    stored_tensors.same_array(read_officially(tensor), array_of_ones)
     onnxwire.save(tensor, tmp_path / "t.pb")
-    stored_tensors.same_array(onnxwire.load(tmp_path / "t.pb", TensorProto).numpy(), ones)
+    stored_tensors.same_array(onnxwire.load(tmp_path / "t.pb", TensorProto).numpy(), array_of_ones)
 
 
 @pytest.mark.parametrize("n", [1, 5, 100_000])
@@ -204,8 +204,8 @@ def test_a_read_only_array_is_shared():
     array = np.frombuffer(b"\1\0\2\0", np.int16)
     tensor = from_array(array)
     assert np.shares_memory(tensor.numpy(), array)
-    copied = tensor.numpy(writable=True)
-    copied[:] = 0
+    copied_array = tensor.numpy(writable=True)
+    copied_array[:] = 0
     assert array.tolist() == [1, 2]
 
 

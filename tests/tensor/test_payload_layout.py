@@ -22,7 +22,7 @@ STRING = onnx.TensorProto.STRING
 NUMBERS = ["0", "7", "0040", "4096", str(MAX_INT64), "0" * 30 + "8"]
 # Texts that are not plain decimal numbers below 2**63: signs, white space, underscores, digits of other scripts, a
 # fraction, "".
-NO_NUMBERS = ["-1", "+4", " 8", "8 ", "1_000", "٣", "0x10", "1.0", "", str(MAX_INT64 + 1), "9" * 40, "8\0"]
+INVALID_NUMBERS = ["-1", "+4", " 8", "8 ", "1_000", "٣", "0x10", "1.0", "", str(MAX_INT64 + 1), "9" * 40, "8\0"]
 LOCATIONS = ["w.bin", "deep/w.bin", "", "é.bin"]
 # Products of these dimensions have any size; those with two or more of 2**31 and 2**62 exceed the limit.
 DIMS = [0, 1, 2, 3, 5, 7, 1000, 1 << 31, (1 << 31) + 1, 1 << 62, MAX_INT64, -1, -(1 << 63)]
@@ -43,7 +43,7 @@ class RandomTensor:
         # Each key zero, one or several times, in any order, among unknown keys.
         for key, values in (("location", LOCATIONS), ("offset", NUMBERS), ("length", NUMBERS), ("checksum", ["ab"])):
             for _ in range(rng.choice([0, 1, 1, 1, 1, 2])):
-                self.entries.append((key, rng.choice(NO_NUMBERS if rng.random() < 0.2 else values)))
+                self.entries.append((key, rng.choice(INVALID_NUMBERS if rng.random() < 0.2 else values)))
         self.entries += rng.choices([("basepath", "/"), ("Length", "9"), ("", "1")], k=rng.randrange(2))
         rng.shuffle(self.entries)
         if not self.is_external and rng.random() < 0.7:
@@ -163,13 +163,13 @@ def test_the_arrow_table_agrees_with_the_list_of_tensors(random_tensors, model):
 
 def test_an_edited_model_has_the_same_sizes(random_tensors, model):
     sizes = [info.nbytes for info in onnxwire.tensors(model)]
-    edited = onnxwire.ModelProto()
-    edited.CopyFrom(model)
-    edited.producer_name = "edited"
-    for tensor in edited.graph.initializer:
+    edited_model = onnxwire.ModelProto()
+    edited_model.CopyFrom(model)
+    edited_model.producer_name = "edited"
+    for tensor in edited_model.graph.initializer:
         tensor.doc_string = "edited"
-    assert [info.nbytes for info in onnxwire.tensors(edited)] == sizes
-    assert onnxwire.to_arrow(edited, "tensors").to_pydict()["bytes"] == sizes
+    assert [info.nbytes for info in onnxwire.tensors(edited_model)] == sizes
+    assert onnxwire.to_arrow(edited_model, "tensors").to_pydict()["bytes"] == sizes
 
 
 def test_the_page_agrees_with_the_list_of_tensors(random_tensors, model):

@@ -77,11 +77,11 @@ def test_linear_indices_and_coordinates_define_the_same_array(data_type, data):
             make_int64_tensor(coordinate_array.flatten(), coordinate_array.shape),
             from_array(coordinate_array),
         ):
-            ours = make_sparse(TensorProto.FromString(message), indices, dims)
-            values_read, coordinates_read = ours.to_coo()
+            our_tensor = make_sparse(TensorProto.FromString(message), indices, dims)
+            values_read, coordinates_read = our_tensor.to_coo()
             stored_tensors.same_array(values_read, values)
             stored_tensors.same_array(coordinates_read, coordinate_array)
-            stored_tensors.same_array(ours.numpy(), make_dense(dims, indexes, values))
+            stored_tensors.same_array(our_tensor.numpy(), make_dense(dims, indexes, values))
 
 
 @EVERY_TYPE
@@ -93,43 +93,43 @@ def test_coordinates_make_a_sparse_tensor(data_type, data):
     coordinate_array = np.array([coordinates(index, dims) for index in indexes], np.int64).reshape(
         len(indexes), len(dims)
     )
-    ours = from_coo(values, coordinate_array, dims, "s")
-    official = onnx.SparseTensorProto.FromString(ours.SerializeToString())
+    our_tensor = from_coo(values, coordinate_array, dims, "s")
+    official = onnx.SparseTensorProto.FromString(our_tensor.SerializeToString())
     assert (official.values.name, list(official.dims)) == ("s", dims)
     stored_tensors.same_array(onnx.numpy_helper.to_array(official.values), values)
     stored_tensors.same_array(onnx.numpy_helper.to_array(official.indices), coordinate_array)
     if indexes:
         onnx.checker.check_sparse_tensor(official)
-    values_read, coordinates_read = ours.to_coo()
+    values_read, coordinates_read = our_tensor.to_coo()
     stored_tensors.same_array(values_read, values)
     stored_tensors.same_array(coordinates_read, coordinate_array)
-    stored_tensors.same_array(ours.numpy(), make_dense(dims, indexes, values))
-    stored_tensors.same_array(SparseTensorProto.FromString(ours.SerializeToString()).numpy(), ours.numpy())
+    stored_tensors.same_array(our_tensor.numpy(), make_dense(dims, indexes, values))
+    stored_tensors.same_array(SparseTensorProto.FromString(our_tensor.SerializeToString()).numpy(), our_tensor.numpy())
 
 
 def test_a_sparse_tensor_without_values_needs_no_indices():
-    ours = make_sparse(TensorProto(data_type=DATA_TYPES["FLOAT"], dims=[0]), None, [2, 3])
-    values, indices = ours.to_coo()
+    our_tensor = make_sparse(TensorProto(data_type=DATA_TYPES["FLOAT"], dims=[0]), None, [2, 3])
+    values, indices = our_tensor.to_coo()
     assert (values.shape, values.dtype) == ((0,), np.float32)
     assert (indices.shape, indices.dtype) == ((0, 2), np.int64)
-    stored_tensors.same_array(ours.numpy(), np.zeros((2, 3), np.float32))
+    stored_tensors.same_array(our_tensor.numpy(), np.zeros((2, 3), np.float32))
 
 
 def test_the_dense_array_may_be_written_to():
-    ours = from_coo(np.ones(1, np.float32), np.array([[1]]), (3,))
-    array = ours.numpy()
+    our_tensor = from_coo(np.ones(1, np.float32), np.array([[1]]), (3,))
+    array = our_tensor.numpy()
     array[:] = 5
-    assert ours.numpy().tolist() == [0, 1, 0]
+    assert our_tensor.numpy().tolist() == [0, 1, 0]
 
 
 def test_coordinates_are_read_without_memory_for_the_dense_array():
     values, coordinate_array = np.array([1.5, 2.5]), np.array([[0, 5], [10**9 - 1, 10**9 - 1]])
-    ours = from_coo(values, coordinate_array, (10**9, 10**9))
-    stored_tensors.same_array(ours.to_coo()[1], coordinate_array)
+    our_tensor = from_coo(values, coordinate_array, (10**9, 10**9))
+    stored_tensors.same_array(our_tensor.to_coo()[1], coordinate_array)
     linear = make_sparse(from_array(values), make_int64_tensor([5, 10**18 - 1], [2]), [10**9, 10**9])
     stored_tensors.same_array(linear.to_coo()[1], coordinate_array)
     with pytest.raises((onnxwire.Error, MemoryError)):
-        ours.numpy()
+        our_tensor.numpy()
 
 
 ONE_VALUE = TensorProto(data_type=DATA_TYPES["FLOAT"], dims=[1], float_data=[1], name="w0")
@@ -182,9 +182,9 @@ INCONSISTENT_PARTS = {
 @pytest.mark.parametrize("message", [make_sparse(*row) for row in INCONSISTENT_PARTS.values()], ids=INCONSISTENT_PARTS)
 def test_values_and_indices_that_do_not_fit_raise(message):
     for read in (message.to_coo, message.numpy):
-        with pytest.raises(onnxwire.TensorError) as caught:
+        with pytest.raises(onnxwire.TensorError) as error_info:
             read()
-        assert not message.values.name or "w0" in str(caught.value)
+        assert not message.values.name or "w0" in str(error_info.value)
 
 
 @pytest.mark.parametrize(
@@ -215,11 +215,11 @@ def test_from_dense_refuses_a_scalar(array):
 
 def test_from_coo_sorts_or_refuses_unsorted_indices():
     try:
-        ours = from_coo(np.array([1.0, 2.0]), np.array([[1, 1], [0, 2]]), (2, 3))
+        our_tensor = from_coo(np.array([1.0, 2.0]), np.array([[1, 1], [0, 2]]), (2, 3))
     except onnxwire.TensorError:
         return
-    onnx.checker.check_sparse_tensor(onnx.SparseTensorProto.FromString(ours.SerializeToString()))
-    assert ours.numpy().tolist() == [[0, 0, 2], [0, 1, 0]]
+    onnx.checker.check_sparse_tensor(onnx.SparseTensorProto.FromString(our_tensor.SerializeToString()))
+    assert our_tensor.numpy().tolist() == [[0, 0, 2], [0, 1, 0]]
 
 
 @given(st.one_of(make(SparseTensorProto.DESCRIPTOR) for make in (wire.sound, wire.flawed, wire.damaged)))

@@ -212,16 +212,16 @@ def parsed_and_built(fields):
 @EVERY_DAMAGED_TENSOR
 def test_the_error_names_the_tensor_and_the_required_and_actual_contents(fields, expected_words):
     for tensor in parsed_and_built(fields):
-        with pytest.raises(onnxwire.Error) as caught:
+        with pytest.raises(onnxwire.Error) as error_info:
             tensor.numpy()
-        assert isinstance(caught.value, onnxwire.TensorError)
-        assert isinstance(caught.value, ValueError)
-        assert caught.value.tensor == "w0"
-        assert "'w0'" in str(caught.value)
-        assert "\n" not in str(caught.value)
+        assert isinstance(error_info.value, onnxwire.TensorError)
+        assert isinstance(error_info.value, ValueError)
+        assert error_info.value.tensor == "w0"
+        assert "'w0'" in str(error_info.value)
+        assert "\n" not in str(error_info.value)
         for word in expected_words:
             is_number = word.lstrip("-").isdigit()
-            reason = caught.value.reason
+            reason = error_info.value.reason
             assert word in (stored_tensors.figures(reason) if is_number else reason), reason
 
 
@@ -249,9 +249,9 @@ def test_the_error_has_the_path_of_the_tensor(tmp_path):
         (model.graph.initializer[1], "graph.initializer[1]"),
         (model.graph.node[0].attribute[0].t, "graph.node[0].attribute[0].t"),
     ]:
-        with pytest.raises(onnxwire.TensorError) as caught:
+        with pytest.raises(onnxwire.TensorError) as error_info:
             tensor.numpy()
-        error = caught.value
+        error = error_info.value
         assert (error.tensor, error.path, error.source) == ("bad", field, str(path))
         assert str(error).startswith(f"{path}: byte {error.offset:,}: {field}")
         assert 0 < error.offset < path.stat().st_size
@@ -378,9 +378,9 @@ def test_the_path_of_each_of_many_errors_is_searched_from_the_last_error(monkeyp
     model = ModelProto.FromString(ModelProto(graph=graph).SerializeToString())
 
     def path_of(tensor):
-        with pytest.raises(TensorError) as caught:
+        with pytest.raises(TensorError) as error_info:
             tensor.numpy()
-        return caught.value.path
+        return error_info.value.path
 
     assert [path_of(tensor) for tensor in model.graph.initializer] == [f"graph.initializer[{i}]" for i in range(200)]
     assert len(reads) < 4 * len(names)  # searches from the first tensor would need a hundred times as many reads
@@ -414,8 +414,8 @@ def test_the_path_of_a_byte_a_hundred_messages_deep_is_found_from_the_last_searc
         innermost_graph = innermost_graph.node[0].attribute[0].g
     tensors = [*innermost_graph.initializer]
     for i, tensor in enumerate(tensors):
-        with pytest.raises(TensorError) as caught:
+        with pytest.raises(TensorError) as error_info:
             tensor.numpy()
-        assert caught.value.path.startswith("graph.node[0].attribute[0].g.node[0]")
-        assert caught.value.path.endswith(f".g.initializer[{i}]") and "more)" in caught.value.path
+        assert error_info.value.path.startswith("graph.node[0].attribute[0].g.node[0]")
+        assert error_info.value.path.endswith(f".g.initializer[{i}]") and "more)" in error_info.value.path
     assert len(reads) < 4 * (len(tensors) + 120)

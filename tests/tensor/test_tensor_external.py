@@ -22,9 +22,9 @@ import onnxwire
 from onnxwire import ModelProto, TensorProto
 
 DATA_TYPES = stored_tensors.DATA_TYPES
-NUMERIC = {name: value for name, value in DATA_TYPES.items() if name != "STRING"}
-EVERY_TYPE = pytest.mark.parametrize("data_type", NUMERIC.values(), ids=NUMERIC)
-MAPPED = pytest.mark.parametrize("mapped", [True, False], ids=["mapped", "read"])
+NUMERIC_TYPES = {name: value for name, value in DATA_TYPES.items() if name != "STRING"}
+EVERY_TYPE = pytest.mark.parametrize("data_type", NUMERIC_TYPES.values(), ids=NUMERIC_TYPES)
+BOTH_MMAP_MODES = pytest.mark.parametrize("mapped", [True, False], ids=["mapped", "read"])
 
 
 def address(array):
@@ -61,7 +61,7 @@ def path_of_two_tensors(tmp_path):
 # --- arrays
 
 
-@MAPPED
+@BOTH_MMAP_MODES
 @EVERY_TYPE
 @examples(15)
 @given(data=st.data(), offset=st.integers(0, 9))
@@ -77,14 +77,18 @@ def test_the_array_is_the_official_one(mapped, data_type, tmp_path, data, offset
         official = onnx.load(path, load_external_data=False).graph.initializer[0]
         stored_tensors.same_array(onnx.numpy_helper.to_array(official, folder), expected)
     with onnxwire.load(path, mmap=mapped) as model:
-        ours = model.graph.initializer[0]
-        for array in (ours.numpy(), np.asarray(ours), ours.numpy(copy=True), ours.read(...)):
+        our_tensor = model.graph.initializer[0]
+        for array in (our_tensor.numpy(), np.asarray(our_tensor), our_tensor.numpy(copy=True), our_tensor.read(...)):
             stored_tensors.same_array(array, expected)
         for _ in range(3):
             index = data.draw(basic_indices_of(expected.shape))
-            stored_tensors.same_array(ours.read(index), expected[with_rank(index)])
-        assert (ours.shape, ours.dtype, ours.nbytes) == (expected.shape, expected.dtype, len(tensor.raw))
-        assert bytes(ours.raw_view) == ours.numpy(packed=True).tobytes() == tensor.raw
+            stored_tensors.same_array(our_tensor.read(index), expected[with_rank(index)])
+        assert (our_tensor.shape, our_tensor.dtype, our_tensor.nbytes) == (
+            expected.shape,
+            expected.dtype,
+            len(tensor.raw),
+        )
+        assert bytes(our_tensor.raw_view) == our_tensor.numpy(packed=True).tobytes() == tensor.raw
         del array
 
 
@@ -109,7 +113,7 @@ def test_without_offset_and_length_the_tensor_is_the_complete_file(tmp_path):
         stored_tensors.same_array(onnxwire.load(path).graph.initializer[0].numpy(), tensor.array())
 
 
-@MAPPED
+@BOTH_MMAP_MODES
 def test_writing_to_an_array_does_not_change_the_file(path_of_two_tensors, mapped):
     folder = os.path.dirname(path_of_two_tensors)
     with open(os.path.join(folder, "w.bin"), "rb") as file:
@@ -128,9 +132,9 @@ def test_files_are_opened_at_their_first_use(path_of_two_tensors):
     with onnxwire.load(path_of_two_tensors) as model:
         tensor = model.graph.initializer[0]
         assert (tensor.shape, tensor.dtype, tensor.nbytes) == ((1000,), np.float32, 4000)
-        with pytest.raises(onnxwire.SourceError, match=r"w\.bin") as caught:
+        with pytest.raises(onnxwire.SourceError, match=r"w\.bin") as error_info:
             tensor.numpy()
-        assert isinstance(caught.value, FileNotFoundError)
+        assert isinstance(error_info.value, FileNotFoundError)
 
 
 def test_a_model_can_be_closed_when_no_array_refers_to_its_files(path_of_two_tensors):
@@ -167,7 +171,7 @@ def test_a_tensor_that_is_made_external_by_an_edit_is_read_from_the_file(path_of
 # --- other folders and buffers
 
 
-@MAPPED
+@BOTH_MMAP_MODES
 def test_external_root_replaces_the_models_folder(path_of_two_tensors, tmp_path, mapped):
     other_folder = tmp_path / "other" / "deep"
     other_folder.mkdir(parents=True)
@@ -244,9 +248,9 @@ def test_only_the_requested_bytes_are_read(tmp_path, name, index, elements):
     path = save_model(tmp_path, ("w", tensor, stored_tensors.external("w.bin", 0, len(payload))))
     official_array = onnx.numpy_helper.to_array(onnx.TensorProto.FromString(tensor.message(wire.span(9, payload))))
     with onnxwire.load(path, mmap=False) as model:
-        ours = model.graph.initializer[0]
-        ours.read((0, 0))  # imports modules and opens files, which happens only once
-        array, n = bytes_read(lambda: ours.read(index))
+        our_tensor = model.graph.initializer[0]
+        our_tensor.read((0, 0))  # imports modules and opens files, which happens only once
+        array, n = bytes_read(lambda: our_tensor.read(index))
         stored_tensors.same_array(array, np.asarray(official_array[index]))
         assert (
             elements * stored_tensors.BITS[DATA_TYPES[name]] // 8
@@ -260,9 +264,9 @@ def test_reading_a_truncated_file_raises(path_of_two_tensors, read):
     with onnxwire.load(path_of_two_tensors, mmap=False) as model:
         model.graph.initializer[1].read(0)
         os.truncate(os.path.join(os.path.dirname(path_of_two_tensors), "w.bin"), 8010)
-        with pytest.raises(onnxwire.Error) as caught:
+        with pytest.raises(onnxwire.Error) as error_info:
             read(model.graph.initializer[1])
-        assert isinstance(caught.value, (onnxwire.SourceError, onnxwire.TensorError))
+        assert isinstance(error_info.value, (onnxwire.SourceError, onnxwire.TensorError))
         with pytest.raises(onnxwire.SourceError):
             model.graph.initializer[0].read(3)  # the file still has its bytes, but they may have changed
 
@@ -270,7 +274,7 @@ def test_reading_a_truncated_file_raises(path_of_two_tensors, read):
 # --- invalid references
 
 
-@MAPPED
+@BOTH_MMAP_MODES
 @pytest.mark.parametrize(
     "offset, length, figures",
     [
@@ -295,11 +299,11 @@ def test_a_range_past_the_end_raises(tmp_path, mapped, offset, length, figures):
     )
     with onnxwire.load(path, mmap=mapped) as model:
         for read in (lambda tensor: tensor.numpy(), lambda tensor: tensor.read(0), lambda tensor: tensor.raw_view):
-            with pytest.raises(onnxwire.TensorError) as caught:
+            with pytest.raises(onnxwire.TensorError) as error_info:
                 read(model.graph.initializer[1])
-            assert (caught.value.tensor, caught.value.path) == ("w0", "graph.initializer[1]")
-            assert figures <= stored_tensors.figures(str(caught.value))
-            assert path in str(caught.value)
+            assert (error_info.value.tensor, error_info.value.path) == ("w0", "graph.initializer[1]")
+            assert figures <= stored_tensors.figures(str(error_info.value))
+            assert path in str(error_info.value)
 
 
 def test_a_huge_tensor_of_a_small_file_raises_at_once(tmp_path):

@@ -41,12 +41,14 @@ def string_tensor(*values, dims=None):
 
 @EVERY_FILE
 def test_every_tensor_of_the_file_is_the_official_array(file):
-    ours, official = pair(file)
+    our_class, official_class = pair(file)
     data = read(file)
-    message = onnxwire.load(os.path.join(HOME, file), ours) if data else ours.FromString(data)
-    theirs = stored_tensors.tensors_in(official.FromString(data))
+    message = onnxwire.load(os.path.join(HOME, file), our_class) if data else our_class.FromString(data)
+    official_tensors = stored_tensors.tensors_in(official_class.FromString(data))
     folder = os.path.join(HOME, os.path.dirname(file))
-    for (path, tensor), (official_path, expected) in zip(stored_tensors.tensors_in(message), theirs, strict=True):
+    for (path, tensor), (official_path, expected) in zip(
+        stored_tensors.tensors_in(message), official_tensors, strict=True
+    ):
         assert path == official_path
         stored_tensors.same_array(tensor.numpy(), onnx.numpy_helper.to_array(expected, folder))
 
@@ -57,11 +59,11 @@ def test_every_tensor_of_the_file_is_the_official_array(file):
 def test_the_array_of_each_storage_equals_the_official_one(data_type, data):
     tensor = data.draw(stored_tensors.stored(data_type))
     expected = tensor.array()
-    for ours in parse_each_storage(tensor):
-        assert ours.shape == expected.shape
-        assert ours.dtype == expected.dtype
-        stored_tensors.same_array(ours.numpy(), expected)
-        stored_tensors.same_array(np.asarray(ours), expected)
+    for our_tensor in parse_each_storage(tensor):
+        assert our_tensor.shape == expected.shape
+        assert our_tensor.dtype == expected.dtype
+        stored_tensors.same_array(our_tensor.numpy(), expected)
+        stored_tensors.same_array(np.asarray(our_tensor), expected)
 
 
 @EVERY_TYPE
@@ -71,13 +73,13 @@ def test_the_bytes_of_each_storage_are_those_of_raw_data(data_type, data):
     if data_type == STRING:
         return
     tensor = data.draw(stored_tensors.stored(data_type))
-    for ours in parse_each_storage(tensor):
-        assert ours.nbytes == len(tensor.raw)
-        view = ours.raw_view
+    for our_tensor in parse_each_storage(tensor):
+        assert our_tensor.nbytes == len(tensor.raw)
+        view = our_tensor.raw_view
         assert (view.format, view.ndim, view.readonly, bytes(view)) == ("B", 1, True, tensor.raw)
-        packed = ours.numpy(packed=True)
-        assert (packed.dtype, packed.shape) == (np.uint8, (len(tensor.raw),))
-        assert packed.tobytes() == tensor.raw
+        packed_array = our_tensor.numpy(packed=True)
+        assert (packed_array.dtype, packed_array.shape) == (np.uint8, (len(tensor.raw),))
+        assert packed_array.tobytes() == tensor.raw
 
 
 @EVERY_TYPE
@@ -95,10 +97,10 @@ def test_an_array_of_a_typed_field_in_pieces_is_complete(data_type, data):
     )
     for first_is_packed in (True, False):
         for second_is_packed in (True, False):
-            ours = TensorProto.FromString(
+            our_tensor = TensorProto.FromString(
                 first_part.typed(first_is_packed) + tensor.message() + second_part.typed(second_is_packed)
             )
-            stored_tensors.same_array(ours.numpy(), tensor.array())
+            stored_tensors.same_array(our_tensor.numpy(), tensor.array())
 
 
 @EVERY_TYPE
@@ -107,11 +109,11 @@ def test_an_array_of_a_typed_field_in_pieces_is_complete(data_type, data):
 def test_an_edited_tensor_has_a_new_array(data_type, data):
     first, second = data.draw(stored_tensors.stored(data_type)), data.draw(stored_tensors.stored(data_type))
     for message in second.inline():
-        ours = parse_each_storage(first)[-1]
-        array_before = ours.numpy()
-        ours.Clear()
-        ours.MergeFromString(message)
-        stored_tensors.same_array(ours.numpy(), second.array())
+        our_tensor = parse_each_storage(first)[-1]
+        array_before = our_tensor.numpy()
+        our_tensor.Clear()
+        our_tensor.MergeFromString(message)
+        stored_tensors.same_array(our_tensor.numpy(), second.array())
         stored_tensors.same_array(array_before, first.array())
 
 
@@ -147,14 +149,14 @@ def test_writing_to_private_memory_does_not_change_the_tensor(keywords, data_typ
     tensor = data.draw(stored_tensors.stored(data_type))
     for message in tensor.inline():
         bytes_before = bytes(message)
-        ours = TensorProto.FromString(message)
-        array = ours.numpy(**keywords)
+        our_tensor = TensorProto.FromString(message)
+        array = our_tensor.numpy(**keywords)
         stored_tensors.same_array(array, tensor.array())
         assert array.flags.writeable
         assert not np.shares_memory(array, np.frombuffer(message, np.uint8))
         array[...] = "other" if data_type == STRING else np.ones((), array.dtype)
-        stored_tensors.same_array(ours.numpy(), tensor.array())
-        assert message == bytes_before == ours.SerializeToString()
+        stored_tensors.same_array(our_tensor.numpy(), tensor.array())
+        assert message == bytes_before == our_tensor.SerializeToString()
 
 
 # --- __array__
@@ -167,14 +169,14 @@ def test_numpy_converts_a_tensor_as_it_converts_its_array(data_type, data):
     tensor = data.draw(stored_tensors.stored(data_type))
     kind = tensor.array().dtype.kind
     other_dtype = object if kind == "O" else np.complex128 if kind == "c" else np.float32
-    for ours in parse_each_storage(tensor):
-        array = ours.numpy()
+    for our_tensor in parse_each_storage(tensor):
+        array = our_tensor.numpy()
         with np.errstate(all="ignore"):
-            stored_tensors.same_array(np.asarray(ours, dtype=other_dtype), array.astype(other_dtype))
-        copied = np.array(ours)
-        stored_tensors.same_array(copied, array)
-        assert copied.flags.writeable
-        assert not np.shares_memory(copied, array)
+            stored_tensors.same_array(np.asarray(our_tensor, dtype=other_dtype), array.astype(other_dtype))
+        copied_array = np.array(our_tensor)
+        stored_tensors.same_array(copied_array, array)
+        assert copied_array.flags.writeable
+        assert not np.shares_memory(copied_array, array)
 
 
 def test_numpy_makes_no_copy_if_copies_are_forbidden():
@@ -215,10 +217,10 @@ def test_strings_are_str_or_bytes():
 @pytest.mark.parametrize("data", [b"\xff", b"ok\xed\xa0\x80", b"\xc0\x80", b"\xf4\x90\x80\x80"])
 def test_strings_that_are_not_utf8_are_returned_as_bytes_only(data):
     tensor = string_tensor(b"first", data)
-    with pytest.raises(onnxwire.TensorError, match="UTF-8") as caught:
+    with pytest.raises(onnxwire.TensorError, match="UTF-8") as error_info:
         tensor.numpy()
-    assert caught.value.tensor == "w"
-    assert "bytes" in str(caught.value)
+    assert error_info.value.tensor == "w"
+    assert "bytes" in str(error_info.value)
     with pytest.raises(onnxwire.TensorError):
         np.asarray(tensor)
     assert tensor.numpy(strings="bytes").tolist() == [b"first", data]
@@ -248,12 +250,12 @@ def test_read_returns_the_elements_of_the_array_at_the_index(data_type, data):
     tensor = data.draw(stored_tensors.stored(data_type))
     index = data.draw(basic_indices_of(tensor.array().shape))
     expected = tensor.array()[with_rank(index)]
-    for ours in parse_each_storage(tensor):
-        elements = ours.read(index)
+    for our_tensor in parse_each_storage(tensor):
+        elements = our_tensor.read(index)
         assert type(elements) is np.ndarray
         stored_tensors.same_array(elements, expected)
         assert elements.flags.writeable
-        assert not np.shares_memory(elements, ours.numpy())
+        assert not np.shares_memory(elements, our_tensor.numpy())
 
 
 @EVERY_TYPE
@@ -264,11 +266,11 @@ def test_read_returns_every_range_of_a_narrow_type(data_type):
     mask = 1 if data_type == stored_tensors.DATA_TYPES["BOOL"] else (1 << stored_tensors.BITS[data_type]) - 1
     tensor = stored_tensors.Stored(data_type, [11], [i * BIT_MULTIPLIER >> 7 & mask for i in range(11)])
     expected = tensor.array()
-    for ours in parse_each_storage(tensor):
+    for our_tensor in parse_each_storage(tensor):
         for begin in range(12):
             for end in range(begin, 12):
-                stored_tensors.same_array(ours.read(slice(begin, end)), expected[begin:end])
-            stored_tensors.same_array(ours.read(slice(begin, None, -1)), expected[begin::-1])
+                stored_tensors.same_array(our_tensor.read(slice(begin, end)), expected[begin:end])
+            stored_tensors.same_array(our_tensor.read(slice(begin, None, -1)), expected[begin::-1])
 
 
 @pytest.mark.parametrize("index", [2, -3, (0, 3), (0, 0, 0), slice(0, 1, 0), "a", 1.0, (..., ...), (slice("a"), 0)])
@@ -303,25 +305,25 @@ def test_a_segment_is_read_as_a_vector(data_type, data, begin):
     chunk = tensor._replace(dims=[1000, 2])
     segment = wire.span(3, wire.number(1, begin) + wire.number(2, begin + n))
     for message in chunk.inline():
-        ours = TensorProto.FromString(message + segment)
-        stored_tensors.same_array(ours.numpy(), tensor.array().reshape(n))
-        stored_tensors.same_array(ours.read(slice(1, None)), tensor.array().reshape(n)[1:])
+        our_tensor = TensorProto.FromString(message + segment)
+        stored_tensors.same_array(our_tensor.numpy(), tensor.array().reshape(n))
+        stored_tensors.same_array(our_tensor.read(slice(1, None)), tensor.array().reshape(n)[1:])
         if data_type != STRING:
-            assert ours.nbytes == len(tensor.raw)
+            assert our_tensor.nbytes == len(tensor.raw)
 
 
 @pytest.mark.parametrize("begin, end", [(2, 1), (-1, 1), (5, 7), (0, 1 << 62), (-(1 << 63), (1 << 63) - 1)])
 def test_a_segment_out_of_bounds_raises(begin, end):
     tensor = TensorProto(name="w", data_type=stored_tensors.DATA_TYPES["INT8"], dims=[6], raw_data=b"\1\2")
     tensor.segment.begin, tensor.segment.end = begin, end
-    with pytest.raises(onnxwire.TensorError, match="segment") as caught:
+    with pytest.raises(onnxwire.TensorError, match="segment") as error_info:
         tensor.numpy()
-    assert caught.value.tensor == "w"
+    assert error_info.value.tensor == "w"
 
 
 def test_a_segment_with_too_few_bytes_raises():
     tensor = TensorProto(name="w", data_type=stored_tensors.DATA_TYPES["INT16"], dims=[6], raw_data=b"\1\2")
     tensor.segment.begin, tensor.segment.end = 1, 3
-    with pytest.raises(onnxwire.TensorError) as caught:
+    with pytest.raises(onnxwire.TensorError) as error_info:
         tensor.numpy()
-    assert {"2", "4"} <= stored_tensors.figures(caught.value.reason)
+    assert {"2", "4"} <= stored_tensors.figures(error_info.value.reason)

@@ -61,10 +61,10 @@ def test_raw_data_is_not_copied(name):
 def test_one_packed_run_of_floats_is_not_copied(name):
     tensor = sample_tensor(name)
     data = tensor.message(tensor.typed())
-    ours = TensorProto.FromString(data)
-    assert address(ours.numpy()) == address(np.frombuffer(data, np.uint8)) + data.index(tensor.raw)
-    assert not ours.numpy().flags.writeable
-    assert np.shares_memory(np.frombuffer(ours.raw_view, np.uint8), ours.numpy())
+    our_tensor = TensorProto.FromString(data)
+    assert address(our_tensor.numpy()) == address(np.frombuffer(data, np.uint8)) + data.index(tensor.raw)
+    assert not our_tensor.numpy().flags.writeable
+    assert np.shares_memory(np.frombuffer(our_tensor.raw_view, np.uint8), our_tensor.numpy())
 
 
 @pytest.mark.parametrize("name", BYTE_ALIGNED_TYPES + NARROW_TYPES)
@@ -72,13 +72,13 @@ def test_the_payload_is_not_copied(name):
     """The packed bytes of narrow types are shared, too, although their elements must be unpacked."""
     tensor = sample_tensor(name)
     data = tensor.message(wire.span(9, tensor.raw))
-    ours = TensorProto.FromString(data)
-    for payload in (ours.raw_view, ours.numpy(packed=True)):
+    our_tensor = TensorProto.FromString(data)
+    for payload in (our_tensor.raw_view, our_tensor.numpy(packed=True)):
         assert address(np.frombuffer(payload, np.uint8)) == address(np.frombuffer(data, np.uint8)) + data.index(
             tensor.raw
         )
         assert np.asarray(payload).flags.writeable is False
-    assert ours.raw_view.readonly
+    assert our_tensor.raw_view.readonly
 
 
 @pytest.mark.parametrize("name", BYTE_ALIGNED_TYPES)
@@ -87,8 +87,8 @@ def test_an_array_shares_the_memory_of_a_mapping(name, tmp_path):
     (tmp_path / "t.pb").write_bytes(tensor.message(wire.span(9, tensor.raw)))
     with open(tmp_path / "t.pb", "rb") as file:
         mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-    with onnxwire.load(mapped, TensorProto) as ours:
-        array, file_bytes = ours.numpy(), np.frombuffer(mapped, np.uint8)
+    with onnxwire.load(mapped, TensorProto) as our_tensor:
+        array, file_bytes = our_tensor.numpy(), np.frombuffer(mapped, np.uint8)
         assert np.shares_memory(array, file_bytes)
         assert not array.flags.writeable
         del array, file_bytes
@@ -183,12 +183,12 @@ DLPACK_TYPES = [name for name in BYTE_ALIGNED_TYPES if not name.startswith(("BFL
 @pytest.mark.parametrize("name", DLPACK_TYPES)
 def test_dlpack_shares_the_memory_read_only(name):
     tensor = sample_tensor(name)
-    ours = TensorProto.FromString(tensor.message(wire.span(9, tensor.raw)))
-    array = np.from_dlpack(ours)
+    our_tensor = TensorProto.FromString(tensor.message(wire.span(9, tensor.raw)))
+    array = np.from_dlpack(our_tensor)
     stored_tensors.same_array(array, tensor.array())
-    assert address(array) == address(ours.numpy())
+    assert address(array) == address(our_tensor.numpy())
     assert not array.flags.writeable
-    assert ours.__dlpack_device__() == (1, 0)
+    assert our_tensor.__dlpack_device__() == (1, 0)
 
 
 @pytest.mark.parametrize("dims", [(), (0,), (3, 0, 2), (1,)])
@@ -199,10 +199,10 @@ def test_dlpack_exports_every_shape(dims):
 
 def test_dlpack_copies_on_request():
     tensor = sample_tensor("INT16")
-    ours = TensorProto.FromString(tensor.message(wire.span(9, tensor.raw)))
-    array = np.from_dlpack(ours, copy=True)
+    our_tensor = TensorProto.FromString(tensor.message(wire.span(9, tensor.raw)))
+    array = np.from_dlpack(our_tensor, copy=True)
     stored_tensors.same_array(array, tensor.array())
-    assert not np.shares_memory(array, ours.numpy())
+    assert not np.shares_memory(array, our_tensor.numpy())
 
 
 def test_dlpack_refuses_strings():

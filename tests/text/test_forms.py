@@ -157,9 +157,9 @@ def test_any_text_is_accepted_or_rejected_as_by_the_official_runtime(form, name,
 @examples(15)
 @given(data=st.data(), seed=st.integers(0, 1 << 32))
 def test_mutated_texts_are_accepted_or_rejected_as_by_the_official_runtime(form, name, data, seed):
-    ours, official = PAIRS[name]
+    our_class, official_class = PAIRS[name]
     rng = random.Random(seed)
-    text = form.official(official.FromString(data.draw(wire.sound(ours.DESCRIPTOR, 2))))
+    text = form.official(official_class.FromString(data.draw(wire.sound(our_class.DESCRIPTOR, 2))))
     if len(text) < 5000:
         for _ in range(5):
             form.reading.check(PAIRS[name], mutate_text(rng, text, form.reading.SNIPPETS))

@@ -28,15 +28,15 @@ DIGITS = Path(__file__).parents[2] / "examples" / "digits_cnn.onnx"
 
 
 def check(pair_of_classes, data):
-    ours, official = pair_of_classes
-    official_message = official.FromString(data)
+    our_class, official_class = pair_of_classes
+    official_message = official_class.FromString(data)
     if has_invalid_utf8(official_message):
         # For such a string the official runtime prints the repr of the bytes, so there is no official output.
         with pytest.raises(onnxwire.DecodeError, match="not valid UTF-8"):
-            onnxwire.to_json(ours.FromString(data))
+            onnxwire.to_json(our_class.FromString(data))
         replace_invalid_strings(official_message)
         data = official_message.SerializeToString()
-    assert onnxwire.to_json(ours.FromString(data)) == json_format.MessageToJson(official_message)
+    assert onnxwire.to_json(our_class.FromString(data)) == json_format.MessageToJson(official_message)
 
 
 def replace_invalid_strings(message):
@@ -53,25 +53,25 @@ def replace_invalid_strings(message):
 
 @EVERY_MESSAGE
 def test_keys_are_the_official_json_names(name):
-    ours, official = PAIRS[name]
-    for field in ours.DESCRIPTOR.fields:
-        key = official.DESCRIPTOR.fields_by_number[field.number].json_name
+    our_class, official_class = PAIRS[name]
+    for field in our_class.DESCRIPTOR.fields:
+        key = official_class.DESCRIPTOR.fields_by_number[field.number].json_name
         record = wire.tag(field.number, field.wire_type) + bytes(8 if field.wire_type == wire.FIXED64 else 4)
         if field.wire_type in (wire.LEN, wire.VARINT):
             record = wire.tag(field.number, field.wire_type) + b"\0"
-        printed = json.loads(onnxwire.to_json(ours.FromString(record)))
-        assert list(printed) in ([key], [])
+        printed_fields = json.loads(onnxwire.to_json(our_class.FromString(record)))
+        assert list(printed_fields) in ([key], [])
         # A closed enum may lack the value 0.
-        assert printed or field.enum_type is not None
+        assert printed_fields or field.enum_type is not None
 
 
 @pytest.mark.parametrize("indent", [None, 0, 1, 2, 7])
 def test_indent_has_the_effect_of_the_official_runtime(indent):
     data = DIGITS.read_bytes()
     for name, encoded in (("onnx.ModelProto", data), ("onnx.ModelProto", b""), ("test.Holder", b"\n\0\x12\0\x12\0")):
-        ours, official = PAIRS[name]
-        expected = json_format.MessageToJson(official.FromString(encoded), indent=indent)
-        assert onnxwire.to_json(ours.FromString(encoded), indent=indent) == expected
+        our_class, official_class = PAIRS[name]
+        expected = json_format.MessageToJson(official_class.FromString(encoded), indent=indent)
+        assert onnxwire.to_json(our_class.FromString(encoded), indent=indent) == expected
 
 
 def test_a_stream_receives_the_same_text_as_the_return_value():
@@ -84,15 +84,15 @@ def test_a_stream_receives_the_same_text_as_the_return_value():
 
 def test_long_values_are_replaced_by_objects_of_their_size():
     tensor = TENSOR[1](dims=range(11), raw_data=b"x" * 1000, name="é" * 6, string_data=[b"", b"x" * 11], data_type=1)
-    printed = onnxwire.to_json(TENSOR[0].FromString(tensor.SerializeToString()), max_bytes=10)
-    assert json.loads(printed) == {
+    printed_text = onnxwire.to_json(TENSOR[0].FromString(tensor.SerializeToString()), max_bytes=10)
+    assert json.loads(printed_text) == {
         "dims": {"elidedValues": 11},
         "dataType": 1,
         "stringData": ["", {"elidedBytes": 11}],
         "name": {"elidedBytes": 12},
         "rawData": {"elidedBytes": 1000},
     }
-    for key, value in json.loads(printed).items():
+    for key, value in json.loads(printed_text).items():
         if key != "dataType":
             with pytest.raises(json_format.ParseError):
                 json_format.ParseDict({key: value}, TENSOR[1]())
@@ -113,9 +113,9 @@ def test_a_string_that_is_not_utf_8_is_named_with_its_path(name, path, length):
     string_start = wire.span(number, b"sound") + wire.tag(number, wire.LEN) + wire.varint(length)
     child_start = wire.tag(field_number(EVERYTHING[0], "child"), wire.LEN) + wire.varint(len(string_start) + length)
     message = EVERYTHING[0].FromString(child_start + string_start + b"x" * (length - 1) + b"\xff")
-    with pytest.raises(onnxwire.DecodeError, match="not valid UTF-8, which JSON can't represent") as caught:
+    with pytest.raises(onnxwire.DecodeError, match="not valid UTF-8, which JSON can't represent") as error_info:
         onnxwire.to_json(message)
-    assert (caught.value.path, caught.value.offset) == (f"child.{path}", len(child_start + string_start))
+    assert (error_info.value.path, error_info.value.offset) == (f"child.{path}", len(child_start + string_start))
 
 
 def test_a_string_that_is_not_utf_8_is_named_in_a_message_without_a_file():
@@ -132,9 +132,9 @@ def test_a_string_that_is_not_utf_8_is_named_in_a_message_without_a_file():
     built_model.graph.node.add().MergeFromString(wire.span(1, b"x") + wire.span(1, b"\xff"))
     paths = ["name", "graph.name", "graph.node[0].name", "graph.node[1].input[1]"]
     for message, path in zip((graph, merged_model, model_with_added_node, built_model), paths, strict=True):
-        with pytest.raises(onnxwire.DecodeError, match="not valid UTF-8") as caught:
+        with pytest.raises(onnxwire.DecodeError, match="not valid UTF-8") as error_info:
             onnxwire.to_json(message)
-        assert (caught.value.path, caught.value.offset) == (path, None)
+        assert (error_info.value.path, error_info.value.offset) == (path, None)
 
 
 def test_messages_nested_too_deeply_for_protobuf_are_rejected():

@@ -75,22 +75,22 @@ STYLES = [{}, {"indent": None}, {"preserving_proto_field_name": True}, {"use_int
 @examples(10)
 @given(data=st.data())
 def test_printed_messages_are_read_back(name, data):
-    ours, official = PAIRS[name]
-    message = official.FromString(data.draw(wire.sound(ours.DESCRIPTOR, 2)))
+    our_class, official_class = PAIRS[name]
+    message = official_class.FromString(data.draw(wire.sound(our_class.DESCRIPTOR, 2)))
     message.DiscardUnknownFields()
     if has_invalid_utf8(message):
         replace_invalid_strings(message)
     for indent in (2, None):
-        text = onnxwire.to_json(ours.FromString(message.SerializeToString()), indent=indent)
+        text = onnxwire.to_json(our_class.FromString(message.SerializeToString()), indent=indent)
         assert check(PAIRS[name], text)
-        assert onnxwire.to_json(onnxwire.from_json(text, ours), indent=indent) == text
+        assert onnxwire.to_json(onnxwire.from_json(text, our_class), indent=indent) == text
 
 
 def test_bundled_files_read_back():
     for file in FILES:
-        ours, official = pair(file)
-        message = onnxwire.from_json(onnxwire.to_json(ours.FromString(read(file))), ours)
-        assert official.FromString(message.SerializeToString()) == official.FromString(read(file)), file
+        our_class, official_class = pair(file)
+        message = onnxwire.from_json(onnxwire.to_json(our_class.FromString(read(file))), our_class)
+        assert official_class.FromString(message.SerializeToString()) == official_class.FromString(read(file)), file
 
 
 # --- the language
@@ -169,32 +169,32 @@ def texts_of_field(values, field):
 
 @pytest.mark.parametrize("name", [field.name for field in EVERYTHING[0].DESCRIPTOR.fields if wire.is_number(field)])
 def test_numbers_are_those_of_the_official_runtime(name):
-    accepted = [
+    are_accepted = [
         check(EVERYTHING, text) for text in texts_of_field(NUMBERS, EVERYTHING[0].DESCRIPTOR.fields_by_name[name])
     ]
-    assert True in accepted
-    assert False in accepted
+    assert True in are_accepted
+    assert False in are_accepted
 
 
 @pytest.mark.parametrize("name", ["one_string", "one_bytes", "many_string", "many_bytes", "pick_text"])
 def test_strings_are_those_of_the_official_runtime(name, read_in_pieces):
-    accepted = [
+    are_accepted = [
         check(EVERYTHING, text) for text in texts_of_field(STRINGS, EVERYTHING[0].DESCRIPTOR.fields_by_name[name])
     ]
-    assert True in accepted
-    assert False in accepted
+    assert True in are_accepted
+    assert False in are_accepted
 
 
 def test_the_same_texts_are_accepted_as_by_the_official_runtime(read_in_pieces):
-    accepted = [text for text in TEXTS if check(EVERYTHING, text)]
-    assert len(TEXTS) // 5 < len(accepted) < len(TEXTS) * 3 // 4
+    accepted_texts = [text for text in TEXTS if check(EVERYTHING, text)]
+    assert len(TEXTS) // 5 < len(accepted_texts) < len(TEXTS) * 3 // 4
 
 
 def test_both_names_of_a_field_are_accepted():
-    for ours, official in PAIRS.values():
-        for field in official.DESCRIPTOR.fields:
+    for our_class, official_class in PAIRS.values():
+        for field in official_class.DESCRIPTOR.fields:
             for key in (field.name, field.json_name):
-                assert check((ours, official), json.dumps({key: [] if field.is_repeated else None}))
+                assert check((our_class, official_class), json.dumps({key: [] if field.is_repeated else None}))
 
 
 def random_value(rng, field, depth):
@@ -218,7 +218,7 @@ def random_value(rng, field, depth):
 def random_text(rng, descriptor, depth):
     """Draw JSON of a message, valid or nearly valid."""
 
-    def joined(pairs, brackets):
+    def joined_pairs(pairs, brackets):
         spaces = [rng.choice(["", "", " ", "\n"]) for _ in range(3)]
         return f"{brackets[0]}{spaces[0]}{f'{spaces[1]},{spaces[2]}'.join(pairs)}{spaces[1]}{brackets[1]}"
 
@@ -232,10 +232,10 @@ def random_text(rng, descriptor, depth):
             value = random_value(rng, field, depth)
             if field.is_repeated and rng.random() < 0.95:
                 values = [random_value(rng, field, depth) for _ in range(rng.choice([0, 1, 2, 3, 5]))]
-                value = joined(values, "[]")
+                value = joined_pairs(values, "[]")
             space_before, space_after = rng.choice(["", "", " "]), rng.choice(["", " ", "\n"])
             pairs.append(f'"{key}"{space_before}:{space_after}{value}')
-    return joined(pairs, "{}")
+    return joined_pairs(pairs, "{}")
 
 
 SNIPPETS = (
@@ -259,11 +259,11 @@ def test_floats_read_back(values):
 @pytest.mark.parametrize("fault", ["2147483648", "x", "1.5", "", '"a"', "1 2", "1 }", "1: 2", "null", "[]", "1,"])
 def test_a_fault_after_many_numbers_has_its_position(fault, read_in_pieces):
     text = '{"manyInt32": [\n' + "1,\n" * 5000 + f"{fault}]}}"
-    with pytest.raises(onnxwire.DecodeError) as caught:
+    with pytest.raises(onnxwire.DecodeError) as error_info:
         onnxwire.from_json(text, EVERYTHING[0])
     # The excluded texts are valid numbers followed by a fault.
     is_number = fault[:2] in ("1 ", "1:", "1,")
-    assert is_number or str(caught.value).startswith("<str>: many_int32[5000]: line 5,002, column 1: ")
+    assert is_number or str(error_info.value).startswith("<str>: many_int32[5000]: line 5,002, column 1: ")
     assert official_reading(EVERYTHING[1], text) is None
 
 
@@ -347,14 +347,14 @@ def test_a_field_under_both_of_its_names_is_rejected(value, read_in_pieces):
         onnxwire.from_json(text)
 
 
-IGNORED = [
+IGNORED_VALUES = [
     "1", "-1.5e3", "true", "null", "NaN", '""', r'"\ud83d\ude00\n"', "[]", "{}",
     '[1, {"a": [], "b": {"c": "]"}}, [[2]]]',
     '"' + "é" * 20_000 + '"', "[" * 5000 + "]" * 5000,
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("value", IGNORED, ids=range(len(IGNORED)))
+@pytest.mark.parametrize("value", IGNORED_VALUES, ids=range(len(IGNORED_VALUES)))
 def test_unknown_fields_are_ignored_on_demand(value, read_in_pieces):
     text = f'{{"newer": {value}, "graph": {{"name": "g", "x": {value}, "node": [{{"y": {value}}}]}}, "domain": "d"}}'
     expected = onnxwire.ModelProto(domain="d")
@@ -447,9 +447,9 @@ FAULTS = {
 @pytest.mark.parametrize("text", FAULTS)
 def test_errors_name_position_field_and_expected_value(text, read_in_pieces):
     for kind in (text, text.encode(), io.StringIO(text)):
-        with pytest.raises(onnxwire.DecodeError) as caught:
+        with pytest.raises(onnxwire.DecodeError) as error_info:
             onnxwire.from_json(kind)
-        assert str(caught.value) == f"<{type(kind).__name__}>: {FAULTS[text]}"
+        assert str(error_info.value) == f"<{type(kind).__name__}>: {FAULTS[text]}"
     assert official_reading(onnx.ModelProto, text) is None
 
 
@@ -462,9 +462,9 @@ def test_errors_are_short_for_any_text():
         f'{{"irVersion": {long_text}}}',
         long_text,
     ):
-        with pytest.raises(onnxwire.DecodeError) as caught:
+        with pytest.raises(onnxwire.DecodeError) as error_info:
             onnxwire.from_json(text)
-        assert len(str(caught.value)) < 200
+        assert len(str(error_info.value)) < 200
 
 
 # --- memory

@@ -49,8 +49,8 @@ def field_number(cls, name):
 
 
 def check(pair_of_classes, data):
-    ours, official = pair_of_classes
-    assert onnxwire.to_text(ours.FromString(data)) == text_format.MessageToString(official.FromString(data))
+    our_class, official_class = pair_of_classes
+    assert onnxwire.to_text(our_class.FromString(data)) == text_format.MessageToString(official_class.FromString(data))
 
 
 # --- as the official runtime
@@ -62,12 +62,12 @@ FLOATS = st.floats(width=32) | st.sampled_from(
 
 
 def test_a_long_message_in_several_pieces_is_merged():
-    ours, official = EVERYTHING
-    child = field_number(ours, "child")
-    first_piece = official(
+    our_class, official_class = EVERYTHING
+    child = field_number(our_class, "child")
+    first_piece = official_class(
         many_string=["a", "x" * printed_fields.SMALL_BYTES], one_bytes=b"y" * printed_fields.SMALL_BYTES
     ).SerializeToString()
-    second_piece = official(
+    second_piece = official_class(
         many_string=["z" * 2 * printed_fields.SMALL_BYTES, "b"], one_string="é" * printed_fields.SMALL_BYTES
     ).SerializeToString()
     check(EVERYTHING, wire.span(child, first_piece) + wire.span(child, second_piece))
@@ -93,13 +93,13 @@ def test_long_values_are_replaced_by_notes_that_parsers_reject():
         dims=range(11), raw_data=b"x" * 1000, name="é" * 6, float_data=[1] * 10, string_data=[b"0123456789"]
     )
     tensor.string_data.append(b"0123456789a")
-    printed = onnxwire.to_text(TENSOR[0].FromString(tensor.SerializeToString()), max_bytes=10)
-    assert printed == (
+    printed_text = onnxwire.to_text(TENSOR[0].FromString(tensor.SerializeToString()), max_bytes=10)
+    assert printed_text == (
         "dims: ... # 11 values\n"
         + "float_data: 1.0\n" * 10
         + 'string_data: "0123456789"\nstring_data: ... # 11 bytes\nname: ... # 12 bytes\nraw_data: ... # 1,000 bytes\n'
     )
-    for line in printed.splitlines():
+    for line in printed_text.splitlines():
         if "..." in line:
             with pytest.raises(text_format.ParseError):
                 text_format.Parse(line, TENSOR[1]())
@@ -160,12 +160,12 @@ def test_messages_nested_too_deeply_for_protobuf_are_rejected():
             assert onnxwire.to_text(message) == text_format.MessageToString(EVERYTHING[1].FromString(data))
         else:
             for as_protoc in (False, True):
-                with pytest.raises(onnxwire.DecodeError, match="nested more than 100 deep") as caught:
+                with pytest.raises(onnxwire.DecodeError, match="nested more than 100 deep") as error_info:
                     onnxwire.to_text(message, as_protoc=as_protoc)
                 with pytest.raises(onnxwire.DecodeError) as verify_error:
                     onnxwire.verify(data, EVERYTHING[0])
-                assert caught.value.path == verify_error.value.path
-                assert verify_error.value.offset < caught.value.offset <= len(data)
+                assert error_info.value.path == verify_error.value.path
+                assert verify_error.value.offset < error_info.value.offset <= len(data)
         data = wire.span(number, data)
 
 
@@ -182,10 +182,10 @@ def test_ten_thousand_levels_raise_decode_error():
 @examples(15)
 @given(data=st.data())
 def test_flawed_bytes_raise_decode_error_or_no_error(name, data):
-    ours, _ = PAIRS[name]
-    flawed = data.draw(wire.flawed(ours.DESCRIPTOR, 1) | wire.damaged(ours.DESCRIPTOR))
+    our_class, _ = PAIRS[name]
+    flawed_bytes = data.draw(wire.flawed(our_class.DESCRIPTOR, 1) | wire.damaged(our_class.DESCRIPTOR))
     try:
-        message = ours.FromString(flawed)
+        message = our_class.FromString(flawed_bytes)
     except onnxwire.DecodeError:
         return
     for write, options in ((onnxwire.to_text, {}), (onnxwire.to_text, {"as_protoc": True}), (onnxwire.to_json, {})):
@@ -256,16 +256,18 @@ needs_protoc = pytest.mark.skipif(PROTOC is None, reason="needs protoc")
 @examples(15)
 @given(data=st.data())
 def test_the_official_runtime_reads_the_text_of_protoc(name, data):
-    ours, official = PAIRS[name]
-    message = official.FromString(data.draw(wire.sound(ours.DESCRIPTOR, 2)))
+    our_class, official_class = PAIRS[name]
+    message = official_class.FromString(data.draw(wire.sound(our_class.DESCRIPTOR, 2)))
     message.DiscardUnknownFields()
-    printed = onnxwire.to_text(ours.FromString(message.SerializeToString()), as_protoc=True)
-    assert printed.isascii()
+    printed_text = onnxwire.to_text(our_class.FromString(message.SerializeToString()), as_protoc=True)
+    assert printed_text.isascii()
     expected = text_format.MessageToString(message)
     # Split at line feeds only: a string may contain other characters that Python treats as line ends.
-    assert [line.split(":")[0] for line in printed.split("\n")] == [line.split(":")[0] for line in expected.split("\n")]
+    assert [line.split(":")[0] for line in printed_text.split("\n")] == [
+        line.split(":")[0] for line in expected.split("\n")
+    ]
     if not has_invalid_utf8(message):
-        assert text_format.MessageToString(text_format.Parse(printed, official())) == expected
+        assert text_format.MessageToString(text_format.Parse(printed_text, official_class())) == expected
 
 
 def has_invalid_utf8(message):
@@ -283,12 +285,12 @@ def has_invalid_utf8(message):
 @examples(40)
 @given(data=st.data())
 def test_unknown_fields_have_the_official_numbers(name, data):
-    ours, official = PAIRS[name]
-    data = data.draw(wire.sound(ours.DESCRIPTOR, 2))
-    printed = onnxwire.to_text(ours.FromString(data), as_protoc=True).splitlines()
-    expected = text_format.MessageToString(official.FromString(data), print_unknown_fields=True).splitlines()
+    our_class, official_class = PAIRS[name]
+    data = data.draw(wire.sound(our_class.DESCRIPTOR, 2))
+    printed_lines = onnxwire.to_text(our_class.FromString(data), as_protoc=True).splitlines()
+    expected = text_format.MessageToString(official_class.FromString(data), print_unknown_fields=True).splitlines()
     # Both have the same unknown field numbers at the top level, in different notations.
-    assert [line.split(":")[0] for line in printed if line[:1].isdigit() and ":" in line and '"' not in line] == [
+    assert [line.split(":")[0] for line in printed_lines if line[:1].isdigit() and ":" in line and '"' not in line] == [
         line.split(":")[0] for line in expected if line[:1].isdigit() and ":" in line and '"' not in line
     ]
 
@@ -355,13 +357,13 @@ UNKNOWN_FIELDS = {
 @needs_protoc
 @pytest.mark.parametrize("case", UNKNOWN_FIELDS)
 def test_unknown_fields_are_printed_as_protoc_prints_them(case, tmp_path):
-    ours, _ = PAIRS["onnx.ModelProto"]
+    our_class, _ = PAIRS["onnx.ModelProto"]
     for data in (
         UNKNOWN_FIELDS[case],
         wire.span(7, UNKNOWN_FIELDS[case]),
         wire.span(7, UNKNOWN_FIELDS[case]) + wire.span(7, UNKNOWN_FIELDS[case]),
     ):
-        message = ours.FromString(data)
+        message = our_class.FromString(data)
         assert onnxwire.to_text(message, as_protoc=True) == run_protoc("onnx.ModelProto", data, tmp_path)
 
 
@@ -370,10 +372,10 @@ def test_unknown_fields_are_printed_as_protoc_prints_them(case, tmp_path):
 @examples(20)
 @given(data=st.data())
 def test_text_equals_the_output_of_protoc(name, data, tmp_path_factory):
-    ours, _ = PAIRS[name]
-    data = data.draw(wire.sound(ours.DESCRIPTOR, 2))
-    printed = onnxwire.to_text(ours.FromString(data), as_protoc=True)
-    assert printed == run_protoc(name, data, tmp_path_factory.getbasetemp())
+    our_class, _ = PAIRS[name]
+    data = data.draw(wire.sound(our_class.DESCRIPTOR, 2))
+    printed_text = onnxwire.to_text(our_class.FromString(data), as_protoc=True)
+    assert printed_text == run_protoc(name, data, tmp_path_factory.getbasetemp())
 
 
 @needs_protoc
@@ -401,9 +403,9 @@ def test_dump_prints_text():
 def test_dump_elides_and_writes_a_file(tmp_path):
     process = run_dump(DIGITS, "--max-bytes", 64, "-o", tmp_path / "out.txt")
     assert (process.returncode, process.stderr, process.stdout) == (0, "", "")
-    printed = (tmp_path / "out.txt").read_text()
-    assert printed == onnxwire.to_text(onnxwire.load(DIGITS), max_bytes=64, as_protoc=True)
-    assert "raw_data: ... # 131,072 bytes\n" in printed
+    printed_text = (tmp_path / "out.txt").read_text()
+    assert printed_text == onnxwire.to_text(onnxwire.load(DIGITS), max_bytes=64, as_protoc=True)
+    assert "raw_data: ... # 131,072 bytes\n" in printed_text
 
 
 def test_dump_accepts_any_message():

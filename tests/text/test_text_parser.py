@@ -73,13 +73,13 @@ class Readers:
 
     def reading(self, pair_of_classes, text):
         """Return the encoding of the message that onnxwire parses, None if it refuses the text."""
-        ours, official = pair_of_classes
+        our_class, official_class = pair_of_classes
         try:
-            message = self.read_text(text, ours)
+            message = self.read_text(text, our_class)
         except onnxwire.DecodeError as error:
             assert "line " in str(error)
             return None
-        return official.FromString(message.SerializeToString()).SerializeToString(deterministic=True)
+        return official_class.FromString(message.SerializeToString()).SerializeToString(deterministic=True)
 
     def check(self, pair_of_classes, text):
         """Assert that both readers parse a text to the same message or refuse it; return whether they accept it."""
@@ -120,20 +120,20 @@ STYLES = [
 @examples(20)
 @given(data=st.data())
 def test_printed_messages_are_read_back(name, data):
-    ours, official = PAIRS[name]
-    message = official.FromString(data.draw(wire.sound(ours.DESCRIPTOR, 2)))
+    our_class, official_class = PAIRS[name]
+    message = official_class.FromString(data.draw(wire.sound(our_class.DESCRIPTOR, 2)))
     message.DiscardUnknownFields()
     for as_protoc in (False, True):
-        text = onnxwire.to_text(ours.FromString(message.SerializeToString()), as_protoc=as_protoc)
+        text = onnxwire.to_text(our_class.FromString(message.SerializeToString()), as_protoc=as_protoc)
         if check(PAIRS[name], text):
-            assert onnxwire.to_text(onnxwire.from_text(text, ours), as_protoc=as_protoc) == text
+            assert onnxwire.to_text(onnxwire.from_text(text, our_class), as_protoc=as_protoc) == text
 
 
 def test_bundled_files_read_back():
     for file in FILES:
-        ours, official = pair(file)
-        message = onnxwire.from_text(onnxwire.to_text(ours.FromString(read(file))), ours)
-        assert official.FromString(message.SerializeToString()) == official.FromString(read(file)), file
+        our_class, official_class = pair(file)
+        message = onnxwire.from_text(onnxwire.to_text(our_class.FromString(read(file))), our_class)
+        assert official_class.FromString(message.SerializeToString()) == official_class.FromString(read(file)), file
 
 
 # --- the language
@@ -212,24 +212,24 @@ def texts_of_field(values, name):
 
 @pytest.mark.parametrize("name", [field.name for field in EVERYTHING[0].DESCRIPTOR.fields if wire.is_number(field)])
 def test_numbers_are_those_of_the_official_runtime(name):
-    accepted = [check(EVERYTHING, text) for text in texts_of_field(NUMBERS, name)]
-    assert True in accepted
-    assert False in accepted
+    are_accepted = [check(EVERYTHING, text) for text in texts_of_field(NUMBERS, name)]
+    assert True in are_accepted
+    assert False in are_accepted
 
 
 @pytest.mark.parametrize("name", ["one_string", "one_bytes", "many_string", "many_bytes", "pick_text"])
 def test_strings_are_those_of_the_official_runtime(name, read_in_pieces):
-    accepted = [check(EVERYTHING, text) for text in texts_of_field(STRINGS, name)]
-    assert True in accepted
-    assert False in accepted
+    are_accepted = [check(EVERYTHING, text) for text in texts_of_field(STRINGS, name)]
+    assert True in are_accepted
+    assert False in are_accepted
 
 
 def test_the_same_texts_are_accepted_as_by_the_official_runtime(read_in_pieces):
-    accepted = [text for text in TEXTS if check(EVERYTHING, text)]
+    accepted_texts = [text for text in TEXTS if check(EVERYTHING, text)]
     for text in TEXTS:
         check(EVERYTHING, f"one_uint32: 3 {text} one_uint64: 8 tree {{ value: 1 }}")
         check(EVERYTHING, f"tree {{ }} child {{ {text} }} one_string: 'a'")
-    assert len(TEXTS) // 4 < len(accepted) < len(TEXTS) * 3 // 4
+    assert len(TEXTS) // 4 < len(accepted_texts) < len(TEXTS) * 3 // 4
 
 
 def random_number(rng, field):
@@ -303,10 +303,10 @@ def test_a_fault_after_many_numbers_has_its_position(fault):
         ("many_int32: 1\n" * 5000 + f"many_int32: {fault}", "many_int32[5000]: line 5,001, column 13: "),
         ("many_int32: [\n" + "1,\n" * 5000 + f"{fault}]", "many_int32[5000]: line 5,002, column 1: "),
     ):
-        with pytest.raises(onnxwire.DecodeError) as caught:
+        with pytest.raises(onnxwire.DecodeError) as error_info:
             onnxwire.from_text(text, EVERYTHING[0])
         # The excluded texts are valid numbers followed by a fault.
-        assert fault[:2] in ("1 ", "1:") or str(caught.value).startswith(f"<str>: {position}")
+        assert fault[:2] in ("1 ", "1:") or str(error_info.value).startswith(f"<str>: {position}")
         assert official_reading(EVERYTHING[1], text) is None
 
 
@@ -430,13 +430,13 @@ def test_a_retired_field_is_skipped_with_a_warning(value, read_in_pieces):
     text = f"graph {{ name: 'g' producer_tag: {value} node {{}} producer_tag: {value} }} domain: 'd'"
     if "9: " in value:
         text = text.replace("[], 9: 0x12", "")
-    with pytest.warns(onnxwire.RetiredFieldWarning) as caught:
+    with pytest.warns(onnxwire.RetiredFieldWarning) as caught_warnings:
         model = onnxwire.from_text(text)
     assert model == onnxwire.from_text("graph { name: 'g' node {} } domain: 'd'")
-    assert [str(warning.message) for warning in caught] == [
+    assert [str(warning.message) for warning in caught_warnings] == [
         "<str>: graph: line 1, column 19: GraphProto no longer has the field 'producer_tag'; it is skipped"
     ]
-    assert caught[0].filename == __file__
+    assert caught_warnings[0].filename == __file__
 
 
 def test_reserved_names_are_skipped_only_in_their_message():
@@ -526,26 +526,26 @@ FAULTS = {
 @pytest.mark.parametrize("text", FAULTS)
 def test_errors_name_position_field_and_expected_value(text, read_in_pieces):
     for kind in (text, text.encode(), io.StringIO(text)):
-        with pytest.raises(onnxwire.DecodeError) as caught:
+        with pytest.raises(onnxwire.DecodeError) as error_info:
             onnxwire.from_text(kind)
-        assert str(caught.value) == f"<{type(kind).__name__}>: {FAULTS[text]}"
+        assert str(error_info.value) == f"<{type(kind).__name__}>: {FAULTS[text]}"
     assert official_reading(onnx.ModelProto, text) is None
 
 
 def test_errors_name_the_file(tmp_path):
     path = tmp_path / "model.txt"
     path.write_text("graph {\n  nod {}\n}")
-    with open(path) as file, pytest.raises(onnxwire.DecodeError) as caught:
+    with open(path) as file, pytest.raises(onnxwire.DecodeError) as error_info:
         onnxwire.from_text(file)
-    assert (caught.value.source, caught.value.path, caught.value.offset) == (str(path), "graph", None)
-    assert caught.value.reason.startswith("line 2, column 3: GraphProto has no field 'nod'")
+    assert (error_info.value.source, error_info.value.path, error_info.value.offset) == (str(path), "graph", None)
+    assert error_info.value.reason.startswith("line 2, column 3: GraphProto has no field 'nod'")
 
 
 def test_errors_are_short_for_any_text():
     for text in ("x" * 100_000, "ir_version: " + "9" * 100_000, f"[{'x' * 100_000}", "domain: '" + "x" * 100_000):
-        with pytest.raises(onnxwire.DecodeError) as caught:
+        with pytest.raises(onnxwire.DecodeError) as error_info:
             onnxwire.from_text(text)
-        assert len(str(caught.value)) < 200
+        assert len(str(error_info.value)) < 200
 
 
 # --- memory

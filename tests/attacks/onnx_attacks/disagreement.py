@@ -244,7 +244,7 @@ attack("field-number",
     "The field number of a second graph is 2^29 + 7: graph to readers that cut the tag to 32 bits.", model(IDENTITY,
     extra=varint(((1 << 29) + 7) << 3 | LEN) + varint(2) + b"\x12\x00"))
 
-# More than one value for one thing
+# More than one value where one is expected
 
 attack = declare("two-payloads", "readers",
     "A tensor has two payloads: readers prefer different ones, so that the weights differ.", "CWE-436", READERS)
