@@ -322,9 +322,9 @@ def test_an_edit_that_does_not_change_the_size_is_detected(tmp_path):
 def test_an_edited_model_that_is_large_has_the_problems_of_its_file(tmp_path, type_name, dims, byte):
     path = tmp_path / "large.onnx"
     data_type = onnxwire.TensorProto.DataType.Value(type_name)
-    count = dims[0] if type_name == "BOOL" else (dims[0] + 1) // 2
+    n_bytes = dims[0] if type_name == "BOOL" else (dims[0] + 1) // 2
     model = onnxwire.ModelProto(ir_version=10)
-    model.graph.initializer.add(name="ones", data_type=data_type, dims=dims, raw_data=byte * count)
+    model.graph.initializer.add(name="ones", data_type=data_type, dims=dims, raw_data=byte * n_bytes)
     model.graph.initializer.add(name="large", data_type=2, dims=[1 << 26], raw_data=bytes(1 << 26))
     onnxwire.save(model, path)
     rules = ["tensor-raw-bool-values", "tensor-packed-padding-zero"]

@@ -858,11 +858,11 @@ def test_closing_during_reads_results_in_values_or_closed_error(_):
 
     def read_or_close():
         try:
-            count = len(tensor.int64_data)
+            n_numbers = len(tensor.int64_data)
             tensor.close()
         except (onnxwire.ClosedError, onnxwire.InUseError):
             return len(values)
-        return count
+        return n_numbers
 
     assert run_in_threads(read_or_close) == [len(values)] * N_THREADS
 

@@ -15,10 +15,10 @@ import onnxwire
 
 N_READERS = 4
 N_EDITS = 400
-N_NUMBERS = 20_000  # so many numbers are decoded while other threads run
+N_NUMBERS = 20_000  # while a list of this length is decoded, other threads run
 
 
-def encoded_model() -> bytes:
+def encode_model() -> bytes:
     graph = onnx.GraphProto(name="main")
     for i in range(60):
         node = graph.node.add(name=f"node {i}", op_type="Conv", input=[f"x {i}", f"w {i}"], output=[f"y {i}"])
@@ -28,7 +28,7 @@ def encoded_model() -> bytes:
     return onnx.ModelProto(ir_version=13, graph=graph, producer_name="node 0").SerializeToString()
 
 
-DATA = encoded_model()
+DATA = encode_model()
 
 
 def make_random_edit(model, step: int, rng: Random) -> None:

@@ -54,8 +54,8 @@ def count_requests(pieces: Pieces) -> int:
 @pytest.mark.parametrize("fault", TRANSIENT_FAULTS + PERMANENT_FAULTS)
 def test_a_fault_at_each_request_is_an_error_or_is_retried(fault, pieces) -> None:
     errors = 0
-    count = count_requests(pieces)
-    for number in range(count):
+    n_requests = count_requests(pieces)
+    for number in range(n_requests):
         with ObjectServer({"m.onnx": pieces}, stall=0.4) as server:
             server.state.fault[number] = fault
             try:
@@ -66,7 +66,7 @@ def test_a_fault_at_each_request_is_an_error_or_is_retried(fault, pieces) -> Non
                 assert error.__cause__ is None
     # Transient faults are retried; other faults are reported. If the first response is an HTML page, the complete file
     # is requested instead.
-    assert errors == (0 if fault in TRANSIENT_FAULTS else count - (fault == "html"))
+    assert errors == (0 if fault in TRANSIENT_FAULTS else n_requests - (fault == "html"))
 
 
 @pytest.mark.parametrize("fault", TRANSIENT_FAULTS + PERMANENT_FAULTS)

@@ -94,29 +94,29 @@ def read_versions(server: ObjectServer) -> set[int]:
 
 @pytest.mark.filterwarnings("ignore:.*complete file was downloaded")
 @pytest.mark.parametrize("heeds_conditions", [True, False])
-@pytest.mark.parametrize("kind", VERSION_KINDS)
-def test_no_two_versions_are_mixed(kind, heeds_conditions) -> None:
+@pytest.mark.parametrize("set_version", VERSION_KINDS)
+def test_no_two_versions_are_mixed(set_version, heeds_conditions) -> None:
     """The file is replaced by one of the same size before the n-th request, for every n, by a server that heeds the
     conditions of requests, or ignores them."""
     pieces = [versioned_model(1), versioned_model(2)]
 
     def start_server(change_at: int | None) -> ObjectServer:
         server = ObjectServer({"m.onnx": pieces[0]})
-        kind(server.state, 1)
+        set_version(server.state, 1)
         server.state.heeds_conditions = heeds_conditions
 
         def replace_file(state: State, number: int) -> None:
             if number == change_at:
                 state.files["/m.onnx"] = pieces[1]
-                kind(state, 2)
+                set_version(state, 2)
 
         server.state.on_request = replace_file
         return server
 
     with start_server(None) as server:
         assert read_versions(server) == {1}
-        count = len(server.state.requests)
-    for number in range(count + 1):
+        n_requests = len(server.state.requests)
+    for number in range(n_requests + 1):
         with start_server(number) as server:
             try:
                 assert len(read_versions(server)) == 1, f"changed before request {number}"
@@ -125,12 +125,12 @@ def test_no_two_versions_are_mixed(kind, heeds_conditions) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "name"),
+    ("set_version", "name"),
     [(strong_etag, "if-match"), (weak_etag_and_time, "if-unmodified-since"), (modification_time, None)],
 )
-def test_each_request_contains_the_version(kind, name) -> None:
+def test_each_request_contains_the_version(set_version, name) -> None:
     with ObjectServer({"m.onnx": versioned_model(1)}) as server:
-        kind(server.state, 1)
+        set_version(server.state, 1)
         assert read_versions(server) == {1}
         first_request, *later_requests = server.state.requests
         assert not {"if-match", "if-unmodified-since"} & set(first_request.headers)
@@ -153,10 +153,10 @@ def test_a_version_with_a_too_recent_time_is_requested_again() -> None:
         assert ranges[0] == ranges[1] and len(ranges) > 2 and None not in ranges
 
 
-@pytest.mark.parametrize("kind", [no_version, written_in_current_second, written_in_future])
-def test_without_a_version_a_file_is_read_completely_or_refused(kind) -> None:
+@pytest.mark.parametrize("set_version", [no_version, written_in_current_second, written_in_future])
+def test_without_a_version_a_file_is_read_completely_or_refused(set_version) -> None:
     with ObjectServer({"m.onnx": versioned_model(1), "large.onnx": Pieces(b"\x08\x09", 300 << 20)}) as server:
-        kind(server.state, 1)
+        set_version(server.state, 1)
         with (
             pytest.warns(UserWarning, match="identify versions of a file"),
             ow.load(f"{server.url}/m.onnx") as message,
@@ -171,18 +171,18 @@ def test_without_a_version_a_file_is_read_completely_or_refused(kind) -> None:
 
 def test_a_file_without_a_strong_version_is_not_cached_on_disk(tmp_path) -> None:
     with ObjectServer({"m.onnx": versioned_model(1)}) as server:
-        for kind, is_cached in (
+        for set_version, is_cached in (
             (weak_etag, False),
             (weak_etag_and_time, False),
             (strong_etag, True),
             (modification_time, True),
             (version_id, True),
         ):
-            kind(server.state, 1)
-            folder = tmp_path / kind.__name__
+            set_version(server.state, 1)
+            folder = tmp_path / set_version.__name__
             with ow.load(f"{server.url}/m.onnx", cache=folder) as message:
                 message.graph.initializer[1].numpy()
-            assert bool(list(folder.glob("*/*.data"))) == is_cached, kind.__name__
+            assert bool(list(folder.glob("*/*.data"))) == is_cached, set_version.__name__
             server.state.extra_headers, server.state.date = {}, None
 
 

@@ -292,9 +292,9 @@ def kill_at_every_moment(folder, old_options, new_options):
     template.mkdir()
     save_model(template, 1, old_options)
     command = [sys.executable, "-c", KILLED_PROGRAM, template, json.dumps(new_options)]
-    count = int(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout)
-    assert value_of(folder / f"killed-{count}" / "m.onnx") == 2  # the last save was not killed
-    return [folder / f"killed-{moment}" for moment in range(count)]
+    n_moments = int(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout)
+    assert value_of(folder / f"killed-{n_moments}" / "m.onnx") == 2  # the last save was not killed
+    return [folder / f"killed-{moment}" for moment in range(n_moments)]
 
 
 def check_leftovers_are_removed(folder, options):

@@ -245,17 +245,17 @@ def random_number(rng, field):
 def random_value(rng, field, depth):
     """Draw a text that may follow a field's name."""
     is_list = field.is_repeated and rng.random() < 0.3
-    count = rng.randrange(4) if is_list else 1
+    n_values = rng.randrange(4) if is_list else 1
     if field.message_type is not None:
         colon = rng.choice(["", " ", ":", ": "])
-        values = [random_text(rng, field.message_type, depth - 1) for _ in range(count)]
+        values = [random_text(rng, field.message_type, depth - 1) for _ in range(n_values)]
         values = [rng.choice([f"{{{value}}}", f"{{\n  {value}\n}}", f"< {value}>"]) for value in values]
     else:
         colon = rng.choice([":", ": ", " : ", ":\n", ": # c\n"])
         if wire.is_number(field):
-            values = [random_number(rng, field) for _ in range(count)]
+            values = [random_number(rng, field) for _ in range(n_values)]
         else:
-            values = rng.choices(rng.choice([STRINGS[:12], STRINGS[:12], STRINGS]), k=count)
+            values = rng.choices(rng.choice([STRINGS[:12], STRINGS[:12], STRINGS]), k=n_values)
     return f"{colon}[{rng.choice([',', ', ', ' # c', ',']).join(values)}]" if is_list else colon + values[0]
 
 
