@@ -1,16 +1,16 @@
 """Installs the switch of `onnxwire.dropin` when a program first imports `onnx`, if ONNXWIRE_DROPIN is set.
 
 Because of `onnxwire_dropin.pth`, Python imports this module at every start with that variable set. So it imports
-nothing at once, and nothing of onnxwire before `onnx` is imported: by then all folders are in sys.path.
+no module at first, and onnxwire only when `onnx` is imported: then all folders are in sys.path.
 """
 
 import sys
 
-_OFF = ("", "0", "false", "no", "off")
+_OFF_VALUES = ("", "0", "false", "no", "off")
 
 
 class LazySwitch:
-    """A finder that installs the switch when `onnx` is first imported, and then asks the other finders."""
+    """A finder that installs the switch when `onnx` is first imported, and then calls the other finders."""
 
     def __init__(self) -> None:
         self.is_armed = True
@@ -39,7 +39,7 @@ def arm() -> None:
     """Make the first `import onnx` install the switch. No-op if called again."""
     global _switch
     if _switch is None:
-        # It stays in the list: its removal would make other threads, in the middle of an import, skip a finder.
+        # It stays in the list: if it were removed, a thread in the middle of an import would skip the next finder.
         _switch = LazySwitch()
         sys.meta_path.insert(0, _switch)  # type: ignore[arg-type]
 
@@ -54,5 +54,5 @@ def read_environment() -> None:
     """Arm the switch if ONNXWIRE_DROPIN is set to anything but 0, false, no or off, and not ignored (-E, -I)."""
     import os
 
-    if not sys.flags.ignore_environment and os.environ.get("ONNXWIRE_DROPIN", "").strip().lower() not in _OFF:
+    if not sys.flags.ignore_environment and os.environ.get("ONNXWIRE_DROPIN", "").strip().lower() not in _OFF_VALUES:
         arm()

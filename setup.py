@@ -18,14 +18,14 @@ from setuptools.command.build_ext import build_ext
 from setuptools.command.build_py import build_py
 from setuptools.errors import CompileError, PlatformError
 
-HERE = Path(__file__).parent
-MODULES = sorted(path.relative_to(HERE) for path in (HERE / "onnxwire").rglob("*.pyx"))
-HEADERS = sorted(str(path.relative_to(HERE)) for path in (HERE / "onnxwire").rglob("*.h"))
+ROOT = Path(__file__).parent
+MODULES = sorted(path.relative_to(ROOT) for path in (ROOT / "onnxwire").rglob("*.pyx"))
+HEADERS = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "onnxwire").rglob("*.h"))
 # The code that Cython generates for typed memoryviews, compiled once instead of in each module that uses them.
 SHARED = "onnxwire._cython"
 # Modules with loops over bytes, which -O3 makes faster: `verify` by a quarter, packed runs by a tenth. The others take
 # a fifth less time to compile with -O2.
-LOOPS = {
+LOOP_MODULES = {
     "onnxwire._varint",
     "onnxwire.analysis._sums",
     "onnxwire.arrow._columns",
@@ -41,8 +41,8 @@ LOOPS = {
     "onnxwire.tensor.bits",
 }
 
-# Errors only: Cython also warns that the lock of a function's first argument, which we do not use, would not guard
-# attributes of Python objects.
+# Show errors only: Cython also warns that the lock of a function's first argument, which this project does not use,
+# would not guard attributes of Python objects.
 Errors.LEVEL = 2
 
 # Cython's syntax trees live until their module is translated. With Python's default threshold, the garbage collector
@@ -52,10 +52,11 @@ gc.set_threshold(100_000, 50, 100)
 # Where a list in a comprehension cannot grow, Cython 3.3.0 and 3.3.1 release the element in this function and again in
 # its caller: a double free. Earlier versions do not have the function. `tests/test_oom.py` sorts by a key.
 with contextlib.suppress(KeyError):
-    append = UtilityCode.load_cached("ListCompAppendAndDecref", "Optimize.c")
-    append.impl = append.impl.replace("    Py_DECREF(x);\n", "    if (result == 0) Py_DECREF(x);\n")
+    append_code = UtilityCode.load_cached("ListCompAppendAndDecref", "Optimize.c")
+    append_code.impl = append_code.impl.replace("    Py_DECREF(x);\n", "    if (result == 0) Py_DECREF(x);\n")
 
-# Python adds the flags of its own build, often -g, which takes a third of the compile time and most of the size.
+# Python adds the flags of its own build. Often -g is among them, which takes a third of the compile time and most of
+# the size.
 compile_args = ["-g0", "-Wall", "-Wextra", "-Wno-unused-parameter", "-Wno-missing-field-initializers"]
 link_args = ["-pthread"]
 optimize, optimize_loops = ["-O2"], ["-O3"]
@@ -67,32 +68,32 @@ directives = {
     # Their signatures are part of the docstrings then, in the form that `inspect.signature` reads.
     "embedsignature": True,
     "embedsignature.format": "clinic",
-    "allow_none_for_extension_args": False,  # members of None are not looked up
+    "allow_none_for_extension_args": False,  # so that no members of None are looked up
 }
-sanitized = os.environ.get("ONNXWIRE_SANITIZE")
-traced = os.environ.get("ONNXWIRE_TRACE")
+sanitizer = os.environ.get("ONNXWIRE_SANITIZE")
+is_traced = os.environ.get("ONNXWIRE_TRACE")
 if sys.platform == "win32":
     compile_args, link_args, optimize, optimize_loops = [], [], ["/O2"], ["/O2"]
-elif not sanitized:  # the sanitizers check more, and do not know the checked functions
+elif not sanitizer:  # sanitizers check more, and do not know the fortified functions
     compile_args += ["-fstack-protector-strong", "-U_FORTIFY_SOURCE", "-D_FORTIFY_SOURCE=2"]
     if sys.platform.startswith("linux"):
         link_args += ["-Wl,-z,relro", "-Wl,-z,now"]  # pointers to functions are read-only once a module is loaded
 if sysconfig.get_config_var("Py_GIL_DISABLED"):
-    # In every module, whatever it imports: what Cython writes for `@critical_section` means another lock without it.
-    section = str(HERE / "onnxwire" / "engine" / "section.h")
+    # In every module: without this header, the code that Cython generates for `@critical_section` uses another lock.
+    section = str(ROOT / "onnxwire" / "engine" / "section.h")
     compile_args += [f"/FI{section}"] if sys.platform == "win32" else ["-include", section]
 if os.environ.get("ONNXWIRE_WERROR"):
     compile_args.append("-Werror")
-if sanitized:
-    sanitizers = "-fsanitize=thread" if sanitized == "thread" else "-fsanitize=address,undefined"
+if sanitizer:
+    sanitizers = "-fsanitize=thread" if sanitizer == "thread" else "-fsanitize=address,undefined"
     compile_args += [sanitizers, "-fno-sanitize-recover=undefined", "-g"]
-    compile_args += ["-DONNXWIRE_SMALL_LIMITS", "-DCYTHON_USE_FREELISTS=0"]  # short inputs reach the code for long
-    # inputs
+    # With small limits, short inputs also reach the code for long inputs.
+    compile_args += ["-DONNXWIRE_SMALL_LIMITS", "-DCYTHON_USE_FREELISTS=0"]
     link_args += [sanitizers]
     optimize = optimize_loops = ["-O1"]
-    if sanitized == "coverage":  # for libFuzzer, by clang
+    if sanitizer == "coverage":  # for libFuzzer, by clang
         compile_args += ["-fsanitize=fuzzer-no-link"]
-if traced:  # so that sys.settrace reports each line
+if is_traced:  # so that sys.settrace reports each line
     compile_args += ["-U_FORTIFY_SOURCE", "-DCYTHON_TRACE_NOGIL=1", "-DCYTHON_USE_SYS_MONITORING=0"]
     optimize = optimize_loops = ["-O1"]
     directives["linetrace"] = True
@@ -101,15 +102,15 @@ if traced:  # so that sys.settrace reports each line
 def write_generated() -> None:
     """Write the modules that are generated from `schema/`: the tables as literals, and the stubs of the message
     classes."""
-    spec = importlib.util.spec_from_file_location("_generate", HERE / "schema" / "generate.py")
+    spec = importlib.util.spec_from_file_location("_generate", ROOT / "schema" / "generate.py")
     generate = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(generate)
-    generate.write(HERE)
+    generate.write(ROOT)
 
 
 def extension(name: str, source: str) -> Extension:
     """Return the extension module of a source, with its flags."""
-    flags = [*(optimize_loops if name in LOOPS else optimize), *compile_args]
+    flags = [*(optimize_loops if name in LOOP_MODULES else optimize), *compile_args]
     depends = [*HEADERS, "setup.py"]
     return Extension(name, [source], extra_compile_args=flags, extra_link_args=link_args, depends=depends)
 
@@ -121,7 +122,7 @@ class BuildFromCython(build_ext):
         """Use all processors; keep the object files of a build in place, so that the next one compiles only changes."""
         super().finalize_options()
         self.parallel = self.parallel or True
-        self.built = 0
+        self.n_built = 0
         if self.inplace:
             tag = f"{sysconfig.get_platform()}-{sys.implementation.cache_tag}"
             self.build_lib, self.build_temp = f"build/lib.{tag}", f"build/temp.{tag}"
@@ -132,7 +133,7 @@ class BuildFromCython(build_ext):
         if shutil.which("ccache") and "CC" not in os.environ and self.compiler.compiler_type == "unix":
             for step in ["compiler", "compiler_so"]:
                 self.compiler.set_executable(step, ["ccache", *getattr(self.compiler, step)])
-        self.find_compiler()
+        self.check_compiler()
         # Cython compares only the sources, but the settings in this file matter, too.
         translations = [path.with_suffix(".c") for path in MODULES]
         is_stale = any(
@@ -146,26 +147,27 @@ class BuildFromCython(build_ext):
             nthreads=os.cpu_count() or 1,
             shared_utility_qualified_name=SHARED,
         )
-        made = {extension.name: extension for extension in translated}
+        translated_by_name = {extension.name: extension for extension in translated}
         for extension in self.extensions:
-            extension.sources = made[extension.name].sources
-            extension.include_dirs = made[extension.name].include_dirs  # times of the headers that .pxd files include
-            extension.depends = made[extension.name].depends
-        # The largest first: one that began last would occupy one processor alone.
+            translation = translated_by_name[extension.name]
+            extension.sources = translation.sources
+            extension.include_dirs = translation.include_dirs  # times of the headers that .pxd files include
+            extension.depends = translation.depends
+        # The largest modules first: a large module that is started last would occupy one processor alone.
         self.extensions.sort(key=lambda extension: -sum(map(os.path.getsize, extension.sources)))
         super().build_extensions()
 
     def build_extension(self, ext: Extension) -> None:
         """Compile a module, unless nothing that it depends on has changed; print the progress."""
         path = Path(self.get_ext_fullpath(ext.name))
-        before = path.stat().st_mtime_ns if path.exists() else None
+        old_time = path.stat().st_mtime_ns if path.exists() else None
         super().build_extension(ext)
-        self.built += 1
-        if path.stat().st_mtime_ns != before:
-            print(f"[{self.built}/{len(self.extensions)}] compiled {ext.name}\n", end="", flush=True)
+        self.n_built += 1
+        if path.stat().st_mtime_ns != old_time:
+            print(f"[{self.n_built}/{len(self.extensions)}] compiled {ext.name}\n", end="", flush=True)
 
-    def find_compiler(self) -> None:
-        """Compile two lines; raises PlatformError with advice if that fails."""
+    def check_compiler(self) -> None:
+        """Compile a short program. Raises PlatformError with advice if that fails."""
         with tempfile.TemporaryDirectory() as folder:
             source = Path(folder, "probe.c")
             source.write_text("#include <Python.h>\nint main(void) { return 0; }\n")

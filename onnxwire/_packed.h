@@ -5,7 +5,7 @@
  * it. The instructions for the mask and for removing bits are chosen at run time by the processor's features:
  *
  *   level 0  scalar, any processor
- *   level 1  128-bit masks (SSE2 is part of x86-64, NEON of aarch64), squeezing by shifts
+ *   level 1  128-bit masks (SSE2 is part of x86-64, NEON of aarch64), top bits removed by shifts
  *   level 2  256-bit masks and pext (AVX2 and BMI2)
  *
  * Guarantee of every function: no byte at or after `end` is read and at most `capacity` numbers are written.
@@ -31,7 +31,7 @@
 #define OW_INLINE static inline
 #endif
 
-enum { OW_64, OW_32, OW_BOOL, OW_ZIGZAG64, OW_ZIGZAG32 }; /* the same numbers as _varint.Packed */
+enum { OW_64, OW_32, OW_BOOL, OW_ZIGZAG64, OW_ZIGZAG32 }; /* the same values as _varint.Packed */
 
 OW_INLINE void ow_store(void *out, uint64_t i, uint64_t value, int packed) {
     switch (packed) {
@@ -44,7 +44,7 @@ OW_INLINE void ow_store(void *out, uint64_t i, uint64_t value, int packed) {
 }
 
 /* Decode varints from p on, writing to out[n] and after; return the new n. Stops at a damaged varint. */
-OW_INLINE uint64_t ow_scalar(const uint8_t *p, const uint8_t *end, void *out, uint64_t n, uint64_t capacity,
+OW_INLINE uint64_t ow_decode_scalar(const uint8_t *p, const uint8_t *end, void *out, uint64_t n, uint64_t capacity,
                              int packed) {
     while (p < end && n < capacity) {
         uint64_t value = 0;
@@ -137,7 +137,7 @@ OW_INLINE uint64_t ow_ends_128(const uint8_t *p) {
                 v = last + 1;                                                                                         \
             }                                                                                                         \
         }                                                                                                             \
-        return ow_scalar(v, end, out, n, capacity, PACKED);                                                           \
+        return ow_decode_scalar(v, end, out, n, capacity, PACKED);                                                    \
     }
 
 #define OW_LEVEL(LEVEL, MAKE)                                                                                         \
@@ -153,7 +153,8 @@ OW_LEVEL(wide, OW_BLOCKS)
 /* The loop of level 2. It has no branch per number: if lengths follow no pattern, such a branch is mispredicted every
  * few numbers, which costs more than decoding one. It branches per block: without a varint of more than 8 bytes, four
  * numbers are written at a time, up to three too many, which the next block overwrites. The next number starts after
- * the block's last end, not after the last number written. */
+ * the block's last end, not after the last number written. Bit i of `cont` is set if byte i continues a varint, bit i of
+ * `cont8` if bytes i to i + 7 do. */
 #define OW_WIDER(NAME, PACKED)                                                                                        \
     __attribute__((target("avx2,bmi,bmi2,popcnt"))) static uint64_t NAME(const uint8_t *p, const uint8_t *end,        \
                                                                          void *out, uint64_t capacity) {              \
@@ -161,19 +162,19 @@ OW_LEVEL(wide, OW_BLOCKS)
         const uint8_t *v = p;                                                                                         \
         uint64_t n = 0;                                                                                               \
         for (const uint8_t *b = p; end - b >= 80 && capacity - n >= 64; b += 64) {                                    \
-            uint64_t ends = ow_ends_256(b), more = ~ends;                                                             \
-            if (more == 0 && v == b) {                                                                                \
+            uint64_t ends = ow_ends_256(b), cont = ~ends;                                                             \
+            if (cont == 0 && v == b) {                                                                                \
                 for (int i = 0; i < 64; i++) ow_store(out, n + i, b[i], PACKED);                                      \
                 n += 64;                                                                                              \
                 v = b + 64;                                                                                           \
                 continue;                                                                                             \
             }                                                                                                         \
-            uint64_t more2 = more & more >> 1, more4 = more2 & more2 >> 2, more8 = more4 & more4 >> 4;                \
+            uint64_t cont2 = cont & cont >> 1, cont4 = cont2 & cont2 >> 2, cont8 = cont4 & cont4 >> 4;                \
             /* A varint of more than 10 bytes: ten continuation bytes in a row, counting those before the block. */   \
-            if (more8 & more8 >> 2 || (b - v) + __builtin_ctzll(ends) >= 10) break;                                   \
+            if (cont8 & cont8 >> 2 || (b - v) + __builtin_ctzll(ends) >= 10) break;                                   \
             int count = __builtin_popcountll(ends);                                                                   \
             const uint8_t *next = b + 64 - __builtin_clzll(ends);                                                     \
-            if (more8 == 0 && (b - v) + __builtin_ctzll(ends) < 8) {                                                  \
+            if (cont8 == 0 && (b - v) + __builtin_ctzll(ends) < 8) {                                                  \
                 for (int i = 0; i < count; i += 4) {                                                                  \
                     for (int k = 0; k < 4; k++) {                                                                     \
                         const uint8_t *last = b + _tzcnt_u64(ends);                                                   \
@@ -197,7 +198,7 @@ OW_LEVEL(wide, OW_BLOCKS)
             n += (uint64_t)count;                                                                                     \
             v = next;                                                                                                 \
         }                                                                                                             \
-        return ow_scalar(v, end, out, n, capacity, PACKED);                                                           \
+        return ow_decode_scalar(v, end, out, n, capacity, PACKED);                                                    \
     }
 
 OW_LEVEL(wider, OW_WIDER)
@@ -206,7 +207,7 @@ OW_LEVEL(wider, OW_WIDER)
 
 typedef uint64_t (*ow_decode)(const uint8_t *, const uint8_t *, void *, uint64_t);
 
-/* Return the highest level that this processor supports. */
+/* Return the highest instruction level that this processor supports. */
 static int ow_best_level(void) {
 #ifdef OW_X86
     __builtin_cpu_init();
@@ -231,11 +232,11 @@ static uint64_t ow_decode_varints(const uint8_t *p, const uint8_t *end, int pack
 #endif
     (void)level;
     switch (packed) {
-    case OW_64: return ow_scalar(p, end, out, 0, capacity, OW_64);
-    case OW_32: return ow_scalar(p, end, out, 0, capacity, OW_32);
-    case OW_BOOL: return ow_scalar(p, end, out, 0, capacity, OW_BOOL);
-    case OW_ZIGZAG64: return ow_scalar(p, end, out, 0, capacity, OW_ZIGZAG64);
-    default: return ow_scalar(p, end, out, 0, capacity, OW_ZIGZAG32);
+    case OW_64: return ow_decode_scalar(p, end, out, 0, capacity, OW_64);
+    case OW_32: return ow_decode_scalar(p, end, out, 0, capacity, OW_32);
+    case OW_BOOL: return ow_decode_scalar(p, end, out, 0, capacity, OW_BOOL);
+    case OW_ZIGZAG64: return ow_decode_scalar(p, end, out, 0, capacity, OW_ZIGZAG64);
+    default: return ow_decode_scalar(p, end, out, 0, capacity, OW_ZIGZAG32);
     }
 }
 

@@ -12,18 +12,18 @@
 
 #define OW_MAX_THREADS 4 /* more do not help: memory or the disk is the bottleneck */
 
-typedef void (*ow_task)(void *work);
+typedef void (*ow_task)(void *argument);
 
-#if defined(_WIN32) || (defined(CYTHON_TRACE_NOGIL) && CYTHON_TRACE_NOGIL) /* reporting a line takes the GIL */
+#if defined(_WIN32) || (defined(CYTHON_TRACE_NOGIL) && CYTHON_TRACE_NOGIL) /* tracing a line acquires the GIL */
 static inline int ow_processors(void) { return 1; }
 
-static inline void ow_in_parallel(ow_task task, void *works, size_t size, int n) {
-    for (int i = 0; i < n; i++) task((char *)works + (size_t)i * size);
+static inline void ow_in_parallel(ow_task task, void *arguments, size_t size, int n) {
+    for (int i = 0; i < n; i++) task((char *)arguments + (size_t)i * size);
 }
 
-static inline uint64_t ow_take(uint64_t *next, uint64_t n) { return (*next += n) - n; }
-static inline int ow_get(const int *flag) { return *flag; }
-static inline void ow_set(int *flag) { *flag = 1; }
+static inline uint64_t ow_fetch_add(uint64_t *next, uint64_t n) { return (*next += n) - n; }
+static inline int ow_load_flag(const int *flag) { return *flag; }
+static inline void ow_set_flag(int *flag) { *flag = 1; }
 #else
 #include <pthread.h>
 #include <sched.h>
@@ -44,48 +44,48 @@ static inline int ow_processors(void) {
 
 typedef struct {
     ow_task task;
-    void *work;
+    void *argument;
 } ow_call;
 
 static void *ow_run_call(void *p) {
     ow_call *call = (ow_call *)p;
-    call->task(call->work);
+    call->task(call->argument);
     return NULL;
 }
 
-/* Call `task` once for each of n <= OW_MAX_THREADS elements of the array `works`, of `size` bytes each: for the first
- * in this thread, for each other in a separate thread with all signals blocked. Return when all are done. With size 0,
+/* Call `task` once for each of n <= OW_MAX_THREADS elements of the array `arguments`, of `size` bytes each: for the first
+ * in this thread, for each other in a separate thread with all signals blocked. Return after the last one ends. With size 0,
  * all calls receive the same argument. */
-static inline void ow_in_parallel(ow_task task, void *works, size_t size, int n) {
+static inline void ow_in_parallel(ow_task task, void *arguments, size_t size, int n) {
     pthread_t threads[OW_MAX_THREADS];
     ow_call calls[OW_MAX_THREADS];
     int is_started[OW_MAX_THREADS] = {0};
-    sigset_t all, before;
+    sigset_t all_signals, old_mask;
     if (n == 1) {
-        task(works);
+        task(arguments);
         return;
     }
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
+    sigfillset(&all_signals);
+    pthread_sigmask(SIG_SETMASK, &all_signals, &old_mask);
     for (int i = 1; i < n; i++) {
         calls[i].task = task;
-        calls[i].work = (char *)works + (size_t)i * size;
+        calls[i].argument = (char *)arguments + (size_t)i * size;
         is_started[i] = pthread_create(&threads[i], NULL, ow_run_call, &calls[i]) == 0;
     }
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    task(works);
+    pthread_sigmask(SIG_SETMASK, &old_mask, NULL);
+    task(arguments);
     for (int i = 1; i < n; i++) {
         if (is_started[i])
             pthread_join(threads[i], NULL);
         else
-            task(calls[i].work);
+            task(calls[i].argument);
     }
 }
 
-/* State shared by threads with the same argument: a counter that each advances by n, and a flag that any may set. */
-static inline uint64_t ow_take(uint64_t *next, uint64_t n) { return __atomic_fetch_add(next, n, __ATOMIC_RELAXED); }
-static inline int ow_get(const int *flag) { return __atomic_load_n(flag, __ATOMIC_RELAXED); }
-static inline void ow_set(int *flag) { __atomic_store_n(flag, 1, __ATOMIC_RELAXED); }
+/* Access to memory that threads share: advance a counter by n and return its old value, read a flag, set a flag. */
+static inline uint64_t ow_fetch_add(uint64_t *next, uint64_t n) { return __atomic_fetch_add(next, n, __ATOMIC_RELAXED); }
+static inline int ow_load_flag(const int *flag) { return __atomic_load_n(flag, __ATOMIC_RELAXED); }
+static inline void ow_set_flag(int *flag) { __atomic_store_n(flag, 1, __ATOMIC_RELAXED); }
 #endif
 
 #endif

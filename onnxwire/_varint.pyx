@@ -11,7 +11,7 @@ cdef extern from "_packed.h" nogil:
 
 cdef extern from "_parallel.h" nogil:
     int ow_processors()
-    void ow_in_parallel(void (*task)(void* work) noexcept nogil, void* works, size_t size, int n)
+    void ow_in_parallel(void (*task)(void* argument) noexcept nogil, void* arguments, size_t size, int n)
 
 cdef extern from "engine/thresholds.h":
     enum:
@@ -19,7 +19,7 @@ cdef extern from "engine/thresholds.h":
 
 cdef int LEVEL = ow_best_level()
 
-NESTING_LIMIT = MAX_DEPTH  # the limit, readable from Python
+NESTING_LIMIT = MAX_DEPTH  # for Python, which cannot read a C enum
 
 
 cdef Damage explain(const uint8_t* p, const uint8_t* end, int depth) noexcept nogil:
@@ -99,6 +99,7 @@ cdef bint is_cut(const uint8_t* p, const uint8_t* end) noexcept nogil:
 
 
 cdef Fault explain_tag(const uint8_t* p, const uint8_t* end) noexcept nogil:
+    """Return the fault of the tag at p that `read_tag` rejects."""
     cdef uint32_t tag = 0
     if read_long_tag(p, end, &tag) != NULL:
         return FAULT_NUMBER_ZERO
@@ -136,7 +137,7 @@ cdef struct Share:
     uint64_t n               # numbers counted or decoded
 
 
-cdef int share_out(Share* shares, const uint8_t* p, const uint8_t* end) noexcept nogil:
+cdef int divide_run(Share* shares, const uint8_t* p, const uint8_t* end) noexcept nogil:
     """Divide a run of 2 * THREAD_RUN_BYTES or more, between varints, among threads; return their number."""
     cdef int n = <int>min(<uint64_t>(end - p) // THREAD_RUN_BYTES, <uint64_t>min(ow_processors(), <int>MAX_SHARES))
     cdef int i
@@ -149,13 +150,13 @@ cdef int share_out(Share* shares, const uint8_t* p, const uint8_t* end) noexcept
     return n
 
 
-cdef void count_share(void* work) noexcept nogil:
-    cdef Share* share = <Share*>work
+cdef void count_share(void* argument) noexcept nogil:
+    cdef Share* share = <Share*>argument
     share.n = ow_count_varints(share.p, share.end)
 
 
-cdef void decode_share(void* work) noexcept nogil:
-    cdef Share* share = <Share*>work
+cdef void decode_share(void* argument) noexcept nogil:
+    cdef Share* share = <Share*>argument
     share.n = ow_decode_varints(share.p, share.end, share.packed, share.out, share.capacity, LEVEL)
 
 
@@ -166,14 +167,14 @@ cdef uint64_t count_varints(const uint8_t* p, const uint8_t* end) noexcept nogil
 
 
 cdef uint64_t count_shares(const uint8_t* p, const uint8_t* end, ShareCounts* counts) noexcept nogil:
-    """Do what `count_varints` does, and return the count of each part that a thread decodes later."""
+    """Count like `count_varints`; set `counts` to the count of each part that a thread decodes later."""
     cdef Share[MAX_SHARES] shares
     cdef uint64_t total = 0
     cdef int i
     counts.n = 0
     if end - p < 2 * THREAD_RUN_BYTES:
         return ow_count_varints(p, end)
-    counts.n = share_out(shares, p, end)
+    counts.n = divide_run(shares, p, end)
     ow_in_parallel(count_share, shares, sizeof(Share), counts.n)
     for i in range(counts.n):
         counts.counts[i] = shares[i].n
@@ -202,7 +203,7 @@ cdef bint check_varints(const uint8_t* p, const uint8_t* end) noexcept nogil:
 
 
 cdef int size_of(Packed packed) noexcept nogil:
-    """Return the bytes per decoded number."""
+    """Return the size of a decoded number in bytes."""
     return 1 if packed == PACKED_BOOL else 4 if packed == PACKED_32 or packed == PACKED_ZIGZAG32 else 8
 
 
@@ -211,7 +212,7 @@ cdef uint64_t decode_varints(
 ) noexcept nogil:
     """Decode a packed run to at most `capacity` numbers; return the number of values written.
 
-    Stops at a varint of more than 10 bytes, or at one that is cut by the end. Runs of megabytes are divided among
+    Stops at a varint that has more than 10 bytes or is cut by the end. Runs of megabytes are divided among
     threads.
     """
     return decode_shares(p, end, packed, out, capacity, NULL)
@@ -220,30 +221,30 @@ cdef uint64_t decode_varints(
 cdef uint64_t decode_shares(
     const uint8_t* p, const uint8_t* end, Packed packed, void* out, uint64_t capacity, const ShareCounts* counts
 ) noexcept nogil:
-    """Do what `decode_varints` does, without counting the values again.
+    """Decode like `decode_varints`, without counting the values again if `counts` has their number.
 
     counts: the result of `count_shares`, or NULL. If it does not agree with the bytes, which may have changed, the
     numbers are undefined, but still at most `capacity`.
     """
     cdef Share[MAX_SHARES] shares
     cdef uint64_t total = 0
-    cdef uint64_t before
+    cdef uint64_t n_before
     cdef int i
     cdef int n
     if end - p < 2 * THREAD_RUN_BYTES:
         return ow_decode_varints(p, end, packed, out, capacity, LEVEL)
-    n = share_out(shares, p, end)
+    n = divide_run(shares, p, end)
     if counts != NULL and counts.n == n:
         for i in range(n):
             shares[i].n = counts.counts[i]
     else:
         ow_in_parallel(count_share, shares, sizeof(Share), n)
     for i in range(n):
-        before = min(total, capacity)
+        n_before = min(total, capacity)
         shares[i].packed = packed
-        shares[i].out = <uint8_t*>out + before * <uint64_t>size_of(packed)
-        shares[i].capacity = min(shares[i].n, capacity - before)
-        total = before + shares[i].capacity
+        shares[i].out = <uint8_t*>out + n_before * <uint64_t>size_of(packed)
+        shares[i].capacity = min(shares[i].n, capacity - n_before)
+        total = n_before + shares[i].capacity
     ow_in_parallel(decode_share, shares, sizeof(Share), n)
     total = 0
     for i in range(n):

@@ -15,11 +15,11 @@ _MAX_COMPARED = 2000  # candidates that are compared character by character
 _MAX_NAME_CHARS = 200  # a longer name is not a typing error
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Return a hint such as "; did you mean 'axis'?", or "" if no known name is similar.
+def did_you_mean(name: str, candidates: Iterable[str]) -> str:
+    """Return a hint such as "; did you mean 'axis'?", or "" if no candidate is similar.
 
-    A similar name differs in a few characters, or contains the other name or is contained in it. Only the first 100,000
-    known names are considered.
+    A similar candidate differs from the name in a few characters, contains it, or is contained in it. Only the first
+    100,000 candidates are considered.
     """
     from difflib import get_close_matches
     from heapq import nlargest
@@ -28,17 +28,18 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
     if not name or len(name) > _MAX_NAME_CHARS:
         return ""
-    names = dict.fromkeys(other for other in islice(known, _MAX_NAMES) if other and len(other) <= 2 * _MAX_NAME_CHARS)
-    likely: Iterable[str] = names
+    max_chars = 2 * _MAX_NAME_CHARS
+    names = dict.fromkeys(text for text in islice(candidates, _MAX_NAMES) if text and len(text) <= max_chars)
+    compared_names: Iterable[str] = names
     if len(names) > _MAX_COMPARED:
         # The names with the longest common prefix.
-        likely = nlargest(_MAX_COMPARED, names, lambda other: len(commonprefix([name, other])))  # noqa: RUF071
-    close = get_close_matches(name, likely, n=1, cutoff=0.7)
-    if not close:
+        compared_names = nlargest(_MAX_COMPARED, names, lambda text: len(commonprefix([name, text])))  # noqa: RUF071
+    similar = get_close_matches(name, compared_names, n=1, cutoff=0.7)
+    if not similar:
         lower = name.lower()
-        parts = (other for other in names if lower in other.lower() or (len(other) > 1 and other.lower() in lower))
-        close = sorted(parts, key=len)[:1]
-    return f"; did you mean {close[0]!r}?" if close else ""
+        containing = (text for text in names if lower in text.lower() or (len(text) > 1 and text.lower() in lower))
+        similar = sorted(containing, key=len)[:1]
+    return f"; did you mean {similar[0]!r}?" if similar else ""
 
 
 def count_text(n: int, noun: str) -> str:
@@ -228,16 +229,17 @@ class FileError(Error, OSError):
 
     @classmethod
     def from_os_error(cls, error: OSError | ValueError, path: object, advice: str = "") -> Self:
-        """Return the error of this class for an OSError, of the same kind: FileNotFoundError and so on.
+        """Return the error for an OSError, in the subclass that is also FileNotFoundError, PermissionError or similar.
 
         Python raises ValueError for a path with a NUL, or with characters that file names can't contain.
         """
         if not isinstance(error, OSError):
             error = OSError(errno.EINVAL, "the path is not a valid file name")
-        kinds = _KINDS.get(cls, {})
-        kind = next((kinds[builtin] for builtin in type(error).__mro__ if builtin in kinds), cls)
+        subclasses = _SUBCLASSES.get(cls, {})
+        error_class = next((subclasses[builtin] for builtin in type(error).__mro__ if builtin in subclasses), cls)
         reason = error.strerror or str(error)
-        return kind(error.errno, f"{reason}; {advice}" if advice else reason, os.fspath(path))  # type: ignore[return-value,call-overload]
+        text = f"{reason}; {advice}" if advice else reason
+        return error_class(error.errno, text, os.fspath(path))  # type: ignore[return-value,call-overload]
 
     def __str__(self) -> str:
         return f"{self.filename}: {self.strerror}" if self.filename is not None else super().__str__()
@@ -288,7 +290,7 @@ class SaveBrokenPipeError(SaveError, BrokenPipeError):
 
 
 # Subclasses that are also built-in OSError classes. Subclasses that applications define are never raised.
-_KINDS: dict[type[FileError], dict[type, type[FileError]]] = {
+_SUBCLASSES: dict[type[FileError], dict[type, type[FileError]]] = {
     SourceError: {
         FileNotFoundError: SourceNotFoundError,
         IsADirectoryError: SourceIsADirectoryError,

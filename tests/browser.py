@@ -40,6 +40,16 @@ def start_driver():
     return webdriver.Chrome(options, Service(DRIVER))
 
 
+def stop_driver(driver):
+    """Close the browser and its driver. Debian's command for the shell is a script, so that `quit` alone would end the
+    script and not the browser."""
+    from selenium.common.exceptions import WebDriverException
+
+    with contextlib.suppress(WebDriverException):  # the connection ends before the answer
+        driver.execute_cdp_cmd("Browser.close", {})
+    driver.quit()
+
+
 # WebDriver reads the text of one element with one script of 50 kB; this reads all texts with one of some lines.
 VISIBLE_TEXTS = """
 const elements = [...document.querySelectorAll(arguments[0])];

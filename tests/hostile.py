@@ -187,7 +187,7 @@ def catalog(path, folder):
     from onnxwire.catalog.read import Task, read_models
 
     result = read_models(Task((path,), True, True))
-    assert [*result.found] == [path]
+    assert [*result.outcomes] == [path]
     return sum(table.nbytes for table in result.tables.values())
 
 

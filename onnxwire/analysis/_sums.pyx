@@ -24,7 +24,7 @@ ctypedef fused Number:
 
 cdef void find_range(const Number* p, Py_ssize_t n, Number* low, Number* high) noexcept nogil:
     """Find the minimum and the maximum of n > 0 numbers, none of which is NaN."""
-    cdef Number least = p[0], greatest = p[0]
+    cdef Number minimum = p[0], maximum = p[0]
     cdef Py_ssize_t i
     cdef int32_t bits, low_bits = INT32_MAX, high_bits = -INT32_MAX - 1
     if Number is float:
@@ -36,14 +36,14 @@ cdef void find_range(const Number* p, Py_ssize_t n, Number* low, Number* high) n
             high_bits = bits if bits > high_bits else high_bits
         low_bits ^= low_bits >> 31 & INT32_MAX
         high_bits ^= high_bits >> 31 & INT32_MAX
-        memcpy(&least, &low_bits, 4)
-        memcpy(&greatest, &high_bits, 4)
+        memcpy(&minimum, &low_bits, 4)
+        memcpy(&maximum, &high_bits, 4)
     else:
         for i in range(n):
-            least = p[i] if p[i] < least else least
-            greatest = p[i] if p[i] > greatest else greatest
-    low[0] = least
-    high[0] = greatest
+            minimum = p[i] if p[i] < minimum else minimum
+            maximum = p[i] if p[i] > maximum else maximum
+    low[0] = minimum
+    high[0] = maximum
 
 
 cdef object sum_numbers(const Number* p, Py_ssize_t n):

@@ -10,7 +10,7 @@ from onnxwire.analysis.describe import describe_call, describe_list, describe_ty
 from onnxwire.analysis.tensor_distance import Distance, distance
 from onnxwire.engine.repeated import Repeated
 from onnxwire.errors import TensorError
-from onnxwire.io.prefetch import open_external, scheduled
+from onnxwire.io.prefetch import fetch_in_order, open_external
 from onnxwire.io.tensor_list import find_tensors, is_external, tensor_bytes
 from onnxwire.messages import (
     AttributeProto,
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 
     from onnxwire.engine.descriptor import FieldDescriptor
 
-_MAX_ELEMENTS = 24  # maximum number of a list's elements in a text
-_MAX_CHARS = 200  # maximum length of a text
-_SMALL_BYTES = 1 << 12  # tensors up to this size are compared as messages first
-_STORAGE = {"raw_data", *FIELDS, "external_data", "data_location"}
+_MAX_ELEMENTS = 24  # of a list, in a text
+_MAX_CHARS = 200  # of a text
+_MAX_SMALL_BYTES = 1 << 12  # tensors up to this size are compared as messages first
+_STORAGE_FIELDS = {"raw_data", *FIELDS, "external_data", "data_location"}
 """The fields that store the elements of a tensor."""
 _NESTED_FIELDS = {"t", "g", "tensors", "graphs", "sparse_tensor", "sparse_tensors"}
 """The fields of an attribute that are compared field by field."""
@@ -46,9 +46,9 @@ class Difference:
     change: the change from the first model to the second. "rewired" means that an input reads another value. "renamed"
     lists all new names in one difference, if nodes are matched by structure. kind, name: the kind and name of the
     element that differs: "node", "tensor", "input", "output", "value", "opset", "metadata", "function", "graph",
-    "model", ... part:
-    the part of the element that differs, such as "op_type" or "attribute axis"; "" for the whole element. path: the
-    path of an added element in the second model, of any other in the first. old, new: texts for people, or None.
+    "model", ...
+    part: the part of the element that differs, such as "op_type" or "attribute axis"; "" for the whole element. path:
+    the path of an added element in the second model, of any other in the first. old, new: texts for people, or None.
     distance: the distance of the values of weights; None if they were not compared. names: for "renamed", dicts from
     old to new names under "nodes" and "values".
     """
@@ -91,11 +91,11 @@ _ELEMENT_KINDS = {
     "configuration",
 }  # fmt: skip
 """The fields of a model or graph whose elements are reported by their own kind and name."""
-_ELEMENT_PARENTS = ("ModelProto", "GraphProto")
+_ELEMENT_PARENT_NAMES = ("ModelProto", "GraphProto")
 
-# Tuples rather than unions of types: making a union takes longer than comparing an element.
-_TENSORS = (TensorProto, SparseTensorProto)
-_COMPARED_IN_PARTS = (ModelProto, GraphProto)
+# Tuples, because creating a union of types takes longer than comparing an element.
+_TENSOR_CLASSES = (TensorProto, SparseTensorProto)
+_LARGE_CLASSES = (ModelProto, GraphProto)
 
 _Element = tuple[str, str, str]
 """The kind and name of the element that is reported, and its part."""
@@ -104,23 +104,23 @@ _Element = tuple[str, str, str]
 class Comparison:
     """Compares two models.
 
-    left_out: the fields of attributes that are not compared.
+    skipped_fields: the fields of attributes that are not compared.
     """
 
-    left_out: frozenset[str] = frozenset()
+    skipped_fields: frozenset[str] = frozenset()
 
     def __init__(self, old: ModelProto, weights: bool, progress: Callable[[int, int], object] | None) -> None:
         self._weights = weights
         self._progress = progress
-        self._done = 0
-        self._total = 0
+        self._done_bytes = 0
+        self._total_bytes = 0
         # The paths of all messages that contain tensors with external data: equal messages can name different files.
         self._external: set[str] = set()
         if weights:
             open_external(old)
         if weights or progress is not None:
             for path, tensor in find_tensors(old):
-                self._total += tensor_bytes(tensor) if progress is not None else 0
+                self._total_bytes += tensor_bytes(tensor) if progress is not None else 0
                 if is_external(tensor):
                     self._external.update(path[:end] for end, sign in enumerate(path) if sign == ".")
 
@@ -128,13 +128,13 @@ class Comparison:
         """Compare the models."""
         if self._weights:
             open_external(new)
-        with scheduled(_paired_tensors(old, new) if self._weights else ()):
+        with fetch_in_order(_paired_tensors(old, new) if self._weights else ()):
             yield from self._messages(old, new, "", ("model", "", ""))
         self._finish()
 
     def _finish(self) -> None:
         if self._progress is not None:
-            self._progress(self._total, self._total)
+            self._progress(self._total_bytes, self._total_bytes)
 
     def _messages(self, old: Any, new: Any, path: str, element: _Element) -> Iterator[Difference]:
         """Compare two messages of one class, field by field."""
@@ -146,8 +146,8 @@ class Comparison:
         if isinstance(old, SparseTensorProto):
             yield from self._fields(old, new, path, element, ("dims",))
             for part in ("values", "indices"):
-                inner = (element[0], element[1], _join(element[2], part))
-                yield from self._tensors(getattr(old, part), getattr(new, part), f"{path}.{part}", inner)
+                part_element = (element[0], element[1], _join(element[2], part))
+                yield from self._tensors(getattr(old, part), getattr(new, part), f"{path}.{part}", part_element)
             return
         if isinstance(old, ValueInfoProto) and _value_text(old) != _value_text(new):
             yield Difference("changed", *element, path, _value_text(old), _value_text(new))
@@ -158,10 +158,15 @@ class Comparison:
             yield from self._attributes(old, new, path, element)
         else:
             yield from self._fields(old, new, path, element, type(old).DESCRIPTOR.fields_by_name)
-        ours, theirs = old._unknown_fields(), new._unknown_fields()
-        if ours != theirs:
+        old_unknown, new_unknown = old._unknown_fields(), new._unknown_fields()
+        if old_unknown != new_unknown:
             yield Difference(
-                "changed", *element[:2], _join(element[2], "unknown fields"), path, _count(ours), _count(theirs)
+                "changed",
+                *element[:2],
+                _join(element[2], "unknown fields"),
+                path,
+                _count(old_unknown),
+                _count(new_unknown),
             )
 
     def _fields(self, old: Any, new: Any, path: str, element: _Element, names: Iterable[str]) -> Iterator[Difference]:
@@ -171,75 +176,78 @@ class Comparison:
             if name not in present:
                 continue
             field = type(old).DESCRIPTOR.fields_by_name[name]
-            here = f"{path}.{name}" if path else name
+            field_path = f"{path}.{name}" if path else name
             part = (element[0], element[1], _join(element[2], name))
             if field.is_repeated and field.message_type is not None:
                 if name == "node":
-                    yield from self._nodes(old.node, new.node, here)
+                    yield from self._nodes(old.node, new.node, field_path)
                 else:
-                    yield from self._elements(old, new, field, here, element)
+                    yield from self._elements(old, new, field, field_path, element)
             elif field.is_repeated:
-                ours, theirs = getattr(old, name), getattr(new, name)
-                if not _are_alike(ours, theirs):
-                    texts = [describe_list(field, values, _MAX_ELEMENTS) for values in (ours, theirs)]
-                    yield Difference("changed", *part, here, texts[0], texts[1])
+                old_values, new_values = getattr(old, name), getattr(new, name)
+                if not _are_equal(old_values, new_values):
+                    texts = [describe_list(field, values, _MAX_ELEMENTS) for values in (old_values, new_values)]
+                    yield Difference("changed", *part, field_path, texts[0], texts[1])
             elif field.message_type is not None:
-                has = old.HasField(name), new.HasField(name)
-                if all(has):
-                    yield from self._messages(getattr(old, name), getattr(new, name), here, part)
-                elif any(has):
-                    yield Difference("added" if has[1] else "removed", *part, here)
+                is_present = old.HasField(name), new.HasField(name)
+                if all(is_present):
+                    yield from self._messages(getattr(old, name), getattr(new, name), field_path, part)
+                elif any(is_present):
+                    yield Difference("added" if is_present[1] else "removed", *part, field_path)
             else:
                 # An absent field equals its default, except in a oneof.
-                has = old.HasField(name), new.HasField(name)
-                is_choice = field.containing_oneof is not None and has[0] != has[1]
-                if is_choice or (any(has) and not _are_alike(getattr(old, name), getattr(new, name))):
-                    shown = [_field_text(message, field) for message in (old, new)]
-                    yield Difference("changed", *part, here, shown[0], shown[1])
+                is_present = old.HasField(name), new.HasField(name)
+                is_choice = field.containing_oneof is not None and is_present[0] != is_present[1]
+                if is_choice or (any(is_present) and not _are_equal(getattr(old, name), getattr(new, name))):
+                    field_texts = [_field_text(message, field) for message in (old, new)]
+                    yield Difference("changed", *part, field_path, field_texts[0], field_texts[1])
 
     def _elements(
         self, old: Any, new: Any, field: FieldDescriptor, path: str, element: _Element
     ) -> Iterator[Difference]:
         """Compare a repeated field. Elements are paired by name, or by index if they have no names."""
-        ours, theirs = getattr(old, field.name), getattr(new, field.name)
+        old_elements, new_elements = getattr(old, field.name), getattr(new, field.name)
         kind, key = KEYS.get(field.name, (field.name, None))
-        is_own = field.name in _ELEMENT_KINDS and type(old).DESCRIPTOR.name in _ELEMENT_PARENTS
+        is_own = field.name in _ELEMENT_KINDS and type(old).DESCRIPTOR.name in _ELEMENT_PARENT_NAMES
 
-        def label(one: Any, index: int) -> _Element:
-            name = str(index if key is None else key(one))
+        def label(value: Any, index: int) -> _Element:
+            name = str(index if key is None else key(value))
             return (kind, name, "") if is_own else (element[0], element[1], _join(element[2], f"{kind} {name}"))
 
-        # Equal elements at the start are pairs.
+        # Equal elements at the start are pairs, without a look at their keys.
         start = 0
-        for first, second in zip(ours, theirs, strict=False):
-            if not self._are_same(first, second, path, start):
+        for old_element, new_element in zip(old_elements, new_elements, strict=False):
+            if not self._are_same(old_element, new_element, path, start):
                 break
             start += 1
-        matches = match_elements(ours, theirs, start, key)
-        left = bytearray(b"\1") * (len(theirs) - start)
-        for index, other in enumerate(matches, start):
-            one, here = ours[index], f"{path}[{index}]"
-            if other < 0:
-                yield Difference("removed", *label(one, index), here, old=text_of(one))
+        matches = match_elements(old_elements, new_elements, start, key)
+        is_unmatched = bytearray(b"\1") * (len(new_elements) - start)
+        for index, new_index in enumerate(matches, start):
+            value, element_path = old_elements[index], f"{path}[{index}]"
+            if new_index < 0:
+                yield Difference("removed", *label(value, index), element_path, old=text_of(value))
             else:
-                left[other - start] = 0
-                yield from self._named(one, theirs[other], here, label(one, index))
-        for index, is_left in enumerate(left, start):
-            if is_left:
-                one = theirs[index]
-                yield Difference("added", *label(one, index), f"{path}[{index}]", new=text_of(one))
+                is_unmatched[new_index - start] = 0
+                yield from self._same_name_elements(value, new_elements[new_index], element_path, label(value, index))
+        for index, is_added in enumerate(is_unmatched, start):
+            if is_added:
+                value = new_elements[index]
+                yield Difference("added", *label(value, index), f"{path}[{index}]", new=text_of(value))
         if field.name in ("input", "output"):
             # Callers can pass inputs by position, so the order of the inputs matters.
-            paired = [other for other in matches if other >= 0]
-            in_order = sorted(paired)
-            if paired != in_order:
-                orders = [[theirs[index].name for index in (*range(start), *order)] for order in (paired, in_order)]
+            matched_indexes = [new_index for new_index in matches if new_index >= 0]
+            sorted_indexes = sorted(matched_indexes)
+            if matched_indexes != sorted_indexes:
+                orders = [
+                    [new_elements[index].name for index in (*range(start), *order)]
+                    for order in (matched_indexes, sorted_indexes)
+                ]
                 part = (element[0], element[1], _join(element[2], f"order of {field.name}s"))
                 names = ValueInfoProto.DESCRIPTOR.fields_by_name["name"]
                 texts = [describe_list(names, order, _MAX_ELEMENTS) for order in orders]
                 yield Difference("changed", *part, path, texts[0], texts[1])
 
-    def _named(self, old: Any, new: Any, path: str, element: _Element) -> Iterator[Difference]:
+    def _same_name_elements(self, old: Any, new: Any, path: str, element: _Element) -> Iterator[Difference]:
         """Compare two elements of one name; operator sets and entries are compared as a whole."""
         name = type(old).DESCRIPTOR.name
         if name == "OperatorSetIdProto":
@@ -253,31 +261,31 @@ class Comparison:
         if not is_same:
             yield Difference("changed", *element, path, text_of(old), text_of(new))
 
-    def _nodes(self, ours: Sequence[NodeProto], theirs: Sequence[NodeProto], path: str) -> Iterator[Difference]:
+    def _nodes(self, old_nodes: Sequence[NodeProto], new_nodes: Sequence[NodeProto], path: str) -> Iterator[Difference]:
         # Usually most nodes at the start and at the end are the same.
-        start, ends = 0, [len(ours), len(theirs)]
-        while start < min(ends) and self._are_same(ours[start], theirs[start], path, start):
+        start, ends = 0, [len(old_nodes), len(new_nodes)]
+        while start < min(ends) and self._are_same(old_nodes[start], new_nodes[start], path, start):
             start += 1
-        while start < min(ends) and self._are_same(ours[ends[0] - 1], theirs[ends[1] - 1], path, ends[0] - 1):
+        while start < min(ends) and self._are_same(old_nodes[ends[0] - 1], new_nodes[ends[1] - 1], path, ends[0] - 1):
             ends = [ends[0] - 1, ends[1] - 1]
-        pairs = pair_nodes(ours, theirs, range(start, ends[0]), range(start, ends[1]))
+        pairs = pair_nodes(old_nodes, new_nodes, range(start, ends[0]), range(start, ends[1]))
         for index in range(start, ends[0]):
-            node, here = ours[index], f"{path}[{index}]"
+            node, node_path = old_nodes[index], f"{path}[{index}]"
             if index in pairs:
                 element = ("node", node_name(node), "")
-                yield from self._messages(node, theirs[pairs[index]], here, element)
+                yield from self._messages(node, new_nodes[pairs[index]], node_path, element)
             else:
-                yield Difference("removed", "node", node_name(node), "", here, old=text_of(node))
-        found = set(pairs.values())
+                yield Difference("removed", "node", node_name(node), "", node_path, old=text_of(node))
+        matched_indexes = set(pairs.values())
         for index in range(start, ends[1]):
-            if index not in found:
-                node = theirs[index]
+            if index not in matched_indexes:
+                node = new_nodes[index]
                 yield Difference("added", "node", node_name(node), "", f"{path}[{index}]", new=text_of(node))
 
     def _are_same(self, old: Any, new: Any, path: str, index: int | None = None) -> bool:
         """Return whether two messages are equal; False for large tensors and graphs, which are compared in parts."""
-        is_tensor = isinstance(old, _TENSORS)
-        if isinstance(old, _COMPARED_IN_PARTS) or (is_tensor and old.ByteSize() >= _SMALL_BYTES) or old != new:
+        is_tensor = isinstance(old, _TENSOR_CLASSES)
+        if isinstance(old, _LARGE_CLASSES) or (is_tensor and old.ByteSize() >= _MAX_SMALL_BYTES) or old != new:
             return False
         if self._external or self._progress is not None:
             tensors = ((old.values, old.indices) if isinstance(old, SparseTensorProto) else (old,)) if is_tensor else ()
@@ -290,7 +298,7 @@ class Comparison:
     def _attributes(
         self, old: AttributeProto, new: AttributeProto, path: str, element: _Element
     ) -> Iterator[Difference]:
-        names = sorted({*old._present(), *new._present()} - {"name", "doc_string", "type"} - self.left_out)
+        names = sorted({*old._present(), *new._present()} - {"name", "doc_string", "type"} - self.skipped_fields)
         texts = [text_of(attribute) for attribute in (old, new)]
         values = self._fields(old, new, path, element, names)
         if old.type == new.type and (texts[0] == texts[1] or _NESTED_FIELDS.intersection(names)):
@@ -304,7 +312,11 @@ class Comparison:
 
     def _tensors(self, old: TensorProto, new: TensorProto, path: str, element: _Element) -> Iterator[Difference]:
         types = [f"{name_of(tensor.data_type)} {list(tensor.dims)}" for tensor in (old, new)]
-        names = [f.name for f in type(old).DESCRIPTOR.fields if f.name not in {"dims", "data_type", *_STORAGE}]
+        names = [
+            field.name
+            for field in type(old).DESCRIPTOR.fields
+            if field.name not in {"dims", "data_type", *_STORAGE_FIELDS}
+        ]
         yield from self._fields(old, new, path, element, names)
         is_comparable = self._weights and list(old.dims) == list(new.dims) and old.segment == new.segment
         weight_distance = None
@@ -323,21 +335,21 @@ class Comparison:
         elif weight_distance is not None and weight_distance.different:
             yield Difference("changed", *element, path, distance=weight_distance)
 
-    def _report(self, done: int) -> None:
-        self._done = min(self._done + done, self._total)
+    def _report(self, n_bytes: int) -> None:
+        self._done_bytes = min(self._done_bytes + n_bytes, self._total_bytes)
         if self._progress is not None:
-            self._progress(self._done, self._total)
+            self._progress(self._done_bytes, self._total_bytes)
 
 
 def _paired_tensors(old: ModelProto, new: ModelProto) -> Iterator[tuple[TensorProto, TensorProto]]:
     """Yield the pairs of tensors of one name, type and shape in the order of their comparison, for remote models."""
     if old._document.memory is None and new._document.memory is None:
         return
-    partners = {_key(path, tensor): tensor for path, tensor in find_tensors(new)}
+    new_tensors = {_key(path, tensor): tensor for path, tensor in find_tensors(new)}
     for path, tensor in find_tensors(old):
-        partner = partners.get(_key(path, tensor))
-        if partner is not None:
-            yield tensor, partner
+        new_tensor = new_tensors.get(_key(path, tensor))
+        if new_tensor is not None:
+            yield tensor, new_tensor
 
 
 def _key(path: str, tensor: TensorProto) -> tuple[object, ...]:
@@ -345,55 +357,56 @@ def _key(path: str, tensor: TensorProto) -> tuple[object, ...]:
 
 
 def _is_small(tensor: TensorProto) -> bool:
-    return tensor_bytes(tensor) < _SMALL_BYTES
+    return tensor_bytes(tensor) < _MAX_SMALL_BYTES
 
 
-def _join(outer: str, inner: str) -> str:
-    return f"{outer} {inner}" if outer else inner
+def _join(prefix: str, part: str) -> str:
+    return f"{prefix} {part}" if prefix else part
 
 
 def match_elements(
-    ours: Sequence[Any], theirs: Sequence[Any], start: int, key: Callable[[Any], Hashable] | None
+    old_elements: Sequence[Any], new_elements: Sequence[Any], start: int, key: Callable[[Any], Hashable] | None
 ) -> Sequence[int]:
-    """Return the index in `theirs` of the partner of each element of `ours` from `start` on, or -1.
+    """Return the index in `new_elements` of the partner of each element of `old_elements` from `start` on, or -1.
 
     The nth element with a key is paired with the nth one with that key. A hostile model has millions of elements of two
     bytes, so no object is made for each.
     """
-    n, m = len(ours), len(theirs)
+    n_old, n_new = len(old_elements), len(new_elements)
     if key is None:
-        return array("q", [*range(start, min(n, m))] + [-1] * max(n - m, 0))
-    # The indexes of one key are a list, linked by `following`.
-    first: dict[Hashable, int] = {}
-    last: dict[Hashable, int] = {}
-    following = array("q", [-1]) * (m - start)
-    for index in range(start, m):
-        name = key(theirs[index])
-        before = last.get(name)
-        if before is None:
-            first[name] = index
+        return array("q", [*range(start, min(n_old, n_new))] + [-1] * max(n_old - n_new, 0))
+    # The indexes of one key are a list, linked by `next_indexes`.
+    first_by_name: dict[Hashable, int] = {}
+    last_by_name: dict[Hashable, int] = {}
+    next_indexes = array("q", [-1]) * (n_new - start)
+    for index in range(start, n_new):
+        name = key(new_elements[index])
+        previous = last_by_name.get(name)
+        if previous is None:
+            first_by_name[name] = index
         else:
-            following[before - start] = index
-        last[name] = index
+            next_indexes[previous - start] = index
+        last_by_name[name] = index
     matches = array("q")
-    for index in range(start, n):
-        name = key(ours[index])
-        other = first.get(name, -1)
-        matches.append(other)
-        if other >= 0:
-            first[name] = following[other - start]
+    for index in range(start, n_old):
+        name = key(old_elements[index])
+        new_index = first_by_name.get(name, -1)
+        matches.append(new_index)
+        if new_index >= 0:
+            first_by_name[name] = next_indexes[new_index - start]
     return matches
 
 
 def pair_nodes(
-    ours: Sequence[NodeProto], theirs: Sequence[NodeProto], old_indexes: range, new_indexes: range
+    old_nodes: Sequence[NodeProto], new_nodes: Sequence[NodeProto], old_indexes: range, new_indexes: range
 ) -> dict[int, int]:
     """Pair nodes of one name, then nodes with the same outputs, then nodes with the same first output.
 
-    Of several nodes of one name, those with the same outputs are pairs. Nodes with neither are pairs if they are equal.
+    Of several nodes of one name, those with the same outputs are pairs. Nodes without a name and outputs are pairs if
+    they are equal.
     """
     pairs: dict[int, int] = {}
-    taken: set[int] = set()
+    paired_indexes: set[int] = set()
     keys: list[Callable[[NodeProto], Hashable]] = [
         lambda node: (node.name, node.op_type, *node.output) if node.name else None,
         lambda node: (node.name, node.op_type) if node.name else None,
@@ -403,20 +416,17 @@ def pair_nodes(
         lambda node: node.SerializeToString() if not node.name and not any(node.output) else None,
     ]
     for key in keys:
-        waiting: dict[Hashable, list[int]] = {}
+        unpaired_by_key: dict[Hashable, list[int]] = {}
         for index in new_indexes:
-            if index not in taken and (value := key(theirs[index])) is not None:
-                waiting.setdefault(value, []).append(index)
-        for values in waiting.values():
+            if index not in paired_indexes and (value := key(new_nodes[index])) is not None:
+                unpaired_by_key.setdefault(value, []).append(index)
+        for values in unpaired_by_key.values():
             values.reverse()
         for index in old_indexes:
-            if index not in pairs and (value := key(ours[index])) is not None and waiting.get(value):
-                pairs[index] = waiting[value].pop()
-                taken.add(pairs[index])
+            if index not in pairs and (value := key(old_nodes[index])) is not None and unpaired_by_key.get(value):
+                pairs[index] = unpaired_by_key[value].pop()
+                paired_indexes.add(pairs[index])
     return pairs
-
-
-# Texts.
 
 
 def node_name(node: NodeProto) -> str:
@@ -428,10 +438,10 @@ def _value_text(value: ValueInfoProto) -> str:
     return describe_type(value.type)
 
 
-def _are_alike(old: Any, new: Any) -> bool:
+def _are_equal(old: Any, new: Any) -> bool:
     """Return whether two values, or lists of values, are equal."""
     if isinstance(old, Repeated):
-        return len(old) == len(new) and all(map(_are_alike, old, new))
+        return len(old) == len(new) and all(map(_are_equal, old, new))
     if isinstance(old, float):
         # Unlike `==`, this comparison treats NaN as equal to NaN, and 0 as different from -0.
         return (old != old and new != new) or (old == new and copysign(1, old) == copysign(1, new))
@@ -446,7 +456,7 @@ def _field_text(message: Any, field: FieldDescriptor) -> str | None:
 
 
 def text_of(element: Any) -> str | None:
-    """Return a short text for an element; None if its name identifies the element sufficiently."""
+    """Return a short text for an element; None if its name is sufficient."""
     if isinstance(element, NodeProto):
         return describe_call(element)
     if isinstance(element, TensorProto):

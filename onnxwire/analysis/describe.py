@@ -41,7 +41,9 @@ def describe_type(type: TypeProto, depth: int = 8) -> str:
         tensor = type.tensor_type if kind == "tensor_type" else type.sparse_tensor_type
         shape = "[...]"
         if tensor.HasField("shape"):
-            dims = [str(d.dim_value) if d.HasField("dim_value") else d.dim_param or "?" for d in tensor.shape.dim]
+            dims = [
+                str(dim.dim_value) if dim.HasField("dim_value") else dim.dim_param or "?" for dim in tensor.shape.dim
+            ]
             shape = f"[{', '.join(dims)}]"
         text = name_of(tensor.elem_type).lower() + shape
         return f"sparse_tensor({text})" if kind == "sparse_tensor_type" else text
@@ -63,10 +65,10 @@ def describe_number(field: FieldDescriptor, value: Any, *, with_codes: bool = Fa
     with_codes: write values of enums and ONNX data types with their number: FLOAT (1).
     """
     if field.enum_type is not None:
-        known = field.enum_type.values_by_number.get(value)
-        if known is None:
+        enum_value = field.enum_type.values_by_number.get(value)
+        if enum_value is None:
             return str(value)
-        return f"{known.name} ({value})" if with_codes else known.name
+        return f"{enum_value.name} ({value})" if with_codes else enum_value.name
     if with_codes and field.name in TYPE_FIELDS and name_of(value) != str(value):
         return f"{name_of(value)} ({value})"
     if field.type == field.TYPE_BOOL:
@@ -86,55 +88,58 @@ def quote_text(text: str) -> str:
     return f'"{text.translate(_ESCAPES)}"'
 
 
-def describe_bytes(start: bytes, size: int, longest: int = 24) -> str:
+def describe_bytes(start: bytes, size: int, max_shown: int = 24) -> str:
     """Return bytes as quoted text if they are printable UTF-8, else in hexadecimal; with their size if truncated.
 
-    start: the first 4 * longest of `size` bytes, or all. longest: the maximum number of shown characters or bytes.
+    start: the first 4 * max_shown of `size` bytes, or all. max_shown: characters or bytes.
     """
     text = printable_text(start, size > len(start))
     if text is None:
-        shown, is_whole = start[:longest].hex(" "), size <= longest
+        shown_text, is_complete = start[:max_shown].hex(" "), size <= max_shown
     else:
-        shown, is_whole = quote_text(text[:longest]), size == len(start) and len(text) <= longest
-    return shown if is_whole else f"{shown} … ({size:,} bytes)"
+        shown_text, is_complete = quote_text(text[:max_shown]), size == len(start) and len(text) <= max_shown
+    return shown_text if is_complete else f"{shown_text} … ({size:,} bytes)"
 
 
 def describe_value(
-    field: FieldDescriptor, value: Any, longest: int = 200, *, with_codes: bool = False, quoted: bool = False
+    field: FieldDescriptor, value: Any, max_chars: int = 200, *, with_codes: bool = False, quoted: bool = False
 ) -> str:
     """Return a number, a string or bytes of a field as text.
 
-    value: the value of the attribute, or one of its elements; for a string or bytes also its payload. longest: the
+    value: the value of the attribute, or one of its elements; for a string or bytes also its payload. max_chars: the
     maximum number of shown characters of a text; of bytes at most 100 are shown. quoted: put strings in quotes; bytes
     that are text are always quoted.
     """
     if not field.is_span:
         return describe_number(field, value, with_codes=with_codes)
     if isinstance(value, str):
-        text, is_cut = value, False
+        text, is_truncated = value, False
     else:
         with memoryview(value) as view:
             size = len(view)
-            start = bytes(view[: 4 * longest])
+            start = bytes(view[: 4 * max_chars])
         if field.type == field.TYPE_BYTES:
-            return describe_bytes(start, size, min(longest, _MAX_BYTES))
-        is_cut = size > len(start)
-        text = start.decode("utf-8", "ignore" if is_cut else "replace")
-    is_cut = is_cut or len(text) > longest
-    text = quote_text(text[:longest]) if quoted else text[:longest]
-    return f"{text}…" if is_cut else text
+            return describe_bytes(start, size, min(max_chars, _MAX_BYTES))
+        is_truncated = size > len(start)
+        text = start.decode("utf-8", "ignore" if is_truncated else "replace")
+    is_truncated = is_truncated or len(text) > max_chars
+    text = quote_text(text[:max_chars]) if quoted else text[:max_chars]
+    return f"{text}…" if is_truncated else text
 
 
-def describe_list(field: FieldDescriptor, values: Sequence[Any], limit: int = 20) -> str:
+def describe_list(field: FieldDescriptor, values: Sequence[Any], max_elements: int = 20) -> str:
     """Return the first elements of a repeated field of numbers or strings in brackets; strings are in quotes."""
-    shown = ", ".join(describe_value(field, value, quoted=True) for value in values[:limit])
-    more = f", … ({len(values):,})" if len(values) > limit else ""
-    return f"[{shown}{more}]"
+    shown_text = ", ".join(describe_value(field, value, quoted=True) for value in values[:max_elements])
+    ending = f", … ({len(values):,})" if len(values) > max_elements else ""
+    return f"[{shown_text}{ending}]"
 
 
-def printable_text(data: bytes, is_cut: bool) -> str | None:
-    """Return bytes as text, or None if they are not printable UTF-8. is_cut: they may end inside a character."""
-    for n in range(4 if is_cut else 1):
+def printable_text(data: bytes, is_truncated: bool) -> str | None:
+    """Return bytes as text, or None if they are not printable UTF-8.
+
+    is_truncated: whether the bytes may end inside a character.
+    """
+    for n in range(4 if is_truncated else 1):
         try:
             text = data[: len(data) - n].decode()
         except UnicodeDecodeError:

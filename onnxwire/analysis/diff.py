@@ -34,14 +34,14 @@ def diff(
     names, types and shapes are compared. progress: called with the bytes of `old`'s tensors that were compared, and
     their total.
     match: "name" pairs nodes by name, else by the values that they produce. "structure" pairs them by operators,
-    attributes, weights and connections, whatever their names, and reports new names as one difference. "auto" pairs by
-    name, and by structure the nodes that were renamed.
-    Everything else is paired by name, key or index. These are not differences: the order of nodes, tensors, attributes
-    and entries; an absent field instead of its default value; the field or file that stores a tensor's elements. With
-    "name", payloads are compared block by block, first as bytes, and payloads at the same offset of the same file are
-    not read. With "structure", each payload is read once. A few blocks are in memory at a time. If both sources are one
-    address and the server reports the same strong ETag for both, there are no differences, and the file is not read.
-    The weights of two files on the Hub with the same SHA-256 are not read either.
+    attributes, weights and connections, regardless of their names, and reports new names as one difference. "auto"
+    pairs by name, and by structure the nodes that were renamed.
+    All other elements are paired by name, key or index. These are not differences: the order of nodes, tensors,
+    attributes and entries; an absent field instead of its default value; the field or file that stores a tensor's
+    elements. With "name", payloads are compared block by block, first as bytes, and payloads at the same offset of the
+    same file are not read. With "structure", each payload is read once. A few blocks are in memory at a time. If both
+    sources are one address and the server reports the same strong ETag for both, there are no differences, and the file
+    is not read. The weights of two files on the Hub with the same SHA-256 are not read either.
     Raises the errors of `load`, DecodeError and TensorError for damage, SourceError for files that cannot be read, and
     ValueError for any other `match`.
     """
@@ -67,33 +67,33 @@ def diff(
 
 def _is_one_version(old: ModelProto, new: ModelProto) -> bool:
     """Return whether two models were loaded from the same version of one file on a server."""
-    first, second = (getattr(model._document.memory, "source", None) for model in (old, new))
-    if first is None or second is None or not first.version.is_strong:
+    old_file, new_file = (getattr(model._document.memory, "source", None) for model in (old, new))
+    if old_file is None or new_file is None or not old_file.version.is_strong:
         return False
-    if first.origin.address == second.origin.address:
-        return first.version == second.version  # type: ignore[no-any-return]
+    if old_file.origin.address == new_file.origin.address:
+        return old_file.version == new_file.version  # type: ignore[no-any-return]
     # Other servers may send one ETag for two files of different contents, and MD5 (S3) has known collisions.
-    if not (first.has_sha256 and second.has_sha256 and first.version.is_same(second.version)):
+    if not (old_file.has_sha256 and new_file.has_sha256 and old_file.version.is_same(new_file.version)):
         return False
-    is_one_folder = first.origin.shown_folder == second.origin.shown_folder
+    is_one_folder = old_file.origin.shown_folder == new_file.origin.shown_folder
     return is_one_folder or not any(is_external(tensor) for _, tensor in find_tensors(old))
 
 
 def _has_renamed_nodes(old: ModelProto, new: ModelProto) -> bool:
     """Return whether both main graphs have nodes of one operator without a counterpart of the same name or outputs."""
-    sides = [
+    node_counts = [
         Counter((node.name, tuple(node.output), node.op_type) for node in model.graph.node) for model in (old, new)
     ]
-    rest = sides[0] - sides[1], sides[1] - sides[0]
-    if not rest[0] or not rest[1]:
+    unmatched = node_counts[0] - node_counts[1], node_counts[1] - node_counts[0]
+    if not unmatched[0] or not unmatched[1]:
         return False
     keys = [
-        ({name for name, _, _ in side if name}, {output for _, outputs, _ in side for output in outputs if output})
-        for side in rest
+        ({name for name, _, _ in nodes if name}, {output for _, outputs, _ in nodes for output in outputs if output})
+        for nodes in unmatched
     ]
     names, outputs = keys[0][0] & keys[1][0], keys[0][1] & keys[1][1]
     operators = [
-        {operator for name, made, operator in side if name not in names and not outputs.intersection(made)}
-        for side in rest
+        {operator for name, produced, operator in nodes if name not in names and not outputs.intersection(produced)}
+        for nodes in unmatched
     ]
     return not operators[0].isdisjoint(operators[1])

@@ -18,7 +18,7 @@ cdef enum:
 
 cdef struct Vertex:
     int32_t label            # equal for equal operators, attributes, types and payloads
-    int32_t operator         # the same, ignoring attributes and payloads
+    int32_t operator         # equal for equal operators and types, whatever the attributes and payloads
     int32_t scope            # index of a Scope
     int32_t row              # index in the field of its kind; sparse initializers follow the initializers
     int32_t name             # of the node or value: a number of the interner, as are all names
@@ -29,7 +29,7 @@ cdef struct Vertex:
 cdef struct Edge:
     int32_t consumer
     int32_t source           # a vertex or NONE; while a scope is read, the name of the source
-    int32_t output           # which output of the source
+    int32_t output           # index of the output of the source
     int32_t slot             # index of an input; the negative number of a key for an output of a nested graph
 
 cdef struct Scope:
@@ -105,4 +105,4 @@ cdef class FlatGraph:
     cdef object scope_message(self, int32_t scope)
 
 
-cdef int32_t grown(void** data, int32_t capacity, size_t size) except -1
+cdef int32_t grow(void** data, int32_t capacity, size_t size) except -1

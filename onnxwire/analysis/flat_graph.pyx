@@ -33,12 +33,12 @@ from onnxwire.engine.nesting_limit import too_deep
 from onnxwire.messages import GraphProto, NodeProto, SparseTensorProto, ValueInfoProto
 
 cdef enum:
-    MAIN = -1                # parents of scopes without an enclosing one
+    MAIN = -1                # parents of scopes without an enclosing scope
     INITIALIZATION = -2
     ALGORITHM = -3
     FUNCTION = -4
 
-    OF_LABEL = -1            # the first number of a key of several numbers; of an operator, its VertexKind
+    OF_LABEL = -1            # first numbers of keys of several numbers; a key of an operator starts with its VertexKind
     OF_FUNCTION = -2
     OF_TRAINING = -3
     OF_GRAPH = -4
@@ -49,7 +49,7 @@ cdef enum:
     MAX_NESTED_GRAPHS = MAX_DEPTH // 3  # each is a message in an attribute in a node
     MAX_SHORT_BYTES = 256    # of attributes that are cached
     MAX_SHORT_ATTRIBUTES = 10_000  # the cache is emptied when it is full
-    MANY_ATTRIBUTES = 30     # of a node, for which memory is allocated
+    MAX_STACK_ATTRIBUTES = 30  # of a node, whose label is computed without allocating memory
 
 
 cdef uint64_t tag_of(cls, str field):
@@ -111,7 +111,7 @@ cdef class FlatGraph:
 
     def __cinit__(self, model, Interner interner not None, digest):
         """digest: returns a key of a tensor's payload, equal for equal payloads."""
-        cdef Names outer
+        cdef Names outer_names
         cdef int32_t[4] key
         self.model, self.interner, self.digest = model, interner, digest
         self.attribute_labels = {}
@@ -126,10 +126,10 @@ cdef class FlatGraph:
         for index, training in enumerate(model.training_info):
             key[0], key[1] = OF_TRAINING, index
             if training.HasField("initialization"):
-                outer, self.names = self.names, Names()
+                outer_names, self.names = self.names, Names()
                 key[2] = INITIALIZATION
                 self.add_root(training.initialization, INITIALIZATION, index, interner.number_of_ints(key, 3))
-                self.names = outer
+                self.names = outer_names
             if training.HasField("algorithm"):
                 key[2] = ALGORITHM
                 self.add_root(training.algorithm, ALGORITHM, index, interner.number_of_ints(key, 3))
@@ -152,7 +152,7 @@ cdef class FlatGraph:
         free(self.descriptions)
         free(self.attributes)
 
-    # --- reading a finished graph
+    # --- Methods that read a finished graph.
 
     @critical_section
     def __len__(self):
@@ -205,8 +205,8 @@ cdef class FlatGraph:
         cdef int kind = self.vertices[vertex].kind
         if kind != INITIALIZER:
             return "node" if kind == NODE else "input" if kind == INPUT else "output", row
-        dense = len(self.scope_message(self.vertices[vertex].scope).initializer)
-        return ("initializer", row) if row < dense else ("sparse_initializer", row - dense)
+        n_dense = len(self.scope_message(self.vertices[vertex].scope).initializer)
+        return ("initializer", row) if row < n_dense else ("sparse_initializer", row - n_dense)
 
     @critical_section
     def scope_of(self, Py_ssize_t vertex):
@@ -227,7 +227,7 @@ cdef class FlatGraph:
             return ""
         self.check_vertex(vertex)
         if not 0 <= output < self.vertices[vertex + 1].first_output - self.vertices[vertex].first_output:
-            raise IndexError("no such output")
+            raise IndexError("the vertex has no output with this index")
         return self.interner.text(self.outputs[self.vertices[vertex].first_output + output])
 
     @critical_section
@@ -253,49 +253,49 @@ cdef class FlatGraph:
         scope: an index in `all_scopes()`.
         """
         if not 0 <= scope < self.n_scopes:
-            raise IndexError("no such graph")
+            raise IndexError("the model has no graph or function with this index")
         return (self.scope_path(scope), self.scope_message(scope)) if self.scopes[scope].parent <= MAIN else None
 
     cdef int check_vertex(self, Py_ssize_t vertex) except -1:
         if not 0 <= vertex < self.n:
-            raise IndexError("no such vertex")
+            raise IndexError("the graph has no vertex with this index")
         return 0
 
     cdef str scope_path(self, int32_t scope):
-        cdef Scope* here = &self.scopes[scope]
-        if here.parent == MAIN:
+        cdef Scope* entry = &self.scopes[scope]
+        if entry.parent == MAIN:
             return "graph"
-        if here.parent == FUNCTION:
-            return f"functions[{here.row}]"
-        if here.parent < 0:
-            return f"training_info[{here.row}].{'initialization' if here.parent == INITIALIZATION else 'algorithm'}"
-        field = "g" if here.graph == NONE else f"graphs[{here.graph}]"
-        return f"{self.scope_path(here.parent)}.node[{here.row}].attribute[{here.attribute}].{field}"
+        if entry.parent == FUNCTION:
+            return f"functions[{entry.row}]"
+        if entry.parent < 0:
+            return f"training_info[{entry.row}].{'initialization' if entry.parent == INITIALIZATION else 'algorithm'}"
+        field = "g" if entry.graph == NONE else f"graphs[{entry.graph}]"
+        return f"{self.scope_path(entry.parent)}.node[{entry.row}].attribute[{entry.attribute}].{field}"
 
     cdef object scope_message(self, int32_t scope):
         if self.message_scope == scope:
             return self.last_message
-        cdef Scope here = self.scopes[scope]
-        if here.parent == MAIN:
+        cdef Scope entry = self.scopes[scope]
+        if entry.parent == MAIN:
             message = self.model.graph
-        elif here.parent == FUNCTION:
-            message = self.model.functions[here.row]
-        elif here.parent < 0:
-            training = self.model.training_info[here.row]
-            message = training.initialization if here.parent == INITIALIZATION else training.algorithm
+        elif entry.parent == FUNCTION:
+            message = self.model.functions[entry.row]
+        elif entry.parent < 0:
+            training = self.model.training_info[entry.row]
+            message = training.initialization if entry.parent == INITIALIZATION else training.algorithm
         else:
-            attribute = self.scope_message(here.parent).node[here.row].attribute[here.attribute]
-            message = attribute.g if here.graph == NONE else attribute.graphs[here.graph]
+            attribute = self.scope_message(entry.parent).node[entry.row].attribute[entry.attribute]
+            message = attribute.g if entry.graph == NONE else attribute.graphs[entry.graph]
         self.message_scope, self.last_message = scope, message
         return message
 
-    # --- adding elements
+    # --- Methods that add elements.
 
     cdef int32_t add_vertex(self, VertexKind kind, int32_t operator, int32_t row, int32_t name) except -1:
         """Add a vertex of the last scope whose label is its operator."""
         cdef Vertex* vertex
         if self.n + 2 > self.vertices_capacity:
-            self.vertices_capacity = grown(<void**>&self.vertices, self.vertices_capacity, sizeof(Vertex))
+            self.vertices_capacity = grow(<void**>&self.vertices, self.vertices_capacity, sizeof(Vertex))
         vertex = &self.vertices[self.n]
         vertex.label = vertex.operator = operator
         vertex.scope = self.n_scopes - 1
@@ -310,7 +310,7 @@ cdef class FlatGraph:
     cdef int add_output(self, int32_t name) except -1:
         """Add an output of the last vertex."""
         if self.n_outputs == self.outputs_capacity:
-            self.outputs_capacity = grown(<void**>&self.outputs, self.outputs_capacity, sizeof(int32_t))
+            self.outputs_capacity = grow(<void**>&self.outputs, self.outputs_capacity, sizeof(int32_t))
         self.outputs[self.n_outputs] = name
         self.n_outputs += 1
         self.vertices[self.n].first_output = self.n_outputs
@@ -318,7 +318,7 @@ cdef class FlatGraph:
 
     cdef int add_edge(self, int32_t consumer, int32_t source, int32_t output, int32_t slot) except -1:
         if self.n_edges == self.edges_capacity:
-            self.edges_capacity = grown(<void**>&self.edges, self.edges_capacity, sizeof(Edge))
+            self.edges_capacity = grow(<void**>&self.edges, self.edges_capacity, sizeof(Edge))
         self.edges[self.n_edges] = Edge(consumer, source, output, slot)
         self.n_edges += 1
         return 0
@@ -333,16 +333,17 @@ cdef class FlatGraph:
         return 0
 
     cdef int32_t add_scope(self, message, Scope scope, int32_t key) except -1:
-        """Add the vertices of a graph or function, whose scope of names is open; return the first of its outputs.
+        """Add the vertices of a graph or function, whose scope of names is open; return the vertex of its first
+        output.
 
         key: identifies a nested graph in its node, or a function; EMPTY for the main graph.
         """
-        cdef int32_t first = self.n, first_edge = self.n_edges, first_node, first_result, i
+        cdef int32_t first_vertex = self.n, first_edge = self.n_edges, first_node, first_output, i
         cdef int32_t[3] operator
         if self.names.n_levels > MAX_NESTED_GRAPHS + 1:
             raise too_deep(message)
         if self.n_scopes == self.scopes_capacity:
-            self.scopes_capacity = grown(<void**>&self.scopes, self.scopes_capacity, sizeof(Scope))
+            self.scopes_capacity = grow(<void**>&self.scopes, self.scopes_capacity, sizeof(Scope))
         self.scopes[self.n_scopes] = scope
         self.n_scopes += 1
         scope.parent = self.n_scopes - 1  # of the graphs in it
@@ -351,17 +352,17 @@ cdef class FlatGraph:
             self.add_tensors(message)
         first_node = self.n
         nodes = message.node
-        nesting = self.add_nodes(nodes)
-        self.define(first)
+        rows_with_graphs = self.add_nodes(nodes)
+        self.define(first_vertex)
         for i in range(first_edge, self.n_edges):
             self.resolve(&self.edges[i])
         self.add_descriptions(message.value_info)
-        for row in nesting:
+        for row in rows_with_graphs:
             scope.row = row
             for index, attribute in enumerate(nodes[row].attribute):
                 scope.attribute = index
                 self.add_graphs(attribute, scope, first_node + scope.row)
-        first_result = self.n
+        first_output = self.n
         operator[0], operator[1] = OUTPUT, key
         for row, value in enumerate(message.output):
             operator[2] = row
@@ -370,7 +371,7 @@ cdef class FlatGraph:
             self.vertices[i].scope = scope.parent
             self.add_edge(i, name, 0, 0)
             self.resolve(&self.edges[self.n_edges - 1])
-        return first_result
+        return first_output
 
     cdef int add_inputs(self, scope, int32_t key) except -1:
         cdef int32_t[3] operator
@@ -408,12 +409,12 @@ cdef class FlatGraph:
         """Add nodes, with edges whose sources are names. Returns the indexes of those with graphs."""
         cdef int32_t row = 0
         cdef View node
-        cdef list nesting = []
+        cdef list rows_with_graphs = []
         for node in nodes:
             if self.add_node(node, row):
-                nesting.append(row)
+                rows_with_graphs.append(row)
             row += 1
-        return nesting
+        return rows_with_graphs
 
     cdef bint add_node(self, View node, int32_t row) except -1:
         """Add a node; return whether it has graphs."""
@@ -455,10 +456,10 @@ cdef class FlatGraph:
         """Add an attribute to those of the current node; return whether it has graphs. p, n: its bytes, or NULL."""
         cdef bytes data = PyBytes_FromStringAndSize(<const char*>p, n) if p != NULL and n <= MAX_SHORT_BYTES else None
         cdef AttributeLabel* label
-        found = self.attribute_labels.get(data) if data is not None else None
-        if found is None:
+        parts = self.attribute_labels.get(data) if data is not None else None
+        if parts is None:
             attribute = node.attribute[index]
-            found = (
+            parts = (
                 self.interner.number_of(attribute.name),
                 self.interner.number_of(attribute_key(attribute, self.digest)),
                 attribute.HasField("g") or bool(attribute.graphs),
@@ -466,27 +467,27 @@ cdef class FlatGraph:
             if data is not None:
                 if len(self.attribute_labels) >= MAX_SHORT_ATTRIBUTES:
                     self.attribute_labels.clear()
-                self.attribute_labels[data] = found
+                self.attribute_labels[data] = parts
         if self.n_attributes == self.attributes_capacity:
-            self.attributes_capacity = grown(
+            self.attributes_capacity = grow(
                 <void**>&self.attributes, self.attributes_capacity, sizeof(AttributeLabel)
             )
         label = &self.attributes[self.n_attributes]
-        label.name, label.key = (<tuple>found)[0], (<tuple>found)[1]
+        label.name, label.key = (<tuple>parts)[0], (<tuple>parts)[1]
         label.index = index
         self.n_attributes += 1
-        return (<tuple>found)[2]
+        return (<tuple>parts)[2]
 
     cdef int32_t label_of(self, int32_t operator) except -1:
-        """Return the label of a node: its operator and attributes, whose order does not count."""
-        cdef int32_t[2 * MANY_ATTRIBUTES + 2] few
-        cdef int32_t* ints = few
+        """Return the label of a node: a number for its operator and its attributes, which can be in any order."""
+        cdef int32_t[2 * MAX_STACK_ATTRIBUTES + 2] stack_ints
+        cdef int32_t* ints = stack_ints
         cdef Py_ssize_t i, n = self.n_attributes
         if n == 0:
             return operator
         if n > 1:
             qsort(self.attributes, n, sizeof(AttributeLabel), compare_attributes)
-        if n > MANY_ATTRIBUTES:
+        if n > MAX_STACK_ATTRIBUTES:
             ints = <int32_t*>malloc((2 * n + 2) * sizeof(int32_t))
             if ints == NULL:
                 raise MemoryError
@@ -496,14 +497,14 @@ cdef class FlatGraph:
                 ints[2 * i + 2], ints[2 * i + 3] = self.attributes[i].name, self.attributes[i].key
             return self.interner.number_of_ints(ints, 2 * n + 2)
         finally:
-            if ints != few:
+            if ints != stack_ints:
                 free(ints)
 
-    cdef int define(self, int32_t first) except -1:
-        """Define the outputs of the vertices of a scope, from the first of them on."""
+    cdef int define(self, int32_t first_vertex) except -1:
+        """Define the outputs of the vertices of a scope, which are the vertices from `first_vertex` on."""
         cdef int32_t v, i
         self.names.reserve(self.interner.texts.n)
-        for v in range(first, self.n):
+        for v in range(first_vertex, self.n):
             for i in range(self.vertices[v].first_output, self.vertices[v + 1].first_output):
                 if self.outputs[i] == EMPTY:
                     continue
@@ -540,7 +541,7 @@ cdef class FlatGraph:
             if definition == NULL or definition.level != self.names.n_levels - 1:
                 continue
             if self.n_descriptions == self.descriptions_capacity:
-                self.descriptions_capacity = grown(
+                self.descriptions_capacity = grow(
                     <void**>&self.descriptions, self.descriptions_capacity, sizeof(Description)
                 )
             if definition.kind == DEFINED_BY_NODE:
@@ -564,15 +565,15 @@ cdef class FlatGraph:
 
     cdef int add_graph(self, graph, Scope scope, int32_t vertex, int32_t name) except -1:
         cdef int32_t[3] key
-        cdef int32_t result, first
+        cdef int32_t output, first_output
         key[0], key[1], key[2] = OF_GRAPH, name, scope.graph
         key[0] = self.interner.number_of_ints(key, 3)
         self.names.enter(0)
-        first = self.add_scope(graph, scope, key[0])
+        first_output = self.add_scope(graph, scope, key[0])
         self.names.leave()
-        for result in range(first, self.n):
-            key[1] = result - first
-            self.add_edge(vertex, result, 0, -1 - self.interner.number_of_ints(key, 2))
+        for output in range(first_output, self.n):
+            key[1] = output - first_output
+            self.add_edge(vertex, output, 0, -1 - self.interner.number_of_ints(key, 2))
         return 0
 
 
@@ -594,7 +595,7 @@ cdef int scan_node(View node, FlatGraph graph, int32_t vertex, int32_t* operator
         return IS_NOT_PLAIN
     document = <Document>node.document
     p, end = node.start, node.end
-    # Making a key of an attribute may run other code, which must not close the document.
+    # The key of an attribute is computed by code that may run other code, which must not close the document.
     document.pins += 1
     try:
         while p < end:
@@ -662,32 +663,33 @@ def changed_types(FlatGraph old not None, FlatGraph new not None, const int32_t[
     new_of: the match of each vertex of `old`, or NONE. Returns tuples: the vertex, the index of the output, and the
     indexes of the entries in both models.
     """
-    cdef int32_t[::1] ours, theirs
-    cdef int32_t v, i, other
-    cdef Description* one
-    cdef Description* two
-    cdef list found = []
+    cdef int32_t[::1] old_descriptions, new_descriptions
+    cdef int32_t v, i, new_output
+    cdef Description* old_entry
+    cdef Description* new_entry
+    cdef list changes = []
     if old.n_descriptions == 0 or new.n_descriptions == 0:
-        return found
+        return changes
     if new_of.shape[0] != old.n:
         raise IndexError("new_of has one element per vertex")
-    ours, theirs = described(old), described(new)
+    old_descriptions, new_descriptions = descriptions_by_output(old), descriptions_by_output(new)
     for v in range(old.n):
         if not 0 <= new_of[v] < new.n:
             continue
-        other = new.vertices[new_of[v]].first_output
+        new_output = new.vertices[new_of[v]].first_output
         for i in range(old.vertices[v].first_output, old.vertices[v + 1].first_output):
-            if other == new.vertices[new_of[v] + 1].first_output:
+            if new_output == new.vertices[new_of[v] + 1].first_output:
                 break
-            if ours[i] != NONE and theirs[other] != NONE:
-                one, two = &old.descriptions[ours[i]], &new.descriptions[theirs[other]]
-                if one.type != two.type or one.type == NONE:
-                    found.append((v, i - old.vertices[v].first_output, one.row, two.row))
-            other += 1
-    return found
+            if old_descriptions[i] != NONE and new_descriptions[new_output] != NONE:
+                old_entry = &old.descriptions[old_descriptions[i]]
+                new_entry = &new.descriptions[new_descriptions[new_output]]
+                if old_entry.type != new_entry.type or old_entry.type == NONE:
+                    changes.append((v, i - old.vertices[v].first_output, old_entry.row, new_entry.row))
+            new_output += 1
+    return changes
 
 
-cdef int32_t[::1] described(FlatGraph graph):
+cdef int32_t[::1] descriptions_by_output(FlatGraph graph):
     """Return the index of the description of each output, or NONE."""
     from array import array
 
@@ -698,7 +700,7 @@ cdef int32_t[::1] described(FlatGraph graph):
     return result
 
 
-cdef int32_t grown(void** data, int32_t capacity, size_t size) except -1:
+cdef int32_t grow(void** data, int32_t capacity, size_t size) except -1:
     """Grow an array; return its new capacity."""
     if capacity > 0x7FFFFFFF // 2:
         raise MemoryError
@@ -716,9 +718,9 @@ cdef int shrink(void** data, size_t n, size_t size) noexcept:
     return 0
 
 
-cdef int compare_attributes(const void* one, const void* other) noexcept nogil:
-    cdef const AttributeLabel* a = <const AttributeLabel*>one
-    cdef const AttributeLabel* b = <const AttributeLabel*>other
+cdef int compare_attributes(const void* left, const void* right) noexcept nogil:
+    cdef const AttributeLabel* a = <const AttributeLabel*>left
+    cdef const AttributeLabel* b = <const AttributeLabel*>right
     if a.name != b.name:
         return -1 if a.name < b.name else 1
     return -1 if a.index < b.index else a.index > b.index

@@ -1,4 +1,4 @@
-"""Keys of attributes and tensors: equal for equal values, whatever their names and storage."""
+"""Keys of attributes and tensors: equal for equal values, regardless of names and storage."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
     from onnxwire.messages import AttributeProto
 
-_NOT_IN_KEYS = {"name", "g", "graphs"}
-_ARRAYS = {"floats", "ints"}
-_MAX_TINY_BYTES = 16  # less than a reference to external data takes
+_SKIPPED_FIELDS = {"name", "g", "graphs"}
+_NUMBER_FIELDS = {"floats", "ints"}
+_MAX_TINY_BYTES = 16  # of an encoded tensor; a reference to external data is longer
 
 
 def attribute_key(attribute: AttributeProto, digest: Callable[[TensorProto], Hashable]) -> bytes:
@@ -28,18 +28,18 @@ def attribute_key(attribute: AttributeProto, digest: Callable[[TensorProto], Has
     result = blake2b(digest_size=16)
 
     def add(data: Any) -> None:
-        # The length before each value keeps apart values that are split differently.
+        # Without the length before each value, "ab", "c" and "a", "bc" would have one digest.
         view = memoryview(data).cast("B")
         result.update(view.nbytes.to_bytes(8, "little"))
         result.update(view)
 
     for field, value in attribute.ListFields():
-        if field.name in _NOT_IN_KEYS:
+        if field.name in _SKIPPED_FIELDS:
             continue
         add(field.name.encode())
         if field.name == "f":
             add(array("f", [value]))
-        elif field.name in _ARRAYS:
+        elif field.name in _NUMBER_FIELDS:
             add(bytes(memoryview(value)))
         elif field.is_repeated:
             add(len(value).to_bytes(8, "little"))

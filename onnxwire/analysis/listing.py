@@ -30,7 +30,7 @@ _SEPARATOR = re.compile(r"[./]|::")
 _BATCH_ROWS = 2_000  # rows that are made from columns at a time
 _MAX_DEPTH = 60  # maximum number of parts that a name is split into
 _MAX_BRANCHES = 100_000  # maximum number of branches of a tree; further names are added to existing branches
-_COMPARE: dict[str, Callable[[Any, Any], bool]] = {
+_COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
     "=": operator.eq, "!=": operator.ne, ">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le,
 }  # fmt: skip
 
@@ -50,13 +50,13 @@ def tensor_rows(message: Message) -> Iterator[Row]:
             "shape": list(info.shape),
             "bytes": info.nbytes,
             "path": path,
-            "stored": _stored(tensor),
+            "stored": _payload_field(tensor),
             "file": info.file,
             "offset": info.offset,
         }
 
 
-def _stored(tensor: TensorProto) -> str:
+def _payload_field(tensor: TensorProto) -> str:
     if is_external(tensor):
         return "external_data"
     if tensor.HasField("raw_data"):
@@ -71,8 +71,8 @@ def node_rows(message: Message) -> Iterator[Row]:
         if not columns.repaired:
             yield from _rows_of(columns)
             return
-    found = [("", message)] if isinstance(message, NodeProto) else Search(message, [NodeProto])
-    for path, node in found:
+    nodes = [("", message)] if isinstance(message, NodeProto) else Search(message, [NodeProto])
+    for path, node in nodes:
         yield {
             "name": node.name,
             "type": node.op_type,
@@ -84,7 +84,7 @@ def node_rows(message: Message) -> Iterator[Row]:
 
 
 _COLUMNS = ("name", "op_type", "domain", "inputs", "outputs", "graph", "index")
-_NODES = TABLES["nodes"]._replace(columns=tuple(c for c in TABLES["nodes"].columns if c[0] in _COLUMNS))
+_NODES = TABLES["nodes"]._replace(columns=tuple(row for row in TABLES["nodes"].columns if row[0] in _COLUMNS))
 
 
 def _rows_of(columns: Columns) -> Iterator[Row]:
@@ -105,15 +105,15 @@ def _rows_of(columns: Columns) -> Iterator[Row]:
 def value_rows(message: Message, fields: Iterable[str] = ("input", "output", "value_info")) -> Iterator[Row]:
     """List the values with a declared type: name, type (such as float[batch, 3]), role and path.
 
-    fields: the fields of a model's graph to list; with "value_info" also the values of subgraphs and functions.
+    fields: the fields of the main graph to list; with "value_info" also the values of subgraphs and functions.
     """
-    wanted = set(fields)
-    main = "graph." if isinstance(message, ModelProto) else ""
+    roles = set(fields)
+    main_prefix = "graph." if isinstance(message, ModelProto) else ""
     for path, value in Search(message, [ValueInfoProto]):
-        outer, _, last = path.rpartition(".")
-        role = last.partition("[")[0]
-        is_main = f"{outer}." == main or (not outer and not main)
-        if role in wanted and (is_main or "value_info" in wanted):
+        parent_path, _, last_step = path.rpartition(".")
+        role = last_step.partition("[")[0]
+        is_of_main_graph = f"{parent_path}." == main_prefix or (not parent_path and not main_prefix)
+        if role in roles and (is_of_main_graph or "value_info" in roles):
             yield {"name": value.name, "type": describe_type(value.type), "role": role, "path": path}
 
 
@@ -169,22 +169,22 @@ def row_filter(text: str) -> Callable[[Row], bool]:
         if key == "rank" and "shape" in row:
             return len(row["shape"])
         if key not in row:
-            known = [*row, "rank"] if "shape" in row else [*row]
-            raise PathError(f"there is no {key} to compare; the keys are {', '.join(known)}", text)
+            keys = [*row, "rank"] if "shape" in row else [*row]
+            raise PathError(f"there is no {key} to compare; the keys are {', '.join(keys)}", text)
         return row[key]
 
     def fulfils(row: Row) -> bool:
-        found = get(row)
-        if found is None and number is not None:
+        cell = get(row)
+        if cell is None and number is not None:
             return comparison == "!="
-        if isinstance(found, int | float) and comparison not in ("~", "!~"):
+        if isinstance(cell, int | float) and comparison not in ("~", "!~"):
             if number is None:
                 raise PathError(f"{key} is a number, but {value!r} is not; write it as 4096, 64K or 2G", text)
-            return _COMPARE[comparison](found, number)
-        shown = "" if found is None else str(found)
+            return _COMPARISONS[comparison](cell, number)
+        cell_text = "" if cell is None else str(cell)
         if comparison in ("<", "<=", ">", ">="):
-            return _COMPARE[comparison](shown, value)
-        is_match = matches(shown if comparison in ("~", "!~") else shown.replace(" ", ""))
+            return _COMPARISONS[comparison](cell_text, value)
+        is_match = matches(cell_text if comparison in ("~", "!~") else cell_text.replace(" ", ""))
         return is_match != comparison.startswith("!")
 
     return fulfils
@@ -196,10 +196,10 @@ def sort_rows(rows: list[Row], key: str) -> list[Row]:
         raise PathError(f"there is no {key} to sort by; the keys are {', '.join(rows[0])}")
     if any(isinstance(row[key], int | float) for row in rows):
         return sorted(rows, key=lambda row: math.inf if row[key] is None else -row[key])
-    return sorted(rows, key=lambda row: _natural(str(row[key])))
+    return sorted(rows, key=lambda row: _natural_key(str(row[key])))
 
 
-def _natural(text: str) -> list[tuple[int, int, str]]:
+def _natural_key(text: str) -> list[tuple[int, int, str]]:
     parts = re.split(r"(\d+)", text)
     return [(1, int(part), "") if i % 2 else (0, 0, part) for i, part in enumerate(parts)]
 
@@ -231,61 +231,61 @@ def name_tree(rows: Iterable[Row]) -> Branch:
     further names are added to existing branches.
     """
     root = Branch("")
-    made: list[tuple[Branch, Branch]] = []  # each with its parent, parents first
-    prefix, outer, depth = "", root, 0  # the prefix is that of the last name
+    branches: list[tuple[Branch, Branch]] = []  # parent and branch, parents first
+    prefix, parent, depth = "", root, 0  # of the previous name
     for row in rows:
         name = row["name"] or row["path"]
         # Most names have the prefix of the previous one, which is not split again.
         end = len(prefix)
         last_separator = end if depth == _MAX_DEPTH else max(name.rfind("."), name.rfind("/"), name.rfind("::"))
         if end and end == last_separator and name.startswith(prefix) and _SEPARATOR.match(name, end):
-            branch = _child(outer, name[end:], made)
+            branch = _child(parent, name[end:], branches)
         else:
-            *parts, last = _parts(name)
-            outer = root
+            *parts, last_part = _name_parts(name)
+            parent = root
             for part in parts:
-                outer = _child(outer, part, made)
-            prefix, depth = name[: len(name) - len(last)], len(parts)
+                parent = _child(parent, part, branches)
+            prefix, depth = name[: len(name) - len(last_part)], len(parts)
             if prefix.endswith(":"):  # the next name may be split at another position
                 prefix = ""
-            branch = _child(outer, last, made)
+            branch = _child(parent, last_part, branches)
         branch.bytes += row["bytes"]
         branch.count += 1
-    for outer, branch in reversed(made):
-        outer.bytes += branch.bytes
-        outer.count += branch.count
-    _join(root)
+    for parent, branch in reversed(branches):
+        parent.bytes += branch.bytes
+        parent.count += branch.count
+    _merge_single_children(root)
     return root
 
 
-def _child(branch: Branch, part: str, made: list[tuple[Branch, Branch]]) -> Branch:
-    """Return the child of a branch, made if it is absent; with too many branches, the branch itself."""
+def _child(branch: Branch, part: str, branches: list[tuple[Branch, Branch]]) -> Branch:
+    """Return the child of a branch, added if it is absent; with too many branches, the branch itself."""
     child = branch.children.get(part)
     if child is None:
-        if len(made) == _MAX_BRANCHES:
+        if len(branches) == _MAX_BRANCHES:
             return branch
         child = branch.children[part] = Branch(part)
-        made.append((branch, child))
+        branches.append((branch, child))
     return child
 
 
-def _parts(name: str) -> list[str]:
+def _name_parts(name: str) -> list[str]:
     """Return the parts of a name, each but the first with the separator before it."""
     ends = [match.start() for match in _SEPARATOR.finditer(name) if match.start()][:_MAX_DEPTH]
     return [name[start:end] for start, end in zip([0, *ends], [*ends, len(name)], strict=True)]
 
 
-def _join(root: Branch) -> None:
+def _merge_single_children(root: Branch) -> None:
     """Merge every branch that has one child and no tensor of its own with that child."""
-    waiting = [root]
-    while waiting:
-        branch = waiting.pop()
+    pending = [root]
+    while pending:
+        branch = pending.pop()
         for key, child in list(branch.children.items()):
             while len(child.children) == 1:
-                (only,) = child.children.values()
-                if only.count != child.count:
+                (grandchild,) = child.children.values()
+                if grandchild.count != child.count:
                     break
-                only.name = child.name + only.name
-                child = only
+                grandchild.name = child.name + grandchild.name
+                child = grandchild
             branch.children[key] = child
-            waiting.append(child)
+            pending.append(child)

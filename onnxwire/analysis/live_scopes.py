@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     Scope = GraphProto | FunctionProto
 
-_MAX_NESTED_GRAPHS = 33  # limit of nested graphs: each is inside a node and an attribute, and protobuf allows 100
-# nested messages
+# Each nested graph is inside a node and an attribute, and protobuf allows 100 nested messages.
+_MAX_NESTED_GRAPHS = 33
 
 
 def defined_names(scope: Scope, names: NameFilter | None = None) -> set[str]:
@@ -30,11 +30,11 @@ def defined_names(scope: Scope, names: NameFilter | None = None) -> set[str]:
     names: a filter of names; the result then contains at least those defined names that the filter accepts.
     """
     inputs, initializers, outputs = _definitions_in(scope, names)
-    defined = {*inputs, *initializers}
-    for made in outputs:
-        defined.update(made)
-    defined.discard("")
-    return defined
+    result = {*inputs, *initializers}
+    for node_outputs in outputs:
+        result.update(node_outputs)
+    result.discard("")
+    return result
 
 
 def definitions(scope: Scope) -> tuple[dict[str, int], dict[str, int], Producers]:
@@ -44,8 +44,8 @@ def definitions(scope: Scope) -> tuple[dict[str, int], dict[str, int], Producers
     others) and of the nodes that produce a value.
     """
     inputs, initializers, _ = _definitions_in(scope)
-    given, constants, _ = definitions_of(inputs, initializers, ())
-    return given, constants, producers_of(scope.node, (*given, *constants))
+    input_indexes, initializer_indexes, _ = definitions_of(inputs, initializers, ())
+    return input_indexes, initializer_indexes, producers_of(scope.node, (*input_indexes, *initializer_indexes))
 
 
 def _definitions_in(
@@ -84,38 +84,37 @@ def captured_names(node: NodeProto) -> list[str]:
     if not node.attribute:
         return []
     order: dict[str, int] = {}
-    found = _free_names(node, order, _MAX_NESTED_GRAPHS)
-    found.discard("")
-    return sorted(found, key=order.__getitem__)
+    names = _free_names(node, order, _MAX_NESTED_GRAPHS)
+    names.discard("")
+    return sorted(names, key=order.__getitem__)
 
 
 def _free_names(node: NodeProto, order: dict[str, int], depth: int) -> set[str]:
-    """Return the captured names as a set, and number new ones in `order`. depth: the number of further levels
-    allowed."""
-    free: set[str] = set()
+    """Return the captured names as a set, and number new ones in `order`. depth: the further levels allowed."""
+    captured: set[str] = set()
     for graph in graphs_of(node):
         if depth == 0:
             from onnxwire.engine.nesting_limit import too_deep
 
             raise too_deep(graph)
-        used: set[str] = set()
-        for inner in graph.node:
-            for name in inner.input:
+        used_names: set[str] = set()
+        for inner_node in graph.node:
+            for name in inner_node.input:
                 order.setdefault(name, len(order))
-                used.add(name)
-            if inner.attribute:
-                used = _union(used, _free_names(inner, order, depth - 1))
+                used_names.add(name)
+            if inner_node.attribute:
+                used_names = _union(used_names, _free_names(inner_node, order, depth - 1))
         for value in graph.output:
             order.setdefault(value.name, len(order))
-            used.add(value.name)
-        if used:
-            free = _union(free, used - defined_names(graph))
-    return free
+            used_names.add(value.name)
+        if used_names:
+            captured = _union(captured, used_names - defined_names(graph))
+    return captured
 
 
-def _union(one: set[str], other: set[str]) -> set[str]:
+def _union(first: set[str], second: set[str]) -> set[str]:
     """Return the union. The larger set absorbs the smaller, so that names are not copied at each level."""
-    if len(one) < len(other):
-        one, other = other, one
-    one |= other
-    return one
+    if len(first) < len(second):
+        first, second = second, first
+    first |= second
+    return first

@@ -40,11 +40,11 @@ _MAX_PATHS = 5  # maximum number of paths in an error message
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """The value that a path leads to.
+    """The value at a path.
 
-    path: fields and indexes, even if the value was found by name. value: a message, a repeated field or a list of some
-    of its elements, a number, a str, or a read-only buffer for a bytes field. parent: the message whose field `field`
-    contains the value, None for the root; element_index: the index of an element, or None. index: the requested
+    path: fields and indexes, even if the value was looked up by name. value: a message, a repeated field or a list of
+    some of its elements, a number, a str, or a read-only buffer for a bytes field. parent: the message whose field
+    `field` contains the value, None for the root; element_index: the index of an element, or None. index: the requested
     elements of a TensorProto, as for `TensorProto.read`, or None for the tensor itself.
     """
 
@@ -70,67 +70,69 @@ def resolve(message: Message, path: str) -> Resolved:
     read, and to find a name, all names of its kind.
     Raises PathError for a path that does not exist and an ambiguous name; the message lists alternatives.
     """
-    kind, colon, rest = path.partition(":")
+    kind, colon, remainder = path.partition(":")
     if colon and kind in _KINDS:
-        found, rest = _by_name(message, kind, rest, path)
+        resolved, remainder = _by_name(message, kind, remainder, path)
     elif colon and re.fullmatch(r"[a-z]+", kind):
-        known = ", ".join(f"{known}:" for known in _KINDS)
-        raise _error(message, path, f"there is no {kind}: before a name; the kinds are {known}")
+        kinds = ", ".join(f"{name}:" for name in _KINDS)
+        raise _error(message, path, f"there is no {kind}: before a name; the kinds are {kinds}")
     else:
-        found, rest = Resolved("", message), path
-    while rest:
-        if found.index is not None:
-            raise _error(message, path, f"nothing can follow the elements of a tensor, so {rest!r} is wrong")
-        if rest.startswith("["):
-            content, rest = _bracket(message, path, rest)
-            found = _element(message, path, found, content)
+        resolved, remainder = Resolved("", message), path
+    while remainder:
+        if resolved.index is not None:
+            raise _error(message, path, f"nothing can follow the elements of a tensor, so {remainder!r} is wrong")
+        if remainder.startswith("["):
+            content, remainder = _bracket(message, path, remainder)
+            resolved = _element(message, path, resolved, content)
         else:
-            step = _FIELD.match(rest)
-            if step is None or (found.path and not rest.startswith(".")):
-                _refuse_name(message, path, found)
-                raise _error(message, path, f"{rest!r} is not a step; write .field or [index]")
-            rest = rest[step.end() :]
-            found = _field(message, path, found, step[1])
-    return found
+            step = _FIELD.match(remainder)
+            if step is None or (resolved.path and not remainder.startswith(".")):
+                _suggest_kinds(message, path, resolved)
+                raise _error(message, path, f"{remainder!r} is not a step; write .field or [index]")
+            remainder = remainder[step.end() :]
+            resolved = _field(message, path, resolved, step[1])
+    return resolved
 
 
 def _error(root: Message, path: str, reason: str) -> PathError:
     return PathError(reason, path, root._document.name)
 
 
-def _refuse_name(root: Message, path: str, found: Resolved) -> None:
-    """Raise PathError if the path is a name, and suggest its kind."""
-    if found.path:
+def _suggest_kinds(root: Message, path: str, resolved: Resolved) -> None:
+    """Raise PathError with the kinds to write before the path, if the path is a name."""
+    if resolved.path:
         return
     kinds = []
     for kind in _KINDS:
         try:
-            _, rest = _by_name(root, kind, path, path)
+            _, remainder = _by_name(root, kind, path, path)
         except PathError:
             continue
-        kinds += [f"{kind}:{path}"] if not rest or rest[0] in ".[" else []
+        kinds += [f"{kind}:{path}"] if not remainder or remainder[0] in ".[" else []
     if kinds:
         raise _error(root, path, f"this is a name; write {' or '.join(kinds)}")
 
 
-def _field(root: Message, path: str, found: Resolved, name: str) -> Resolved:
+def _field(root: Message, path: str, resolved: Resolved, name: str) -> Resolved:
     """Resolve a field of the current message."""
-    message = found.value
+    message = resolved.value
     if not isinstance(message, Message):
-        here = found.path or "this"
+        location = resolved.path or "this"
         if isinstance(message, Repeated | list):
-            raise _error(root, path, f"{here} has {len(message):,} elements; choose one, such as {here}[0].{name}")
-        raise _error(root, path, f"{here} is a value without fields, so there is no .{name} in it")
+            raise _error(
+                root, path, f"{location} has {len(message):,} elements; choose one, such as {location}[0].{name}"
+            )
+        raise _error(root, path, f"{location} is a value without fields, so there is no .{name} in it")
     field = message.DESCRIPTOR.fields_by_name.get(name)
     if field is None:
-        _refuse_name(root, path, found)
+        _suggest_kinds(root, path, resolved)
         names = list(message.DESCRIPTOR.fields_by_name)
         raise _error(
             root,
             path,
             f"{message.DESCRIPTOR.name} has no field {name!r}{did_you_mean(name, names)}; it has {', '.join(names)}",
         )
-    here = f"{found.path}.{name}" if found.path else name
+    location = f"{resolved.path}.{name}" if resolved.path else name
     value: Any
     if field.type == field.TYPE_BYTES and not field.is_repeated:
         # The attribute would copy the bytes, which can be gigabytes.
@@ -138,7 +140,7 @@ def _field(root: Message, path: str, found: Resolved, name: str) -> Resolved:
         value = b"" if value is None else value
     else:
         value = getattr(message, name)
-    return Resolved(here, value, message, field)
+    return Resolved(location, value, message, field)
 
 
 def _bracket(root: Message, path: str, text: str) -> tuple[str | tuple[IndexItem, ...], str]:
@@ -148,13 +150,13 @@ def _bracket(root: Message, path: str, text: str) -> tuple[str | tuple[IndexItem
         if not text.startswith("]", end):
             raise _error(root, path, f"there is no ] after {text[:end]!r}")
         return name, text[end + 1 :]
-    content, bracket, rest = text[1:].partition("]")
+    content, bracket, remainder = text[1:].partition("]")
     if not bracket:
         raise _error(root, path, f"{text!r} has no ] at its end")
     if not content:
         raise _error(root, path, "[] does not name an element; write an index, such as [0], or a name")
     index = parse_index(content)
-    return content if index is None else index, rest
+    return content if index is None else index, remainder
 
 
 def _quoted(root: Message, path: str, text: str, start: int) -> tuple[str, int]:
@@ -181,68 +183,72 @@ def parse_index(text: str) -> tuple[IndexItem, ...] | None:
     return tuple(parts)
 
 
-def _element(root: Message, path: str, found: Resolved, content: str | tuple[IndexItem, ...]) -> Resolved:
+def _element(root: Message, path: str, resolved: Resolved, content: str | tuple[IndexItem, ...]) -> Resolved:
     """Resolve one or several elements of the current value."""
-    value = found.value
+    value = resolved.value
     if isinstance(value, TensorProto):
         if isinstance(content, str):
             raise _error(root, path, f"[{content}] is not an index of a tensor; write [3] or [0:4,:8]")
-        return replace(found, index=content)
+        return replace(resolved, index=content)
     if isinstance(value, Payload | memoryview | bytes | str | Repeated | list):
         if isinstance(content, str):
-            index = _index_of(root, path, found, content)
+            index = _index_of(root, path, resolved, content)
         elif len(content) == 1 and not isinstance(content[0], EllipsisType):
             if isinstance(content[0], slice):
-                return _slice(root, path, found, content[0])
+                return _slice(root, path, resolved, content[0])
             index = content[0]
         else:
-            raise _error(root, path, f"{found.path} has one dimension; choose one element, or several as [0:4]")
+            raise _error(root, path, f"{resolved.path} has one dimension; choose one element, or several as [0:4]")
         count = len(value)
         if not -count <= index < count:
-            known = f"the {count:,} elements are [0] to [{count - 1}]" if count else "it has no elements"
-            raise _error(root, path, f"{found.path}[{index}] does not exist; {known}")
+            bounds = f"the {count:,} elements are [0] to [{count - 1}]" if count else "it has no elements"
+            raise _error(root, path, f"{resolved.path}[{index}] does not exist; {bounds}")
         index %= count
         element = memoryview(value)[index] if isinstance(value, Payload) else value[index]
-        return Resolved(f"{found.path}[{index}]", element, found.parent, found.field, index)
+        return Resolved(f"{resolved.path}[{index}]", element, resolved.parent, resolved.field, index)
     if isinstance(value, Message):
-        of = ", a SparseTensorProto; its parts are .values and .indices" if "values" in _names(value) else ""
-        raise _error(root, path, f"{found.path or 'the root'} is one message{of}, and has no elements to choose from")
-    raise _error(root, path, f"{found.path} is one value, and has no elements to choose from")
+        description = (
+            ", a SparseTensorProto; its parts are .values and .indices" if "values" in _field_names(value) else ""
+        )
+        raise _error(
+            root, path, f"{resolved.path or 'the root'} is one message{description}, and has no elements to choose from"
+        )
+    raise _error(root, path, f"{resolved.path} is one value, and has no elements to choose from")
 
 
-def _names(message: Message) -> Iterable[str]:
+def _field_names(message: Message) -> Iterable[str]:
     return message.DESCRIPTOR.fields_by_name
 
 
-def _slice(root: Message, path: str, found: Resolved, part: slice) -> Resolved:
+def _slice(root: Message, path: str, resolved: Resolved, part: slice) -> Resolved:
     if part.step == 0:
         raise _error(root, path, "the step of a slice can't be 0")
-    value = found.value
+    value = resolved.value
     # A slice of bytes is not copied.
     values = memoryview(value)[part] if isinstance(value, Payload) else value[part]
     ends = ["" if end is None else str(end) for end in (part.start, part.stop, part.step)]
     step = f":{ends[2]}" if ends[2] else ""
-    return Resolved(f"{found.path}[{ends[0]}:{ends[1]}{step}]", values, found.parent, found.field)
+    return Resolved(f"{resolved.path}[{ends[0]}:{ends[1]}{step}]", values, resolved.parent, resolved.field)
 
 
-def _index_of(root: Message, path: str, found: Resolved, name: str) -> int:
+def _index_of(root: Message, path: str, resolved: Resolved, name: str) -> int:
     """Return the index of the element with a name."""
-    descriptor = found.field.message_type if found.field is not None else None
+    descriptor = resolved.field.message_type if resolved.field is not None else None
     if descriptor is None:
         raise _error(
-            root, path, f"[{name}] is not an index of {found.path}; its elements have no names, so write a number"
+            root, path, f"[{name}] is not an index of {resolved.path}; its elements have no names, so write a number"
         )
     key = _key_of(descriptor)
     if key is None:
         raise _error(
             root, path, f"a {descriptor.name} has no name, so [{name}] matches none; write an index, such as [0]"
         )
-    names = [getattr(element, key) for element in found.value]
-    indexes = [index for index, known in enumerate(names) if known == name]
+    names = [getattr(element, key) for element in resolved.value]
+    indexes = [index for index, element_name in enumerate(names) if element_name == name]
     if not indexes:
-        raise _error(root, path, f"no element of {found.path} has the {key} {name!r}{did_you_mean(name, names)}")
+        raise _error(root, path, f"no element of {resolved.path} has the {key} {name!r}{did_you_mean(name, names)}")
     if len(indexes) > 1:
-        raise several(root, path, name, [f"{found.path}[{index}]" for index in indexes])
+        raise ambiguous_name_error(root, path, name, [f"{resolved.path}[{index}]" for index in indexes])
     return indexes[0]
 
 
@@ -250,14 +256,14 @@ def _key_of(descriptor: Descriptor) -> str | None:
     return next((key for key in _KEYS if key in descriptor.fields_by_name), None)
 
 
-def several(root: Message, path: str, name: str, paths: list[str]) -> PathError:
-    """Return the error for an ambiguous name. path: the requested path; paths: those of all matches."""
-    more = f" and {len(paths) - _MAX_PATHS:,} more" if len(paths) > _MAX_PATHS else ""
-    shown = ", ".join(paths[:_MAX_PATHS])
-    return _error(root, path, f"{len(paths):,} elements are called {name!r}; choose by index: {shown}{more}")
+def ambiguous_name_error(root: Message, path: str, name: str, paths: list[str]) -> PathError:
+    """Return the error for an ambiguous name. path: the requested path; paths: the paths of all matches."""
+    ending = f" and {len(paths) - _MAX_PATHS:,} more" if len(paths) > _MAX_PATHS else ""
+    shown_paths = ", ".join(paths[:_MAX_PATHS])
+    return _error(root, path, f"{len(paths):,} elements are called {name!r}; choose by index: {shown_paths}{ending}")
 
 
-# --- names
+# --- Lookup by name.
 
 Named = tuple[str, Any, list[str]]
 """A path, the message at it, and the message's names."""
@@ -265,57 +271,56 @@ _Stages = list[Callable[[], Iterator[Named]]]
 
 
 def _by_name(root: Message, kind: str, text: str, path: str) -> tuple[Resolved, str]:
-    """Find the message that a text names; return it and the text after its name.
+    """Find the message whose name is at the start of a text; return it and the text after the name.
 
-    The main graph is searched first; messages of the same name in other graphs are found by their paths.
+    The main graph is searched first. A message of the same name in another graph can only be addressed by its path.
     """
     if text.startswith('"'):
         name, end = _quoted(root, path, text, 0)
         ends = {name: end}
     else:
         # A name can contain dots and brackets, so every prefix can be the name; the longest existing one is.
-        ends = {text[:end]: end for end in [*(m.start() for m in re.finditer(r"[.\[]", text)), len(text)]}
+        ends = {text[:end]: end for end in [*(match.start() for match in re.finditer(r"[.\[]", text)), len(text)]}
         ends.pop("", None)
     for stage in _KINDS[kind](root):
-        best, found = "", list[Resolved]()
-        for where, message, names in stage():
-            for known in names:
-                if known in ends and len(known) >= len(best):
-                    if len(known) > len(best):
-                        best, found = known, []
-                    found.append(_found(root, where, message))
+        longest_name, matches = "", list[Resolved]()
+        for message_path, message, names in stage():
+            for name in names:
+                if name in ends and len(name) >= len(longest_name):
+                    if len(name) > len(longest_name):
+                        longest_name, matches = name, []
+                    matches.append(_resolve_existing(root, message_path, message))
                     break
-        if len(found) > 1:
-            raise several(root, path, best, [match.path for match in found])
-        if found:
-            return found[0], text[ends[best] :]
-    wanted = max(ends, key=len, default="")
+        if len(matches) > 1:
+            raise ambiguous_name_error(root, path, longest_name, [match.path for match in matches])
+        if matches:
+            return matches[0], text[ends[longest_name] :]
+    missing_name = max(ends, key=len, default="")
     known_names = (name for stage in _KINDS[kind](root) for _, _, names in stage() for name in names)
-    raise _error(
-        root, path, f"there is no {kind} called {wanted!r}{did_you_mean(wanted, known_names)}; {_LISTED_BY[kind]}"
-    )
+    hint = did_you_mean(missing_name, known_names)
+    raise _error(root, path, f"there is no {kind} called {missing_name!r}{hint}; {_LIST_COMMANDS[kind]}")
 
 
-def _found(root: Message, path: str, value: Any) -> Resolved:
+def _resolve_existing(root: Message, path: str, value: Any) -> Resolved:
     """Resolve a path of fields and indexes that exists."""
-    outer, _, last = path.rpartition(".")
-    name, _, index = last.rstrip("]").partition("[")
+    parent_path, _, last_step = path.rpartition(".")
+    name, _, index = last_step.rstrip("]").partition("[")
     parent: Any = root
-    for step in re.findall(r"[^.\[\]]+", outer):
+    for step in re.findall(r"[^.\[\]]+", parent_path):
         parent = parent[int(step)] if step.isdigit() else getattr(parent, step)
     return Resolved(path, value, parent, parent.DESCRIPTOR.fields_by_name.get(name), int(index) if index else None)
 
 
 def _in_field(root: Message, *fields: str) -> Iterator[Named]:
     """Yield the named messages in fields of a graph, or of the main graph of a model."""
-    holder, prefix = (root.graph, "graph.") if isinstance(root, ModelProto) else (root, "")
+    graph, prefix = (root.graph, "graph.") if isinstance(root, ModelProto) else (root, "")
     for field in fields:
-        if field in _names(holder):
-            for index, message in enumerate(getattr(holder, field)):
+        if field in _field_names(graph):
+            for index, message in enumerate(getattr(graph, field)):
                 yield f"{prefix}{field}[{index}]", message, [message.name]
 
 
-def _anywhere(root: Message, cls: type[Message]) -> Iterator[Named]:
+def _in_any_graph(root: Message, cls: type[Message]) -> Iterator[Named]:
     for path, message in Search(root, [cls]):
         yield path, message, [message.name]  # type: ignore[attr-defined]
 
@@ -342,23 +347,23 @@ def _functions(root: Message) -> Iterator[Named]:
 _KINDS: dict[str, Callable[[Message], _Stages]] = {
     "node": lambda root: [
         lambda: _in_field(root, "node"),
-        lambda: _anywhere(root, NodeProto),
+        lambda: _in_any_graph(root, NodeProto),
         lambda: _nodes_by_output(root),
     ],
     "tensor": lambda root: [
         lambda: _in_field(root, "initializer"),
-        lambda: _anywhere(root, TensorProto),
+        lambda: _in_any_graph(root, TensorProto),
         lambda: _constants(root),
     ],
     "input": lambda root: [lambda: _in_field(root, "input")],
     "output": lambda root: [lambda: _in_field(root, "output")],
     "value": lambda root: [
         lambda: _in_field(root, "input", "output", "value_info"),
-        lambda: _anywhere(root, ValueInfoProto),
+        lambda: _in_any_graph(root, ValueInfoProto),
     ],
     "function": lambda root: [lambda: _functions(root)],
 }
-_LISTED_BY = {
+_LIST_COMMANDS = {
     "node": "`onnxwire ls FILE --nodes` lists them",
     "tensor": "`onnxwire ls FILE` lists them",
     "input": "`onnxwire ls FILE --inputs` lists them",

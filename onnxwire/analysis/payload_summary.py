@@ -32,13 +32,13 @@ def payload_summary(message: Message) -> tuple[frozenset[str], str] | None:
         raise MissingPackageError(
             "digests need xxhash, which is not installed; `pip install 'onnxwire[git]'`"
         ) from None
-    head = f"{name_of(message.data_type)} {'x'.join(map(str, message.dims)) or 'scalar'}"
+    type_and_shape = f"{name_of(message.data_type)} {'x'.join(map(str, message.dims)) or 'scalar'}"
     digest = xxh3_128()
     try:
         add_payload(digest, message)
     except (ExternalDataError, SourceError):
-        return _INLINE, f"{head}, external data that is not available here"
+        return _INLINE, f"{type_and_shape}, external data that is not available here"
     except TensorError:
         digest = xxh3_128(message.SerializeToString())
-        return _STORAGE, f"{head}, a payload that does not fit, xxh3 {digest.hexdigest()}"
-    return _STORAGE, f"{head}, {layout_of(message).nbytes:,} bytes, xxh3 {digest.hexdigest()}"
+        return _STORAGE, f"{type_and_shape}, a payload that does not fit, xxh3 {digest.hexdigest()}"
+    return _STORAGE, f"{type_and_shape}, {layout_of(message).nbytes:,} bytes, xxh3 {digest.hexdigest()}"

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _MAX_NUMBERS = 16  # numbers of a packed run that are shown
 _SAMPLE_BYTES = 256  # bytes that are read to distinguish text from a message
-_SIZES = {WIRE_FIXED32: 4, WIRE_FIXED64: 8}
+_SIZE_BY_WIRE_TYPE = {WIRE_FIXED32: 4, WIRE_FIXED64: 8}
 
 
 class Record(NamedTuple):
@@ -105,15 +105,15 @@ def decode_number(field: FieldDescriptor, raw: int) -> Any:
 
 
 def read_numbers(
-    document: Document, field: FieldDescriptor, start: int, end: int, limit: int
+    document: Document, field: FieldDescriptor, start: int, end: int, max_numbers: int
 ) -> tuple[list[Any], bool]:
     """Decode the first numbers of a packed run between two offsets.
 
-    Returns at most `limit` numbers, and whether the run is damaged after them.
+    Returns at most `max_numbers` numbers, and whether the run is damaged after them.
     """
-    size = _SIZES.get(field.wire_type, 0)
+    size = _SIZE_BY_WIRE_TYPE.get(field.wire_type, 0)
     numbers: list[Any] = []
-    while start < end and len(numbers) < limit:
+    while start < end and len(numbers) < max_numbers:
         if size:
             after = start + size if size <= end - start else None
             raw = int.from_bytes(bytes_at(document, start, start + size), "little") if after is not None else 0
@@ -126,22 +126,22 @@ def read_numbers(
     return numbers, False
 
 
-def describe_record(document: Document, record: Record, longest: int = 64, *, with_codes: bool = False) -> str:
+def describe_record(document: Document, record: Record, max_shown: int = 64, *, with_codes: bool = False) -> str:
     """Return the value of a record that is not a message as one line.
 
-    A number of an unknown field is written as an unsigned varint or as hexadecimal bits. longest: characters of a
-    string, or bytes, that are shown. with_codes: as for `describe_number`.
+    A number of an unknown field is written as an unsigned varint or as hexadecimal bits. max_shown: the maximum number
+    of characters of a string, or of bytes. with_codes: as for `describe_number`.
     """
     field, wire, value, after, raw = record.field, record.wire, record.value, record.after, record.raw
     assert after is not None
     if raw is not None:
         if field is not None:
             return describe_number(field, decode_number(field, raw), with_codes=with_codes)
-        return str(raw) if wire == WIRE_VARINT else f"0x{raw:0{2 * _SIZES[wire]}x}"
+        return str(raw) if wire == WIRE_VARINT else f"0x{raw:0{2 * _SIZE_BY_WIRE_TYPE[wire]}x}"
     if wire != WIRE_LEN:
         return f"a group of {after - value:,} bytes"
     if field is None or field.is_span:
-        return describe_bytes(bytes_at(document, value, min(after, value + 4 * longest)), after - value, longest)
+        return describe_bytes(bytes_at(document, value, min(after, value + 4 * max_shown)), after - value, max_shown)
     numbers, is_damaged = read_numbers(document, field, value, after, _MAX_NUMBERS + 1)
     text = describe_numbers(field, numbers[:_MAX_NUMBERS], with_codes=with_codes)
     if is_damaged:

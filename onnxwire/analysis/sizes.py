@@ -19,5 +19,5 @@ def size_text(n: int) -> str:
 
 def parse_size(text: str) -> int | None:
     """Parse a number of bytes such as 4096, 64K or 2GiB, in powers of 1024; return None for other texts."""
-    found = _SIZE.fullmatch(text)
-    return None if found is None else int(found[1]) << 10 * " KMGT".index(found[2].upper() or " ")
+    match = _SIZE.fullmatch(text)
+    return None if match is None else int(match[1]) << 10 * " KMGT".index(match[2].upper() or " ")

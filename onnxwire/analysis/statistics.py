@@ -28,16 +28,16 @@ if TYPE_CHECKING:
 
     Array = np.ndarray[Any, Any]
 
-_FETCHED_BLOCK = 1 << 22  # elements of a tensor on a server that are fetched at once
-_MAX_KEPT_BYTES = 1 << 28  # remote tensors of up to this size in total are cached between the two passes
-BLOCK = 1 << 16
+_FETCHED_ELEMENTS = 1 << 22  # of a tensor on a server, fetched at once
+_MAX_CACHED_BYTES = 1 << 28  # total size of remote tensors that are cached between the two passes
+BLOCK_ELEMENTS = 1 << 16
 """The number of elements that are measured at a time; a block of this size fits the processor's cache."""
 MAX_TENSORS = 100_000
 """The maximum number of tensors in one call. No real model has more, but a damaged file can, in two bytes each."""
 MAX_PATH_CHARS = 1 << 24
 """The maximum number of characters in their paths. In graphs nested 30 deep, a tensor of 2 bytes has a path of 750
 characters."""
-_TASK_ELEMENTS = 64 * BLOCK  # elements that a thread claims at a time
+_TASK_ELEMENTS = 64 * BLOCK_ELEMENTS  # elements that a thread claims at a time
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,15 +115,15 @@ def measure(
     histogram, 0 for none; with a histogram the tensor is read twice, the first time for its range. threads, progress:
     as for `measure_all`.
     Memory: a few blocks per thread.
-    Raises TensorError for strings and damaged tensors, as `TensorProto.numpy`, and IndexError, as `read`.
+    Raises TensorError for strings and damaged tensors, like `TensorProto.numpy`, and IndexError, like `read`.
     """
     if index is None:
         return _Pass([tensor], bins, threads, progress).run()[0]
-    _refuse_strings(tensor)
+    _reject_strings(tensor)
     storage = Storage(tensor)
 
     def blocks() -> Iterator[Array]:
-        for part in split_index(index, storage.shape, _FETCHED_BLOCK if storage.is_fetched else BLOCK):
+        for part in split_index(index, storage.shape, _FETCHED_ELEMENTS if storage.is_fetched else BLOCK_ELEMENTS):
             yield _numbers(tensor.read(part).reshape(-1), storage.data_type)
 
     moments = _measure_blocks(blocks())
@@ -150,23 +150,24 @@ def measure_all(
     Returns one entry per tensor in document order. Raises TensorError for a damaged tensor, and for more than
     MAX_TENSORS tensors or MAX_PATH_CHARS characters of paths.
     """
-    found: list[tuple[str, TensorProto]] = []
-    chars = 0
+    tensors: list[tuple[str, TensorProto]] = []
+    n_path_chars = 0
     for path, tensor in find_tensors(source) if isinstance(source, Message) else source:
-        chars += len(path)
-        if len(found) == MAX_TENSORS or chars > MAX_PATH_CHARS:
+        n_path_chars += len(path)
+        if len(tensors) == MAX_TENSORS or n_path_chars > MAX_PATH_CHARS:
             limits = f"{MAX_TENSORS:,} tensors, or {MAX_PATH_CHARS:,} characters in their paths"
             raise TensorError(f"there are more than {limits}, the limit of one call; choose some tensors")
-        found.append((path, tensor))
-    numeric = [tensor for _, tensor in found if tensor.data_type != STRING.number]
-    results = iter(_Pass(numeric, bins, threads, progress).run())
+        tensors.append((path, tensor))
+    numeric_tensors = [tensor for _, tensor in tensors if tensor.data_type != STRING.number]
+    results = iter(_Pass(numeric_tensors, bins, threads, progress).run())
     return [
         TensorStatistics(describe(tensor, path), next(results) if tensor.data_type != STRING.number else None)
-        for path, tensor in found
+        for path, tensor in tensors
     ]
 
 
-def _refuse_strings(tensor: TensorProto) -> None:
+def _reject_strings(tensor: TensorProto) -> None:
+    """Raise TensorError for a tensor of strings."""
     if tensor.data_type == STRING.number:
         raise tensor_error(tensor, "strings have neither a mean nor a range; choose a tensor of numbers")
 
@@ -175,10 +176,10 @@ class _Reader:
     """Reads the elements of a tensor, a block at a time."""
 
     def __init__(self, tensor: TensorProto) -> None:
-        _refuse_strings(tensor)
+        _reject_strings(tensor)
         self._reader = BlockReader(Storage(tensor))
         self.count = self._reader.count
-        self.pending = 0  # remaining tasks
+        self.n_pending = 0  # number of remaining tasks
 
     @property
     def is_fetched(self) -> bool:
@@ -193,8 +194,8 @@ class _Reader:
     def blocks(self, start: int, end: int, buffer: bytearray) -> Iterator[Array]:
         """Yield the elements between two indexes as numbers; a block is valid until the next one."""
         data_type = self._reader.data_type
-        for first in range(start, end, BLOCK):
-            count = min(BLOCK, end - first)
+        for first in range(start, end, BLOCK_ELEMENTS):
+            count = min(BLOCK_ELEMENTS, end - first)
             yield _numbers(elements_of(self._reader.read(first, count, buffer), count, data_type), data_type)
 
     def release(self) -> None:
@@ -210,8 +211,8 @@ def _numbers(array: Array, data_type: DataType) -> Array:
     import numpy as np
 
     if data_type.name == "BOOL":
-        truths: Array = array.view(np.uint8) != 0
-        return truths
+        flags: Array = array.view(np.uint8) != 0
+        return flags
     if data_type.name == "FLOAT16":
         return _from_float16(array.view(np.uint16))
     if data_type.name == "BFLOAT16":
@@ -241,25 +242,29 @@ def _from_float16(bits: Array) -> Array:
     """Convert float16, passed as uint16, to float32."""
     import numpy as np
 
-    wide = bits.astype(np.uint32)
-    signs = wide & np.uint32(0x8000)
-    wide &= np.uint32(0x7FFF)
-    special = wide >= np.uint32(0x7C00) if wide.size and wide.max() >= 0x7C00 else None
-    wide <<= np.uint32(13)
-    # The exponent now has its position in float32; the biases differ by 112.
-    values: Array = wide.view(np.float32)
+    float32_bits = bits.astype(np.uint32)
+    signs = float32_bits & np.uint32(0x8000)
+    float32_bits &= np.uint32(0x7FFF)
+    is_special = float32_bits >= np.uint32(0x7C00) if float32_bits.size and float32_bits.max() >= 0x7C00 else None
+    float32_bits <<= np.uint32(13)
+    # The exponent is now at its position in float32, but the biases differ by 112.
+    values: Array = float32_bits.view(np.float32)
     values *= np.float32(2.0**112)
-    if special is not None:
+    if is_special is not None:
         # Correct infinities and NaNs, whose values are now 2**16 or more; NaNs keep their fraction.
-        wide[special] = (wide[special] & np.uint32(0x007FFFFF)) | np.uint32(0x7F800000)
+        float32_bits[is_special] = (float32_bits[is_special] & np.uint32(0x007FFFFF)) | np.uint32(0x7F800000)
     signs <<= np.uint32(16)
-    wide |= signs
+    float32_bits |= signs
     return values
 
 
 @dataclass(slots=True)
 class _Moments:
-    """Partial statistics. squares: the sum of the squared distances from the mean."""
+    """The statistics of some of the elements.
+
+    finite: the number of finite elements. total: their sum. squares: the sum of their squared distances from the mean.
+    is_integer: whether they are integers or booleans.
+    """
 
     count: int = 0
     finite: int = 0
@@ -303,23 +308,23 @@ def _moments_of(block: Array) -> _Moments:
     """Measure the numbers of a block, as `_numbers` returns it."""
     import numpy as np
 
-    found = _Moments(count=block.size)
+    moments = _Moments(count=block.size)
     if not block.size:
-        return found
+        return moments
     if block.dtype == np.bool_:
         block = block.view(np.uint8)
-    found.is_integer = block.dtype.kind in "iu"
+    moments.is_integer = block.dtype.kind in "iu"
     sums = _sum_block(block)
     if not math.isfinite(sums[3]):
-        found.nan = int(np.count_nonzero(np.isnan(block)))
+        moments.nan = int(np.count_nonzero(np.isnan(block)))
         block = block[np.isfinite(block)]
-        found.inf = found.count - found.nan - block.size
+        moments.inf = moments.count - moments.nan - block.size
         if not block.size:
-            return found
+            return moments
         sums = _sum_block(block)
-    found.finite = block.size
-    found.min, found.max, found.zeros, found.total, found.squares = sums
-    return found
+    moments.finite = block.size
+    moments.min, moments.max, moments.zeros, moments.total, moments.squares = sums
+    return moments
 
 
 def _sum_block(block: Array) -> tuple[float, float, int, float, float]:
@@ -333,17 +338,17 @@ def _measure_blocks(blocks: Iterable[Array]) -> _Moments:
 
 
 def _sum_moments(parts: Iterable[_Moments]) -> _Moments:
-    found = _Moments()
+    total = _Moments()
     for part in parts:
-        found.add(part)
-    return found
+        total.add(part)
+    return total
 
 
 class _Counter:
     """Counts the elements of a histogram.
 
-    low, high, bins: the range and the number of bins of the histogram. total: the number of elements; is_trivial: all
-    are equal, so none is counted.
+    low, high, bins: the range and the number of bins of the histogram. total: the number of elements. is_trivial:
+    whether all elements are equal, so that they need not be counted.
     """
 
     def __init__(self, low: float, high: float, bins: int, total: int, is_trivial: bool) -> None:
@@ -371,18 +376,18 @@ class _Counter:
 
         # A signaling NaN is not an error here.
         with np.errstate(invalid="ignore", over="ignore"):
-            wide = block.astype(np.float64)
-            if block.dtype.kind == "f" and not np.isfinite(wide.sum()):
-                wide = wide[np.isfinite(wide)]
+            numbers = block.astype(np.float64)
+            if block.dtype.kind == "f" and not np.isfinite(numbers.sum()):
+                numbers = numbers[np.isfinite(numbers)]
         low, width = float(self.low), float(self.high) - float(self.low)
         if math.isinf(width):
             # The difference of two float64 can overflow; its half can't.
             low, width = low / 2, float(self.high) / 2 - low / 2
-            wide /= 2
-        wide -= low
-        wide /= width
-        wide *= self.bins
-        return np.bincount(np.minimum(wide.astype(np.intp), self.bins - 1), minlength=self.bins)
+            numbers /= 2
+        numbers -= low
+        numbers /= width
+        numbers *= self.bins
+        return np.bincount(np.minimum(numbers.astype(np.intp), self.bins - 1), minlength=self.bins)
 
     def finish(self) -> Histogram:
         """Return the histogram of all counted elements."""
@@ -409,11 +414,11 @@ class _Pass:
     ) -> None:
         self.tensors = tensors
         self.bins = bins
-        self.threads = threads if threads is not None else _cores()
+        self.threads = threads if threads is not None else _count_cores()
         self.progress = progress
-        self.done = 0
-        self.total = 0
-        self.kept = 0  # bytes of tensors on servers that may still be kept for the second pass
+        self.done_bytes = 0
+        self.total_bytes = 0
+        self.cache_bytes = 0  # bytes of tensors on servers that may still be cached for the second pass
         self.lock = Lock()
         self.error: BaseException | None = None
 
@@ -421,38 +426,40 @@ class _Pass:
         """Measure the tensors; return their statistics in order."""
         open_external(self.tensors)
         readers = [_Reader(tensor) for tensor in self.tensors]
-        self.kept = _MAX_KEPT_BYTES if self.bins > 0 else 0
-        self.total = sum(reader.count_bytes(reader.count) for reader in readers)
+        self.cache_bytes = _MAX_CACHED_BYTES if self.bins > 0 else 0
+        self.total_bytes = sum(reader.count_bytes(reader.count) for reader in readers)
         moments = [_sum_moments(parts) for parts in self._map(readers, lambda index, blocks: _measure_blocks(blocks))]
-        counters = [_Counter.for_range(found, self.bins) for found in moments]
-        again = [(reader, counter) for reader, counter in zip(readers, counters, strict=True) if counter is not None]
-        again = [(reader, counter) for reader, counter in again if not counter.is_trivial]
-        self.kept = 0
-        self.total += sum(reader.count_bytes(reader.count) for reader, _ in again)
+        counters = [_Counter.for_range(tensor_moments, self.bins) for tensor_moments in moments]
+        second_pass = [
+            (reader, counter) for reader, counter in zip(readers, counters, strict=True) if counter is not None
+        ]
+        second_pass = [(reader, counter) for reader, counter in second_pass if not counter.is_trivial]
+        self.cache_bytes = 0
+        self.total_bytes += sum(reader.count_bytes(reader.count) for reader, _ in second_pass)
         counts = self._map(
-            [reader for reader, _ in again],
-            lambda index, blocks: sum(again[index][1].count(block) for block in blocks),
+            [reader for reader, _ in second_pass],
+            lambda index, blocks: sum(second_pass[index][1].count(block) for block in blocks),
         )
-        for (_, counter), parts in zip(again, counts, strict=True):
+        for (_, counter), parts in zip(second_pass, counts, strict=True):
             counter.counts = sum(parts)
-        return [found.finish(counter) for found, counter in zip(moments, counters, strict=True)]
+        return [tensor_moments.finish(counter) for tensor_moments, counter in zip(moments, counters, strict=True)]
 
     def _map(self, readers: list[_Reader], work: Callable[[int, Iterator[Array]], Any]) -> list[list[Any]]:
         """Return the results of `work` for the blocks of each task, by reader, in order."""
         results: list[list[Any]] = [[None] * -(-reader.count // _TASK_ELEMENTS) for reader in readers]
         tasks = ((index, task) for index, parts in enumerate(results) for task in range(len(parts)))
         for reader, parts in zip(readers, results, strict=True):
-            reader.pending = len(parts)
+            reader.n_pending = len(parts)
 
-        def take() -> None:
+        def run_tasks() -> None:
             # The largest element has 16 bytes.
-            buffer = bytearray(BLOCK * 16)
+            buffer = bytearray(BLOCK_ELEMENTS * 16)
             while True:
                 with self.lock:
-                    found = None if self.error is not None else next(tasks, None)
-                if found is None:
+                    claimed = None if self.error is not None else next(tasks, None)
+                if claimed is None:
                     return
-                index, task = found
+                index, task = claimed
                 reader = readers[index]
                 start, end = task * _TASK_ELEMENTS, min((task + 1) * _TASK_ELEMENTS, reader.count)
                 try:
@@ -463,20 +470,20 @@ class _Pass:
                         self.error = self.error or error
                     return
 
-        self._run_threads(take, sum(map(len, results)))
+        self._run_threads(run_tasks, sum(map(len, results)))
         if self.error is not None:
             raise self.error
         return results
 
-    def _run_threads(self, take: Callable[[], None], tasks: int) -> None:
-        """Run a function in up to `tasks` threads; if the caller is interrupted, the threads end early."""
+    def _run_threads(self, run_tasks: Callable[[], None], n_tasks: int) -> None:
+        """Run a function in up to `n_tasks` threads; if the caller is interrupted, the threads end early."""
         from threading import Thread
 
-        count = min(self.threads, tasks)
-        if count <= 1:
-            take()
+        n_threads = min(self.threads, n_tasks)
+        if n_threads <= 1:
+            run_tasks()
             return
-        threads = [Thread(target=take, daemon=True) for _ in range(count)]
+        threads = [Thread(target=run_tasks, daemon=True) for _ in range(n_threads)]
         try:
             for thread in threads:
                 thread.start()
@@ -489,25 +496,25 @@ class _Pass:
                     thread.join()
             raise
 
-    def _is_kept(self, reader: _Reader) -> bool:
-        """Return whether the bytes of a reader are kept for the second pass."""
+    def _reserve_cache(self, reader: _Reader) -> bool:
+        """Reserve space to cache the bytes of a reader for the second pass; return whether there is enough."""
         if not reader.is_fetched:
             return False
-        self.kept -= reader.count_bytes(reader.count)
-        return self.kept >= 0
+        self.cache_bytes -= reader.count_bytes(reader.count)
+        return self.cache_bytes >= 0
 
     def _finish_task(self, reader: _Reader, size: int) -> None:
         """Count a task as done and report the progress."""
         with self.lock:
-            reader.pending -= 1
-            if not reader.pending and not self._is_kept(reader):
+            reader.n_pending -= 1
+            if not reader.n_pending and not self._reserve_cache(reader):
                 reader.release()
-            self.done += size
+            self.done_bytes += size
             if self.progress is not None:
-                self.progress(self.done, self.total)
+                self.progress(self.done_bytes, self.total_bytes)
 
 
-def _cores() -> int:
+def _count_cores() -> int:
     """Return the number of cores that this process may use."""
     try:
         return len(os.sched_getaffinity(0))
@@ -515,8 +522,8 @@ def _cores() -> int:
         return os.cpu_count() or 1
 
 
-def split_index(index: Index, shape: tuple[int, ...], limit: int) -> Iterator[tuple[IndexItem, ...]]:
-    """Split an index into indexes of at most `limit` elements each, in order.
+def split_index(index: Index, shape: tuple[int, ...], max_elements: int) -> Iterator[tuple[IndexItem, ...]]:
+    """Split an index into indexes of at most `max_elements` elements each, in order.
 
     index: ints, slices and an Ellipsis, for an array of `shape`. Raises IndexError if it does not fit the shape.
     """
@@ -524,24 +531,24 @@ def split_index(index: Index, shape: tuple[int, ...], limit: int) -> Iterator[tu
     sizes = [len(axis) for axis in ranges]
     if 0 in sizes:
         return
-    # Axes before `cut` are split into elements, the axis at `cut` into pieces; those after it are not split.
-    cut, after = len(ranges), 1
-    while cut > 0 and after * sizes[cut - 1] <= limit:
-        cut -= 1
-        after *= sizes[cut]
-    axis = cut - 1
-    step = max(limit // after, 1)
+    # The first n_split - 1 axes are split into coordinates, the next one into slices; the axes after it are not split.
+    n_split, n_per_coordinate = len(ranges), 1
+    while n_split > 0 and n_per_coordinate * sizes[n_split - 1] <= max_elements:
+        n_split -= 1
+        n_per_coordinate *= sizes[n_split]
+    sliced_axis = n_split - 1
+    step = max(max_elements // n_per_coordinate, 1)
 
     def parts(i: int) -> Iterator[tuple[IndexItem, ...]]:
-        if i == axis:
+        if i == sliced_axis:
             for start in range(0, sizes[i], step):
                 yield (_slice_of(ranges[i][start : start + step]), *map(_slice_of, ranges[i + 1 :]))
             return
-        for one in ranges[i]:
-            for rest in parts(i + 1):
-                yield (one, *rest)
+        for coordinate in ranges[i]:
+            for further_items in parts(i + 1):
+                yield (coordinate, *further_items)
 
-    if axis < 0:
+    if sliced_axis < 0:
         yield tuple(map(_slice_of, ranges))
     else:
         yield from parts(0)

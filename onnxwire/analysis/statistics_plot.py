@@ -1,4 +1,4 @@
-"""Statistics of all tensors of a model, one row per tensor: as HTML page, and as PNG or SVG with matplotlib."""
+"""Statistics of all tensors of a model, one row per tensor: as an HTML page, and as PNG or SVG with matplotlib."""
 
 from __future__ import annotations
 
@@ -41,15 +41,15 @@ svg { display: block; }
 _SCRIPT = """\
 const body = document.querySelector("tbody");
 document.querySelectorAll("th button").forEach((button, column) => button.addEventListener("click", () => {
-  const down = button.dataset.down = button.dataset.down === "1" ? "" : "1";
+  const descending = button.dataset.descending = button.dataset.descending === "1" ? "" : "1";
   const key = row => row.cells[column].dataset.key;
   const numeric = column > 2;
   const order = (a, b) => numeric ? Number(key(b)) - Number(key(a))
     : key(a).localeCompare(key(b), undefined, {numeric: true});
-  const known = row => !numeric || key(row) !== "";
+  const hasValue = row => !numeric || key(row) !== "";
   const rows = [...body.rows];
-  const sorted = rows.filter(known).sort((a, b) => down ? order(a, b) : order(b, a));
-  body.append(...sorted, ...rows.filter(row => !known(row)));
+  const sorted = rows.filter(hasValue).sort((a, b) => descending ? order(a, b) : order(b, a));
+  body.append(...sorted, ...rows.filter(row => !hasValue(row)));
 }));
 document.getElementById("filter").addEventListener("input", event => {
   const word = event.target.value.toLowerCase();
@@ -58,24 +58,24 @@ document.getElementById("filter").addEventListener("input", event => {
 """
 
 
-def write_html(found: Sequence[TensorStatistics], title: str, out: IO[str]) -> None:
+def write_html(results: Sequence[TensorStatistics], title: str, out: IO[str]) -> None:
     """Write a self-contained HTML page: a table of all tensors with their histograms.
 
-    found: measured with bins. title: usually the model's name. out: a text file.
+    results: of `measure_all` with bins. title: usually the model's name. out: a text file.
     """
-    heads = "".join(
+    header_cells = "".join(
         f'<th scope="col"><button>{name}</button></th>'
         for name in ("name", "type", "shape", "bytes", "min", "max", "mean", "std", "zeros", "NaN", "Inf")
     )
-    heads += '<th scope="col">histogram</th>'
-    size = sum(entry.info.nbytes for entry in found)
-    rows = "\n".join(map(_html_row, found))
+    header_cells += '<th scope="col">histogram</th>'
+    size = sum(entry.info.nbytes for entry in results)
+    rows = "\n".join(map(_html_row, results))
     body = f"""<h1>{html.escape(title)}</h1>
-<p>{len(found):,} tensors, {size:,} bytes. Ranges, means and deviations are of the finite elements. A dashed line marks
-zero.</p>
-<input id="filter" type="search" placeholder="name" aria-label="show the tensors with such a name">
+<p>{len(results):,} tensors, {size:,} bytes. Ranges, means and deviations are of the finite elements. A dashed line
+marks zero.</p>
+<input id="filter" type="search" placeholder="name" aria-label="show tensors whose names contain this text">
 <table>
-<thead><tr>{heads}</tr></thead>
+<thead><tr>{header_cells}</tr></thead>
 <tbody>
 {rows}
 </tbody>
@@ -84,52 +84,53 @@ zero.</p>
 
 
 def _html_row(entry: TensorStatistics) -> str:
-    info, numbers = entry.info, entry.statistics
+    info, statistics = entry.info, entry.statistics
     cells = []
     for text in (info.name or info.path, name_of(info.data_type), " x ".join(map(str, info.shape)) or "scalar"):
         escaped = html.escape(text)
         cells.append(f'<td data-key="{escaped}">{escaped}</td>')
     cells.append(f'<td data-key="{info.nbytes}">{info.nbytes:,}</td>')
     for key in ("min", "max", "mean", "std", "zeros", "nan", "inf"):
-        value = getattr(numbers, key, None)
+        value = getattr(statistics, key, None)
         if value is None:
             cells.append('<td data-key="">-</td>')
             continue
-        bad = ' class="bad"' if key in ("nan", "inf") and value else ""
+        attributes = ' class="bad"' if key in ("nan", "inf") and value else ""
         text = f"{value:,}" if isinstance(value, int) else f"{value:.4g}"
-        cells.append(f'<td{bad} data-key="{value}">{text}</td>')
-    histogram = None if numbers is None else numbers.histogram
+        cells.append(f'<td{attributes} data-key="{value}">{text}</td>')
+    histogram = None if statistics is None else statistics.histogram
     # A histogram of equal elements would be a single bar.
-    is_flat = histogram is None or numbers is None or numbers.min == numbers.max
+    is_flat = histogram is None or statistics is None or statistics.min == statistics.max
     cells.append(f"<td>{'' if histogram is None or is_flat else _svg(histogram)}</td>")
     return f"<tr>{''.join(cells)}</tr>"
 
 
 def _svg(histogram: Histogram) -> str:
     """Return a histogram as SVG. Heights are square roots of the counts, so tails are visible."""
-    most = math.sqrt(max(histogram.counts) or 1)
+    max_root = math.sqrt(max(histogram.counts) or 1)
     step = _WIDTH / len(histogram.counts)
     bars = ""
     for position, count in enumerate(histogram.counts):
         if count:
-            height = max(math.sqrt(count) / most * _HEIGHT, 0.5)
+            height = max(math.sqrt(count) / max_root * _HEIGHT, 0.5)
             bars += f"M{position * step:.1f} {_HEIGHT}v-{height:.1f}h{step:.1f}v{height:.1f}z"
-    zero = ""
+    zero_line = ""
     if histogram.low < 0 < histogram.high:
         # The difference of high and low can overflow.
         x = _WIDTH / (1 + histogram.high / -histogram.low)
-        zero = f'<line x1="{x:.1f}" x2="{x:.1f}" y1="0" y2="{_HEIGHT}"/>'
+        zero_line = f'<line x1="{x:.1f}" x2="{x:.1f}" y1="0" y2="{_HEIGHT}"/>'
     label = f"from {histogram.low:.4g} to {histogram.high:.4g}"
     return (
         f'<svg width="{_WIDTH}" height="{_HEIGHT}" role="img" aria-label="{label}"><title>{label}</title>'
-        f'<path d="{bars}"/>{zero}</svg>'
+        f'<path d="{bars}"/>{zero_line}</svg>'
     )
 
 
-def write_picture(found: Sequence[TensorStatistics], title: str, out: IO[bytes], kind: str) -> None:
+def write_picture(results: Sequence[TensorStatistics], title: str, out: IO[bytes], kind: str) -> None:
     """Draw ranges, means and histograms of the largest tensors, one row per tensor, on one scale, with matplotlib.
 
-    found: measured with bins. kind: "png" or "svg". out: a binary file. Raises MissingPackageError without matplotlib.
+    results: of `measure_all` with bins. kind: "png" or "svg". out: a binary file. Raises MissingPackageError without
+    matplotlib.
     """
     try:
         import matplotlib
@@ -139,29 +140,29 @@ def write_picture(found: Sequence[TensorStatistics], title: str, out: IO[bytes],
             f"a {kind} file needs matplotlib, which is not installed; `pip install 'onnxwire[plot]'`, or write "
             "an .html file"
         ) from None
-    drawn: list[tuple[TensorStatistics, Statistics]] = []
-    for entry in sorted(found, key=lambda entry: -entry.info.nbytes):
-        numbers = entry.statistics
-        if numbers is not None and numbers.histogram is not None and len(drawn) < _MAX_ROWS:
-            drawn.append((entry, numbers))
-    # Output is reproducible, and text stays text.
+    drawn_rows: list[tuple[TensorStatistics, Statistics]] = []
+    for entry in sorted(results, key=lambda entry: -entry.info.nbytes):
+        statistics = entry.statistics
+        if statistics is not None and statistics.histogram is not None and len(drawn_rows) < _MAX_ROWS:
+            drawn_rows.append((entry, statistics))
+    # The same output in each run; text in SVG remains text instead of outlines.
     settings = {"svg.hashsalt": "onnxwire", "svg.fonttype": "none"}
     with matplotlib.rc_context(settings), warnings.catch_warnings():
         # Characters that the font lacks are drawn as boxes.
         warnings.filterwarnings("ignore", "Glyph")
-        figure = Figure(figsize=(9, 1.4 + 0.28 * max(len(drawn), 1)), layout="constrained")
+        figure = Figure(figsize=(9, 1.4 + 0.28 * max(len(drawn_rows), 1)), layout="constrained")
         axes: Any = figure.add_subplot()
-        for row, (_, numbers) in enumerate(drawn):
-            _draw(axes, row, numbers)
-        _scale(axes, [numbers for _, numbers in drawn])
-        names = [_label(entry.info.name or entry.info.path) for entry, _ in drawn]
-        axes.set_yticks(range(len(drawn)), names, parse_math=False)
-        axes.set_ylim(len(drawn) - 0.4, -0.9)
+        for row, (_, statistics) in enumerate(drawn_rows):
+            _draw_row(axes, row, statistics)
+        _set_scale(axes, [statistics for _, statistics in drawn_rows])
+        names = [_label(entry.info.name or entry.info.path) for entry, _ in drawn_rows]
+        axes.set_yticks(range(len(drawn_rows)), names, parse_math=False)
+        axes.set_ylim(len(drawn_rows) - 0.4, -0.9)
         axes.tick_params(labelsize=8)
         axes.spines[["top", "right", "left"]].set_visible(False)
         axes.axvline(0, color="0.7", linewidth=0.8, zorder=0)
-        more = f", {len(drawn):,} of {len(found):,} tensors" if len(drawn) < len(found) else ""
-        text = f"{_label(title)}: range, histogram, mean ± std{more}"
+        count_note = f", {len(drawn_rows):,} of {len(results):,} tensors" if len(drawn_rows) < len(results) else ""
+        text = f"{_label(title)}: range, histogram, mean ± std{count_note}"
         axes.set_title(text, fontsize=10, loc="left", parse_math=False)
         metadata = {"Date": None} if kind == "svg" else {"Software": "onnxwire"}
         figure.savefig(out, format=kind, dpi=120, metadata=metadata)
@@ -173,19 +174,19 @@ def _label(name: str) -> str:
     return name if len(name) <= 44 else f"{name[:20]}…{name[-23:]}"
 
 
-def _draw(axes: Any, row: int, numbers: Statistics) -> None:
+def _draw_row(axes: Any, row: int, statistics: Statistics) -> None:
     """Draw a row: a line for the range with mean and deviation, and the histogram above it."""
-    histogram = numbers.histogram
-    assert histogram is not None and numbers.mean is not None and numbers.std is not None
-    most = math.sqrt(max(histogram.counts) or 1)
-    axes.plot([numbers.min, numbers.max], [row + 0.3] * 2, color="#2f6fb0", linewidth=1)
-    axes.errorbar([numbers.mean], [row + 0.3], xerr=[numbers.std], fmt="o", color="#1c3d5e", markersize=2.5)
-    heights = [row + 0.3 - 0.8 * math.sqrt(count) / most for count in histogram.counts]
-    if numbers.min != numbers.max:
+    histogram = statistics.histogram
+    assert histogram is not None and statistics.mean is not None and statistics.std is not None
+    max_root = math.sqrt(max(histogram.counts) or 1)
+    axes.plot([statistics.min, statistics.max], [row + 0.3] * 2, color="#2f6fb0", linewidth=1)
+    axes.errorbar([statistics.mean], [row + 0.3], xerr=[statistics.std], fmt="o", color="#1c3d5e", markersize=2.5)
+    heights = [row + 0.3 - 0.8 * math.sqrt(count) / max_root for count in histogram.counts]
+    if statistics.min != statistics.max:
         axes.stairs(heights, histogram.edges, baseline=row + 0.3, fill=True, color="#8db7e0")
-    if numbers.nan or numbers.inf:
+    if statistics.nan or statistics.inf:
         axes.annotate(
-            f"{numbers.nan:,} NaN, {numbers.inf:,} Inf",
+            f"{statistics.nan:,} NaN, {statistics.inf:,} Inf",
             (1.0, row),
             xycoords=("axes fraction", "data"),
             color="#c0392b",
@@ -194,17 +195,17 @@ def _draw(axes: Any, row: int, numbers: Statistics) -> None:
         )
 
 
-def _scale(axes: Any, drawn: list[Statistics]) -> None:
+def _set_scale(axes: Any, drawn_statistics: list[Statistics]) -> None:
     """Use a symmetric logarithmic scale if the ranges differ so much that narrow ones would be invisible."""
-    reach = sorted(max(abs(numbers.min or 0), abs(numbers.max or 0)) for numbers in drawn)
-    reach = [value for value in reach if value > 0]
-    if reach and reach[-1] > 50 * reach[len(reach) // 2]:
+    magnitudes = sorted(max(abs(statistics.min or 0), abs(statistics.max or 0)) for statistics in drawn_statistics)
+    magnitudes = [value for value in magnitudes if value > 0]
+    if magnitudes and magnitudes[-1] > 50 * magnitudes[len(magnitudes) // 2]:
         from matplotlib.ticker import FixedLocator, FuncFormatter
 
-        linear = max(reach[len(reach) // 2], 1e-300)
-        axes.set_xscale("symlog", linthresh=linear)
+        linear_limit = max(magnitudes[len(magnitudes) // 2], 1e-300)
+        axes.set_xscale("symlog", linthresh=linear_limit)
         # A few powers of ten on both sides; matplotlib chooses too many to read.
-        first, last = math.ceil(math.log10(linear)), math.floor(math.log10(reach[-1]))
+        first, last = math.ceil(math.log10(linear_limit)), math.floor(math.log10(magnitudes[-1]))
         powers = [10.0**n for n in range(first, last + 1, max((last - first) // 3, 1))]
         axes.xaxis.set_major_locator(FixedLocator([*(-power for power in powers), 0, *powers]))
         axes.xaxis.set_major_formatter(FuncFormatter(lambda value, position: f"{value:g}"))

@@ -17,14 +17,14 @@ COLUMNS = (
 """The columns of the table, in order."""
 
 
-def statistics_rows(found: Iterable[TensorStatistics]) -> list[dict[str, Any]]:
+def statistics_rows(results: Iterable[TensorStatistics]) -> list[dict[str, Any]]:
     """Return one dict per tensor with the keys COLUMNS; absent values, such as numbers of strings, are None.
 
-    shape is a list of ints, bytes the size of the payload; the others are those of `Statistics`.
+    shape is a list of ints, bytes the size of the payload; the other values are those of `Statistics`.
     """
     rows = []
-    for entry in found:
-        info, numbers = entry.info, entry.statistics
+    for entry in results:
+        info, statistics = entry.info, entry.statistics
         row: dict[str, Any] = {
             "name": info.name,
             "path": info.path,
@@ -32,7 +32,7 @@ def statistics_rows(found: Iterable[TensorStatistics]) -> list[dict[str, Any]]:
             "shape": list(info.shape),
             "bytes": info.nbytes,
         }
-        rows.append(row | {key: getattr(numbers, key, None) for key in COLUMNS[5:]})
+        rows.append(row | {key: getattr(statistics, key, None) for key in COLUMNS[5:]})
     return rows
 
 
@@ -59,18 +59,18 @@ def to_arrow(rows: list[dict[str, Any]]) -> Any:
         import pyarrow as pa
     except ImportError:
         raise MissingPackageError("this needs pyarrow, which is not installed; `pip install pyarrow`") from None
-    kinds = {"name": pa.string(), "path": pa.string(), "type": pa.string(), "shape": pa.list_(pa.int64())}
-    floats = {"min": pa.float64(), "max": pa.float64(), "mean": pa.float64(), "std": pa.float64()}
-    kinds |= floats
+    types = {"name": pa.string(), "path": pa.string(), "type": pa.string(), "shape": pa.list_(pa.int64())}
+    float_types = {"min": pa.float64(), "max": pa.float64(), "mean": pa.float64(), "std": pa.float64()}
+    types |= float_types
     columns = {}
     for key in COLUMNS:
         values = [row[key] for row in rows]
-        if key in floats:
+        if key in float_types:
             # pyarrow refuses to round an int64 to float64.
             values = [None if value is None else float(value) for value in values]
         elif key in ("name", "path"):
             values = list(map(valid_text, values))
-        columns[key] = pa.array(values, kinds.get(key, pa.int64()))
+        columns[key] = pa.array(values, types.get(key, pa.int64()))
     return pa.table(columns)
 
 

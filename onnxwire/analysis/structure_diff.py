@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from onnxwire.messages import FunctionProto, ModelProto
 
     Scope = GraphProto | FunctionProto
-    Place = tuple[int, int]
+    Value = tuple[int, int]
     """A vertex, and the index of one of its outputs."""
 
-_ABSENT = (UNMATCHED, 0)  # the source of an omitted input
+_ABSENT_SOURCE = (UNMATCHED, 0)  # the source of an omitted input
 _MATCHED_FIELDS = {"node", "input", "output", "initializer", "sparse_initializer", "value_info"}
 """The fields of graphs and functions that are compared by comparing matched vertices and values."""
 _MATCHED_MODEL_FIELDS = {"graph", "functions", "training_info"}
@@ -62,28 +62,28 @@ def payload_key(tensor: TensorProto) -> Hashable:
     """
     if tensor.ByteSize() > _MAX_SMALL_BYTES or is_external(tensor):
         return _read_key(tensor, tensor)
-    small = small_payload(tensor)
-    if small is None:
+    payload = small_payload(tensor)
+    if payload is None:
         return _key_of_bytes(_without_name(tensor).SerializeToString(deterministic=True))
     digest = _hash_type()()
-    digest.update(small)
+    digest.update(payload)
     return bytes(digest.digest())
 
 
 @lru_cache(1024)
 def _key_of_bytes(encoded: bytes) -> Hashable:
-    """Return the key of an encoded tensor. A damaged file can have hundreds of thousands that are equal."""
+    """Return the key of an encoded tensor. A damaged file can have hundreds of thousands of equal tensors."""
     tensor = TensorProto.FromString(encoded)
     return _read_key(tensor, _without_name(tensor))
 
 
-def _read_key(tensor: TensorProto, readable: TensorProto) -> Hashable:
-    """Return the key of a tensor, whose payload is read from `readable`."""
+def _read_key(tensor: TensorProto, payload_tensor: TensorProto) -> Hashable:
+    """Return the key of a tensor. payload_tensor: the tensor or a copy without its name; its payload is read."""
     digest = _hash_type()()
     reason = f"data_type {tensor.data_type}"
     if tensor.data_type in BY_NUMBER:
         try:
-            add_payload(digest, readable)  # the errors of a tensor without a position are made without its path
+            add_payload(digest, payload_tensor)  # for an error of a copy, no path is computed
             return bytes(digest.digest())
         except SourceError:
             raise
@@ -91,23 +91,25 @@ def _read_key(tensor: TensorProto, readable: TensorProto) -> Hashable:
             reason = getattr(error, "reason", "")
     if tensor.ByteSize() > _MAX_COPIED_BYTES:
         return f"{reason} at {tensor._span}"
-    if readable is tensor:
-        readable = _without_name(tensor)
-    digest.update(readable.SerializeToString(deterministic=True))
+    if payload_tensor is tensor:
+        payload_tensor = _without_name(tensor)
+    digest.update(payload_tensor.SerializeToString(deterministic=True))
     return f"{reason} {digest.hexdigest()}"
 
 
 def _without_name(tensor: TensorProto) -> TensorProto:
-    result = TensorProto()
-    result.CopyFrom(tensor)
-    result.ClearField("name")
-    result.ClearField("doc_string")
-    result.ClearField("metadata_props")
-    return result
+    """Return a copy of a tensor without its name, doc_string and metadata_props."""
+    copy = TensorProto()
+    copy.CopyFrom(tensor)
+    copy.ClearField("name")
+    copy.ClearField("doc_string")
+    copy.ClearField("metadata_props")
+    return copy
 
 
 @cache
 def _hash_type() -> Callable[[], Any]:
+    """Return the type of digests: XXH3, or BLAKE2b if xxhash is not installed."""
     try:
         from xxhash import xxh3_128
     except ImportError:
@@ -115,14 +117,15 @@ def _hash_type() -> Callable[[], Any]:
     return xxh3_128
 
 
-def _no_key(tensor: TensorProto) -> Hashable:
+def _empty_key(tensor: TensorProto) -> Hashable:
+    """Return one key for all payloads."""
     return None
 
 
 class _StructureComparison(Comparison):
     """Compares two models along the vertices that match."""
 
-    left_out = frozenset({"g", "graphs"})
+    skipped_fields = frozenset({"g", "graphs"})
 
     def __init__(
         self,
@@ -135,16 +138,16 @@ class _StructureComparison(Comparison):
         super().__init__(old, weights, progress)
         self._models = old, new
         intern = Interner()
-        key = payload_key if weights else _no_key
+        key = payload_key if weights else _empty_key
         self._graphs = FlatGraph(old, intern, key), FlatGraph(new, intern, key)
         matching = Matching(*self._graphs, by_name=by_name)
         self._new_of, self._old_of = matching.new_of, matching.old_of
         self._edges = matching.edges
         self._matching = matching
-        self._renamed = matching.renamed()
+        self._new_names = matching.new_names()
 
     def differences(self) -> Iterator[Difference]:
-        """Yield the differences: nodes and tensors, then connections, then everything else, then the renames."""
+        """Yield the differences: nodes and tensors, connections, other fields, and finally the new names."""
         old, new = self._models
         yield from self._vertices()
         yield from self._connections()
@@ -153,45 +156,47 @@ class _StructureComparison(Comparison):
         yield from self._fields(old, new, "", ("model", "", ""), model_fields)
         yield from self._bindings(old, new)
         yield from self._scopes()
-        counts = [count_text(len(names), kind[:-1]) for kind, names in self._renamed.items() if names]
+        counts = [count_text(len(names), kind[:-1]) for kind, names in self._new_names.items() if names]
         if counts:
-            yield Difference("renamed", "names", " and ".join(counts), "", "", names=self._renamed)
+            yield Difference("renamed", "names", " and ".join(counts), "", "", names=self._new_names)
         self._finish()
 
     def _vertices(self) -> Iterator[Difference]:
         """Yield removed, changed and added nodes, tensors, inputs and outputs."""
         old, new = self._graphs
-        for vertex in self._matching.unequal(self._weights):
+        for vertex in self._matching.unequal_vertices(self._weights):
             if self._new_of[vertex] != UNMATCHED:
                 yield from self._pair(vertex, self._new_of[vertex])
             elif old.kind(vertex) != "output" or old.is_of_root_graph(vertex):
-                yield self._whole("removed", old, vertex)
-        for vertex, other in enumerate(self._old_of):
-            if other == UNMATCHED and (new.kind(vertex) != "output" or new.is_of_root_graph(vertex)):
-                yield self._whole("added", new, vertex)
+                yield self._vertex_difference("removed", old, vertex)
+        for vertex, old_vertex in enumerate(self._old_of):
+            if old_vertex == UNMATCHED and (new.kind(vertex) != "output" or new.is_of_root_graph(vertex)):
+                yield self._vertex_difference("added", new, vertex)
 
-    def _whole(self, change: Any, graph: FlatGraph, vertex: int) -> Difference:
+    def _vertex_difference(self, change: Any, graph: FlatGraph, vertex: int) -> Difference:
         message = graph.message(vertex)
         text = None if isinstance(message, str) else text_of(message)
         old, new = (text, None) if change == "removed" else (None, text)
         return Difference(change, graph.kind(vertex), _name_of(graph, vertex), "", graph.path(vertex), old, new)
 
-    def _pair(self, vertex: int, other: int) -> Iterator[Difference]:
+    def _pair(self, vertex: int, new_vertex: int) -> Iterator[Difference]:
         """Yield the differences of two matching messages except names and connections."""
         old, new = self._graphs
         kind = old.kind(vertex)
-        is_alike = self._weights and self._matching.is_alike(vertex)
-        ours, theirs = old.message(vertex), new.message(other)
-        if isinstance(ours, str) or type(ours) is not type(theirs):
+        has_equal_label = self._weights and self._matching.has_equal_label(vertex)
+        old_message, new_message = old.message(vertex), new.message(new_vertex)
+        if isinstance(old_message, str) or type(old_message) is not type(new_message):
             return
         path = old.path(vertex)
         element = (kind, _name_of(old, vertex), "")
         if kind == "node":
-            yield from self._fields(ours, theirs, path, element, _NODE_ANNOTATION_FIELDS if is_alike else _NODE_FIELDS)
-        elif is_alike and kind == "tensor":
-            yield from self._fields(ours, theirs, path, element, _ANNOTATION_FIELDS)
+            yield from self._fields(
+                old_message, new_message, path, element, _NODE_ANNOTATION_FIELDS if has_equal_label else _NODE_FIELDS
+            )
+        elif has_equal_label and kind == "tensor":
+            yield from self._fields(old_message, new_message, path, element, _ANNOTATION_FIELDS)
         else:
-            yield from self._messages(ours, theirs, path, element)
+            yield from self._messages(old_message, new_message, path, element)
 
     def _fields(self, old: Any, new: Any, path: str, element: Any, names: Iterable[str]) -> Iterator[Difference]:
         """Compare fields, but not the names of nodes, tensors and values."""
@@ -207,7 +212,7 @@ class _StructureComparison(Comparison):
 
     def _with_new_names(self, graph: GraphProto) -> GraphProto:
         """Return a graph with the annotations of a graph of `old`, with values renamed to their names in `new`."""
-        names = self._renamed["values"]
+        names = self._new_names["values"]
         result = GraphProto(quantization_annotation=graph.quantization_annotation)
         for annotation in result.quantization_annotation:
             annotation.tensor_name = names.get(annotation.tensor_name, annotation.tensor_name)
@@ -217,50 +222,50 @@ class _StructureComparison(Comparison):
 
     def _bindings(self, old: ModelProto, new: ModelProto) -> Iterator[Difference]:
         """Yield the differences of the training bindings, which name values."""
-        names = self._renamed["values"]
+        names = self._new_names["values"]
         for index in range(max(len(old.training_info), len(new.training_info))):
-            ours, theirs = TrainingInfoProto(), TrainingInfoProto()
-            for side, model in ((ours, old), (theirs, new)):
+            old_bindings, new_bindings = TrainingInfoProto(), TrainingInfoProto()
+            for bindings, model in ((old_bindings, old), (new_bindings, new)):
                 if index < len(model.training_info):
                     for field in _BINDINGS:
-                        getattr(side, field).extend(getattr(model.training_info[index], field))
-            for entry in (*ours.initialization_binding, *ours.update_binding):
+                        getattr(bindings, field).extend(getattr(model.training_info[index], field))
+            for entry in (*old_bindings.initialization_binding, *old_bindings.update_binding):
                 entry.key, entry.value = names.get(entry.key, entry.key), names.get(entry.value, entry.value)
             path = f"training_info[{index}]"
-            yield from self._fields(ours, theirs, path, ("model", "", path), _BINDINGS)
+            yield from self._fields(old_bindings, new_bindings, path, ("model", "", path), _BINDINGS)
 
     def _connections(self) -> Iterator[Difference]:
         """Yield the inputs that read another value: one difference for each pair of old and new value."""
         old, new = self._graphs
-        uses: dict[tuple[Place, Place], list[tuple[int, int]]] = {}
-        for vertex in self._matching.rewired():
-            ours, theirs = self._edges[0][vertex], self._edges[1][self._new_of[vertex]]
-            others = {slot: (source, output) for source, output, slot in theirs}
-            for source, output, slot in ours:
-                there = others.pop(slot, _ABSENT)
-                if (self._new_of[source] if source != UNMATCHED else UNMATCHED, output) != there:
-                    uses.setdefault(((source, output), there), []).append((vertex, slot))
-            for slot, there in others.items():
-                if there != _ABSENT:
-                    uses.setdefault((_ABSENT, there), []).append((vertex, slot))
-        for (before, after), users in uses.items():
+        uses: dict[tuple[Value, Value], list[tuple[int, int]]] = {}
+        for vertex in self._matching.rewired_vertices():
+            old_edges, new_edges = self._edges[0][vertex], self._edges[1][self._new_of[vertex]]
+            new_values = {slot: (source, output) for source, output, slot in new_edges}
+            for source, output, slot in old_edges:
+                new_value = new_values.pop(slot, _ABSENT_SOURCE)
+                if (self._new_of[source] if source != UNMATCHED else UNMATCHED, output) != new_value:
+                    uses.setdefault(((source, output), new_value), []).append((vertex, slot))
+            for slot, new_value in new_values.items():
+                if new_value != _ABSENT_SOURCE:
+                    uses.setdefault((_ABSENT_SOURCE, new_value), []).append((vertex, slot))
+        for (old_value, new_value), users in uses.items():
             vertex, slot = users[0]
             kind = old.kind(vertex)
             part = f"input {slot}" if kind == "node" and slot >= 0 else ""
             if len(users) > 1:
                 part += f" and {count_text(len(users) - 1, 'other use')}"
-            texts = old.value_name(*before), new.value_name(*after)
+            texts = old.value_name(*old_value), new.value_name(*new_value)
             yield Difference("rewired", kind, _name_of(old, vertex), part, old.path(vertex), *texts)
 
     def _value_infos(self) -> Iterator[Difference]:
         """Yield the changed types of matching values."""
         old, new = self._graphs
-        for vertex, output, row, other_row in changed_types(old, new, self._new_of):
+        for vertex, output, old_row, new_row in changed_types(old, new, self._new_of):
             path, scope = old.scope_of(vertex)
-            ours, theirs = scope.value_info[row], new.scope_of(self._new_of[vertex])[1].value_info[other_row]
-            if ours.type != theirs.type:
+            old_info, new_info = scope.value_info[old_row], new.scope_of(self._new_of[vertex])[1].value_info[new_row]
+            if old_info.type != new_info.type:
                 element = ("value", old.value_name(vertex, output), "")
-                yield from self._fields(ours, theirs, f"{path}.value_info[{row}]", element, ["type"])
+                yield from self._fields(old_info, new_info, f"{path}.value_info[{old_row}]", element, ["type"])
 
     def _scopes(self) -> Iterator[Difference]:
         """Yield the differences of graphs and functions, except those of nodes and values."""

@@ -23,14 +23,23 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-_MAX_LARGEST = 10  # number of the largest tensors that are listed
-_IR_FREE_INITIALIZERS = 4  # from this IR version on an initializer need not be an input
-_A = AttributeProto
-_TYPES_WITHOUT_TENSORS = {_A.FLOAT, _A.INT, _A.STRING, _A.FLOATS, _A.INTS, _A.STRINGS, _A.TYPE_PROTO, _A.TYPE_PROTOS}
+_N_LARGEST_TENSORS = 10  # that are listed
+_MIN_IR_FREE_INITIALIZERS = 4  # from this IR version on an initializer need not be an input
+_Attribute = AttributeProto
+_TYPES_WITHOUT_TENSORS = {
+    _Attribute.FLOAT,
+    _Attribute.INT,
+    _Attribute.STRING,
+    _Attribute.FLOATS,
+    _Attribute.INTS,
+    _Attribute.STRINGS,
+    _Attribute.TYPE_PROTO,
+    _Attribute.TYPE_PROTOS,
+}
 
 
 def summarize(model: ModelProto) -> dict[str, Any]:
-    """Count the contents of a model, with subgraphs, functions and training graphs.
+    """Count the contents of a model, including subgraphs, functions and training graphs.
 
     Returns the data that `onnxwire info --json` prints: names, types, counts, and sizes in bytes; equal entries of a
     list can be one dict. Memory does not grow with the numbers of nodes and tensors.
@@ -41,25 +50,27 @@ def summarize(model: ModelProto) -> dict[str, Any]:
     for training in model.training_info:
         tally.add(iter((training.initialization, training.algorithm)))
     for function in model.functions:
-        tally.add(tally.graphs_of(function.node))
-        tally.add(tally.graphs_in(function.attribute_proto))
-    initialized = {tensor.name for tensor in graph.initializer} if model.ir_version < _IR_FREE_INITIALIZERS else set()
+        tally.add(tally.count_nodes(function.node))
+        tally.add(tally.count_attributes(function.attribute_proto))
+    initializer_names = (
+        {tensor.name for tensor in graph.initializer} if model.ir_version < _MIN_IR_FREE_INITIALIZERS else set()
+    )
     return {
         "file": model._document.name,
         "bytes": model.ByteSize(),
         "ir_version": model.ir_version,
-        "opset_import": _listed({"domain": opset.domain, "version": opset.version} for opset in model.opset_import),
+        "opset_import": _to_list({"domain": opset.domain, "version": opset.version} for opset in model.opset_import),
         "producer_name": model.producer_name,
         "producer_version": model.producer_version,
         "domain": model.domain,
         "model_version": model.model_version,
         "doc_string": model.doc_string,
-        "metadata_props": _listed({"key": entry.key, "value": entry.value} for entry in model.metadata_props),
+        "metadata_props": _to_list({"key": entry.key, "value": entry.value} for entry in model.metadata_props),
         "graph": {
             "name": graph.name,
-            # Up to IR version 3 every initializer is an input too; callers do not pass it.
-            "inputs": _listed(_describe_value(value) for value in graph.input if value.name not in initialized),
-            "outputs": _listed(_describe_value(value) for value in graph.output),
+            # Up to IR version 3 every initializer is an input too, which callers need not pass.
+            "inputs": _to_list(_describe_value(value) for value in graph.input if value.name not in initializer_names),
+            "outputs": _to_list(_describe_value(value) for value in graph.output),
         },
         "nodes": {
             "count": tally.operators.total(),
@@ -68,7 +79,7 @@ def summarize(model: ModelProto) -> dict[str, Any]:
                 for (domain, op_type), count in sorted(tally.operators.items(), key=lambda item: (-item[1], item[0]))
             ],
         },
-        "functions": _listed(
+        "functions": _to_list(
             {"domain": function.domain, "name": function.name, "nodes": len(function.node)}
             for function in model.functions
         ),
@@ -103,16 +114,16 @@ class _Tally:
             if graph is None:
                 levels.pop()
             else:
-                levels.append(self._graphs_of(graph))
+                levels.append(self._count_graph(graph))
 
-    def graphs_of(self, nodes: Iterable[NodeProto]) -> Iterator[GraphProto]:
+    def count_nodes(self, nodes: Iterable[NodeProto]) -> Iterator[GraphProto]:
         """Count nodes, and yield the graphs in their attributes."""
         for node in nodes:
             self.operators[node.domain, node.op_type] += 1
             if len(node.attribute):
-                yield from self.graphs_in(node.attribute)
+                yield from self.count_attributes(node.attribute)
 
-    def graphs_in(self, attributes: Iterable[AttributeProto]) -> Iterator[GraphProto]:
+    def count_attributes(self, attributes: Iterable[AttributeProto]) -> Iterator[GraphProto]:
         """Count tensors in attributes of a node, or in defaults of a function, and yield the graphs in them."""
         for attribute in attributes:
             if attribute.type in _TYPES_WITHOUT_TENSORS:
@@ -130,12 +141,12 @@ class _Tally:
                 yield attribute.g
             yield from attribute.graphs
 
-    def _graphs_of(self, graph: GraphProto) -> Iterator[GraphProto]:
+    def _count_graph(self, graph: GraphProto) -> Iterator[GraphProto]:
         for tensor in graph.initializer:
             self._add_tensor(tensor)
         for sparse in graph.sparse_initializer:
             self._add_sparse(sparse)
-        return self.graphs_of(graph.node)
+        return self.count_nodes(graph.node)
 
     def _add_sparse(self, sparse: SparseTensorProto) -> None:
         self._add_tensor(sparse.values)
@@ -147,19 +158,19 @@ class _Tally:
         self.by_type[name] = count + 1, total + size
         self.tensors += 1
         self.external += tensor.data_location == TensorProto.EXTERNAL
-        if len(self.largest) < _MAX_LARGEST:
+        if len(self.largest) < _N_LARGEST_TENSORS:
             heapq.heappush(self.largest, (size, -self.tensors, tensor))
         elif size > self.largest[0][0]:
             heapq.heapreplace(self.largest, (size, -self.tensors, tensor))
 
 
-def _listed(entries: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+def _to_list(entries: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return a list in which equal consecutive entries are one object, since a damaged file can have a million
     entries."""
-    made: list[dict[str, Any]] = []
+    result: list[dict[str, Any]] = []
     for entry in entries:
-        made.append(made[-1] if made and made[-1] == entry else entry)
-    return made
+        result.append(result[-1] if result and result[-1] == entry else entry)
+    return result
 
 
 def _describe_tensor(tensor: TensorProto) -> dict[str, Any]:

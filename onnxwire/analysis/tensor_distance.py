@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
     Array = np.ndarray[Any, Any]
 
-_BLOCK = 3 << 16  # elements at a time: whole bytes of any data type, also of 6 bits
+_BLOCK_ELEMENTS = 3 << 16  # compared at a time: whole bytes of any data type, also of 6 bits
 _SEEK_DATA: int | None = getattr(os, "SEEK_DATA", None)
-_ALL_BLOCKS = 1 << 63  # above the size of any tensor
+_MAX_BLOCKS = 1 << 63  # above the size of any tensor
 _Pair = tuple[int, int]
 
 
@@ -55,8 +55,10 @@ class Distance:
 
     def plus(self, other: Distance) -> Distance:
         """Combine the distances of two parts; `elements` already counts the whole tensor."""
-        known = [value for value in (self.max_abs, other.max_abs) if value is not None]
-        return Distance(self.elements, self.different + other.different, max(known, default=None), self.nan + other.nan)
+        maxima = [value for value in (self.max_abs, other.max_abs) if value is not None]
+        return Distance(
+            self.elements, self.different + other.different, max(maxima, default=None), self.nan + other.nan
+        )
 
 
 def distance(old: TensorProto, new: TensorProto, progress: Callable[[int], object] | None = None) -> Distance:
@@ -70,37 +72,39 @@ def distance(old: TensorProto, new: TensorProto, progress: Callable[[int], objec
     """
     import numpy as np
 
-    stores = Storage(old), Storage(new)
-    if stores[0].shape != stores[1].shape:
-        raise tensor_error(new, f"the shape is {stores[1].shape}, and that of the other tensor {stores[0].shape}")
-    types = stores[0].data_type, stores[1].data_type
-    count = stores[0].count
+    storages = Storage(old), Storage(new)
+    if storages[0].shape != storages[1].shape:
+        raise tensor_error(new, f"the shape is {storages[1].shape}, and that of the other tensor {storages[0].shape}")
+    types = storages[0].data_type, storages[1].data_type
+    count = storages[0].count
     if STRING in types:
         return _string_distance(old, new, count)
-    first, second = _Side(stores[0]), _Side(stores[1])
+    old_side, new_side = _Side(storages[0]), _Side(storages[1])
     is_one_type = types[0] is types[1]
     total = Distance(count)
-    if is_one_type and first.origin is not None and first.origin == second.origin:
+    if is_one_type and old_side.origin is not None and old_side.origin == new_side.origin:
         if progress is not None:
             progress(types[0].count_bytes(count))
         return total
     start = 0
     while start < count:
-        empty = min(first.holes(start), second.holes(start)) if is_one_type else 0
-        if empty:
-            end = min(start + empty * _BLOCK, count)
+        n_holes = min(old_side.holes(start), new_side.holes(start)) if is_one_type else 0
+        if n_holes:
+            end = min(start + n_holes * _BLOCK_ELEMENTS, count)
             if progress is not None:
                 progress(types[0].count_bytes(end) - types[0].count_bytes(start))
             start = end
             continue
-        size = min(_BLOCK, count - start)
-        ours, theirs = first.read(start, size), second.read(start, size)
-        # As arrays, because memoryviews are compared element by element.
-        if not is_one_type or not np.array_equal(np.frombuffer(ours, np.uint8), np.frombuffer(theirs, np.uint8)):
-            values = _values(ours, types[0], size), _values(theirs, types[1], size)
-            total = total.plus(_same_type(*values) if is_one_type else _any_type(*values))
+        size = min(_BLOCK_ELEMENTS, count - start)
+        old_bytes, new_bytes = old_side.read(start, size), new_side.read(start, size)
+        # Compared as arrays, because memoryviews are compared element by element.
+        if not is_one_type or not np.array_equal(
+            np.frombuffer(old_bytes, np.uint8), np.frombuffer(new_bytes, np.uint8)
+        ):
+            values = _decode_numbers(old_bytes, types[0], size), _decode_numbers(new_bytes, types[1], size)
+            total = total.plus(_distance_of_one_type(*values) if is_one_type else _distance_of_any_types(*values))
         if progress is not None:
-            progress(len(ours))
+            progress(len(old_bytes))
         start += size
     return total
 
@@ -109,48 +113,48 @@ def _string_distance(old: TensorProto, new: TensorProto, count: int) -> Distance
     if old.data_type != new.data_type:
         return Distance(count, count)
     pairs = zip(old.string_data, new.string_data, strict=True)
-    return Distance(count, sum(ours != theirs for ours, theirs in pairs))
+    return Distance(count, sum(old_string != new_string for old_string, new_string in pairs))
 
 
 class _Side:
-    """One of the two tensors. origin: the file and offset of its elements, None for elements in memory."""
+    """One of two compared tensors. origin: the file and offset of its elements, None for elements in memory."""
 
     def __init__(self, storage: Storage) -> None:
         self._reader = BlockReader(storage)
-        self._buffer = bytearray(self._count_bytes(_BLOCK))
+        self._buffer = bytearray(self._count_bytes(_BLOCK_ELEMENTS))
         self.origin: tuple[_Pair, int] | None = None
         if self._reader.source is not None:
             file, offset = self._reader.source
             if file.memory is not None:
                 self.origin = (id(file.memory), 0), offset
-                self._is_whole = False
+                self._is_complete = False
             else:
                 status = os.fstat(file.descriptor)
                 self.origin = (status.st_dev, status.st_ino), offset
-                self._is_whole = status.st_size >= offset + self._count_bytes(storage.count)
+                self._is_complete = status.st_size >= offset + self._count_bytes(storage.count)
 
     def _count_bytes(self, elements: int) -> int:
         return self._reader.data_type.count_bytes(elements)
 
     def holes(self, start: int) -> int:
         """Return how many blocks from index `start` on are holes of the file, which read as zeros."""
-        if self._reader.source is None or not self._is_whole or _SEEK_DATA is None:
+        if self._reader.source is None or not self._is_complete or _SEEK_DATA is None:
             return 0
         file, offset = self._reader.source
         offset += self._count_bytes(start)
         try:
-            found = os.lseek(file.descriptor, offset, _SEEK_DATA)
+            data_offset = os.lseek(file.descriptor, offset, _SEEK_DATA)
         except OSError as error:
-            # ENXIO: no data up to the end. Other errors: the file system has no such information.
-            return _ALL_BLOCKS if error.errno == errno.ENXIO else 0
-        return (found - offset) // self._count_bytes(_BLOCK)
+            # ENXIO: no data up to the end. Other errors: the file system does not report holes.
+            return _MAX_BLOCKS if error.errno == errno.ENXIO else 0
+        return (data_offset - offset) // self._count_bytes(_BLOCK_ELEMENTS)
 
     def read(self, start: int, count: int) -> memoryview:
-        """Return the bytes of elements from index `start`, a multiple of _BLOCK; valid until the next call."""
+        """Return the bytes of elements from index `start`, a multiple of _BLOCK_ELEMENTS; valid until the next call."""
         return self._reader.read(start, count, self._buffer)
 
 
-def _values(data: memoryview, data_type: DataType, count: int) -> Array:
+def _decode_numbers(data: memoryview, data_type: DataType, count: int) -> Array:
     """Decode elements: integers as int64 or uint64, others as float64 or complex128."""
     import numpy as np
 
@@ -163,36 +167,38 @@ def _values(data: memoryview, data_type: DataType, count: int) -> Array:
         return array.astype(np.complex128 if data_type.dtype_name.startswith("complex") else np.float64)
 
 
-def _same_type(ours: Array, theirs: Array) -> Distance:
+def _distance_of_one_type(old_values: Array, new_values: Array) -> Distance:
     """Return the distance of elements of one data type."""
     import numpy as np
 
-    if ours.dtype.kind not in "iu":
-        return _any_type(ours, theirs)
-    differs = ours != theirs
-    ours, theirs = ours[differs], theirs[differs]
+    if old_values.dtype.kind not in "iu":
+        return _distance_of_any_types(old_values, new_values)
+    differs = old_values != new_values
+    old_values, new_values = old_values[differs], new_values[differs]
     # Unsigned, since the difference of two int64 can exceed int64; modular arithmetic gives the right result.
-    wide, other = ours.view(np.uint64), theirs.view(np.uint64)
-    gaps = np.where(ours > theirs, wide - other, other - wide)
-    return Distance(gaps.size, gaps.size, int(gaps.max()) if gaps.size else None)
+    old_bits, new_bits = old_values.view(np.uint64), new_values.view(np.uint64)
+    differences = np.where(old_values > new_values, old_bits - new_bits, new_bits - old_bits)
+    return Distance(differences.size, differences.size, int(differences.max()) if differences.size else None)
 
 
-def _any_type(ours: Array, theirs: Array) -> Distance:
+def _distance_of_any_types(old_values: Array, new_values: Array) -> Distance:
     """Return the distance of elements of any two data types."""
     import numpy as np
 
-    is_complex = "c" in (ours.dtype.kind, theirs.dtype.kind)
-    ours, theirs = (array.astype(np.complex128 if is_complex else np.float64, copy=False) for array in (ours, theirs))
-    nan, other_nan = np.isnan(ours), np.isnan(theirs)
-    same = (ours == theirs) | (nan & other_nan)
+    is_complex = "c" in (old_values.dtype.kind, new_values.dtype.kind)
+    old_values, new_values = (
+        array.astype(np.complex128 if is_complex else np.float64, copy=False) for array in (old_values, new_values)
+    )
+    is_old_nan, is_new_nan = np.isnan(old_values), np.isnan(new_values)
+    is_equal = (old_values == new_values) | (is_old_nan & is_new_nan)
     # Equal values can have different bits: zeros of both signs, and NaNs with different payloads.
-    comparable = ~(same | nan | other_nan)
+    is_comparable = ~(is_equal | is_old_nan | is_new_nan)
     with np.errstate(invalid="ignore", over="ignore"):
-        gaps = np.abs(ours[comparable] - theirs[comparable])
-    gaps[np.isnan(gaps)] = np.inf  # differences of infinite complex numbers
+        differences = np.abs(old_values[is_comparable] - new_values[is_comparable])
+    differences[np.isnan(differences)] = np.inf  # differences of infinite complex numbers
     return Distance(
-        ours.size,
-        int(ours.size - np.count_nonzero(same)),
-        float(gaps.max()) if gaps.size else None,
-        int(np.count_nonzero(nan ^ other_nan)),
+        old_values.size,
+        int(old_values.size - np.count_nonzero(is_equal)),
+        float(differences.max()) if differences.size else None,
+        int(np.count_nonzero(is_old_nan ^ is_new_nan)),
     )

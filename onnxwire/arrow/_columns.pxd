@@ -15,7 +15,8 @@ cdef enum Type:              # the type of a column, or of the items of a list
     FLOAT
 
 cdef struct View:
-    # A string of up to 12 bytes is in the view itself. A longer one has its first 4 bytes and its position here.
+    # A string of up to 12 bytes is in the view itself, after `size`. For a longer string, the view contains the first
+    # 4 bytes, and the position: the index of a stretch and an offset in it.
     int32_t size
     uint8_t[4] prefix
     int32_t stretch
@@ -23,10 +24,10 @@ cdef struct View:
 
 cdef struct Values:
     int64_t n
-    int64_t capacity         # 0 as long as all values are null
-    int64_t nulls
+    int64_t capacity         # number of values that `data` has space for; 0 as long as all values are null
+    int64_t nulls            # number of null values
     int64_t expected         # expected number of values, 0 if unknown
-    uint8_t* valid           # a bit per value, NULL while none is null
+    uint8_t* valid           # a bit per value, NULL while no value is null
     uint8_t* data            # `width` bytes per value
     uint8_t* text            # copied strings, whose `data` is n + 1 offsets of int32; else NULL
     int width
@@ -38,7 +39,7 @@ cdef struct Column:
     Values items             # lists only: the values of the items
 
 cdef struct Stretch:
-    # Bytes that views point into: a part of the document, or an arena.
+    # Bytes that views point into, see _columns.pyx: a part of the document, or an arena.
     const uint8_t* p
     int64_t n
     uint8_t* owned           # the arena; NULL for a part of the document
@@ -62,16 +63,16 @@ cdef class Columns:
     cdef Block block
     cdef Document document           # pinned while views point into it; else None
     cdef int32_t arena               # the stretch that new text is copied to, or -1
-    cdef int32_t last                # the stretch of the document that was used last, or -1
+    cdef int32_t last_stretch        # the stretch of the document that was used last, or -1
     cdef readonly int64_t repaired   # strings that were not valid UTF-8
     cdef readonly list names
     cdef bint is_pinned
 
     cdef void expect(self, int64_t rows) noexcept
     cdef int add_text(self, Values* values, const uint8_t* p, uint64_t n) except -1
-    cdef int add_own(self, Values* values, const uint8_t* p, uint64_t n) except -1
+    cdef int add_copied_text(self, Values* values, const uint8_t* p, uint64_t n) except -1
     cdef int make_view(self, const uint8_t* p, uint64_t n, View* view) except -1
-    cdef int make_own_view(self, const uint8_t* p, uint64_t n, View* view) except -1
+    cdef int make_copied_view(self, const uint8_t* p, uint64_t n, View* view) except -1
     cdef int32_t add_stretch(self) except -1
     cdef void free_stretches(self) noexcept
     cdef void unpin(self) noexcept
@@ -79,9 +80,9 @@ cdef class Columns:
     cdef object value(self, Type type, Values* values, int64_t i)
 
 
-cdef int widen(Values* values, int64_t extra) except -1
-cdef int make_valid(Values* values) except -1
-cdef int refuse_items() except -1
+cdef int grow_values(Values* values, int64_t extra) except -1
+cdef int allocate_validity(Values* values) except -1
+cdef int raise_too_many_items() except -1
 cdef int add_list(Column* column, int64_t row) except -1
 
 
@@ -99,7 +100,7 @@ cdef inline const uint8_t* view_text(const Block* block, const View* view) noexc
 cdef inline int mark_null(Values* values) except -1:
     """Set the next value to null; its memory is allocated already."""
     if values.valid == NULL:
-        make_valid(values)
+        allocate_validity(values)
     values.valid[values.n >> 3] &= <uint8_t>~(1 << (values.n & 7))
     values.nulls += 1
     return 0
@@ -113,7 +114,7 @@ cdef inline int add_null(Values* values) except -1:
         values.nulls += 1
         return 0
     if values.n >= values.capacity:
-        widen(values, 1)
+        grow_values(values, 1)
     mark_null(values)
     p = values.data + values.n * values.width
     if values.width == sizeof(View):
@@ -129,9 +130,9 @@ cdef inline int add_null(Values* values) except -1:
 cdef inline int end_list(Column* column, bint is_null) except -1:
     """End a list of the items that were added since the previous list."""
     if column.items.n > INT32_MAX:
-        refuse_items()
+        raise_too_many_items()
     if column.rows.n + 2 > column.rows.capacity:
-        widen(&column.rows, 2)
+        grow_values(&column.rows, 2)
     if is_null:
         mark_null(&column.rows)
     column.rows.n += 1
@@ -142,7 +143,7 @@ cdef inline int end_list(Column* column, bint is_null) except -1:
 cdef inline int add_number(Values* values, int64_t number) except -1:
     """Add an integer, or the bits of a float."""
     if values.n >= values.capacity:
-        widen(values, 1)
+        grow_values(values, 1)
     if values.width == 8:
         (<int64_t*>values.data)[values.n] = number
     else:
@@ -153,7 +154,7 @@ cdef inline int add_number(Values* values, int64_t number) except -1:
 
 cdef inline int add_view(Values* values, const View* view) except -1:
     if values.n >= values.capacity:
-        widen(values, 1)
+        grow_values(values, 1)
     (<View*>values.data)[values.n] = view[0]
     values.n += 1
     return 0

@@ -21,7 +21,7 @@ from onnxwire.engine.partial cimport ensure_resident
 from onnxwire.errors import DecodeError, FieldValueError
 
 cdef enum:
-    GAP = 1 << 16                # bytes without strings that a stretch may contain
+    GAP = 1 << 16                # maximum number of successive bytes without strings in a stretch
     MAX_ARENA_BYTES = 1 << 30
 
 TYPES = {"string": STRING, "int64": INT64, "int32": INT32, "float": FLOAT}
@@ -55,27 +55,27 @@ cdef void* reserve(size_t size) noexcept:
     return p
 
 
-cdef int widen(Values* values, int64_t extra) except -1:
-    """Make room for more values."""
+cdef int grow_values(Values* values, int64_t extra) except -1:
+    """Allocate memory for `extra` more values."""
     cdef int64_t capacity = values.n + extra
-    cdef void* moved
+    cdef void* new_memory
     if capacity <= values.capacity:
         return 0
     capacity = max(capacity + capacity // 2 + 16, values.expected)
     if values.capacity == 0 and values.n:
         return make_nulls(values, capacity)
     if values.data == NULL and values.expected:
-        moved = reserve(<size_t>capacity * values.width)
+        new_memory = reserve(<size_t>capacity * values.width)
     else:
-        moved = realloc(values.data, <size_t>capacity * values.width)
-    if moved == NULL:
+        new_memory = realloc(values.data, <size_t>capacity * values.width)
+    if new_memory == NULL:
         raise MemoryError
-    values.data = <uint8_t*>moved
+    values.data = <uint8_t*>new_memory
     if values.valid != NULL:
-        moved = realloc(values.valid, <size_t>(capacity + 7) // 8)
-        if moved == NULL:
+        new_memory = realloc(values.valid, <size_t>(capacity + 7) // 8)
+        if new_memory == NULL:
             raise MemoryError
-        values.valid = <uint8_t*>moved
+        values.valid = <uint8_t*>new_memory
         # Bits beyond the last value are set: later values are valid by default.
         memset(values.valid + (values.capacity + 7) // 8, 0xFF, (capacity + 7) // 8 - (values.capacity + 7) // 8)
     values.capacity = capacity
@@ -83,7 +83,7 @@ cdef int widen(Values* values, int64_t extra) except -1:
 
 
 cdef int make_nulls(Values* values, int64_t capacity) except -1:
-    """Allocate memory for values that are all null. If these are the majority, rely on zeroed pages."""
+    """Allocate memory for values that are all null. Use zeroed pages if most of the capacity is null."""
     if values.n < capacity // 2:
         values.data = <uint8_t*>reserve(<size_t>capacity * values.width)
         if values.data != NULL:
@@ -101,8 +101,8 @@ cdef int make_nulls(Values* values, int64_t capacity) except -1:
     return 0
 
 
-cdef int make_valid(Values* values) except -1:
-    """Allocate the validity bits; all values so far are valid."""
+cdef int allocate_validity(Values* values) except -1:
+    """Allocate the validity bits, and mark all values as valid."""
     cdef size_t size = <size_t>(values.capacity + 7) // 8
     values.valid = <uint8_t*>malloc(size)
     if values.valid == NULL:
@@ -111,7 +111,7 @@ cdef int make_valid(Values* values) except -1:
     return 0
 
 
-cdef int refuse_items() except -1:
+cdef int raise_too_many_items() except -1:
     raise FieldValueError(f"a column of lists has at most {INT32_MAX:,} items, and the model has more")
 
 
@@ -129,31 +129,31 @@ cdef int add_list(Column* column, int64_t row) except -1:
     return end_list(column, False)
 
 
-cdef inline void make_short(const uint8_t* p, uint64_t n, View* view) noexcept nogil:
-    """Put a short string into its view."""
-    cdef uint8_t* to = <uint8_t*>view + 4
+cdef inline void make_inline_view(const uint8_t* p, uint64_t n, View* view) noexcept nogil:
+    """Make a view of a string of at most INLINE_BYTES bytes, which contains the string."""
+    cdef uint8_t* text = <uint8_t*>view + 4
     memset(view, 0, sizeof(View))
     view.size = <int32_t>n
-    # Copies of constant size, which may overlap: a call of memcpy takes longer.
+    # Copies of constant size, which may overlap: the compiler inlines them, and a call of memcpy takes longer.
     if n >= 8:
-        memcpy(to, p, 8)
-        memcpy(to + n - 4, p + n - 4, 4)
+        memcpy(text, p, 8)
+        memcpy(text + n - 4, p + n - 4, 4)
     elif n >= 4:
-        memcpy(to, p, 4)
-        memcpy(to + n - 4, p + n - 4, 4)
+        memcpy(text, p, 4)
+        memcpy(text + n - 4, p + n - 4, 4)
     elif n:
-        to[0] = p[0]
-        to[n >> 1] = p[n >> 1]
-        to[n - 1] = p[n - 1]
+        text[0] = p[0]
+        text[n >> 1] = p[n >> 1]
+        text[n - 1] = p[n - 1]
 
 
 cdef void shrink(Values* values, int64_t n) noexcept:
     """Release the memory beyond n values."""
-    cdef void* moved
+    cdef void* new_memory
     if values.data != NULL and n and n < values.capacity:
-        moved = realloc(values.data, <size_t>n * values.width)
-        if moved != NULL:
-            values.data = <uint8_t*>moved
+        new_memory = realloc(values.data, <size_t>n * values.width)
+        if new_memory != NULL:
+            values.data = <uint8_t*>new_memory
             values.capacity = n
 
 
@@ -170,7 +170,7 @@ cdef class Columns:
     def __cinit__(self, columns, Document document=None):
         cdef Column* column
         cdef int32_t i = 0
-        self.arena = self.last = -1
+        self.arena = self.last_stretch = -1
         self.names = [name for name, _ in columns]
         self.block.columns = <Column*>calloc(len(columns) + 1, sizeof(Column))
         self.block.names = <char**>calloc(len(columns) + 1, sizeof(char*))
@@ -183,7 +183,7 @@ cdef class Columns:
             column.items.width = column.rows.width = width_of(column.type)
             if column.is_list:
                 column.rows.width = 4
-                widen(&column.rows, 1)
+                grow_values(&column.rows, 1)
                 (<int32_t*>column.rows.data)[0] = 0
             self.block.names[i] = copy_string(name.encode())
             i += 1
@@ -242,49 +242,49 @@ cdef class Columns:
             column.items.expected = column.items.n + rows
 
     cdef int add_text(self, Values* values, const uint8_t* p, uint64_t n) except -1:
-        """Add a string of the document. An invalid one is copied with U+FFFD for bad bytes, and counted."""
+        """Add a string of the document. An invalid string is copied with U+FFFD for invalid bytes, and counted."""
         ensure_resident(p, n)
         if values.n >= values.capacity:
-            widen(values, 1)
+            grow_values(values, 1)
         if is_ascii(p, n) or is_utf8(p, n):
-            if not place(self, p, n, &(<View*>values.data)[values.n]):
+            if not try_make_view(self, p, n, &(<View*>values.data)[values.n]):
                 self.make_view(p, n, &(<View*>values.data)[values.n])
         else:
             self.repaired += 1
             text = (<const char*>p)[:n].decode("utf-8", "replace").encode()
-            self.make_own_view(<const uint8_t*>PyBytes_AS_STRING(text), len(text), &(<View*>values.data)[values.n])
+            self.make_copied_view(<const uint8_t*>PyBytes_AS_STRING(text), len(text), &(<View*>values.data)[values.n])
         values.n += 1
         return 0
 
-    cdef int add_own(self, Values* values, const uint8_t* p, uint64_t n) except -1:
+    cdef int add_copied_text(self, Values* values, const uint8_t* p, uint64_t n) except -1:
         """Add a string that the document does not contain; it is UTF-8."""
         cdef View view
-        self.make_own_view(p, n, &view)
+        self.make_copied_view(p, n, &view)
         return add_view(values, &view)
 
     # --- views of strings
 
     cdef int make_view(self, const uint8_t* p, uint64_t n, View* view) except -1:
         """Make a view of bytes of the document."""
-        if place(self, p, n, view):
+        if try_make_view(self, p, n, view):
             return 0
         if n > INT32_MAX:
             raise DecodeError(
                 f"a string of {n:,} bytes; an Arrow string has at most {INT32_MAX:,}", p - self.document.start, "",
                 self.document.name,
             )
-        self.last = self.add_stretch()
-        self.block.stretches[self.last].p = p
-        place(self, p, n, view)
+        self.last_stretch = self.add_stretch()
+        self.block.stretches[self.last_stretch].p = p
+        try_make_view(self, p, n, view)
         return 0
 
-    cdef int make_own_view(self, const uint8_t* p, uint64_t n, View* view) except -1:
+    cdef int make_copied_view(self, const uint8_t* p, uint64_t n, View* view) except -1:
         """Make a view of text that is copied to the arena."""
         cdef Stretch* arena
         cdef int64_t capacity
-        cdef void* moved
+        cdef void* new_memory
         if n <= INLINE_BYTES:
-            make_short(p, n, view)
+            make_inline_view(p, n, view)
             return 0
         if n > MAX_ARENA_BYTES:
             raise FieldValueError(f"a text of {n:,} bytes has to be copied; the limit is {<int64_t>MAX_ARENA_BYTES:,}")
@@ -293,10 +293,10 @@ cdef class Columns:
         arena = &self.block.stretches[self.arena]
         if arena.n + <int64_t>n > arena.capacity:
             capacity = (arena.n + <int64_t>n) * 2 + 256
-            moved = realloc(arena.owned, <size_t>capacity)
-            if moved == NULL:
+            new_memory = realloc(arena.owned, <size_t>capacity)
+            if new_memory == NULL:
                 raise MemoryError
-            arena.owned = <uint8_t*>moved
+            arena.owned = <uint8_t*>new_memory
             arena.p = arena.owned
             arena.capacity = capacity
         memcpy(arena.owned + arena.n, p, n)
@@ -309,15 +309,15 @@ cdef class Columns:
 
     cdef int32_t add_stretch(self) except -1:
         cdef int32_t capacity
-        cdef void* moved
+        cdef void* new_memory
         if self.block.n_stretches == self.block.stretches_capacity:
             if self.block.n_stretches >= 1 << 29:
                 raise MemoryError
             capacity = self.block.n_stretches * 2 + 4
-            moved = realloc(self.block.stretches, <size_t>capacity * sizeof(Stretch))
-            if moved == NULL:
+            new_memory = realloc(self.block.stretches, <size_t>capacity * sizeof(Stretch))
+            if new_memory == NULL:
                 raise MemoryError
-            self.block.stretches = <Stretch*>moved
+            self.block.stretches = <Stretch*>new_memory
             self.block.stretches_capacity = capacity
         memset(&self.block.stretches[self.block.n_stretches], 0, sizeof(Stretch))
         self.block.n_stretches += 1
@@ -350,7 +350,7 @@ cdef class Columns:
             raise MemoryError
         for i in range(self.block.n_stretches):
             self.block.sizes[i] = self.block.stretches[i].n
-        if self.last < 0 or copies:
+        if self.last_stretch < 0 or copies:
             self.unpin()
         metadata = schema_metadata({"onnxwire.repaired_strings": str(self.repaired)})
         self.block.metadata = copy_string(metadata)
@@ -359,7 +359,7 @@ cdef class Columns:
 
     @critical_section
     def to_pylist(self, str name, int64_t start=0, int64_t stop=INT64_MAX):
-        """Return the values of a column, or of some of its rows: str, int, float, lists of them, None."""
+        """Return the values of a column, or of its rows from `start` to `stop`: str, int, float, lists, or None."""
         cdef Column* column = &self.block.columns[<Py_ssize_t>self.names.index(name)]
         cdef int32_t* ends = <int32_t*>column.rows.data
         cdef int64_t i
@@ -397,16 +397,16 @@ cdef class Columns:
         return PyUnicode_DecodeUTF8(<const char*>p, <Py_ssize_t>n, NULL)
 
 
-cdef inline bint place(Columns self, const uint8_t* p, uint64_t n, View* view) noexcept nogil:
-    """Make a view of bytes that fit in it or in the stretch that was used last; return False if they do not."""
+cdef inline bint try_make_view(Columns self, const uint8_t* p, uint64_t n, View* view) noexcept nogil:
+    """Make a view of bytes that fit in the view or in the stretch that was used last; return False for other bytes."""
     cdef Stretch* stretch
     cdef uint64_t offset
     if n <= INLINE_BYTES:
-        make_short(p, n, view)
+        make_inline_view(p, n, view)
         return True
-    if self.last < 0:
+    if self.last_stretch < 0:
         return False
-    stretch = &self.block.stretches[self.last]
+    stretch = &self.block.stretches[self.last_stretch]
     offset = <uint64_t>(p - stretch.p)  # wraps around to a large number for bytes before the stretch
     if offset > <uint64_t>stretch.n + GAP or n > INT32_MAX or offset + n > INT32_MAX:
         return False
@@ -414,7 +414,7 @@ cdef inline bint place(Columns self, const uint8_t* p, uint64_t n, View* view) n
         stretch.n = <int64_t>(offset + n)
     view.size = <int32_t>n
     memcpy(view.prefix, p, 4)
-    view.stretch = self.last
+    view.stretch = self.last_stretch
     view.offset = <int32_t>offset
     return True
 
@@ -455,7 +455,7 @@ cdef void free_values(Values* values) noexcept:
 
 
 cdef bint is_utf8(const uint8_t* p, uint64_t n) except -1:
-    """Return whether bytes are valid UTF-8; most strings are ASCII, which is tested first."""
+    """Return whether bytes are valid UTF-8. Slow: callers test for ASCII first, which most strings are."""
     try:
         PyUnicode_DecodeUTF8(<const char*>p, <Py_ssize_t>n, NULL)
     except UnicodeDecodeError:

@@ -7,12 +7,12 @@ from onnxwire.engine.table cimport Field, Table, TableOwner
 
 cdef enum:
     MAX_FIELDS = 64          # maximum number of fields of a message type
-    LEADS = 1                # flags of a field: messages in the field may contain rows
+    LEADS_TO_ROWS = 1        # flags of a field: messages in the field may contain rows
     ROW = 2                  # messages in the field are rows
     USE = 4                  # messages in the field are uses of values: outputs of graphs
 
 cdef enum Source:            # the source of a column's values; `tables` describes them
-    SHARED                   # filled by another column's source
+    SHARED                   # a preceding column fills this one, too
     FIELD
     TYPE_NAME
     LIST
@@ -38,15 +38,15 @@ cdef enum Source:            # the source of a column's values; `tables` describ
 
 cdef struct Step:
     Source source
-    int column               # the first column of those that the source fills
+    int column               # the first column that the source fills
     Field* field
     Field* inner
     int64_t choice           # AttributeProto.type that the field is the value of; -1 for other fields
 
 cdef struct Plan:
     # The fields of a message type that a walk follows.
-    uint32_t n
-    uint8_t[MAX_FIELDS] slots
+    uint32_t n                   # number of fields
+    uint8_t[MAX_FIELDS] slots    # the slots of the fields
     uint8_t[MAX_FIELDS] flags    # the flags of each slot
     uint64_t numbers             # the numbers of the fields, as bits; all bits if a number exceeds 63
 
@@ -67,17 +67,17 @@ cdef class Program:
     cdef TableOwner owner            # the owner of the C tables
     cdef Fields fields
     cdef Plan* plans                 # the plan of each table
-    cdef Table* wanted               # the table of the rows
+    cdef Table* row_table            # the table of the rows
     cdef Table* graph_table
     cdef Table* function_table
     cdef Table* node_table
     cdef Step* steps
     cdef int n_steps
-    cdef int uses_column             # the first of the columns of uses, -1 for none
+    cdef int uses_column             # the first column that USES fills, -1 if there is none
     cdef object enum_name            # returns the name of an enum's number
 
     cdef Table* table(self, str name) except NULL
-    cdef int plan(self, spec) except -1
+    cdef int make_plans(self, spec) except -1
 
     cdef inline const Plan* plan_of(self, const Table* table) noexcept nogil:
         return self.plans + (table - self.owner.tables)

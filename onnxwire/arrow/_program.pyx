@@ -57,7 +57,7 @@ cdef class Program:
         self.graph_table = self.table("GraphProto")
         self.function_table = self.table("FunctionProto")
         self.node_table = self.table("NodeProto")
-        self.wanted = self.table(spec.message)
+        self.row_table = self.table(spec.message)
         for i, name in enumerate(_FIELDS):
             message, _, field = name.rpartition(".")
             fields[i] = field_of(self.table(message), field)
@@ -75,25 +75,25 @@ cdef class Program:
             step.column = <int>i
             outer, _, inner = field.partition(".")
             if outer:
-                step.field = field_of(self.wanted, outer)
+                step.field = field_of(self.row_table, outer)
             if inner:
                 step.inner = field_of(step.field.sub, inner)
             step.choice = _CHOICES.get(field, -1)
             if step.source == FIELD and (step.field.type == STRING or step.field.type == BYTES):
                 step.source = TEXT
             if step.source == FIELD and step.field.type == ENUM:
-                self.enum_name = partial(name_in, (<object>step.field.descriptor).enum_type.values_by_number)
+                self.enum_name = partial(enum_value_name, (<object>step.field.descriptor).enum_type.values_by_number)
             if step.source == USES:
                 self.uses_column = step.column
-        self.plan(spec)
+        self.make_plans(spec)
 
-    cdef int plan(self, spec) except -1:
-        """Make the plans of all tables."""
+    cdef int make_plans(self, spec) except -1:
+        """Make the plans of all tables, by iteration until no flag changes."""
         cdef Table* tables = self.owner.tables
         cdef Field* field
         cdef Plan* plan
         cdef Py_ssize_t i
-        cdef uint32_t k
+        cdef uint32_t slot
         cdef int flags
         cdef bint is_done = False
         while not is_done:  # tables refer to each other in cycles
@@ -102,24 +102,24 @@ cdef class Program:
                 if tables[i].n_fields > MAX_FIELDS:
                     raise MemoryError
                 plan = &self.plans[i]
-                for k in range(tables[i].n_fields):
-                    field = &tables[i].fields[k]
+                for slot in range(tables[i].n_fields):
+                    field = &tables[i].fields[slot]
                     if field.sub == NULL:
                         continue
-                    flags = LEADS if self.plans[field.sub - tables].numbers else 0
-                    if field.sub == self.wanted and (not spec.fields or full_name(field) in spec.fields):
+                    flags = LEADS_TO_ROWS if self.plans[field.sub - tables].numbers else 0
+                    if field.sub == self.row_table and (not spec.fields or full_name(field) in spec.fields):
                         flags |= ROW
                     if field == self.fields.graph_output and self.uses_column >= 0:
                         flags |= USE
-                    if flags != plan.flags[k]:
+                    if flags != plan.flags[slot]:
                         is_done = False
-                        plan.flags[k] = <uint8_t>flags
+                        plan.flags[slot] = <uint8_t>flags
                         plan.numbers |= <uint64_t>1 << field.number if field.number < 64 else ~<uint64_t>0
         for i in range(self.owner.n_tables):
             plan = &self.plans[i]
-            for k in range(tables[i].n_fields):
-                if plan.flags[k]:
-                    plan.slots[plan.n] = <uint8_t>k
+            for slot in range(tables[i].n_fields):
+                if plan.flags[slot]:
+                    plan.slots[plan.n] = <uint8_t>slot
                     plan.n += 1
         return 0
 
@@ -144,6 +144,6 @@ def program_of(root, spec):
 
 
 @critical_section
-def name_in(names, number):
+def enum_value_name(names, number):
     """Return the name of an enum's number, or the digits of a number without a name."""
     return names[number].name if number in names else str(number)

@@ -10,6 +10,6 @@ def fill_table(
     end: int,
     spec: TableSpec,
     copies: bool,
-    is_placed: bool = True,
+    has_file_offsets: bool = True,
     sizes: dict[int, int] | None = None,
 ) -> Columns: ...

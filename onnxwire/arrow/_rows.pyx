@@ -28,18 +28,18 @@ from onnxwire.arrow._program import program_of
 from onnxwire.tensor.dtypes import name_of
 
 cdef enum:
-    MIN_EXPECTED_ROWS = 256  # memory is reserved ahead for this number of rows or more
+    MIN_EXPECTED_ROWS = 256  # memory is reserved before the walk for at least this number of rows
 
 
 @final
 cdef class Rows(Walk):
     """A walk over a message that fills the columns of a table.
 
-    document, program, columns, is_placed: see Walk. sizes: the sizes of payloads that the document lacks, by the number
-    of the tensor in document order.
+    document, program, columns, has_file_offsets: see Walk. sizes: the sizes of payloads that the document lacks, by the
+    number of the tensor in document order.
     """
     cdef TextNames names             # the current scopes
-    cdef Scope* scope                # the innermost of them, for `uses`
+    cdef Scope* scope                # the innermost scope, for `uses`
     cdef View graph                  # the path of the current graph or function
     cdef bint has_graph
     cdef dict sizes
@@ -49,7 +49,7 @@ cdef class Rows(Walk):
     cdef Types types
 
     @critical_section
-    def __cinit__(self, Document document, Program program, Columns columns, bint is_placed, dict sizes or None):
+    def __cinit__(self, Document document, Program program, Columns columns, bint has_file_offsets, dict sizes or None):
         self.names = TextNames()
         self.sizes = sizes
 
@@ -66,12 +66,12 @@ cdef class Rows(Walk):
         fetch_structure(self.document, message.table, NO_LIMIT, LONG_BYTES, NULL, NULL)
         self.document.check_open()
         self.fill(&message)
-        self.visit(&message, NULL, 0, message.table == self.program.wanted)
+        self.visit(&message, NULL, 0, message.table == self.program.row_table)
 
-    cdef int visit(self, const Message* message, Field* through, int64_t index, bint is_row) except -1:
+    cdef int visit(self, const Message* message, Field* parent_field, int64_t index, bint is_row) except -1:
         """Add the rows of a message and of its descendants, depth first, in the order of fields and elements.
 
-        through, index: the field that contains the message, and the index of the element.
+        parent_field, index: the field that contains the message, and the index of the element.
         """
         cdef PathStep* step = &self.path[self.depth]
         cdef const Plan* plan = self.program.plan_of(message.table)
@@ -81,16 +81,16 @@ cdef class Rows(Walk):
         cdef bint had_graph = self.has_graph
         cdef Scope* outer_scope = self.scope
         cdef Scope scope
-        cdef Message below
+        cdef Message child
         cdef Field* field
         cdef Cursor cursor
         cdef Record record
         cdef int64_t i, count
-        cdef uint32_t k
+        cdef uint32_t plan_index
         if self.depth > MAX_DEPTH:
-            self.refuse_depth(message.p)
+            self.raise_too_deep(message.p)
         step.table = message.table
-        step.field = through
+        step.field = parent_field
         step.index = index
         self.depth += 1
         if is_graph:
@@ -101,14 +101,14 @@ cdef class Rows(Walk):
                 self.scope = &scope
         if is_row:
             self.add_row(message)
-        for k in range(plan.n):
-            field = &message.table.fields[plan.slots[k]]
+        for plan_index in range(plan.n):
+            field = &message.table.fields[plan.slots[plan_index]]
             is_row = plan.flags[field.slot] & ROW != 0
             if not has(message, field) or plan.flags[field.slot] == USE:
                 continue
             if not field.repeated:
-                self.child(message, field, &below)
-                self.visit(&below, field, 0, is_row)
+                self.child(message, field, &child)
+                self.visit(&child, field, 0, is_row)
                 continue
             # The slot has the number of elements, so the walk ends with the last one.
             count = <int64_t>message.slots[field.slot].n
@@ -119,9 +119,9 @@ cdef class Rows(Walk):
                 if not next_element(self, &cursor, field, &record):
                     break
                 if is_row or may_have_rows(self.program, field.sub, record.value, record.value + record.n, True):
-                    set_span(&below, field.sub, &record)
-                    self.fill(&below)
-                    self.visit(&below, field, i, is_row)
+                    set_span(&child, field.sub, &record)
+                    self.fill(&child)
+                    self.visit(&child, field, i, is_row)
         if self.scope != outer_scope:
             leave_scope(self, self.names, &scope, self.columns.block.columns + self.program.uses_column)
             self.scope = outer_scope
@@ -138,14 +138,14 @@ cdef class Rows(Walk):
         """Add the values of a message to all columns."""
         cdef Step* step = self.program.steps
         cdef Step* stop = step + self.program.n_steps
-        cdef PathStep* last = &self.path[self.depth - 1]
+        cdef PathStep* path_step = &self.path[self.depth - 1]
         cdef Column* column
         cdef Values* values
         cdef const Slot* slot = NULL
-        cdef Message below
+        cdef Message child
         cdef Layout layout
         cdef View view
-        cdef int64_t before
+        cdef int64_t items_before
         cdef bint is_null
         while step < stop:
             column = self.columns.block.columns + step.column
@@ -165,27 +165,27 @@ cdef class Rows(Walk):
                 else:
                     add_null(values)
             elif step.source == LIST or step.source == CHOICE:
-                before = column.items.n
+                items_before = column.items.n
                 if slot.p != NULL:
                     self.add_list(column, message, step.field)
-                # A packed record without numbers is no value, too.
-                is_null = step.source == CHOICE and column.items.n == before
+                # A packed record without numbers adds no value either.
+                is_null = step.source == CHOICE and column.items.n == items_before
                 end_list(column, is_null and not self.is_choice(message, step.choice))
             elif step.source == COUNT:
                 add_number(values, <int64_t>slot.n)
             elif step.source == INDEX:
-                add_number(values, last.index)
+                add_number(values, path_step.index)
             elif step.source == NODE:
                 self.add_node(values)
             elif step.source == OFFSET:
-                self.add_unless_negative(values, message.p - self.document.start if self.is_placed else -1)
+                self.add_unless_negative(values, message.p - self.document.start if self.has_file_offsets else -1)
             elif step.source == SIZE:
-                self.add_unless_negative(values, total_size(message) if self.is_placed else -1)
+                self.add_unless_negative(values, total_size(message) if self.has_file_offsets else -1)
             elif step.source == ROLE:
-                if last.field == NULL:
+                if path_step.field == NULL:
                     add_null(values)
                 else:
-                    self.add_word(values, field_name(last.field))
+                    self.add_c_string(values, field_name(path_step.field))
             elif step.source == PATH or step.source == OWNER:
                 self.make_path(self.depth if step.source == PATH else self.depth - 1, &view)
                 add_view(values, &view)
@@ -207,14 +207,14 @@ cdef class Rows(Walk):
                 add_number(values, stored_elements(&layout))
             elif step.source == PARAMETERS:
                 self.add_list(column, message, step.field)
-                self.add_defaults(column, message)
+                self.add_default_names(column, message)
                 end_list(column, False)
             elif step.source == USES:
                 add_uses(self, self.names, self.scope, column, message)
             elif step.source == INNER or step.source == INNER_COUNT:
                 if slot.p != NULL:
-                    self.child(message, step.field, &below)
-                    slot = &below.slots[step.inner.slot]
+                    self.child(message, step.field, &child)
+                    slot = &child.slots[step.inner.slot]
                 if step.source == INNER:
                     self.add_field(values, step.inner, slot)
                 else:
@@ -225,11 +225,11 @@ cdef class Rows(Walk):
     cdef int add_node(self, Values* values) except -1:
         """Add the index of the node of the same graph that contains the message; null if there is none."""
         cdef Table* table
-        cdef int k
-        for k in range(self.depth - 2, -1, -1):
-            table = self.path[k].table
+        cdef int level
+        for level in range(self.depth - 2, -1, -1):
+            table = self.path[level].table
             if table == self.program.node_table:
-                return add_number(values, self.path[k].index)
+                return add_number(values, self.path[level].index)
             if table == self.program.graph_table or table == self.program.function_table:
                 break
         return add_null(values)
@@ -246,7 +246,7 @@ cdef class Rows(Walk):
         return add_number(values, <int64_t>slot.n)
 
     cdef bint is_choice(self, const Message* message, int64_t choice) noexcept:
-        """Return whether an attribute has a given type."""
+        """Return whether the type of an attribute is `choice`."""
         cdef const Field* field = self.fields.attribute_type
         return has(message, field) and <int64_t>message.slots[field.slot].n == choice
 
@@ -268,7 +268,7 @@ cdef class Rows(Walk):
             count -= 1
         return 0
 
-    cdef int add_defaults(self, Column* column, const Message* function) except -1:
+    cdef int add_default_names(self, Column* column, const Message* function) except -1:
         """Add the names of a function's attributes that have defaults."""
         cdef const Field* name = self.fields.attribute_name
         cdef Cursor cursor
@@ -281,15 +281,15 @@ cdef class Rows(Walk):
 
 
 cdef bint may_have_rows(
-    Program program, const Table* table, const uint8_t* p, const uint8_t* end, bint looks_below
+    Program program, const Table* table, const uint8_t* p, const uint8_t* end, bint examines_children
 ) noexcept nogil:
-    """Return False if neither a message nor its descendants can be rows, as for most nodes and attributes.
+    """Return False if neither the message nor its descendants can be rows, which holds for most nodes and attributes.
 
-    looks_below: whether to examine the messages in it, too. Returns True for damage and long values, which the walk
-        handles.
+    examines_children: whether to examine the messages in it, too. Returns True for damage and long values, which the
+        walk handles.
     """
     cdef const Plan* plan = program.plan_of(table)
-    cdef const uint8_t* after
+    cdef const uint8_t* value_end
     cdef const Field* field
     cdef uint32_t tag = 0
     cdef uint64_t length = 0
@@ -297,30 +297,32 @@ cdef bint may_have_rows(
         p = read_tag(p, end, &tag)
         if p == NULL:
             return True
-        after = skip_value(p, end, tag, 0)
-        if after == NULL or after - p > LONG_BYTES:
+        value_end = skip_value(p, end, tag, 0)
+        if value_end == NULL or value_end - p > LONG_BYTES:
             return True
         if tag >> 3 >= 64 or plan.numbers >> (tag >> 3) & 1:
             field = find_field(table, tag >> 3)
-            if field == NULL or not looks_below or tag & 7 != WIRE_LEN or plan.flags[field.slot] & (ROW | USE):
+            if field == NULL or not examines_children or tag & 7 != WIRE_LEN or plan.flags[field.slot] & (ROW | USE):
                 return True
             p = read_length(p, end, &length)
-            if may_have_rows(program, field.sub, p, after, False):
+            if may_have_rows(program, field.sub, p, value_end, False):
                 return True
-        p = after
+        p = value_end
     return False
 
 
 @critical_section
-def fill_table(Document document, root, Py_ssize_t start, Py_ssize_t end, spec, copies, is_placed=True, sizes=None):
+def fill_table(
+    Document document, root, Py_ssize_t start, Py_ssize_t end, spec, copies, has_file_offsets=True, sizes=None
+):
     """Return the columns of a table of a message without edits.
 
     document, root, start, end: the message's bytes and its class. spec: the TableSpec. copies: whether strings are
-    copied; if not, the document stays open as long as the columns exist. is_placed, sizes: see Rows.
+    copied; if not, the document stays open as long as the columns exist. has_file_offsets, sizes: see Rows.
     Raises DecodeError for damaged bytes.
     """
     cdef Columns columns = Columns([(name, type) for name, type, _, _ in spec.columns], document)
-    Rows(document, program_of(root, spec), columns, is_placed, sizes).run(root, start, end)
+    Rows(document, program_of(root, spec), columns, has_file_offsets, sizes).run(root, start, end)
     columns.finish(copies)
     return columns
 

@@ -4,5 +4,5 @@ from onnxwire.arrow._columns cimport Column
 from onnxwire.arrow._walk cimport Message, Walk
 from onnxwire.tensor.payload_layout cimport Layout
 
-cdef int read_layout(Walk walk, const Message* message, known, Layout* layout) except -1
+cdef int read_layout(Walk walk, const Message* message, omitted_size, Layout* layout) except -1
 cdef int add_location(Walk walk, Column* column, const Message* message, Layout* layout) except -1

@@ -22,21 +22,24 @@ cdef const char* EXTERNAL = "external"
 
 cdef int add_location(Walk walk, Column* column, const Message* message, Layout* layout) except -1:
     """Add the four columns storage, location, offset and length of a tensor."""
-    walk.add_word(&column.rows, EXTERNAL if layout.is_external else INLINE)
+    walk.add_c_string(&column.rows, EXTERNAL if layout.is_external else INLINE)
     if layout.location != NULL:
         walk.columns.add_text(&(column + 1).rows, layout.location, layout.location_size)
         walk.add_unless_negative(&(column + 2).rows, 0 if layout.offset == ABSENT else layout.offset)
         return walk.add_unless_negative(&(column + 3).rows, layout.length)
     add_null(&(column + 1).rows)
-    if not walk.is_placed or not is_raw(layout):
+    if not walk.has_file_offsets or not is_raw(layout):
         add_null(&(column + 2).rows)
         return walk.add_unless_negative(&(column + 3).rows, layout.length)
     add_number(&(column + 2).rows, message.slots[walk.fields.raw_data.slot].p - walk.document.start)
     return add_number(&(column + 3).rows, layout.raw_size)
 
 
-cdef int read_layout(Walk walk, const Message* message, known, Layout* layout) except -1:
-    """Fill in the layout of a tensor. known: the size of a raw_data that the document lacks, or None."""
+cdef int read_layout(Walk walk, const Message* message, omitted_size, Layout* layout) except -1:
+    """Fill in the layout of a tensor.
+
+    omitted_size: the size of raw_data if the encoded document omits it, else None.
+    """
     cdef Fields* fields = walk.fields
     cdef const Slot* slot = &message.slots[fields.data_location.slot]
     cdef Numbers dims
@@ -58,8 +61,8 @@ cdef int read_layout(Walk walk, const Message* message, known, Layout* layout) e
         layout.is_external = True
         return read_entries(walk, message, layout)
     slot = &message.slots[fields.raw_data.slot]
-    layout.has_raw = slot.p != NULL or known is not None
-    layout.raw_size = <int64_t>slot.n if known is None else known
+    layout.has_raw = slot.p != NULL or omitted_size is not None
+    layout.raw_size = <int64_t>slot.n if omitted_size is None else omitted_size
     if layout.data_type == STRING and layout.raw_size == 0:
         start_at(&cursor, message, fields.string_data)
         while next_element(walk, &cursor, fields.string_data, &record):

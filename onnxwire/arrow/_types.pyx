@@ -26,7 +26,7 @@ cdef int add_type(Walk walk, Types* types, Column* column, const Field* field, c
     cdef CachedType* cached = NULL
     cdef const Slot* slot = &message.slots[field.slot]
     cdef int64_t row = column.rows.n
-    cdef int64_t repaired = walk.columns.repaired
+    cdef int64_t repaired_before = walk.columns.repaired
     if slot.p == NULL:
         return add_no_shape(column, True)
     if not message.flags & HAS_MERGE:
@@ -38,7 +38,7 @@ cdef int add_type(Walk walk, Types* types, Column* column, const Field* field, c
             return add_list(column + 2, cached.row)
     walk.child(message, field, &type)
     read_type(walk, &types.names, column, &type)
-    if cached != NULL and walk.columns.repaired == repaired:  # each repaired string is counted
+    if cached != NULL and walk.columns.repaired == repaired_before:  # or later repairs would not be counted
         cached.p = slot.p
         cached.n = slot.n
         cached.row = row
@@ -46,14 +46,14 @@ cdef int add_type(Walk walk, Types* types, Column* column, const Field* field, c
 
 
 cdef inline uint64_t hash_of(const uint8_t* p, uint64_t n) noexcept nogil:
-    cdef uint64_t mixed = n
+    cdef uint64_t hash = n
     cdef uint64_t i
     for i in range(n >> 3):
-        mixed = (mixed ^ load64(p + 8 * i)) * <uint64_t>0x9E3779B97F4A7C15
-        mixed ^= mixed >> 32
+        hash = (hash ^ load64(p + 8 * i)) * <uint64_t>0x9E3779B97F4A7C15
+        hash ^= hash >> 32
     for i in range(n & ~<uint64_t>7, n):
-        mixed = (mixed ^ p[i]) * <uint64_t>0x9E3779B97F4A7C15
-    return mixed >> 32
+        hash = (hash ^ p[i]) * <uint64_t>0x9E3779B97F4A7C15
+    return hash >> 32
 
 
 cdef int read_type(Walk walk, Texts* names, Column* column, const Message* type) except -1:
@@ -64,14 +64,14 @@ cdef int read_type(Walk walk, Texts* names, Column* column, const Message* type)
     if not is_dense and not has(type, fields.sparse_tensor_type):
         text = type_text(walk, type, walk.depth)
         if text is not None:
-            walk.add_word(&column.rows, text)
+            walk.add_c_string(&column.rows, text)
         return add_no_shape(column, text is None)
     walk.child(type, fields.tensor_type if is_dense else fields.sparse_tensor_type, &tensor)
     if is_dense:
         walk.add_named(&column.rows, names, <int32_t>tensor.slots[fields.elem_type.slot].n, tensor_type)
     else:
         text = f"sparse_{tensor_type(<int32_t>tensor.slots[fields.sparse_elem_type.slot].n)}".encode()
-        walk.add_word(&column.rows, text)
+        walk.add_c_string(&column.rows, text)
     return add_shape(walk, column, &tensor, fields.shape if is_dense else fields.sparse_shape)
 
 
@@ -105,7 +105,7 @@ cdef int add_shape(Walk walk, Column* column, const Message* tensor, const Field
         if value.p != NULL:
             add_number(sizes, <int64_t>value.n)
             snprintf(digits, sizeof(digits), "%lld", <long long>value.n)
-            walk.add_word(dims, digits)
+            walk.add_c_string(dims, digits)
         else:
             add_null(sizes)
             if param.p != NULL:
@@ -117,32 +117,32 @@ cdef int add_shape(Walk walk, Column* column, const Message* tensor, const Field
 
 
 cdef object type_text(Walk walk, const Message* type, int depth):
-    """Return a type as bytes, such as `seq(tensor(float))`; None for a TypeProto that has none."""
-    cdef Message below
-    cdef Message inner
+    """Return a type as bytes, such as `seq(tensor(float))`; None for a TypeProto without a type."""
+    cdef Message type_message
+    cdef Message element_type
     cdef Field* field = NULL
-    cdef Field* part
+    cdef Field* element_field
     cdef uint32_t i
     if depth > MAX_DEPTH:
-        walk.refuse_depth(type.p)
+        walk.raise_too_deep(type.p)
     for i in range(type.table.n_fields):
         if type.table.fields[i].sub != NULL and has(type, &type.table.fields[i]):
             field = &type.table.fields[i]
     if field == NULL:
         return None
     name = (<object>field.descriptor).name
-    walk.child(type, field, &below)
+    walk.child(type, field, &type_message)
     if name == "opaque_type":
         return b"opaque"
-    part = field_of(below.table, "value_type" if name == "map_type" else "elem_type")
-    if part.sub == NULL:
-        text = tensor_type(<int32_t>below.slots[part.slot].n)
+    element_field = field_of(type_message.table, "value_type" if name == "map_type" else "elem_type")
+    if element_field.sub == NULL:
+        text = tensor_type(<int32_t>type_message.slots[element_field.slot].n)
         return (text if name == "tensor_type" else f"sparse_{text}").encode()
     content = b"?"
-    if has(&below, part):
-        walk.child(&below, part, &inner)
-        content = type_text(walk, &inner, depth + 2) or b"?"
+    if has(&type_message, element_field):
+        walk.child(&type_message, element_field, &element_type)
+        content = type_text(walk, &element_type, depth + 2) or b"?"
     if name == "map_type":
-        key = name_of(<int32_t>below.slots[field_of(below.table, "key_type").slot].n).lower().encode()
+        key = name_of(<int32_t>type_message.slots[field_of(type_message.table, "key_type").slot].n).lower().encode()
         return b"map(" + key + b"," + content + b")"
     return (b"seq(" if name == "sequence_type" else b"optional(") + content + b")"

@@ -11,7 +11,7 @@ from onnxwire.engine.view cimport Cursor
 from onnxwire.index.names cimport INITIALIZER, INPUT, NODE, Definition, Kind
 
 cdef enum:
-    USE_COLUMNS = 5  # graph to kind; the columns of the inner use follow, or the table ends
+    USE_COLUMNS = 5  # number of columns from `graph` to `kind`; the columns of the inner use may follow
 
 cdef const char* INPUT_KIND = "input"
 cdef const char* OUTPUT_KIND = "output"
@@ -95,7 +95,7 @@ cdef int add_use(
     walk.columns.add_text(&(column + 1).rows, p, n)
     add_number(&(column + 2).rows, node)
     walk.add_unless_negative(&(column + 3).rows, slot)
-    return walk.add_word(&(column + 4).rows, OUTPUT_KIND if is_output else INPUT_KIND)
+    return walk.add_c_string(&(column + 4).rows, OUTPUT_KIND if is_output else INPUT_KIND)
 
 
 cdef int add_inner_use(Walk walk, Column* column, Scope* scope, int64_t node, int64_t slot) except -1:
@@ -124,7 +124,7 @@ cdef Scope* defining_scope(Walk walk, TextNames names, Scope* user, const uint8_
 
 
 cdef int open_scope(Walk walk, TextNames names, Scope* scope) except -1:
-    """Read the definitions of a scope and of its enclosing scopes, once. Most scopes are never read."""
+    """Read the definitions of a scope and of its enclosing scopes, once. For most scopes, they are never needed."""
     cdef Fields* fields = walk.fields
     cdef const Message* message = scope.message
     if scope.level >= 0:
@@ -134,24 +134,24 @@ cdef int open_scope(Walk walk, TextNames names, Scope* scope) except -1:
     names.open()
     scope.level = names.n_levels - 1
     if message.table == walk.program.function_table:
-        define(walk, names, INPUT, message, fields.function_input, NULL)
-        return define(walk, names, NODE, message, fields.function_node, fields.node_output)
-    define(walk, names, INPUT, message, fields.graph_input, fields.value_name)
-    define(walk, names, INITIALIZER, message, fields.initializer, fields.tensor_name)
-    define(walk, names, INITIALIZER, message, fields.sparse_initializer, fields.sparse_values)
-    return define(walk, names, NODE, message, fields.graph_node, fields.node_output)
+        define_names(walk, names, INPUT, message, fields.function_input, NULL)
+        return define_names(walk, names, NODE, message, fields.function_node, fields.node_output)
+    define_names(walk, names, INPUT, message, fields.graph_input, fields.value_name)
+    define_names(walk, names, INITIALIZER, message, fields.initializer, fields.tensor_name)
+    define_names(walk, names, INITIALIZER, message, fields.sparse_initializer, fields.sparse_values)
+    return define_names(walk, names, NODE, message, fields.graph_node, fields.node_output)
 
 
-cdef int define(
+cdef int define_names(
     Walk walk, TextNames names, Kind kind, const Message* message, const Field* field, const Field* name
 ) except -1:
     """Define the names in a repeated field of strings or messages.
 
-    name: the field of these messages that has a name, names, or the tensor with the name; NULL for strings.
+    name: the field of these messages with the names: a string, strings, or a named tensor; NULL for a field of strings.
     """
     cdef Cursor cursor
     cdef Record record
-    cdef Message below
+    cdef Message element
     cdef Message tensor
     cdef Slot* text
     start_at(&cursor, message, field)
@@ -159,15 +159,15 @@ cdef int define(
         while next_element(walk, &cursor, field, &record):
             names.add((<const char*>record.value)[:record.n], kind, -1, 0)
         return 0
-    while walk.next_message(&cursor, field, &below):
-        if not has(&below, name):
+    while walk.next_message(&cursor, field, &element):
+        if not has(&element, name):
             continue
-        text = &below.slots[name.slot]
+        text = &element.slots[name.slot]
         if name.repeated:
-            define(walk, names, kind, &below, name, NULL)
+            define_names(walk, names, kind, &element, name, NULL)
             continue
         if name.sub != NULL:
-            walk.child(&below, name, &tensor)
+            walk.child(&element, name, &tensor)
             text = &tensor.slots[walk.fields.tensor_name.slot]
         names.add((<const char*>text.p)[:text.n], kind, -1, 0)
     return 0

@@ -37,7 +37,7 @@ cdef struct Numbers:
     Cursor cursor
     const Field* field
     uint64_t records         # number of remaining records
-    const uint8_t* run       # the packed run that p is in
+    const uint8_t* run       # the packed record that contains p
     const uint8_t* p
     const uint8_t* end
 
@@ -50,7 +50,7 @@ cdef class Walk:
     cdef PathStep[MAX_DEPTH + 2] path
     cdef int depth
     cdef list parts                  # the Spans of messages on the path
-    cdef bint is_placed
+    cdef bint has_file_offsets
     cdef char[8192] path_text
 
     cdef int fill(self, Message* message) except -1
@@ -58,8 +58,8 @@ cdef class Walk:
     cdef bint find_element(self, Cursor* cursor, const Field* field, Record* record) except -1
     cdef bint next_message(self, Cursor* cursor, const Field* field, Message* out) except -1
     cdef bint next_number(self, Numbers* numbers, int64_t* number) except -1
-    cdef int refuse_depth(self, const uint8_t* p) except -1
-    cdef int add_word(self, Values* values, const char* word) except -1
+    cdef int raise_too_deep(self, const uint8_t* p) except -1
+    cdef int add_c_string(self, Values* values, const char* text) except -1
     cdef int add_named(self, Values* values, Texts* texts, int32_t number, name) except -1
     cdef int make_path(self, int depth, View* view) except -1
     cdef int add_unless_negative(self, Values* values, int64_t number) except -1

@@ -19,22 +19,22 @@ from onnxwire.engine.partial cimport ensure_resident
 from onnxwire.engine.view cimport HAS_MERGE, collect_parts, next_record, next_usable, scan_slots
 
 cdef const char* DOT = "."
-cdef const char* NO_DOT = ""
+cdef const char* EMPTY_TEXT = ""
 
 
 cdef class Walk:
     """A walk over the messages of a document that adds to columns.
 
-    is_placed: whether offsets in the document are those of the caller's file.
+    has_file_offsets: whether offsets in the document are those of the caller's file.
     """
 
     @critical_section
-    def __cinit__(self, Document document, Program program, Columns columns, bint is_placed, *_):
+    def __cinit__(self, Document document, Program program, Columns columns, bint has_file_offsets, *_):
         self.document = document
         self.columns = columns
         self.program = program
         self.fields = &program.fields
-        self.is_placed = is_placed
+        self.has_file_offsets = has_file_offsets
         self.parts = []
 
     # --- messages
@@ -87,13 +87,13 @@ cdef class Walk:
 
     cdef bint find_element(self, Cursor* cursor, const Field* field, Record* record) except -1:
         """Read the next record of a field of messages or strings after records of other fields; False at the end."""
-        cdef int found
+        cdef int status
         while True:
-            found = next_record(cursor, field.number, record)
-            if found < 0:
+            status = next_record(cursor, field.number, record)
+            if status < 0:
                 raise decode_error(self.document, cursor.p, cursor.end)
-            if found == 0 or record.tag & 7 == WIRE_LEN:
-                return found
+            if status == 0 or record.tag & 7 == WIRE_LEN:
+                return status
 
     cdef bint next_message(self, Cursor* cursor, const Field* field, Message* out) except -1:
         """Read the next message of a repeated field; False after the last."""
@@ -108,15 +108,15 @@ cdef class Walk:
         """Read the next number of a repeated field: an integer, or the bits of a float; False after the last."""
         cdef Record record
         cdef uint64_t value = 0
-        cdef int found
+        cdef int status
         while numbers.p == numbers.end:
             if numbers.records == 0:
                 return False
             numbers.records -= 1
-            found = next_usable(&numbers.cursor, numbers.field, &record)
-            if found < 0:
+            status = next_usable(&numbers.cursor, numbers.field, &record)
+            if status < 0:
                 raise decode_error(self.document, numbers.cursor.p, numbers.cursor.end)
-            if found == 0:
+            if status == 0:
                 return False
             if record.tag & 7 != WIRE_LEN:
                 number[0] = <int64_t>record.n
@@ -136,7 +136,7 @@ cdef class Walk:
         number[0] = <int64_t>value
         return True
 
-    cdef int refuse_depth(self, const uint8_t* p) except -1:
+    cdef int raise_too_deep(self, const uint8_t* p) except -1:
         """Raise DecodeError for a message that is nested too deep."""
         cdef Damage damage
         memset(&damage, 0, sizeof(damage))
@@ -146,8 +146,8 @@ cdef class Walk:
 
     # --- texts that the document does not contain
 
-    cdef int add_word(self, Values* values, const char* word) except -1:
-        return self.columns.add_own(values, <const uint8_t*>word, strlen(word))
+    cdef int add_c_string(self, Values* values, const char* text) except -1:
+        return self.columns.add_copied_text(values, <const uint8_t*>text, strlen(text))
 
     cdef int add_named(self, Values* values, Texts* texts, int32_t number, name) except -1:
         """Add the text of a number, as the function `name` returns it."""
@@ -156,29 +156,29 @@ cdef class Walk:
         if 0 <= number < CACHED_NUMBERS and texts.is_cached[number]:
             return add_view(values, &texts.views[number])
         text = name(number).encode()
-        self.columns.make_own_view(<const uint8_t*>PyBytes_AS_STRING(text), len(text), &view)
+        self.columns.make_copied_view(<const uint8_t*>PyBytes_AS_STRING(text), len(text), &view)
         if 0 <= number < CACHED_NUMBERS:
             texts.views[number] = view
             texts.is_cached[number] = True
         return add_view(values, &view)
 
     cdef int make_path(self, int depth, View* view) except -1:
-        """Make a view of the path of the message `depth` steps from the root, itself included."""
+        """Make a view of the path of the message at `self.path[depth - 1]`."""
         cdef PathStep* step
-        cdef const char* dot = NO_DOT
-        cdef int room = sizeof(self.path_text)
+        cdef const char* separator = EMPTY_TEXT
+        cdef int capacity = sizeof(self.path_text)
         cdef int n = 0
-        cdef int k
+        cdef int level
         self.path_text[0] = 0
-        for k in range(1, depth):
-            step = &self.path[k]
-            n += snprintf(self.path_text + n, room - n, "%s%s", dot, field_name(step.field))
-            if step.field.repeated and n < room:
-                n += snprintf(self.path_text + n, room - n, "[%lld]", <long long>step.index)
-            if n >= room:
+        for level in range(1, depth):
+            step = &self.path[level]
+            n += snprintf(self.path_text + n, capacity - n, "%s%s", separator, field_name(step.field))
+            if step.field.repeated and n < capacity:
+                n += snprintf(self.path_text + n, capacity - n, "[%lld]", <long long>step.index)
+            if n >= capacity:
                 raise MemoryError
-            dot = DOT
-        return self.columns.make_own_view(<const uint8_t*>self.path_text, <uint64_t>n, view)
+            separator = DOT
+        return self.columns.make_copied_view(<const uint8_t*>self.path_text, <uint64_t>n, view)
 
     cdef int add_unless_negative(self, Values* values, int64_t number) except -1:
         return add_null(values) if number < 0 else add_number(values, number)

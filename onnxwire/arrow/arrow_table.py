@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from onnxwire.io.source import Source
 
 _STRINGS = ("utf8_view", "utf8")
-_LARGE_MESSAGE = 1 << 26  # bytes; larger edited messages are encoded without payloads
-_MIN_OMITTED_PAYLOAD = 1 << 10  # bytes
+_MIN_LARGE_MESSAGE_BYTES = 1 << 26  # edited messages of this size or larger are encoded without payloads
+_MIN_OMITTED_PAYLOAD_BYTES = 1 << 10  # shorter payloads are encoded
 
 
 class ArrowTable:
@@ -96,27 +96,27 @@ def columns_of(message: Message, spec: TableSpec, copies: bool) -> Columns:
     document = message._document
     cls = message.__class__
     if cls.DESCRIPTOR.full_name.partition(".")[0] != "onnx":
-        raise FieldTypeError(f"a {cls.DESCRIPTOR.full_name} is not an ONNX message, so there are no tables of it")
+        raise FieldTypeError(f"a {cls.DESCRIPTOR.full_name} is not an ONNX message, so it has no tables")
     if not document.is_edited and (span := message._span) is not None and document.root is not None:
         return fill_table(document, cls, *span, spec, copies)
-    data, sizes = _encoded(message)
+    data, sizes = _encode_without_payloads(message)
     encoded = Document(data, document.name)
     encoded.set_root(cls)
     return fill_table(encoded, cls, 0, len(data), spec, copies, False, sizes)
 
 
-def _encoded(message: Message) -> tuple[bytes, dict[int, int]]:
+def _encode_without_payloads(message: Message) -> tuple[bytes, dict[int, int]]:
     """Encode a message; omit the payloads of a large one, and return their sizes by the number of the tensor."""
     from onnxwire.io.tensor_list import find_tensors
 
-    if message.ByteSize() < _LARGE_MESSAGE:
+    if message.ByteSize() < _MIN_LARGE_MESSAGE_BYTES:
         return message.SerializeToString(), {}
     copy = message.__class__()
     copy.CopyFrom(message)
     sizes = {}
     for number, (_, tensor) in enumerate(find_tensors(copy)):
         payload = tensor._payload("raw_data")
-        if payload is not None and len(payload) >= _MIN_OMITTED_PAYLOAD:
+        if payload is not None and len(payload) >= _MIN_OMITTED_PAYLOAD_BYTES:
             sizes[number] = len(payload)
             tensor.ClearField("raw_data")
     return copy.SerializeToString(), sizes

@@ -17,20 +17,22 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-_ESCAPED = re.compile(r"[\ud800-\udfff]|\\(?=x5c|x[89a-f][0-9a-f]|ud[89a-f][0-9a-f]{2})")
+_ESCAPED_CHARACTER = re.compile(r"[\ud800-\udfff]|\\(?=x5c|x[89a-f][0-9a-f]|ud[89a-f][0-9a-f]{2})")
 """The characters that `model_text` escapes: surrogates, and backslashes that look like the start of an escape."""
-_ESCAPE = re.compile(r"\\(?:x5c|x[89a-f][0-9a-f]|ud[89a-f][0-9a-f]{2})")
+_ESCAPE_SEQUENCE = re.compile(r"\\(?:x5c|x[89a-f][0-9a-f]|ud[89a-f][0-9a-f]{2})")
 
 
 def check_table(table: str) -> None:
-    """Raise FieldValueError if there is no table of a name."""
+    """Raise FieldValueError for an unknown table name."""
     if table not in TABLES:
         raise FieldValueError(f"there is no table {table!r}; the tables are {', '.join(TABLES)}")
 
 
 def table_of(path: str, table: str) -> pa.Table:
-    """Return a pyarrow table of a model with copied strings; its first column is `model`. Raises the errors of
-    `to_arrow`."""
+    """Return a pyarrow table of a model with copied strings; its first column is `model`.
+
+    Raises the errors of `to_arrow`.
+    """
     import pyarrow as pa
 
     return with_model(path, pa.table(to_arrow(path, table, strings="utf8")))
@@ -51,8 +53,8 @@ def with_model(model: str, table: pa.Table) -> pa.Table:
     return table.replace_schema_metadata(None).add_column(0, pa.field("model", pa.string()), column)
 
 
-def array_of(values: Sequence[Any], kind: str) -> pa.Array:
-    """Return an array of values, of which any may be None. kind: "string", "int64" or "bool".
+def array_of(values: Sequence[Any], type_name: str) -> pa.Array:
+    """Return an array of values; None becomes null. type_name: "string", "int64" or "bool".
 
     `pa.array` would import pandas, if it is installed, which takes half a second of CPU.
     """
@@ -65,15 +67,15 @@ def array_of(values: Sequence[Any], kind: str) -> pa.Array:
     present = [value is not None for value in values]
     validity = None if all(present) else pa.py_buffer(bits(present))
     buffers: list[Any]
-    if kind == "string":
+    if type_name == "string":
         encoded = [b"" if value is None else value.encode() for value in values]
         offsets = array("i", accumulate(map(len, encoded), initial=0))
         buffers = [offsets, b"".join(encoded)]
-    elif kind == "int64":
+    elif type_name == "int64":
         buffers = [array("q", [value or 0 for value in values])]
     else:
         buffers = [bits(list(map(bool, values)))]
-    return pa.Array.from_buffers(pa.type_for_alias(kind), len(values), [validity, *map(pa.py_buffer, buffers)])
+    return pa.Array.from_buffers(pa.type_for_alias(type_name), len(values), [validity, *map(pa.py_buffer, buffers)])
 
 
 def model_text(name: str) -> str:
@@ -82,12 +84,12 @@ def model_text(name: str) -> str:
     A byte that is not UTF-8 is written as \xNN, another surrogate as \uNNNN. A backslash before text that looks like
     the rest of such an escape is written as \x5c.
     """
-    return name if name.isascii() and "\\" not in name else _ESCAPED.sub(_escape, name)
+    return name if name.isascii() and "\\" not in name else _ESCAPED_CHARACTER.sub(_escape, name)
 
 
 def model_name(text: str) -> str:
     """Return the name of a model from its text in the column `model`: the inverse of `model_text`."""
-    return text if "\\" not in text else _ESCAPE.sub(_unescape, text)
+    return text if "\\" not in text else _ESCAPE_SEQUENCE.sub(_unescape, text)
 
 
 def _unescape(match: re.Match[str]) -> str:

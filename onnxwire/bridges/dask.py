@@ -33,5 +33,5 @@ def read(paths: Iterable[str | os.PathLike[str]], table: str) -> dask.dataframe.
 def _frame(path: str | None, table: str) -> pandas.DataFrame:
     import pandas
 
-    found = empty_table(table) if path is None else table_of(path, table)
-    return found.to_pandas(types_mapper=pandas.ArrowDtype)
+    arrow_table = empty_table(table) if path is None else table_of(path, table)
+    return arrow_table.to_pandas(types_mapper=pandas.ArrowDtype)

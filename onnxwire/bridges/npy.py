@@ -27,14 +27,14 @@ if TYPE_CHECKING:
     from onnxwire.messages import TensorProto
     from onnxwire.tensor.dtypes import DataType
 
-_BLOCK = 1 << 20  # bytes that are in memory at a time; elements, if they are smaller than a byte
+_BLOCK_BYTES = 1 << 20  # in memory at a time; for elements smaller than a byte, the number of elements
 _NATIVE_KINDS = "biufc"
-# Limits in bytes: a name in a zip, the name of one folder in a name, the prefix that remains of a truncated name.
+# Of a full name in a zip; of each folder's name in it; of the prefix to which a name is truncated.
 _MAX_NAME_BYTES, _MAX_FOLDER_BYTES, _PREFIX_BYTES = 1000, 250, 150
-_MAX_COMMENT_BYTES = 65535  # the limit of the zip format for the comment of an entry
-_TRUNCATED = "%~"  # cannot occur in an escaped name that is not truncated
+_MAX_COMMENT_BYTES = 65535  # of a comment, in the zip format
+_TRUNCATION_MARK = "%~"  # cannot occur in an escaped name that is not truncated
 _DRIVE = re.compile(r"^([A-Za-z]):")
-_MAX_STRING_BYTES = 1 << 30  # maximum size of a string array, in which each string has the width of the longest
+_MAX_STRING_BYTES = 1 << 30  # of a string array, in which each string has the width of the longest
 
 
 def to_npy(
@@ -46,12 +46,12 @@ def to_npy(
     A data type that numpy lacks is written as the type that `stored_as` returns: nothing is rounded, and reading the
     file needs neither pickle nor another package. Strings become numpy's fixed-width strings.
     Raises TensorError for damaged tensors, for strings that end with a NUL, which numpy would drop, and for strings
-    that need more than 1 GiB because all have the width of the longest; SaveError and SourceError as `save` does.
+    that need more than 1 GiB because all have the width of the longest; SaveError and SourceError like `save`.
     Source: numpy.lib.format, version 1.0.
     """
     entry = _Entry(tensor)
     refuse_weights(tensor, os.fsdecode(path))
-    report = None if progress is None else lambda written: progress(written, entry.size)
+    report = None if progress is None else lambda n_written: progress(n_written, entry.size)
     with AtomicFile(path, entry.size, report) as target:
         entry.write(target)
     return entry.size
@@ -70,7 +70,7 @@ def read_npy(path: str) -> np.ndarray[Any, Any]:
     except MemoryError:
         raise
     except Exception as error:  # errors of zipfile, tokenize and others, which numpy does not catch
-        # Checked first, because numpy treats a file without the magic number as a pickle, and advises to allow pickles.
+        # Checked first, because numpy treats a file without the magic number as a pickle, and advises allowing pickles.
         reason = "it does not begin with the magic number of .npy files" if "pickle" in str(error) else error
         raise EditError(f"{path} is not an .npy file of numbers or strings: {reason}") from None
     if not isinstance(array, np.ndarray):
@@ -96,20 +96,20 @@ def to_npz(
     entries = {name: _Entry(tensor) for name, tensor in tensors.items()}
     for tensor in tensors.values():
         refuse_weights(tensor, os.fsdecode(path))
-    total, done = sum(entry.size for entry in entries.values()), 0
+    total, n_written = sum(entry.size for entry in entries.values()), 0
     with AtomicFile(path) as target, zipfile.ZipFile(RawWriter(target), "w", zipfile.ZIP_STORED) as archive:
         for name, entry in entries.items():
             # A fixed modification time, so that files with equal tensors are equal.
             key = npz_name(name)
             info = zipfile.ZipInfo(f"{key}.npy", (1980, 1, 1, 0, 0, 0))
-            if _TRUNCATED in key:
+            if _TRUNCATION_MARK in key:
                 info.comment = _escape(name).encode()[:_MAX_COMMENT_BYTES]
             with archive.open(info, "w", force_zip64=True) as out:
                 for piece in entry.pieces():
                     out.write(piece)
-                    done += len(piece)
+                    n_written += len(piece)
                     if progress is not None:
-                        progress(done, total)
+                        progress(n_written, total)
     return total
 
 
@@ -117,18 +117,18 @@ def npz_name(name: str) -> str:
     """Return the key of a tensor in an .npz file. With .npy appended, it is the name of a file in the zip.
 
     The file is always inside the folder to which the zip is extracted, and different tensor names have different keys.
-    These are percent-escaped: `%`, unprintable characters, backslashes, bytes that are not valid UTF-8, a slash at the
-    start or after another slash, `.` and `..`, the colon of a drive, the dot of a trailing .npy, and trailing dots and
-    spaces of a folder. `urllib.parse.unquote` restores the tensor's name. A name that is too long for a file is
-    truncated and ends with `%~` and 32 digits of its SHA-256; the comment of the zip's entry is the escaped full name,
-    up to 65,535 bytes.
+    These characters are percent-escaped: `%`, unprintable characters, backslashes, bytes that are not valid UTF-8, a
+    slash at the start or after another slash, `.` and `..`, the colon of a drive, the dot of a trailing .npy, and
+    trailing dots and spaces of a folder. `urllib.parse.unquote` restores the tensor's name. A name that is too long for
+    a file is truncated and ends with `%~` and 32 digits of its SHA-256; the comment of the zip's entry is the escaped
+    full name, up to 65,535 bytes.
     """
     escaped = _escape(name)
     folders_fit = all(len(part.encode()) <= _MAX_FOLDER_BYTES for part in escaped.split("/"))
     if folders_fit and len(escaped.encode()) <= _MAX_NAME_BYTES:
         return escaped
     digest = hashlib.sha256(_bytes_of(name)).hexdigest()[:32]
-    return escaped.replace("/", "%2F").encode()[:_PREFIX_BYTES].decode("utf-8", "ignore") + _TRUNCATED + digest
+    return escaped.replace("/", "%2F").encode()[:_PREFIX_BYTES].decode("utf-8", "ignore") + _TRUNCATION_MARK + digest
 
 
 def _bytes_of(name: str) -> bytes:
@@ -142,10 +142,10 @@ def _escape(name: str) -> str:
     """Return a name as a relative path with `/` between folders; `urllib.parse.unquote` reverses it."""
     if not name.isprintable() or "%" in name or "\\" in name:
         name = "".join(char if char.isprintable() and char not in "%\\" else _quote(char) for char in name)
-    *folders, last = name.split("/")
-    if last in (".", ".."):
-        last = _quote(last)
-    return "".join(map(_escape_folder, folders)) + _escape_part(last)
+    *folder_names, file_name = name.split("/")
+    if file_name in (".", ".."):
+        file_name = _quote(file_name)
+    return "".join(map(_escape_folder, folder_names)) + _escape_part(file_name)
 
 
 def _escape_folder(part: str) -> str:
@@ -153,8 +153,8 @@ def _escape_folder(part: str) -> str:
     if not part:
         return "%2F"
     # Windows drops dots and spaces at the end.
-    stem = part.rstrip(". ")
-    return f"{_escape_part(stem)}{_quote(part[len(stem) :])}/"
+    stripped = part.rstrip(". ")
+    return f"{_escape_part(stripped)}{_quote(part[len(stripped) :])}/"
 
 
 def _escape_part(part: str) -> str:
@@ -169,7 +169,7 @@ def _quote(text: str) -> str:
 
 
 def stored_as(tensor: TensorProto) -> str:
-    """Return how `to_npy` stores elements of a type that numpy lacks, for people; "" if numpy has the type."""
+    """Return a sentence on how `to_npy` stores elements of a type that numpy lacks; "" if numpy has the type."""
     storage = Storage(tensor)
     data_type = storage.data_type
     if data_type is STRING or _is_native(data_type):
@@ -177,8 +177,8 @@ def stored_as(tensor: TensorProto) -> str:
     dtype = _dtype_of(data_type)
     if "INT" in data_type.name:
         return f"numpy has no {data_type.dtype_name}: its values are stored as {dtype}, one byte each"
-    back = f".view(ml_dtypes.{data_type.dtype_name}) restores it"
-    return f"numpy has no {data_type.dtype_name}: its bits are stored as {dtype}; {back}"
+    restore_hint = f".view(ml_dtypes.{data_type.dtype_name}) restores it"
+    return f"numpy has no {data_type.dtype_name}: its bits are stored as {dtype}; {restore_hint}"
 
 
 def _is_native(data_type: DataType) -> bool:
@@ -208,12 +208,12 @@ class _Entry:
             self._strings, dtype = _fixed_width(storage)
         else:
             dtype = _dtype_of(storage.data_type).newbyteorder("<")
-        head = io.BytesIO()
+        header = io.BytesIO()
         description = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": storage.shape}
-        np.lib.format.write_array_header_1_0(head, description)
-        self._head = head.getvalue()
+        np.lib.format.write_array_header_1_0(header, description)
+        self._header = header.getvalue()
         self._dtype = dtype
-        self.size: int = len(self._head) + storage.count * dtype.itemsize
+        self.size: int = len(self._header) + storage.count * dtype.itemsize
 
     def write(self, target: FileWriter) -> None:
         """Write header and elements; elements in a file are copied from file to file."""
@@ -222,34 +222,34 @@ class _Entry:
             for piece in self.pieces():
                 target.write(piece)
             return
-        target.write(self._head)
+        target.write(self._header)
         storage.write(target)
 
     def pieces(self) -> Iterator[bytes | memoryview]:
         """Yield header and elements, block by block."""
         import numpy as np
 
-        yield self._head
+        yield self._header
         storage = self._storage
         data_type = storage.data_type
         if self._strings is not None:
-            step = max(_BLOCK // self._dtype.itemsize, 1)
+            step = max(_BLOCK_BYTES // self._dtype.itemsize, 1)
             for start in range(0, len(self._strings), step):
                 yield self._strings[start : start + step].astype(self._dtype).tobytes()
         elif data_type.is_packed:
-            for start in range(0, storage.count, _BLOCK):
-                count = min(_BLOCK, storage.count - start)
+            for start in range(0, storage.count, _BLOCK_BYTES):
+                count = min(_BLOCK_BYTES, storage.count - start)
                 packed = storage.payload(data_type.count_bytes(start), data_type.count_bytes(start + count))
                 array = elements_of(packed, count, data_type)
                 yield (array.astype(np.int8) if data_type.name.startswith("INT") else array.view(np.uint8)).tobytes()
         elif storage.field in ("raw_data", "external_data"):
-            for start in range(0, data_type.count_bytes(storage.count), _BLOCK):
-                yield storage.payload(start, min(start + _BLOCK, data_type.count_bytes(storage.count)))
+            for start in range(0, data_type.count_bytes(storage.count), _BLOCK_BYTES):
+                yield storage.payload(start, min(start + _BLOCK_BYTES, data_type.count_bytes(storage.count)))
         else:
             # The elements of a typed field are decoded once.
             data = storage.payload() if storage.count else memoryview(b"")
-            for start in range(0, len(data), _BLOCK):
-                yield data[start : start + _BLOCK]
+            for start in range(0, len(data), _BLOCK_BYTES):
+                yield data[start : start + _BLOCK_BYTES]
 
 
 def _fixed_width(storage: Storage) -> tuple[Any, np.dtype[Any]]:

@@ -41,10 +41,10 @@ def to_onnx(message: Message) -> Any:
     protobuf can read (use `apply`, or save it with `external=`), and MissingPackageError without the `onnx` package.
     """
     name = type(message).DESCRIPTOR.full_name
-    kind = _official_class(name)
-    if kind is None:
+    official_class = _official_class(name)
+    if official_class is None:
         raise FieldTypeError(f"the onnx package has no message {name}")
-    return kind.FromString(_encoded(message, "onnxwire.apply calls a function with a model without weights"))
+    return official_class.FromString(_encode(message, "onnxwire.apply calls a function with a model without weights"))
 
 
 def from_onnx(message: Any) -> Any:
@@ -66,143 +66,145 @@ def apply(
     """Call a function with a copy of a model without large payloads, and put the payloads into the function's result.
 
     model: a model of any size, which is not changed; no payload is read. function: takes a model and returns a new one,
-    or None if it changed its argument. threshold: payloads of at least this number of bytes are left out. form:
+    or None if it changed its argument. threshold: payloads of at least this number of bytes are omitted. form:
     the type of the argument and the result: "onnx" for `onnx.ModelProto`, "onnxwire" for `onnxwire.ModelProto`, "bytes"
     for an encoded model.
-    A tensor whose payload is left out has external data with a unique location. By this location the payload is found
-    again in the result and inserted by reference: the function may rename, reshape, copy or remove the tensor, or move
+    A tensor whose payload is omitted has external data with a unique location, by which the payload is looked up and
+    inserted by reference into the result: the function may rename, reshape, copy or remove the tensor, or move
     it to another graph, a node or a function. A tensor to which the function assigned other elements keeps them.
     Tensors with external data of their own are not changed.
     Returns the new model, which shares its payloads with `model`.
-    Raises TensorError if the result needs a payload that was left out: the tensor has another data_type or number of
+    Raises TensorError if the result needs an omitted payload: the tensor has another data_type or number of
     elements, refers to a part of the payload, or lost its reference; or if the model without the payloads is larger
     than protobuf can read. Raises FieldTypeError if the function returns no model, and the function's own errors.
     """
-    return apply_keeping(model, function, _none, threshold, form)
+    return apply_keeping(model, function, _choose_none, threshold, form)
 
 
 def apply_keeping(
     model: ModelProto,
     function: Callable[[Any], object],
-    kept: Choice,
+    choose_kept: Choice,
     threshold: int = DEFAULT_THRESHOLD,
     form: Form = "onnx",
 ) -> ModelProto:
-    """Apply a function that reads the elements of some tensors: `kept` returns their paths. Otherwise like `apply`."""
-    stripped = StrippedModel(model, threshold, kept)
+    """Apply a function that reads the elements of some tensors, like `apply`; `choose_kept` returns their paths."""
+    stripped = StrippedModel(model, threshold, choose_kept)
     argument = stripped.as_argument(form)
     result = function(argument)
     return stripped.fill(argument if result is None else result)
 
 
-def _none(model: ModelProto) -> Collection[str]:
+def _choose_none(model: ModelProto) -> Collection[str]:
     return ()
 
 
 class StrippedModel:
     """A copy of a model without its large payloads.
 
-    model: the full model. kept: returns the tensors whose payloads stay in, or are read from files, regardless of size.
-    takes_external: treat external data like payloads in the model. before: a snapshot of the full model. copy: the
-    stripped copy.
+    model: the full model. choose_kept: returns the paths of tensors whose payloads stay in the copy, or are read from
+    files into it, regardless of size. strip_external: whether to treat external data like payloads in the model.
+    snapshot: a copy of the full model. copy: the stripped copy.
     """
 
     def __init__(
         self,
         model: ModelProto,
         threshold: int = DEFAULT_THRESHOLD,
-        kept: Choice = _none,
-        takes_external: bool = False,
+        choose_kept: Choice = _choose_none,
+        strip_external: bool = False,
     ) -> None:
         if not isinstance(model, ModelProto):
             raise FieldTypeError(f"expected a ModelProto of onnxwire, not {type(model).__name__}")
-        # A snapshot: the program may edit the model in the function, or in another thread.
-        self.before, self.copy = ModelProto(), ModelProto()
-        self.before.CopyFrom(model)
-        self.copy.CopyFrom(self.before)
-        paths = kept(self.before)
+        # The program may edit the model in the function, or in another thread.
+        self.snapshot, self.copy = ModelProto(), ModelProto()
+        self.snapshot.CopyFrom(model)
+        self.copy.CopyFrom(self.snapshot)
+        paths = choose_kept(self.snapshot)
         # Tensors without their payload, by location: the original and the copy.
         self._stripped: dict[str, tuple[TensorProto, TensorProto]] = {}
         # Tensors whose elements were read from a file, by name: the original and the copy.
-        self._read: dict[str, tuple[TensorProto, TensorProto]] = {}
-        token = secrets.token_hex(16)  # a model can't contain a location with it
-        empty: set[str] = set()
-        for (path, source), (_, tensor) in zip(find_tensors(self.before), find_tensors(self.copy), strict=True):
-            is_outside = is_external(source)
-            if is_outside and not takes_external and path not in paths:
+        self._read_tensors: dict[str, tuple[TensorProto, TensorProto]] = {}
+        token = secrets.token_hex(16)  # so that no location in the model can equal a location of the copy
+        names_without_elements: set[str] = set()
+        for (path, source), (_, tensor) in zip(find_tensors(self.snapshot), find_tensors(self.copy), strict=True):
+            has_external_data = is_external(source)
+            if has_external_data and not strip_external and path not in paths:
                 continue
-            stays_in = path in paths or _size(source) < threshold
-            if stays_in and is_outside:
+            is_kept = path in paths or _size(source) < threshold
+            if is_kept and has_external_data:
                 # External data that can't be read is left unchanged; the function can report it.
                 with suppress(Error):
                     make_inline(tensor)
-                    self._read[source.name] = source, tensor
-            elif not stays_in:
+                    self._read_tensors[source.name] = source, tensor
+            elif not is_kept:
                 location = f"{LOCATION_PREFIX}/{token}/{len(self._stripped)}"
                 set_reference(tensor, location, 0, tensor_bytes(source))
                 self._stripped[location] = source, tensor
             elif not _has_elements(source):
-                empty.add(source.name)
-        self._names = {source.name for source, _ in self._stripped.values()} - empty
+                names_without_elements.add(source.name)
+        self._names = {source.name for source, _ in self._stripped.values()} - names_without_elements
 
     def as_argument(self, form: Form) -> Any:
-        """Return another copy, as the argument of a function."""
+        """Return a new copy of the stripped model, as the argument of a function."""
         if form not in ("onnx", "onnxwire", "bytes"):
             raise FieldValueError(f"form is 'onnx', 'onnxwire' or 'bytes', not {form!r}")
-        kind = _official_class("onnx.ModelProto") if form == "onnx" else ModelProto
-        if kind is ModelProto and form != "bytes":
+        model_class = _official_class("onnx.ModelProto") if form == "onnx" else ModelProto
+        if model_class is ModelProto and form != "bytes":
             model = ModelProto()
             model.CopyFrom(self.copy)
             return model
-        data = _encoded(self.copy, "a lower threshold leaves out more payloads, but no other data")
-        return data if form == "bytes" else kind.FromString(data)
+        data = _encode(self.copy, "a lower threshold omits more payloads, but no other data")
+        return data if form == "bytes" else model_class.FromString(data)
 
     def source_of(self, tensor: Any) -> TensorProto | None:
-        """Return the original of a tensor whose payload was left out; None for any other tensor."""
+        """Return the original of a tensor whose payload was omitted; None for any other tensor."""
         pair = self._stripped.get(_location(tensor))
         return None if pair is None else pair[0]
 
-    def fill(self, made: object) -> ModelProto:
+    def fill(self, result: object) -> ModelProto:
         """Insert the payloads into the result of a function; returns it as a message of onnxwire."""
-        model = self._as_ours(made)
-        if not self._stripped and not self._read:
+        model = self._as_model(result)
+        if not self._stripped and not self._read_tensors:
             return model
         for path, tensor in find_tensors(model):
             location = _location(tensor)
             if location in self._stripped:
-                self._put_back(path, tensor, location)
+                self._restore_payload(path, tensor, location)
             elif not is_external(tensor):
                 self._check_unstripped(path, tensor)
             elif tensor.name in self._names and not location and _has_elements(tensor):
                 tensor.ClearField("data_location")  # the function added elements to a tensor without its payload
         return model
 
-    def _as_ours(self, made: object) -> ModelProto:
-        if isinstance(made, ModelProto):
-            return made
-        if getattr(getattr(made, "DESCRIPTOR", None), "full_name", "") == "onnx.ModelProto":
-            made = made.SerializeToString()  # type: ignore[attr-defined]
-        if not isinstance(made, bytes):
+    def _as_model(self, result: object) -> ModelProto:
+        """Return the result of a function as a message of onnxwire; raises FieldTypeError for other objects."""
+        if isinstance(result, ModelProto):
+            return result
+        if getattr(getattr(result, "DESCRIPTOR", None), "full_name", "") == "onnx.ModelProto":
+            result = result.SerializeToString()  # type: ignore[attr-defined]
+        if not isinstance(result, bytes):
             raise FieldTypeError(
-                f"the function returned {type(made).__name__}, not a model; let it return only the ModelProto, or "
+                f"the function returned {type(result).__name__}, not a model; let it return only the ModelProto, or "
                 "None if it changed its argument"
             )
         model = ModelProto()
-        model.CopyFrom(self.before)  # the copy can read the external files of `before`
-        model.ParseFromString(made)
+        model.CopyFrom(self.snapshot)  # so that it can read the snapshot's external files
+        model.ParseFromString(result)
         return model
 
-    def _put_back(self, path: str, tensor: TensorProto, location: str) -> None:
-        source, left = self._stripped[location]
+    def _restore_payload(self, path: str, tensor: TensorProto, location: str) -> None:
+        """Insert an omitted payload into its tensor. Raises TensorError if the payload does not fit the tensor."""
+        source, stripped = self._stripped[location]
         if _has_elements(tensor):
             # The function assigned other elements.
             tensor.ClearField("external_data")
             tensor.ClearField("data_location")
             return
-        if tensor == left:
+        if tensor == stripped:
             tensor.CopyFrom(source)
             return
-        reason = _misfit(tensor, left)
+        reason = _describe_misfit(tensor, stripped)
         if reason:
             raise TensorError(
                 f"the function {reason}, but did not receive its elements; apply it with a threshold above "
@@ -213,7 +215,7 @@ class StrippedModel:
         share_elements(tensor, source)
 
     def _check_unstripped(self, path: str, tensor: TensorProto) -> None:
-        """Raise TensorError for a tensor that lost its elements; restore the reference of one read from a file."""
+        """Raise TensorError if the tensor lost its elements; restore its reference if they were read from a file."""
         name = tensor.name
         if name in self._names and not _has_elements(tensor) and 0 not in tensor.dims:
             raise TensorError(
@@ -222,8 +224,8 @@ class StrippedModel:
                 name,
                 path,
             )
-        if name in self._read and tensor == self._read[name][1]:
-            tensor.CopyFrom(self._read[name][0])
+        if name in self._read_tensors and tensor == self._read_tensors[name][1]:
+            tensor.CopyFrom(self._read_tensors[name][0])
 
 
 def _size(tensor: TensorProto) -> int:
@@ -242,22 +244,22 @@ def _location(tensor: Any) -> str:
     return next(iter(locations_of(tensor)), "") if tensor.external_data else ""
 
 
-def _misfit(tensor: TensorProto, left: TensorProto) -> str:
-    """Return the change to a tensor that makes its payload unusable, or ""; left: the tensor before the function."""
-    if tensor.data_type != left.data_type:
-        return f"made the {name_of(left.data_type)} a {name_of(tensor.data_type)}"
-    if tensor.segment != left.segment:
+def _describe_misfit(tensor: TensorProto, stripped: TensorProto) -> str:
+    """Return the change to a tensor that makes its payload unusable, or "". stripped: the tensor before the change."""
+    if tensor.data_type != stripped.data_type:
+        return f"made the {name_of(stripped.data_type)} a {name_of(tensor.data_type)}"
+    if tensor.segment != stripped.segment:
         return "changed its segment"
-    if list(tensor.dims) != list(left.dims) and count_elements(tensor.dims) != count_elements(left.dims):
-        return f"changed its dims from {list(left.dims)} to {list(tensor.dims)}"
-    entries = {entry.key: entry.value for entry in left.external_data}
+    if list(tensor.dims) != list(stripped.dims) and count_elements(tensor.dims) != count_elements(stripped.dims):
+        return f"changed its dims from {list(stripped.dims)} to {list(tensor.dims)}"
+    entries = {entry.key: entry.value for entry in stripped.external_data}
     for entry in tensor.external_data:
         if entries.get(entry.key, entry.value) != entry.value:
             return f"used a part of the tensor ({entry.key} {entry.value})"
     return ""
 
 
-def _encoded(message: Message, advice: str) -> bytes:
+def _encode(message: Message, advice: str) -> bytes:
     size = message.ByteSize()
     if size > INLINE_LIMIT:
         raise TensorError(f"the message has {size:,} bytes, and protobuf reads at most {INLINE_LIMIT:,}; {advice}")
@@ -265,17 +267,17 @@ def _encoded(message: Message, advice: str) -> bytes:
 
 
 def _official_class(full_name: str) -> Any:
-    """Return the class of the official package for a message, or None."""
+    """Return the official package's class for the full name of a message, or None."""
     for module in _MODULES:
-        found: Any = official(module)
+        attribute: Any = import_official(module)
         for name in full_name.split(".")[1:]:
-            found = getattr(found, name, None)
-        if found is not None:
-            return found
+            attribute = getattr(attribute, name, None)
+        if attribute is not None:
+            return attribute
     return None
 
 
-def official(name: str) -> ModuleType:
+def import_official(name: str) -> ModuleType:
     """Import a module of the official package. Raises MissingPackageError if the package is not installed."""
     from importlib import import_module
 

@@ -25,7 +25,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import numpy as np
 
-# In `from_ir`: our tensors whose elements onnx-ir requested, by the placeholder that it received instead.
+# During `from_ir`: the onnxwire tensors whose elements onnx-ir requested, by the placeholder that it received instead.
 _requested: ContextVar[dict[bytes, Tensor] | None] = ContextVar("_requested", default=None)
 
 
@@ -123,25 +123,26 @@ def _mapping(tensor: TensorProto) -> dict[str, str]:
 def to_ir(model: ModelProto) -> ir.Model:
     """Convert a model to onnx-ir; payloads are read lazily.
 
-    model: the model, which changes to the result do not affect; it must stay open as long as tensors are read. Fields
+    model: the model; changes to the result do not affect it. It must stay open as long as tensors are read. Fields
     that onnx-ir lacks, such as sparse initializers and training_info, are not converted, as in `onnx_ir.load`.
-    Tensors become `Tensor`s; those with external data `onnx_ir.ExternalTensor`s, if the model was read from a folder.
+    Tensors become `Tensor`s. Tensors with external data become `onnx_ir.ExternalTensor`s if the model was read from a
+    folder.
     Raises onnx_ir.serde.SerdeError for models that onnx-ir rejects, MissingPackageError without onnx-ir.
     """
     if not isinstance(model, ModelProto):
         raise FieldTypeError(f"expected a ModelProto of onnxwire, not {type(model).__name__}")
-    made = ir.serde.deserialize_model(model)
+    result = ir.serde.deserialize_model(model)
     folder = getattr(model._document.files, "folder", None)
 
-    def ours(tensor: ir.TensorProtocol) -> ir.TensorProtocol:
+    def wrap(tensor: ir.TensorProtocol) -> ir.TensorProtocol:
         if isinstance(tensor, ir.TensorProtoTensor):
             return Tensor(tensor.raw)
         if isinstance(tensor, ir.ExternalTensor) and folder is not None:
             tensor.base_dir = folder
         return tensor
 
-    _exchange(made, ours)
-    return made
+    _replace_tensors(result, wrap)
+    return result
 
 
 def from_ir(model: ir.Model) -> ModelProto:
@@ -153,59 +154,60 @@ def from_ir(model: ir.Model) -> ModelProto:
     """
     if not isinstance(model, ir.Model):
         raise FieldTypeError(f"expected an onnx_ir.Model, not {type(model).__name__}")
-    made = ModelProto.FromString(b"")
+    result = ModelProto.FromString(b"")
     folders: set[str] = set()
 
-    def look(tensor: ir.TensorProtocol) -> ir.TensorProtocol:
+    def collect_folder(tensor: ir.TensorProtocol) -> ir.TensorProtocol:
         if isinstance(tensor, ir.ExternalTensor):
             folders.add(os.fspath(tensor.base_dir))
         return tensor
 
-    _exchange(model, look)
+    _replace_tensors(model, collect_folder)
     if len(folders) == 1:
-        made._document.files = ExternalFiles(None, root=folders.pop() or ".")
+        result._document.files = ExternalFiles(None, root=folders.pop() or ".")
     requested: dict[bytes, Tensor] = {}
-    reset = _requested.set(requested)
+    token = _requested.set(requested)
     try:
-        ir.serde.serialize_model_into(made, model)
+        ir.serde.serialize_model_into(result, model)
     finally:
-        _requested.reset(reset)
-    for _, tensor in find_tensors(made) if requested or made._document.files else ():
+        _requested.reset(token)
+    for _, tensor in find_tensors(result) if requested or result._document.files else ():
         if is_external(tensor):
-            # Re-parsed, so that the tensor refers to a document with these files even in a copy in another model.
+            # Parsed again, so that the tensor refers to a document with these files even after it is copied to another
+            # model.
             tensor.ParseFromString(tensor.SerializeToString())
         payload = tensor._payload("raw_data")
         source = requested.get(bytes(payload)) if payload is not None and len(payload) == 16 else None
         if source is not None:
             source.fill(tensor)
-    return made
+    return result
 
 
-def _exchange(model: ir.Model, exchange: Callable[[ir.TensorProtocol], ir.TensorProtocol]) -> None:
+def _replace_tensors(model: ir.Model, exchange: Callable[[ir.TensorProtocol], ir.TensorProtocol]) -> None:
     """Replace each tensor of a model by the result of a function."""
-    waiting: list[Any] = [model.graph, *model.functions.values()]
-    while waiting:
-        graph = waiting.pop()
+    pending: list[Any] = [model.graph, *model.functions.values()]
+    while pending:
+        graph = pending.pop()
         for value in getattr(graph, "initializers", {}).values():
             tensor = value.const_value
             if tensor is not None and (new := exchange(tensor)) is not tensor:
                 value.const_value = new
         for node in graph:
-            for old in list(node.attributes.values()):
-                if old.value is None or old.is_ref():
+            for attribute in list(node.attributes.values()):
+                if attribute.value is None or attribute.is_ref():
                     continue
-                if old.type == ir.AttributeType.TENSOR:
-                    if (new := exchange(old.value)) is not old.value:
-                        _put(node, old, new)
-                elif old.type == ir.AttributeType.TENSORS:
-                    parts = [exchange(tensor) for tensor in old.value]
-                    if any(new is not tensor for new, tensor in zip(parts, old.value, strict=True)):
-                        _put(node, old, parts)
-                elif old.type == ir.AttributeType.GRAPH:
-                    waiting.append(old.value)
-                elif old.type == ir.AttributeType.GRAPHS:
-                    waiting += old.value
+                if attribute.type == ir.AttributeType.TENSOR:
+                    if (new := exchange(attribute.value)) is not attribute.value:
+                        _set_attribute(node, attribute, new)
+                elif attribute.type == ir.AttributeType.TENSORS:
+                    parts = [exchange(tensor) for tensor in attribute.value]
+                    if any(new is not tensor for new, tensor in zip(parts, attribute.value, strict=True)):
+                        _set_attribute(node, attribute, parts)
+                elif attribute.type == ir.AttributeType.GRAPH:
+                    pending.append(attribute.value)
+                elif attribute.type == ir.AttributeType.GRAPHS:
+                    pending += attribute.value
 
 
-def _put(node: ir.Node, old: ir.Attr, value: Any) -> None:
-    node.attributes[old.name] = ir.Attr(old.name, old.type, value, doc_string=old.doc_string)
+def _set_attribute(node: ir.Node, attribute: ir.Attr, value: Any) -> None:
+    node.attributes[attribute.name] = ir.Attr(attribute.name, attribute.type, value, doc_string=attribute.doc_string)

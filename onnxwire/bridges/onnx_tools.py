@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from onnxwire.bridges.onnx import LOCATION_PREFIX, StrippedModel, apply_keeping, official
+from onnxwire.bridges.onnx import LOCATION_PREFIX, StrippedModel, apply_keeping, import_official
 from onnxwire.bridges.shape_inputs import read_tensors
 from onnxwire.errors import FieldValueError, TensorError
 from onnxwire.io.tensor_list import find_tensors, is_external
@@ -27,7 +27,7 @@ def infer_shapes(
     Raises onnx.shape_inference.InferenceError as the official function does, the errors of `apply`, and
     MissingPackageError without the `onnx` package.
     """
-    shape_inference = official("shape_inference")
+    shape_inference = import_official("shape_inference")
     return apply_keeping(
         model,
         lambda data: shape_inference.infer_shapes(data, check_type, strict_mode, data_prop),
@@ -44,10 +44,10 @@ def convert_version(model: ModelProto, opset: int) -> ModelProto:
     Raises the errors of the official function for operators that can't be converted, FieldValueError for an invalid
     version, the errors of `apply`, and MissingPackageError without the `onnx` package.
     """
-    converter = official("version_converter")
+    converter = import_official("version_converter")
     if not 0 <= opset <= _MAX_OPSET:
         raise FieldValueError(f"opset is a version, a number from 0 to {_MAX_OPSET:,}, not {opset:,}")
-    return apply_keeping(model, lambda made: converter.convert_version(made, opset), read_tensors)
+    return apply_keeping(model, lambda stripped_model: converter.convert_version(stripped_model, opset), read_tensors)
 
 
 def check_official(model: ModelProto, *, full: bool = False) -> None:
@@ -59,9 +59,9 @@ def check_official(model: ModelProto, *, full: bool = False) -> None:
     ExternalDataError and SourceError for external data that is missing or truncated; TensorError if the model without
     payloads is larger than protobuf can read; MissingPackageError without the `onnx` package.
     """
-    checker = official("checker")
-    stripped = StrippedModel(model, kept=partial(_kept_for_checker, is_full=full))
-    for (_, source), (_, tensor) in zip(find_tensors(stripped.before), find_tensors(stripped.copy), strict=True):
+    checker = import_official("checker")
+    stripped = StrippedModel(model, choose_kept=partial(_kept_for_checker, is_full=full))
+    for (_, source), (_, tensor) in zip(find_tensors(stripped.snapshot), find_tensors(stripped.copy), strict=True):
         if is_external(source) and is_external(tensor):
             for entry in tensor.external_data:
                 if entry.key == "location" and entry.value:
@@ -73,9 +73,9 @@ def check_official(model: ModelProto, *, full: bool = False) -> None:
 
 def _kept_for_checker(model: ModelProto, is_full: bool) -> set[str]:
     """Return the paths of tensors that the checker reads: indices of sparse tensors, and faulty tensors."""
-    kept = read_tensors(model) if is_full else set()
-    kept.update(path for path, tensor in find_tensors(model) if path.endswith(".indices") or _is_faulty(tensor))
-    return kept
+    paths = read_tensors(model) if is_full else set()
+    paths.update(path for path, tensor in find_tensors(model) if path.endswith(".indices") or _is_faulty(tensor))
+    return paths
 
 
 def _is_faulty(tensor: TensorProto) -> bool:

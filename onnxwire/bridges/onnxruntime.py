@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 
     from onnxwire.tensor.storage import Array
 
-_FOLDER = "session.model_external_initializers_file_folder_path"
+_FOLDER_OPTION = "session.model_external_initializers_file_folder_path"
 _MAIN_GRAPH_PATH = re.compile(r"graph\.initializer\[[0-9]+\]")
-# Mapping fewer bytes saves nothing, since it takes full pages. Shapes and axes, which shape inference reads and which
-# must stay in the model, are smaller.
+# Mapping fewer bytes saves nothing, since pages are mapped. Shapes and axes, which are smaller, must stay in the model:
+# shape inference reads them.
 _MIN_PAYLOAD_BYTES = 1 << 14
 
 
@@ -42,8 +42,8 @@ def inference_session(
     sess_options: the session's options, which are changed and can't be used for another session. options: the other
     parameters of InferenceSession, such as providers.
     Payloads of 16 KiB and more in files, the model's own or external ones, are not read: onnxruntime receives their
-    locations and maps them. Initializers in memory are passed as arrays, which onnxruntime copies. The rest is encoded.
-    Afterwards the model may be closed, but the files must not change.
+    locations and maps them. Initializers in memory are passed as arrays, which onnxruntime copies. All other parts of
+    the model are encoded. Afterwards the model may be closed, but the files must not change.
     Raises the errors of onnxruntime, and TensorError for inconsistent tensors.
     """
     import onnxruntime
@@ -54,12 +54,13 @@ def inference_session(
     if sess_options is None:
         sess_options = onnxruntime.SessionOptions()
     if stripped.root:
-        sess_options.add_session_config_entry(_FOLDER, stripped.root)
+        sess_options.add_session_config_entry(_FOLDER_OPTION, stripped.root)
     if stripped.arrays:
         make = onnxruntime.OrtValue.ortvalue_from_numpy_with_onnx_type
         values = [make(array, number) for array, number in stripped.arrays.values()]
         sess_options.add_external_initializers(list(stripped.arrays), values)
-        # Keep the arrays: the options do not own the memory, and set_providers makes a new session from the options.
+        # The options do not own the arrays' memory, and set_providers makes a new session from the options. So the
+        # arrays live as long as the options.
         weakref.finalize(sess_options, stripped.release).atexit = False
     return onnxruntime.InferenceSession(stripped.encoded(), sess_options, **options)
 
@@ -74,12 +75,12 @@ class _SessionModel:
     def __init__(self, model: ModelProto) -> None:
         self.root = ""
         self.arrays: dict[str, tuple[Array, int]] = {}
-        # A snapshot: the program may edit the model in another thread.
-        before, self._model = ModelProto(), ModelProto()
-        before.CopyFrom(model)
-        self._model.CopyFrom(before)
+        # The program may edit the model in another thread.
+        snapshot, self._model = ModelProto(), ModelProto()
+        snapshot.CopyFrom(model)
+        self._model.CopyFrom(snapshot)
         self._locations: dict[int, str] = {}
-        for (path, source), (_, tensor) in zip(find_tensors(before), find_tensors(self._model), strict=True):
+        for (path, source), (_, tensor) in zip(find_tensors(snapshot), find_tensors(self._model), strict=True):
             is_large = tensor_bytes(source) >= _MIN_PAYLOAD_BYTES
             if source.data_type == STRING.number or not (is_large or is_external(source)):
                 continue
@@ -88,8 +89,10 @@ class _SessionModel:
             location, offset = self._source(storage) if is_large else ("", 0)
             if location:
                 set_reference(tensor, location, offset, size)
-            elif is_large and _MAIN_GRAPH_PATH.fullmatch(path) and _is_value(storage) and source.name in self._used:
-                # An array of the copy: arrays of the model would prevent closing it.
+            elif (
+                is_large and _MAIN_GRAPH_PATH.fullmatch(path) and _is_value(storage) and source.name in self._read_names
+            ):
+                # The array belongs to the copy: an array of the model would prevent closing the model.
                 bits = Storage(tensor).array()[0].view(f"u{storage.data_type.bits // 8}")
                 self.arrays[source.name] = bits, storage.data_type.number
                 set_reference(tensor, "in memory", 0, size)
@@ -97,7 +100,7 @@ class _SessionModel:
                 make_inline(tensor)
 
     @cached_property
-    def _used(self) -> set[str]:
+    def _read_names(self) -> set[str]:
         """The names that the main graph and its subgraphs read; onnxruntime drops other initializers."""
         graph = self._model.graph
         names = {name for _, node in Search(graph, [NodeProto]) for name in node.input}

@@ -18,8 +18,8 @@ _WEIGHT_PASSES = (
     "adjust_add", "adjust_slice_and_matmul", "rewrite_input_dtype",
 )  # fmt: skip
 """The passes of onnxoptimizer 0.4 that treat an initializer without its payload as zeros, or as empty."""
-_MIN_THRESHOLD = 1 << 10  # bytes; onnxoptimizer reads out of bounds if a condition, an axis or a scale is left out
-# The model that onnxslim is optimizing, which supplies elements that were left out.
+_MIN_THRESHOLD = 1 << 10  # bytes; onnxoptimizer reads out of bounds if a condition, an axis or a scale is omitted
+# The model that onnxslim is optimizing, which supplies omitted elements.
 _current: ContextVar[StrippedModel | None] = ContextVar("_current", default=None)
 
 
@@ -33,11 +33,11 @@ def optimize(
     """Optimize a model of any size with onnxslim or onnxoptimizer.
 
     model: the model, which is not changed. tool: by default onnxslim if it is installed, else onnxoptimizer. threshold:
-    payloads of at least this number of bytes are left out, as for `apply`; 1,024 or more. options: arguments of
+    payloads of at least this number of bytes are omitted, as for `apply`; 1,024 or more. options: arguments of
     `onnxslim.slim`, such as skip_fusion_patterns, or of `onnxoptimizer.optimize`, such as passes.
-    onnxslim reads the weights that it computes with, such as those of a convolution before a batch normalization, one
+    onnxslim reads weights for its computations, such as those of a convolution before a batch normalization, one
     at a time; it does not fold constants of `threshold` bytes or more. Passes of onnxoptimizer that compare weights or
-    compute with them are not run, since they would treat all weights that were left out as equal.
+    compute with them are not run, since they would treat all omitted weights as equal.
     Returns a new model; unchanged payloads are shared with `model`.
     Raises the errors of the tool and of `apply`, FieldValueError for passes that need the weights, and
     MissingPackageError if the tool is not installed.
@@ -51,19 +51,19 @@ def optimize(
         raise FieldValueError(
             f"threshold is {_MIN_THRESHOLD:,} bytes or more, as optimizers read small tensors, not {threshold:,}"
         )
-    stripped = StrippedModel(model, threshold, read_tensors, takes_external=True)
-    run = _slim if name == "onnxslim" else _run_passes
-    return stripped.fill(run(stripped, options))
+    stripped = StrippedModel(model, threshold, read_tensors, strip_external=True)
+    run_tool = _slim if name == "onnxslim" else _run_passes
+    return stripped.fill(run_tool(stripped, options))
 
 
 def _slim(stripped: StrippedModel, options: dict[str, Any]) -> object:
     module = import_module("onnxslim")
     _patch_loading(import_module("onnxslim.third_party.onnx_graphsurgeon.ir.tensor").LazyValues)
-    reset = _current.set(stripped)
+    token = _current.set(stripped)
     try:
         return module.slim(stripped.as_argument("onnx"), **options)
     finally:
-        _current.reset(reset)
+        _current.reset(token)
 
 
 def _patch_loading(values: Any) -> None:
@@ -72,13 +72,13 @@ def _patch_loading(values: Any) -> None:
     if getattr(load, "_is_patched", False):
         return
 
-    def load_left_out(self: Any) -> Any:
+    def load_omitted(self: Any) -> Any:
         stripped = _current.get()
         source = None if stripped is None else stripped.source_of(self.tensor)
         return load(self) if source is None else source.numpy(copy=True)
 
-    load_left_out._is_patched = True  # type: ignore[attr-defined]
-    values.load = load_left_out
+    load_omitted._is_patched = True  # type: ignore[attr-defined]
+    values.load = load_omitted
 
 
 def _run_passes(stripped: StrippedModel, options: dict[str, Any]) -> object:
@@ -86,6 +86,7 @@ def _run_passes(stripped: StrippedModel, options: dict[str, Any]) -> object:
     passes = options.pop("passes", None)
     if passes is None:
         passes = [name for name in module.get_fuse_and_elimination_passes() if name not in _WEIGHT_PASSES]
-    elif wrong := sorted(set(passes).intersection(_WEIGHT_PASSES)):
-        raise FieldValueError(f"{', '.join(wrong)} can't be run on a model without its weights; leave it out of passes")
+    elif weight_passes := sorted(set(passes).intersection(_WEIGHT_PASSES)):
+        names = ", ".join(weight_passes)
+        raise FieldValueError(f"{names} can't be run on a model without its weights; remove it from passes")
     return module.optimize(stripped.as_argument("onnx"), passes, **options)

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     Entry = tuple[DataType, list[int], int, int]
     """A tensor's type and shape, and the start and end of its bytes in the file."""
 
-_NAMES = {
+_FORMAT_NAMES = {
     "BOOL": "BOOL", "FLOAT4E2M1": "F4", "FLOAT6E2M3": "F6_E2M3", "FLOAT6E3M2": "F6_E3M2", "UINT8": "U8", "INT8": "I8",
     "FLOAT8E5M2": "F8_E5M2", "FLOAT8E4M3FN": "F8_E4M3", "FLOAT8E8M0": "F8_E8M0", "FLOAT8E4M3FNUZ": "F8_E4M3FNUZ",
     "FLOAT8E5M2FNUZ": "F8_E5M2FNUZ", "INT16": "I16", "UINT16": "U16", "FLOAT16": "F16", "BFLOAT16": "BF16",
@@ -45,7 +45,7 @@ _NAMES = {
 }  # fmt: skip
 """The names of ONNX's data types in the format of safetensors 0.8, which lacks the others."""
 
-_DATA_TYPES = {name: BY_NAME[data_type] for data_type, name in _NAMES.items()}
+_DATA_TYPES = {name: BY_NAME[data_type] for data_type, name in _FORMAT_NAMES.items()}
 _METADATA = "__metadata__"
 _MAX_HEADER_BYTES = 100_000_000  # the limit of the safetensors package
 
@@ -66,30 +66,34 @@ def to_safetensors(
     a time. Tensors are sorted by decreasing element size, so that each begins at a multiple of its element size.
     Raises TensorError for tensors that the format can't store: strings, COMPLEX128, INT4, UINT4, INT2, UINT2, elements
     of 4 or 6 bits that do not fill the last byte, chunks (`segment`), sparse tensors, and missing or duplicate names;
-    SaveError and SourceError as `save` does. Source: https://github.com/huggingface/safetensors, "Format".
+    SaveError and SourceError like `save`. Source: https://github.com/huggingface/safetensors, "Format".
     """
-    before = ModelProto()
-    before.CopyFrom(model)  # the program may edit the model in `progress`
-    refuse_weights(before, os.fsdecode(path))
-    tensors = _initializers(before)
+    snapshot = ModelProto()
+    snapshot.CopyFrom(model)  # the program may edit the model in `progress`
+    refuse_weights(snapshot, os.fsdecode(path))
+    tensors = _initializers(snapshot)
     if names is not None:
-        tensors = _chosen(tensors, _listed(names))
+        tensors = _choose(tensors, _identity_mapping(names))
     else:
-        for sparse in before.graph.sparse_initializer:
-            raise tensor_error(sparse.values, "safetensors has no sparse tensors; choose the others with names=")
-    stored = [(name, _storage(name, tensor)) for name, tensor in tensors.items()]
-    stored.sort(key=lambda item: -item[1].data_type.bits)
-    header: dict[str, object] = {_METADATA: _texts(metadata)} if metadata else {}
+        for sparse in snapshot.graph.sparse_initializer:
+            raise tensor_error(sparse.values, "safetensors has no sparse tensors; choose the dense ones with names=")
+    storages = [(name, _storage(name, tensor)) for name, tensor in tensors.items()]
+    storages.sort(key=lambda item: -item[1].data_type.bits)
+    header: dict[str, object] = {_METADATA: _check_metadata(metadata)} if metadata else {}
     end = 0
-    for name, storage in stored:
+    for name, storage in storages:
         start, end = end, end + storage.data_type.count_bytes(storage.count)
-        header[name] = {"dtype": _NAMES[storage.data_type.name], "shape": storage.shape, "data_offsets": (start, end)}
-    text = _encoded(header)
+        header[name] = {
+            "dtype": _FORMAT_NAMES[storage.data_type.name],
+            "shape": storage.shape,
+            "data_offsets": (start, end),
+        }
+    text = _encode_header(header)
     total = 8 + len(text) + end
-    report = None if progress is None else lambda written: progress(written, total)
+    report = None if progress is None else lambda n_written: progress(n_written, total)
     with AtomicFile(path, total, report) as target:
         target.write(len(text).to_bytes(8, "little") + text)
-        for _, storage in stored:
+        for _, storage in storages:
             storage.write(target)
     return total
 
@@ -103,37 +107,37 @@ def from_safetensors(
 ) -> int:
     """Assign the tensors of a .safetensors file to initializers of the main graph; returns the number assigned.
 
-    names: the names of the initializers, or a mapping from them to names in the file; by default all names that both
-    have. Other tensors of the file are ignored, and no initializer is added. Types and shapes become those of the file.
+    names: the names of the initializers, or a mapping from them to names in the file; by default all names in
+    both. Other tensors of the file are ignored, and no initializer is added. Types and shapes become those of the file.
     Only the header is read. If the file is in the model's folder or below it, it becomes external data of the model,
     also when the model is saved. A payload of any other file, or with refer_to_file=False, becomes raw_data, which
     stays in the mapped file until `save` copies it from file to file.
-    Raises DecodeError for a file that is damaged or has another format, SourceError for one that can't be opened, and
-    TensorError for a name that model or file lack; the model is then unchanged.
+    Raises DecodeError for a file that is damaged or has another format, SourceError for a file that can't be opened,
+    and TensorError for a name that model or file lack; the model is then unchanged.
     """
     tensors = _initializers(model)
-    keys = names if isinstance(names, Mapping) else _listed(tensors if names is None else names)
-    tensors = _chosen(tensors, keys)
+    keys = names if isinstance(names, Mapping) else _identity_mapping(tensors if names is None else names)
+    tensors = _choose(tensors, keys)
     location, source, size, view = _open(model._document.files if refer_to_file else None, path)
     entries = read_header(view, size, source)
-    found: list[tuple[TensorProto, Entry]] = []
+    assignments: list[tuple[TensorProto, Entry]] = []
     for name, tensor in tensors.items():
         key = keys[name]
         if key in entries:
-            found.append((tensor, entries[key]))
+            assignments.append((tensor, entries[key]))
         elif names is not None:
-            raise tensor_error(tensor, f"{source} has no tensor {_shown(key)}")
-    for tensor, entry in found:
+            raise tensor_error(tensor, f"{source} has no tensor {_quote(key)}")
+    for tensor, entry in assignments:
         _fill(tensor, entry, location, view)
-    return len(found)
+    return len(assignments)
 
 
-def take_tensor(tensor: TensorProto, path: str | os.PathLike[str], name: str) -> None:
-    """Assign a tensor of a .safetensors file to any tensor, as `from_safetensors` does with refer_to_file=False."""
+def assign_tensor(tensor: TensorProto, path: str | os.PathLike[str], name: str) -> None:
+    """Assign a tensor of a .safetensors file to any tensor, like `from_safetensors` with refer_to_file=False."""
     _, source, size, view = _open(None, path)
     entry = read_header(view, size, source).get(name)
     if entry is None:
-        raise tensor_error(tensor, f"{source} has no tensor {_shown(name)}")
+        raise tensor_error(tensor, f"{source} has no tensor {_quote(name)}")
     _fill(tensor, entry, "", view)
 
 
@@ -167,54 +171,56 @@ def read_header(view: View, size: int, source: str) -> dict[str, Entry]:
     can have.
     """
 
-    def wrong(reason: str) -> DecodeError:
+    def error_of(reason: str) -> DecodeError:
         return DecodeError(reason, None, "", source)
 
     if size < 8:
-        raise wrong(f"a .safetensors file begins with a number of 8 bytes, and this file has {size:,} bytes")
+        raise error_of(f"a .safetensors file begins with a number of 8 bytes, and this file has {size:,} bytes")
     length = int.from_bytes(bytes(view(0, 8)), "little")
     if length > _MAX_HEADER_BYTES:
         reason = f"the header has {length:,} bytes, more than the limit of {_MAX_HEADER_BYTES:,}"
-        raise wrong(f"{reason}; this is not a .safetensors file")
+        raise error_of(f"{reason}; this is not a .safetensors file")
     start = 8 + length
     if start > size:
-        raise wrong(f"the header runs past the end of the file by {start - size:,} bytes; fetch or copy it again")
+        raise error_of(f"the header runs past the end of the file by {start - size:,} bytes; fetch or copy it again")
     try:
-        header = json.loads(str(view(8, length), "utf-8"), object_pairs_hook=_unique, parse_constant=_refuse_constant)
+        header = json.loads(
+            str(view(8, length), "utf-8"), object_pairs_hook=_reject_duplicates, parse_constant=_reject_constant
+        )
     except (ValueError, RecursionError) as error:
-        raise wrong(f"the header is not valid JSON of a .safetensors file: {error}") from None
+        raise error_of(f"the header is not valid JSON of a .safetensors file: {error}") from None
     if type(header) is not dict:
-        raise wrong("the header is not a JSON object")
+        raise error_of("the header is not a JSON object")
     metadata = header.pop(_METADATA, None)
     if metadata is not None and not (
         type(metadata) is dict and all(isinstance(value, str) for value in metadata.values())
     ):
-        raise wrong(f"{_METADATA} in the header is not an object of strings")
+        raise error_of(f"{_METADATA} in the header is not an object of strings")
     entries: dict[str, Entry] = {}
     for name, row in header.items():
         entry = _entry(row, start)
         if isinstance(entry, str):
-            raise wrong(f"tensor {_shown(name)}: {entry}")
+            raise error_of(f"tensor {_quote(name)}: {entry}")
         entries[name] = entry
     end = start
-    for name, (_, _, first, last) in sorted(entries.items(), key=lambda item: item[1][2:]):
-        if first != end:
-            raise wrong(f"tensor {_shown(name)} begins at byte {first:,}, and its predecessor ends at {end:,}")
-        end = last
+    for name, (_, _, data_start, data_end) in sorted(entries.items(), key=lambda item: item[1][2:]):
+        if data_start != end:
+            raise error_of(f"tensor {_quote(name)} begins at byte {data_start:,}, and its predecessor ends at {end:,}")
+        end = data_end
     if end != size:
-        raise wrong(f"the tensors end at byte {end:,}, and the file at {size:,}; it is truncated or has extra bytes")
+        raise error_of(f"the tensors end at byte {end:,}, and the file at {size:,}; it is truncated or has extra bytes")
     return entries
 
 
-def _entry(row: object, base: int) -> Entry | str:
-    """Return an entry of the header, or its fault as text. base: the offset in the file where the data begins."""
-    row = row if type(row) is dict else {}
-    dtype, shape, offsets = row.get("dtype"), row.get("shape"), row.get("data_offsets")
+def _entry(fields: object, data_offset: int) -> Entry | str:
+    """Return an entry of the header, or its fault as text. data_offset: the offset of the data in the file."""
+    fields = fields if type(fields) is dict else {}
+    dtype, shape, offsets = fields.get("dtype"), fields.get("shape"), fields.get("data_offsets")
     if not (isinstance(dtype, str) and _are_sizes(shape) and _are_sizes(offsets) and len(offsets) == 2):
         return "dtype, shape or data_offsets is missing or invalid"
     data_type = _DATA_TYPES.get(dtype)
     if data_type is None:
-        return f"ONNX has no dtype {_shown(dtype)}"
+        return f"ONNX has no dtype {_quote(dtype)}"
     count = data_type.bits
     for dim in shape:
         # Checked in each step: the product of many dims would be a huge integer.
@@ -222,28 +228,28 @@ def _entry(row: object, base: int) -> Entry | str:
         if count > MAX_COUNT:
             return "the shape has more elements than a file can contain"
     bits = 0 if 0 in shape else count
-    first, last = offsets
-    if bits % 8 or bits // 8 != last - first:
-        return f"shape and dtype need {bits / 8:,} bytes, and data_offsets has {last - first:,}"
-    return data_type, shape, base + first, base + last
+    data_start, data_end = offsets
+    if bits % 8 or bits // 8 != data_end - data_start:
+        return f"shape and dtype need {bits / 8:,} bytes, and data_offsets has {data_end - data_start:,}"
+    return data_type, shape, data_offset + data_start, data_offset + data_end
 
 
 def _are_sizes(value: object) -> TypeGuard[list[int]]:
     return type(value) is list and all(type(item) is int and 0 <= item <= MAX_COUNT for item in value)
 
 
-def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
+def _reject_duplicates(pairs: list[tuple[str, object]]) -> dict[str, object]:
     values = dict(pairs)
     if len(values) < len(pairs):
         raise ValueError("a name is duplicated")
     return values
 
 
-def _refuse_constant(name: str) -> None:
+def _reject_constant(name: str) -> None:
     raise ValueError(f"{name} is not a number of JSON")
 
 
-def _shown(name: str) -> str:
+def _quote(name: str) -> str:
     return repr(name if len(name) <= 200 else name[:200] + "…")
 
 
@@ -269,20 +275,20 @@ def _initializers(model: ModelProto) -> dict[str, TensorProto]:
     """Return the initializers of the main graph by name."""
     if not isinstance(model, ModelProto):
         raise FieldTypeError(f"expected a ModelProto of onnxwire, not {type(model).__name__}")
-    found: dict[str, TensorProto] = {}
+    initializers: dict[str, TensorProto] = {}
     for tensor in model.graph.initializer:
-        if found.setdefault(tensor.name, tensor) is not tensor:
+        if initializers.setdefault(tensor.name, tensor) is not tensor:
             raise tensor_error(tensor, "another initializer has the same name; rename one of them, or remove it")
-    return found
+    return initializers
 
 
-def _listed(names: Iterable[str]) -> dict[str, str]:
+def _identity_mapping(names: Iterable[str]) -> dict[str, str]:
     if isinstance(names, str):
         raise FieldTypeError(f"names is a list of names; write [{names!r}]")
     return {name: name for name in names}
 
 
-def _chosen(tensors: dict[str, TensorProto], names: Iterable[str]) -> dict[str, TensorProto]:
+def _choose(tensors: dict[str, TensorProto], names: Iterable[str]) -> dict[str, TensorProto]:
     for name in names:
         if name not in tensors:
             raise TensorError("the model has no initializer of that name", name)
@@ -298,7 +304,7 @@ def _storage(name: str, tensor: TensorProto) -> Storage:
         reason = "it has no name, and each tensor in a .safetensors file has one"
     elif name == _METADATA:
         reason = "this name is reserved in .safetensors files; rename the tensor"
-    elif data_type.name not in _NAMES:
+    elif data_type.name not in _FORMAT_NAMES:
         reason = f"safetensors has no type for {data_type.name}"
     elif tensor.HasField("segment"):
         reason = "it is a chunk of a tensor (`segment`); onnxwire.join_segments returns the full tensor"
@@ -311,14 +317,14 @@ def _storage(name: str, tensor: TensorProto) -> Storage:
     return storage
 
 
-def _texts(metadata: Mapping[str, str]) -> dict[str, str]:
+def _check_metadata(metadata: Mapping[str, str]) -> dict[str, str]:
     for item in metadata.items():
         if not all(isinstance(text, str) for text in item):
             raise FieldTypeError(f"metadata maps str to str, but has the item {item!r}")
     return dict(metadata)
 
 
-def _encoded(header: dict[str, object]) -> bytes:
+def _encode_header(header: dict[str, object]) -> bytes:
     """Encode a header as JSON, padded with blanks to a multiple of 8 bytes, so that the data is aligned."""
     try:
         text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()

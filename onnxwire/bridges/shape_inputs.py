@@ -28,7 +28,7 @@ READ_INPUTS = {
 Source: `getInputData` and `getShapeInput` in onnx/defs of ONNX 1.23.2; `ReadInt64Tensor` and `ParseData` in
 onnx/version_converter.
 """
-PROPAGATED = {
+PROPAGATED_INPUTS = {
     "Add": (0, 1), "Cast": (0,), "Concat": range(1 << 31), "Gather": (0, 1), "Mul": (0, 1), "Size": (0,), "Slice": (0,),
     "Squeeze": (0,), "Sub": (0, 1), "Unsqueeze": (0,),
 }  # fmt: skip
@@ -36,25 +36,30 @@ PROPAGATED = {
 
 Source: `PartialDataPropagationFunction` in onnx/defs.
 """
-_INTEGERS = (TensorProto.INT32, TensorProto.INT64)
-_DOMAINS = ("", "ai.onnx")
+_INTEGER_TYPES = (TensorProto.INT32, TensorProto.INT64)
+_ONNX_DOMAINS = ("", "ai.onnx")
 
 
 def read_tensors(model: ModelProto, data_prop: bool = False) -> set[str]:
     """Return the paths of the initializers and values of Constant nodes whose elements are read.
 
-    data_prop: include tensors that data propagation reads. Names are resolved per main graph or function, subgraphs
-    included. If a function of the model reads an input, the arguments in its calls are included.
+    data_prop: include tensors that data propagation reads. Names are resolved per main graph or function,
+    including subgraphs. If a function of the model reads an input, the arguments in its calls are included.
     """
-    reads = _Reads(model)
-    read, propagated = reads.followed(READ_INPUTS), reads.followed(PROPAGATED) if data_prop else set()
+    walk = _ModelWalk(model)
+    read_values, propagated_values = (
+        walk.values_read_by(READ_INPUTS),
+        walk.values_read_by(PROPAGATED_INPUTS) if data_prop else set(),
+    )
     return {
-        path for path, value, may_propagate in reads.tensors if value in read or (may_propagate and value in propagated)
+        path
+        for path, value, may_propagate in walk.tensors
+        if value in read_values or (may_propagate and value in propagated_values)
     }
 
 
-class _Reads:
-    """The result of one walk over a model: its tensors, and the nodes that read values."""
+class _ModelWalk:
+    """One walk over a model, which collects its tensors and the nodes that read values."""
 
     def __init__(self, model: ModelProto) -> None:
         self.tensors: list[tuple[str, Value, bool]] = []  # path, value, and whether it may be propagated
@@ -66,40 +71,40 @@ class _Reads:
             for i, function in enumerate(model.functions)
         }
         names = {name for _, name, _ in functions}
-        constant, output = "", ""
+        constant_prefix, constant_output = "", ""
         classes: Iterable[type[Message]] = (NodeProto, TensorProto)
         for path, message in Search(model, classes):
             part = path.partition(".")[0]
             if isinstance(message, TensorProto):
-                is_constant = bool(constant) and path.startswith(constant)
-                name = output if is_constant else message.name
-                may_propagate = message.data_type in _INTEGERS and len(message.dims) <= 1
+                is_constant = bool(constant_prefix) and path.startswith(constant_prefix)
+                name = constant_output if is_constant else message.name
+                may_propagate = message.data_type in _INTEGER_TYPES and len(message.dims) <= 1
                 self.tensors.append((path, (part, name), may_propagate))
                 continue
             assert isinstance(message, NodeProto)
             operator = message.op_type
             if operator in names:
-                called = functions.get((message.domain, operator, message.overload))
-                if called is not None:
-                    for inner, outer in zip(called[1], message.input, strict=False):
-                        self._arguments.setdefault((called[0], inner), []).append((part, outer))
+                function = functions.get((message.domain, operator, message.overload))
+                if function is not None:
+                    for input_name, argument in zip(function[1], message.input, strict=False):
+                        self._arguments.setdefault((function[0], input_name), []).append((part, argument))
             if operator == "Constant":
-                constant, output = f"{path}.", message.output[0] if message.output else ""
-            elif (operator in READ_INPUTS or operator in PROPAGATED) and message.domain in _DOMAINS:
+                constant_prefix, constant_output = f"{path}.", message.output[0] if message.output else ""
+            elif (operator in READ_INPUTS or operator in PROPAGATED_INPUTS) and message.domain in _ONNX_DOMAINS:
                 self._users.append((part, operator, list(message.input)))
 
-    def followed(self, table: Mapping[str, Container[int]]) -> set[Value]:
+    def values_read_by(self, table: Mapping[str, Container[int]]) -> set[Value]:
         """Return the values that nodes read according to a table of inputs."""
-        found = {
+        values = {
             (part, inputs[index])
             for part, operator, inputs in self._users
             for index in range(len(inputs))
             if index in table.get(operator, ())
         }
-        waiting = list(found)
-        while waiting:
-            for value in self._arguments.get(waiting.pop(), ()):
-                if value not in found:
-                    found.add(value)
-                    waiting.append(value)
-        return found
+        pending = list(values)
+        while pending:
+            for value in self._arguments.get(pending.pop(), ()):
+                if value not in values:
+                    values.add(value)
+                    pending.append(value)
+        return values

@@ -26,23 +26,24 @@ if TYPE_CHECKING:
 
     from onnxwire.catalog.models import Entry, FileState
 
-_TASK_BYTES = 1 << 26  # a larger model is a separate task
-_TASK_MODELS = 64
-# Limits of a group of models. A group is written at once, so a killed run loses at most one; the last task of a group
-# may exceed its limits. The limit of the entries, with their names, keeps a line of the journal below MAX_LINE_BYTES.
+_TASK_BYTES = 1 << 26  # maximum size of the models of a task; a larger model is a separate task
+_TASK_MODELS = 64  # maximum number of models of a task
+# Limits of a group of models. A group is written as a unit, so a killed run loses at most one group. The last task of
+# a group may exceed these limits. The limit of the entries, with their names, keeps a line of the journal below
+# MAX_LINE_BYTES.
 _GROUP_SECONDS = 60
 _GROUP_MODELS = 100_000
 _GROUP_MODEL_BYTES = 1 << 36
 _GROUP_TABLE_BYTES = 1 << 26  # maximum size of the rows in memory
 _GROUP_ENTRY_BYTES = 1 << 24
-_PRUNED_MODELS = 10_000
-_MAX_ROUNDS = 3  # maximum number of times that models are read whose rows were lost in the same run
+_PRUNE_BATCH_MODELS = 10_000  # maximum number of removed models per line of the journal
+_MAX_ROUNDS = 3  # maximum number of times that a run reads a model, if a damaged file loses its rows in the same run
 _MAX_ENTRY_BYTES = 1 << 20  # maximum size of one model's entry: a model can name ten thousand external files
 
 
 @dataclass
 class Summary:
-    """The result of a run.
+    """The result of building a catalog.
 
     read, unchanged, pruned: numbers of models. failures: the reason for each model that could not be read. rows: the
     number of rows of each table in the whole catalog.
@@ -79,7 +80,7 @@ def build(
     addresses if the store lists its files, as S3 does. engine: "local" for processes on this machine, "dask" or "ray"
     for a cluster at `address`, whose workers find the models at the same paths. workers: number of local processes, by
     default one per core. hash: hash the payloads of tensors (xxhash). check: run the rules of `check`. prune: remove
-    models whose files are missing. repair: read all files of the catalog first, to find damaged ones. storage_options:
+    models whose files are missing. repair: read all files of the catalog first, to find damaged files. storage_options:
     as for `load`, for all addresses; passed to the workers. progress: called with the bytes of the models read so far,
     and their total.
 
@@ -98,72 +99,75 @@ def build(
     if is_address(path):
         reason = "a catalog is written to a folder of this machine, not to an address; name a path"
         raise SaveError(errno.EINVAL, reason, path)
-    words = [os.fsdecode(source) for source in sources]
-    found, faults = find_models(words, storage_options)
-    if not found and faults:
-        raise next(iter(faults.values()))
+    source_texts = [os.fsdecode(source) for source in sources]
+    models, source_errors = find_models(source_texts, storage_options)
+    if not models and source_errors:
+        raise next(iter(source_errors.values()))
     summary = Summary()
-    with Dataset(path) as data:
+    with Dataset(path) as dataset:
         if repair:
-            data.repair()
-        known = data.find([*found, *faults])
-        gone: set[str] = set()
+            dataset.repair()
+        entries_before = dataset.find([*models, *source_errors])
+        pruned_names: set[str] = set()
         if prune:
-            servers = {_server(shown_address(word)) for word in words if is_address(word)}
-            gone = _missing_models(data.names() - found.keys(), servers, storage_options)
-        kept = _unchanged(found, known, hash, check, storage_options)
-        summary.pruned, summary.unchanged = len(gone), len(kept)
-        for names in batched(sorted(gone), _PRUNED_MODELS):
-            data.change({}, {}, remove=names)
-        changes = _Changes(data, known)
-        for name, error in faults.items():
-            if name not in gone:
+            servers = {_server(shown_address(source_text)) for source_text in source_texts if is_address(source_text)}
+            pruned_names = _find_missing_models(dataset.names() - models.keys(), servers, storage_options)
+        unchanged_names = _find_unchanged(models, entries_before, hash, check, storage_options)
+        summary.pruned, summary.unchanged = len(pruned_names), len(unchanged_names)
+        for names in batched(sorted(pruned_names), _PRUNE_BATCH_MODELS):
+            dataset.change({}, {}, remove=names)
+        changes = _ChangeBuffer(dataset, entries_before)
+        for name, error in source_errors.items():
+            if name not in pruned_names:
                 failure = Failure.of(error)
                 summary.failures[model_text(name)] = failure.reason
                 changes.put({name: failure}, Result({}, {}))
-        wanted = {source: name for name, (source, _) in found.items() if name not in kept}
-        total = sum(found[name][1][0] for name in wanted.values())
-        done = 0
+        names_by_source = {source: name for name, (source, _) in models.items() if name not in unchanged_names}
+        total_bytes = sum(models[name][1][0] for name in names_by_source.values())
+        done_bytes = 0
         for _ in range(_MAX_ROUNDS):
-            data.lost.clear()
-            tasks = _tasks(wanted, found, Task((), hash, check, storage_options))
+            dataset.lost_names.clear()
+            tasks = _split_into_tasks(names_by_source, models, Task((), hash, check, storage_options))
             for task, result in run_tasks(tasks, engine, address, workers):
                 entries: dict[str, Entry] = {}
                 for source in task.models:
-                    name, read = wanted[source], result.found[source]
-                    size, mark = found[name][1]
-                    entries[name] = read if isinstance(read, Failure) else State(size, mark, hash, check, read)
-                    done += size
+                    name, outcome = names_by_source[source], result.outcomes[source]
+                    size, mark = models[name][1]
+                    entries[name] = outcome if isinstance(outcome, Failure) else State(size, mark, hash, check, outcome)
+                    done_bytes += size
                 failures = {
                     model_text(name): entry.reason for name, entry in entries.items() if isinstance(entry, Failure)
                 }
                 summary.failures |= failures
                 summary.read += len(entries) - len(failures)
-                changes.put(entries, result, sum(found[name][1][0] for name in entries))
+                changes.put(entries, result, sum(models[name][1][0] for name in entries))
                 if progress is not None:
-                    progress(done, total)
+                    progress(done_bytes, total_bytes)
             changes.flush()
-            # Models whose rows were lost with a damaged file while others were written.
-            wanted = {found[name][0]: name for name in sorted(data.lost & found.keys())}
-            if not wanted:
+            # Read the models again whose rows a damaged file lost while the rows of other models were written.
+            names_by_source = {models[name][0]: name for name in sorted(dataset.lost_names & models.keys())}
+            if not names_by_source:
                 break
-            summary.unchanged -= len(kept.intersection(wanted.values()))
-            total += sum(found[name][1][0] for name in wanted.values())
-        summary.rows = data.rows()
+            summary.unchanged -= len(unchanged_names.intersection(names_by_source.values()))
+            total_bytes += sum(models[name][1][0] for name in names_by_source.values())
+        summary.rows = dataset.rows()
     return summary
 
 
-class _Changes:
-    """A buffer of models that were read; it writes them to a catalog in groups."""
+class _ChangeBuffer:
+    """A buffer of models that were read; it writes them to a catalog in groups.
 
-    def __init__(self, data: Dataset, known: Mapping[str, Entry]) -> None:
-        self._data = data
-        self._known = known
-        self._start()
+    entries_before: the entries of the catalog before the run, by model name.
+    """
 
-    def _start(self) -> None:
+    def __init__(self, dataset: Dataset, entries_before: Mapping[str, Entry]) -> None:
+        self._dataset = dataset
+        self._entries_before = entries_before
+        self._clear()
+
+    def _clear(self) -> None:
         self._models: dict[str, Entry] = {}
-        self._parts: list[Result] = []
+        self._results: list[Result] = []
         self._model_bytes = self._table_bytes = self._entry_bytes = 0
 
     def put(self, models: Mapping[str, Entry], result: Result, size: int = 0) -> None:
@@ -172,13 +176,13 @@ class _Changes:
             self._start_time = time.monotonic()
         for name, entry in models.items():
             entry_size = len(json.dumps([name, entry]))
-            if isinstance(entry, Failure) and entry == self._known.get(name):
+            if isinstance(entry, Failure) and entry == self._entries_before.get(name):
                 continue
             if isinstance(entry, State) and entry_size > _MAX_ENTRY_BYTES:
                 entry, entry_size = entry._replace(mark=None, files={}), len(name)  # no mark: every run reads it again
             self._models[name] = entry
             self._entry_bytes += entry_size
-        self._parts.append(result)
+        self._results.append(result)
         self._table_bytes += sum(table.nbytes for table in result.tables.values())
         self._model_bytes += size
         if (
@@ -193,38 +197,39 @@ class _Changes:
     def flush(self) -> None:
         """Write the buffered models to the catalog."""
         if self._models:
-            self._data.change(self._models, join_results(self._parts).tables)
-        self._start()
+            self._dataset.change(self._models, join_results(self._results).tables)
+        self._clear()
 
 
-def _require(package: str, who: str) -> None:
+def _require(package: str, purpose: str) -> None:
+    """Raise MissingPackageError if a package is not installed. purpose: the start of the message."""
     try:
         import_module(package)
     except ImportError:
-        text = f"{who} {package}, which is not installed; `pip install {package}`"
-        raise MissingPackageError(text) from None
+        reason = f"{purpose} {package}, which is not installed; `pip install {package}`"
+        raise MissingPackageError(reason) from None
 
 
-def _missing_models(
+def _find_missing_models(
     names: Collection[str], servers: Collection[str | None], options: Mapping[str, Any] | None
 ) -> set[str]:
     """Return the models whose files no longer exist, except models on servers that may not be contacted.
 
     servers: the servers that may be contacted. The names come from a catalog, which may be hostile.
     """
-    remote = {}
+    parsed_addresses = {}
     for name in sorted(names):
         if is_address(name) and _server(name) in servers:
             with suppress(SourceError):  # the address names no file
-                remote[name] = parse_address(name)
-    gone = {name for name in names if not is_address(name) and not os.path.lexists(name)}
-    if remote:
-        from onnxwire.io.remote.address_listing import look
+                parsed_addresses[name] = parse_address(name)
+    missing_names = {name for name in names if not is_address(name) and not os.path.lexists(name)}
+    if parsed_addresses:
+        from onnxwire.io.remote.address_listing import versions_of
 
-        versions = look(list(remote.values()), options)
-        pairs = zip(remote, versions, strict=True)
-        gone |= {name for name, version in pairs if isinstance(version, FileNotFoundError)}
-    return gone
+        versions = versions_of(list(parsed_addresses.values()), options)
+        pairs = zip(parsed_addresses, versions, strict=True)
+        missing_names |= {name for name, version in pairs if isinstance(version, FileNotFoundError)}
+    return missing_names
 
 
 def _server(address: str) -> str | None:
@@ -236,35 +241,43 @@ def _server(address: str) -> str | None:
     return f"{parts.scheme}://{parts.netloc}"
 
 
-def _unchanged(
-    found: dict[str, tuple[str, FileState]],
-    known: Mapping[str, Entry],
+def _find_unchanged(
+    models: dict[str, tuple[str, FileState]],
+    entries_before: Mapping[str, Entry],
     hash: bool,
     check: bool,
     options: Mapping[str, Any] | None,
 ) -> set[str]:
-    """Return the names of models that the catalog has in their current state, with the requested hashes and checks."""
-    states = {name: entry for name in found if isinstance(entry := known.get(name), State)}
-    states = {name: state for name, state in states.items() if state.covers(found[name][1], hash, check)}
-    files = [(found[name][0], location) for name, state in states.items() for location in state.files]
-    now = file_states(files, options)
+    """Return the names of models whose catalog entries are current, with the requested hashes and checks.
+
+    models: as returned by `find_models`. entries_before: the entries of the catalog by model name.
+    """
+    states = {name: entry for name in models if isinstance(entry := entries_before.get(name), State)}
+    states = {name: state for name, state in states.items() if state.covers(models[name][1], hash, check)}
+    external_files = [(models[name][0], location) for name, state in states.items() for location in state.files]
+    current_states = file_states(external_files, options)
     return {
         name
         for name, state in states.items()
-        if all(now.get((found[name][0], location), ()) == was for location, was in state.files.items())
+        if all(
+            current_states.get((models[name][0], location), ()) == recorded_state
+            for location, recorded_state in state.files.items()
+        )
     }
 
 
-def _tasks(wanted: dict[str, str], found: dict[str, tuple[str, FileState]], task: Task) -> Iterator[Task]:
-    """Yield one task per large model, and one per batch of small ones, with the options of `task`."""
+def _split_into_tasks(
+    names_by_source: dict[str, str], models: dict[str, tuple[str, FileState]], template: Task
+) -> Iterator[Task]:
+    """Yield one task per large model, and one per batch of small models, with the options of `template`."""
     batch: list[str] = []
     size = 0
-    for source, name in wanted.items():
-        model_size = found[name][1][0]
+    for source, name in names_by_source.items():
+        model_size = models[name][1][0]
         if batch and (size + model_size > _TASK_BYTES or len(batch) >= _TASK_MODELS):
-            yield task._replace(models=tuple(batch))
+            yield template._replace(models=tuple(batch))
             batch, size = [], 0
         batch.append(source)
         size += model_size
     if batch:
-        yield task._replace(models=tuple(batch))
+        yield template._replace(models=tuple(batch))

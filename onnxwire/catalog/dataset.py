@@ -1,13 +1,13 @@
 """Writes a catalog: a journal, and a folder of Parquet files for each table.
 
 The journal (journal.py) lists the valid files. It also announces the files that a run is about to write, before the run
-creates them. So a run may be interrupted anywhere: the next run deletes files that were announced and never became
-valid, and files that were replaced more than an hour ago; it never deletes another file.
+creates them. So a run may be interrupted anywhere: the next run deletes announced files that never became valid, and
+files that were replaced more than an hour ago. It deletes no other files.
 
 Rows are never changed in place. A run adds the rows of models that it read as a new group, and removes the models from
 their previous groups by the same line of the journal. Small groups are merged, as in a log-structured merge tree, and
-groups of which much was removed are rewritten, so that the size of the journal, the number of files and the bytes that
-are written stay proportional to what changed.
+groups with many removed models are rewritten, so that the size of the journal, the number of files and the number of
+written bytes stay proportional to the size of the changes.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from onnxwire.arrow.many import array_of, model_name, model_text
-from onnxwire.catalog.files import JOURNAL, as_file_error, file_name, open_regular, present, read_contents
+from onnxwire.catalog.files import JOURNAL, as_file_error, file_name, find_existing, open_regular, read_contents
 from onnxwire.catalog.journal import HEADER, Group
 from onnxwire.catalog.models import Failure, State
-from onnxwire.catalog.read import NAMES, arrow_schema, failures_table
-from onnxwire.catalog.states import STATES, Known, decode_state, states_table
+from onnxwire.catalog.read import TABLE_NAMES, arrow_schema, failures_table
+from onnxwire.catalog.states import STATES, ModelRecord, decode_state, states_table
 from onnxwire.errors import SaveError
 from onnxwire.io.atomic_file import sync_folder
 from onnxwire.io.file_lock import try_lock
@@ -47,21 +47,24 @@ if TYPE_CHECKING:
     _Result = TypeVar("_Result")
 
 GRACE_SECONDS = 3600  # replaced files are deleted only after this time, because queries may still read them
-_FOLDERS = (*NAMES, STATES)
+_TABLE_FOLDERS = (*TABLE_NAMES, STATES)
 _GROUP_BYTES = 1 << 27  # maximum size of the files of a merged group
-_GROUP_MODELS = 100_000  # maximum number of models in a merged group: their names may become a list of removed ones
+_GROUP_MODELS = 100_000  # maximum number of models in a merged group, because the journal lists those removed later
 _FAN_IN = 16  # number of groups of similar size that are merged
 _LEVEL_BYTES = 1 << 20  # size limit of groups of the first level; each next level's limit is _FAN_IN times larger
-_BATCH_BYTES = 1 << 26  # size of the rows in memory while groups are merged
-_JOURNAL_BYTES = 1 << 20  # a shorter journal is not replaced
+_BATCH_BYTES = 1 << 26  # maximum size of the rows in memory while groups are merged
+_JOURNAL_BYTES = 1 << 20  # minimum size of a journal that is replaced by a shorter one
 _LOST_ROWS_ERROR = (
-    "a file of the catalog that held its rows was missing or damaged; run `onnxwire catalog` with this model again"
+    "the file of the catalog with its rows was missing or damaged; run `onnxwire catalog` with this model again"
 )
 _DAMAGED_SUFFIX = ".damaged"  # appended to the name of a damaged file
 
 
 class DamagedFileError(SaveError):
-    """A Parquet file of a group can't be decoded, or contradicts the journal."""
+    """A Parquet file of a group can't be decoded, or contradicts the journal.
+
+    table: the table of the file. group: the id of the group.
+    """
 
     table = group = ""
 
@@ -75,16 +78,16 @@ class Dataset:
     def __init__(self, folder: str) -> None:
         self.folder = folder
         self._journal = -1
-        self._known: dict[str, Known | None] = {}  # the results of `_locate`, by the text of a model's name
-        self._written = 0  # bytes of changes in this run
-        self.lost: set[str] = set()  # names of models whose rows were lost with a file in this run
+        self._records: dict[str, ModelRecord | None] = {}  # the results of `_locate`, by model text (see `model_text`)
+        self._written_bytes = 0  # size of the files that this run wrote, minus the size of rewritten groups
+        self.lost_names: set[str] = set()  # names of models whose rows were lost with a file in this run
         try:
             os.makedirs(folder, exist_ok=True)
             self._root = Folder.at(folder)
         except OSError as error:
             raise SaveError.from_os_error(error, folder) from None
         try:
-            self._open()
+            self._open_journal()
         except OSError as error:
             self.close()
             raise as_file_error(SaveError, error, folder) from None
@@ -108,14 +111,14 @@ class Dataset:
     def names(self) -> set[str]:
         """Return the names of all models."""
         return self._retry_without_damaged(
-            lambda: {model_name(text) for id in self._contents.groups for text in self._texts(id)}
+            lambda: {model_name(text) for id in self._contents.groups for text in self._model_texts(id)}
         )
 
     def find(self, names: Iterable[str]) -> dict[str, Entry]:
-        """Return the states, when they were read, or failures of those named models that the catalog has."""
+        """Return the entries of those models that the catalog has, by name: the state or the failure of each."""
         texts = {model_text(name): name for name in names}
         self._retry_without_damaged(lambda: self._locate(texts))
-        return {name: known.entry for text, name in texts.items() if (known := self._known[text]) is not None}
+        return {name: record.entry for text, name in texts.items() if (record := self._records[text]) is not None}
 
     def rows(self) -> dict[str, int]:
         """Return the number of rows of each table."""
@@ -130,20 +133,20 @@ class Dataset:
             self._change(models, tables, remove)
             self._retry_without_damaged(self._compact)
         except BaseException as error:
-            self.close()  # the last line may be incomplete, so nothing may be appended to it
+            self.close()  # the last line may be incomplete, so appending to it would damage the journal
             if isinstance(error, OSError):
                 raise as_file_error(SaveError, error, self.folder) from None
             raise
 
     def repair(self) -> None:
-        """Read all files and rename damaged ones; their models become failures, and their names are added to `lost`."""
+        """Read all files and rename damaged ones. Their models become failures, and are added to `lost_names`."""
         for id in list(self._contents.groups):
             self._retry_without_damaged(lambda id=id: self._verify(id))  # type: ignore[misc]
 
     def _verify(self, id: str) -> None:
         """Read all files of a group. Raises DamagedFileError."""
         if id in self._contents.groups:
-            self._texts(id)
+            self._model_texts(id)
             for name, count in self._contents.groups[id].rows.items():
                 for _ in self._valid_rows(id, name) if count else ():
                     pass
@@ -154,88 +157,98 @@ class Dataset:
             try:
                 return action()
             except DamagedFileError as damage:
-                self._set_aside(damage)
-                self._heal(damage.group)
+                self._rename_damaged(damage)
+                self._replace_with_failures(damage.group)
 
-    def _set_aside(self, damage: DamagedFileError) -> None:
-        """Rename a damaged file, with a warning. It is not deleted, since parts of it may be recovered."""
+    def _rename_damaged(self, damage: DamagedFileError) -> None:
+        """Rename a damaged file, with a warning. It is not deleted, so that a user can recover parts of it."""
         name = file_name(damage.group)
-        with self._root.inner(damage.table) as folder:
+        with self._root.subfolder(damage.table) as folder:
             folder.replace(name, f"{name}{_DAMAGED_SUFFIX}")
         warnings.warn(f"{damage.filename}: {damage.strerror}; it was renamed to {name}{_DAMAGED_SUFFIX}", stacklevel=2)
 
     def _change(self, models: Mapping[str, Entry], tables: Mapping[str, pa.Table], remove: Collection[str]) -> None:
-        models = dict(sorted(models.items(), key=lambda item: model_text(item[0])))  # `_may_have` needs this order
+        """Write a new group of models, and remove the models from their previous groups."""
+        models = dict(sorted(models.items(), key=lambda item: model_text(item[0])))  # `_may_contain` needs this order
         texts = list(map(model_text, models))
-        gone = [*texts, *map(model_text, remove)]
-        self._retry_without_damaged(lambda: self._locate(gone))
-        add, states = self._add(models, tables) if models else ({}, [])
-        self._replace(add, {text: known for text in gone if (known := self._known[text]) is not None})
-        self._known |= dict.fromkeys(gone)
-        for id in add:
-            self._known |= {text: decode_state(id, state) for text, state in zip(texts, states, strict=True)}
+        removed_texts = [*texts, *map(model_text, remove)]
+        self._retry_without_damaged(lambda: self._locate(removed_texts))
+        added_groups, state_texts = self._write_group(models, tables) if models else ({}, [])
+        self._append_change(
+            added_groups, {text: record for text in removed_texts if (record := self._records[text]) is not None}
+        )
+        self._records |= dict.fromkeys(removed_texts)
+        for id in added_groups:
+            self._records |= {text: decode_state(id, state) for text, state in zip(texts, state_texts, strict=True)}
 
-    def _add(self, models: Mapping[str, Entry], tables: Mapping[str, pa.Table]) -> tuple[dict[str, Group], list[str]]:
-        """Write the files of a new group; returns the group by its id, and the states of its models as text."""
+    def _write_group(
+        self, models: Mapping[str, Entry], tables: Mapping[str, pa.Table]
+    ) -> tuple[dict[str, Group], list[str]]:
+        """Write the files of a new group; return {id: group}, and the states of its models as texts."""
         failures = {model: entry for model, entry in models.items() if isinstance(entry, Failure)}
         tables = {**tables, "failures": failures_table(failures)} if failures else tables
-        states = states_table(models, tables)
+        state_rows = states_table(models, tables)
         id = uuid4().hex
-        self._note({"create": [id]})
-        size = self._write(id, {name: iter([table]) for name, table in {**tables, STATES: states}.items()})
-        self._written += size
+        self._append_line({"create": [id]})
+        size = self._write(id, {name: iter([table]) for name, table in {**tables, STATES: state_rows}.items()})
+        self._written_bytes += size
         is_checked = any(isinstance(entry, State) and entry.checked for entry in models.values())
         group = Group(len(models), {name: len(table) for name, table in tables.items()}, size, is_checked)
-        return {id: group}, states["state"].to_pylist()
+        return {id: group}, state_rows["state"].to_pylist()
 
-    def _replace(self, add: Mapping[str, Group], leaving: Mapping[str, Known]) -> None:
-        """Append one line to the journal: new groups, whose files exist, and models whose rows become invalid."""
+    def _append_change(self, added_groups: Mapping[str, Group], removed_records: Mapping[str, ModelRecord]) -> None:
+        """Append one line to the journal: new groups, whose files exist, and models whose rows become invalid.
+
+        added_groups: the new groups by their ids. removed_records: the models by the texts of their names.
+        """
         removals: dict[str, dict[str, Any]] = {}
-        for text, known in leaving.items():
-            removal = removals.setdefault(known.group, {"models": [], "rows": {}})
+        for text, record in removed_records.items():
+            removal = removals.setdefault(record.group, {"models": [], "rows": {}})
             removal["models"].append(text)
-            for table, count in known.rows.items():
+            for table, count in record.rows.items():
                 if count:
                     removal["rows"][table] = removal["rows"].get(table, 0) + count
         groups = self._contents.groups
-        ended = {
+        retired_ids = {
             id for id, removal in removals.items()
             if len(removal["models"]) + len(groups[id].removed) >= groups[id].models
         }  # fmt: skip
-        self._note(
+        self._append_line(
             {
-                "add": {id: group.encode() for id, group in add.items()},
-                "remove": {id: removal for id, removal in removals.items() if id not in ended},
-                "retire": dict.fromkeys(ended, int(time.time())),
+                "add": {id: group.encode() for id, group in added_groups.items()},
+                "remove": {id: removal for id, removal in removals.items() if id not in retired_ids},
+                "retire": dict.fromkeys(retired_ids, int(time.time())),
             }
         )
 
     # --- states
 
-    def _texts(self, id: str) -> list[str]:
-        """Return the texts of the models of a group."""
+    def _model_texts(self, id: str) -> list[str]:
+        """Return the names of the models of a group as texts, see `model_text`."""
         removed = self._contents.groups[id].removed
         return [text for text in self._read_states(id, ["model"])["model"].to_pylist() if text not in removed]
 
     def _locate(self, texts: Iterable[str]) -> None:
-        """Find the groups and states of models and add them to `_known`, with None for each new model."""
+        """Find the groups and states of models and add them to `_records`; None for a model that the catalog lacks."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
-        wanted = [text for text in texts if text not in self._known]
-        if not wanted:
+        new_texts = [text for text in texts if text not in self._records]
+        if not new_texts:
             return
-        located: dict[str, Known | None] = dict.fromkeys(wanted)
-        ordered = sorted(wanted)
-        ids = [id for id in self._contents.groups if self._may_have(id, ordered)]
-        parts = {id: self._read_states(id, ["model"])["model"] for id in ids}
+        located_records: dict[str, ModelRecord | None] = dict.fromkeys(new_texts)
+        sorted_texts = sorted(new_texts)
+        ids = [id for id in self._contents.groups if self._may_contain(id, sorted_texts)]
+        text_columns = {id: self._read_states(id, ["model"])["model"] for id in ids}
         # Pass all names at once: each call of is_in makes a hash table of them.
-        every = pa.chunked_array([chunk for part in parts.values() for chunk in part.chunks], pa.string())
-        masks = pc.is_in(every, value_set=array_of(wanted, "string"))
+        all_texts = pa.chunked_array(
+            [chunk for text_column in text_columns.values() for chunk in text_column.chunks], pa.string()
+        )
+        masks = pc.is_in(all_texts, value_set=array_of(new_texts, "string"))
         start = 0
-        for id, part in parts.items():
-            mask = masks.slice(start, len(part))
-            start += len(part)
+        for id, text_column in text_columns.items():
+            mask = masks.slice(start, len(text_column))
+            start += len(text_column)
             if not pc.any(mask).as_py():
                 continue
             removed = self._contents.groups[id].removed
@@ -244,44 +257,45 @@ class Dataset:
                 if text in removed:
                     continue
                 try:
-                    known = decode_state(id, state)
+                    record = decode_state(id, state)
                 except (ValueError, TypeError, RecursionError) as error:
-                    raise self._damaged(STATES, id, error) from None
-                if located[text] is not None:
+                    raise self._damage_error(STATES, id, error) from None
+                if located_records[text] is not None:
                     reason = f"two groups have the model {text!r:.200}; build the catalog again in an empty folder"
                     raise SaveError(errno.EINVAL, reason, self.folder)
-                located[text] = known
-        self._known |= located
+                located_records[text] = record
+        self._records |= located_records
 
-    def _may_have(self, id: str, texts: list[str]) -> bool:
+    def _may_contain(self, id: str, texts: list[str]) -> bool:
         """Return whether a group may have any of these sorted models, by the statistics in its file."""
         import pyarrow as pa
         import pyarrow.parquet as pq
 
-        with self._root.inner(STATES) as folder, os.fdopen(open_regular(folder, file_name(id)), "rb") as file:
+        with self._root.subfolder(STATES) as folder, os.fdopen(open_regular(folder, file_name(id)), "rb") as file:
             try:
                 metadata = pq.read_metadata(file)
                 for number in range(metadata.num_row_groups):
-                    found = metadata.row_group(number).column(0).statistics
-                    if found is None or not found.has_min_max:
+                    statistics = metadata.row_group(number).column(0).statistics
+                    if statistics is None or not statistics.has_min_max:
                         return True
-                    first = bisect_left(texts, found.min)
-                    if first < len(texts) and texts[first] <= found.max:
+                    index = bisect_left(texts, statistics.min)
+                    if index < len(texts) and texts[index] <= statistics.max:
                         return True
             except (pa.ArrowException, OSError, ValueError, TypeError, IndexError) as error:
-                raise self._damaged(STATES, id, error) from None
+                raise self._damage_error(STATES, id, error) from None
         return False
 
     def _read_states(self, id: str, columns: list[str]) -> pa.Table:
+        """Read columns of the states of a group. Raises DamagedFileError."""
         import pyarrow as pa
 
         tables = list(self._batches(id, STATES, columns))
         schema = pa.schema([(column, pa.string()) for column in columns])
         if any(not table.schema.equals(schema) for table in tables):
-            raise self._damaged(STATES, id, "it has other columns than onnxwire writes")
+            raise self._damage_error(STATES, id, "it has other columns than onnxwire writes")
         table = pa.concat_tables(tables) if tables else schema.empty_table()
         if len(table) != self._contents.groups[id].models or any(column.null_count for column in table.columns):
-            raise self._damaged(STATES, id, "it has another number of models than the journal")
+            raise self._damage_error(STATES, id, "it has another number of models than the journal")
         return table
 
     def _batches(self, id: str, name: str, columns: list[str] | None = None) -> Iterator[pa.Table]:
@@ -289,16 +303,16 @@ class Dataset:
         import pyarrow as pa
         import pyarrow.parquet as pq
 
-        with self._root.inner(name) as folder, os.fdopen(open_regular(folder, file_name(id)), "rb") as file:
+        with self._root.subfolder(name) as folder, os.fdopen(open_regular(folder, file_name(id)), "rb") as file:
             try:
                 reader = pq.ParquetFile(file)
                 for batch in reader.iter_batches(columns=columns):
                     yield pa.Table.from_batches([batch])
             except (pa.ArrowException, KeyError, OSError, ValueError) as error:
-                raise self._damaged(name, id, error) from None
+                raise self._damage_error(name, id, error) from None
 
-    def _damaged(self, name: str, id: str, error: object) -> Exception:
-        """Return the error for a file that can't be decoded; the error itself if the system can't read the file."""
+    def _damage_error(self, name: str, id: str, error: object) -> Exception:
+        """Return a DamagedFileError for an error of decoding a file. An OSError of the system is returned unchanged."""
         if isinstance(error, OSError) and error.errno is not None:
             return error  # pyarrow's own errors have no number
         reason = f"the file is damaged ({str(error).partition(chr(10))[0]:.200})"
@@ -317,18 +331,18 @@ class Dataset:
             if self._root.status(name) is None:
                 self._root.mkdir(name)
                 sync_folder(self._root)
-            with self._root.inner(name) as folder:
+            with self._root.subfolder(name) as folder:
                 flags = os.O_RDWR | os.O_CREAT | os.O_EXCL
                 with os.fdopen(folder.open(file_name(id), flags), "wb") as file:
-                    first = next(parts)
-                    writer = pq.ParquetWriter(file, first.schema, compression="zstd")
+                    first_part = next(parts)
+                    writer = pq.ParquetWriter(file, first_part.schema, compression="zstd")
                     try:
-                        for part in chain((first,), parts):
+                        for part in chain((first_part,), parts):
                             writer.write_table(part)
                         writer.close()
                     except BaseException:
                         with suppress(Exception):
-                            writer.close()  # or its destructor prints an error
+                            writer.close()  # otherwise its destructor prints an error
                         raise
                     file.flush()
                     os.fsync(file.fileno())
@@ -337,23 +351,23 @@ class Dataset:
         return size
 
     def _compact(self) -> None:
-        """Merge small groups, rewrite groups of which much was removed, and shorten the journal."""
-        for ids in self._due_merges():
+        """Merge small groups, rewrite groups with many removed models, and shorten the journal."""
+        for ids in self._plan_merges():
             self._merge(ids)
         if self._journal_size > _JOURNAL_BYTES + 2 * self._contents.estimated_size:
             self._shorten_journal()
 
-    def _due_merges(self) -> Iterator[list[str]]:
-        """Yield lists of groups to merge, or single ones to rewrite without the removed models."""
+    def _plan_merges(self) -> Iterator[list[str]]:
+        """Yield lists of groups to merge. A list of one group means: rewrite it without the removed models."""
         groups = self._contents.groups
-        worst = sorted(groups, key=lambda id: len(groups[id].removed) / groups[id].models, reverse=True)
-        for id in worst:
-            part = len(groups[id].removed) / groups[id].models
-            cost = int(groups[id].size * (1 - part))
+        ids_by_removals = sorted(groups, key=lambda id: len(groups[id].removed) / groups[id].models, reverse=True)
+        for id in ids_by_removals:
+            removed_fraction = len(groups[id].removed) / groups[id].models
+            cost = int(groups[id].size * (1 - removed_fraction))
             # A run rewrites at most as many bytes as it has written, which distributes the work over the runs.
-            if part < 1 / 8 or (part < 3 / 4 and cost > self._written + _LEVEL_BYTES):
+            if removed_fraction < 1 / 8 or (removed_fraction < 3 / 4 and cost > self._written_bytes + _LEVEL_BYTES):
                 break
-            self._written -= min(cost, self._written)
+            self._written_bytes -= min(cost, self._written_bytes)
             yield [id]
         levels: dict[int, list[str]] = {}
         for id, group in groups.items():
@@ -362,34 +376,36 @@ class Dataset:
                 levels.setdefault(level, []).append(id)
         for ids in levels.values():
             if len(ids) >= _FAN_IN or sum(groups[id].size for id in ids) >= _GROUP_BYTES:
-                chosen: list[str] = []
+                merged_ids: list[str] = []
                 size = models = 0
                 for id in ids:
                     size += groups[id].size
                     models += groups[id].models
-                    if chosen and (size > _GROUP_BYTES * 5 // 4 or models > _GROUP_MODELS):
+                    if merged_ids and (size > _GROUP_BYTES * 5 // 4 or models > _GROUP_MODELS):
                         break
-                    chosen.append(id)
-                if len(chosen) > 1:
-                    yield chosen
+                    merged_ids.append(id)
+                if len(merged_ids) > 1:
+                    yield merged_ids
 
     def _merge(self, ids: list[str]) -> None:
         """Rewrite some groups as one, without the removed models."""
-        old = {id: self._contents.groups[id] for id in ids}
+        old_groups = {id: self._contents.groups[id] for id in ids}
         id = uuid4().hex
-        self._note({"create": [id]})
+        self._append_line({"create": [id]})
         rows: dict[str, int] = {}
-        for group in old.values():
+        for group in old_groups.values():
             for name, count in group.rows.items():
                 rows[name] = rows.get(name, 0) + count
         rows = {name: count for name, count in rows.items() if count}
-        size = self._write(id, {name: self._merged_rows(old, name) for name in (*rows, STATES)})
-        models = sum(group.models - len(group.removed) for group in old.values())
-        group = Group(models, rows, size, any(group.is_checked for group in old.values()))
+        size = self._write(id, {name: self._merged_rows(old_groups, name) for name in (*rows, STATES)})
+        models = sum(group.models - len(group.removed) for group in old_groups.values())
+        group = Group(models, rows, size, any(group.is_checked for group in old_groups.values()))
         retire = dict.fromkeys(ids, int(time.time()))
-        self._note({"add": {id: group.encode()}, "remove": {}, "retire": retire})
-        moved = {text: known for text, known in self._known.items() if known is not None and known.group in old}
-        self._known |= {text: known._replace(group=id) for text, known in moved.items()}
+        self._append_line({"add": {id: group.encode()}, "remove": {}, "retire": retire})
+        moved_records = {
+            text: record for text, record in self._records.items() if record is not None and record.group in old_groups
+        }
+        self._records |= {text: record._replace(group=id) for text, record in moved_records.items()}
 
     def _merged_rows(self, groups: Mapping[str, Group], name: str) -> Iterator[pa.Table]:
         """Yield the valid rows of a table of several groups, in parts of a few megabytes."""
@@ -421,24 +437,24 @@ class Dataset:
                 part = table if schema is None else _as_schema(table, schema)
                 part = part.filter(pc.invert(pc.is_in(part["model"], value_set=removed))) if group.removed else part
             except (pa.ArrowException, KeyError, ValueError) as error:
-                raise self._damaged(name, id, error) from None
+                raise self._damage_error(name, id, error) from None
             count += len(part)
             yield part
         if count != (group.models - len(group.removed) if name == STATES else group.rows[name]):
-            raise self._damaged(name, id, "it has another number of rows than the journal")
+            raise self._damage_error(name, id, "it has another number of rows than the journal")
 
     # --- the journal
 
-    def _note(self, line: dict[str, Any]) -> None:
+    def _append_line(self, line: dict[str, Any]) -> None:
         """Append a line to the journal and apply it."""
         data = _encode(line)
-        self._append(data)
+        self._append_bytes(data)
         self._contents.apply(json.loads(data))
 
-    def _append(self, data: bytes) -> None:
-        left = memoryview(data)
-        while left:
-            left = left[os.write(self._journal, left) :]
+    def _append_bytes(self, data: bytes) -> None:
+        remaining = memoryview(data)
+        while remaining:
+            remaining = remaining[os.write(self._journal, remaining) :]
         os.fsync(self._journal)
         self._journal_size += len(data)
 
@@ -447,102 +463,106 @@ class Dataset:
         if sys.platform == "win32":
             return  # an open file can't be replaced
         id = uuid4().hex
-        self._note({"create": [id]})
+        self._append_line({"create": [id]})
         del self._contents.retired[id]
         name = _journal_name(id)
-        old = self._journal
+        old_journal = self._journal
         self._journal = self._root.open(name, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL)
         try:
             try_lock(self._journal)
             self._journal_size = 0
-            self._append(HEADER + b"".join(map(_encode, self._contents.encode())))
+            self._append_bytes(HEADER + b"".join(map(_encode, self._contents.encode())))
             self._root.replace(name, JOURNAL)
             sync_folder(self._root)
         finally:
-            os.close(old)
+            os.close(old_journal)
 
-    def _open(self) -> None:
+    def _open_journal(self) -> None:
+        """Open, lock and read the journal; create it in an empty folder."""
         names = self._root.names()
         if JOURNAL not in names and names:
-            raise _other_files(self.folder)
-        new = 0 if names else os.O_CREAT
-        self._journal = open_regular(self._root, JOURNAL, os.O_RDWR | os.O_APPEND | new)
+            raise _foreign_files_error(self.folder)
+        creation_flag = 0 if names else os.O_CREAT
+        self._journal = open_regular(self._root, JOURNAL, os.O_RDWR | os.O_APPEND | creation_flag)
         status = os.fstat(self._journal)
         if status.st_nlink > 1:
-            reason = "it has other names too (hard links), which a run would write to; copy the catalog first"
+            reason = (
+                "it has other names (hard links), which would all show the changes of a run; copy the catalog first"
+            )
             raise SaveError(errno.EMLINK, reason, os.path.join(self.folder, JOURNAL))
-        # Without locks, as on Windows, two concurrent runs leave a journal that the next run refuses.
+        # Without locks, as on Windows, two concurrent runs leave a journal that the next run rejects.
         # Another run may have replaced the journal before this one locked it.
-        if not try_lock(self._journal) or not self._root.holds(JOURNAL, identity_of(status)):
+        if not try_lock(self._journal) or not self._root.contains(JOURNAL, identity_of(status)):
             raise SaveError(errno.EAGAIN, "another run writes to this catalog; wait for its end", self.folder)
         with os.fdopen(os.dup(self._journal), "rb") as file:
             self._contents, size = read_contents(SaveError, file, self.folder)
             if size == 0:
-                # A run that was interrupted while it wrote the first line has left no other file.
+                # If a run was interrupted while it wrote the first line, the folder contains no other file.
                 file.seek(0)
                 if self._root.names() != [JOURNAL] or not HEADER.startswith(file.read(len(HEADER) + 1)):
-                    raise _other_files(self.folder)
+                    raise _foreign_files_error(self.folder)
             if os.fstat(self._journal).st_size > size:
                 os.ftruncate(self._journal, size)
         self._journal_size = size
         if size == 0:
-            self._append(HEADER)
+            self._append_bytes(HEADER)
             sync_folder(self._root)
-        self._settle()
+        self._delete_expired()
 
-    def _settle(self) -> None:
-        """Delete retired files whose grace period has passed, and heal groups with a missing file."""
+    def _delete_expired(self) -> None:
+        """Delete retired files whose grace period has passed, and replace groups with a missing file by failures."""
         contents = self._contents
-        limit = time.time() - GRACE_SECONDS
-        due = {id for id, since in contents.retired.items() if since <= limit}
-        lost: set[str] = set()
-        for name in _FOLDERS:
-            there = present(self._root, name, due | contents.groups.keys())
-            wanted = {id for id, group in contents.groups.items() if name == STATES or name in group.rows}
-            lost |= wanted - there
-            if stale := there & due:
-                with self._root.inner(name) as folder:
-                    for id in stale:
+        latest_retirement = time.time() - GRACE_SECONDS
+        due_ids = {id for id, retirement in contents.retired.items() if retirement <= latest_retirement}
+        lost_ids: set[str] = set()
+        for name in _TABLE_FOLDERS:
+            existing_ids = find_existing(self._root, name, due_ids | contents.groups.keys())
+            expected_ids = {id for id, group in contents.groups.items() if name == STATES or name in group.rows}
+            lost_ids |= expected_ids - existing_ids
+            if expired_ids := existing_ids & due_ids:
+                with self._root.subfolder(name) as folder:
+                    for id in expired_ids:
                         folder.unlink(file_name(id))
                     sync_folder(folder)
-        for id in due:
+        for id in due_ids:
             if contents.retired[id] == 0 and self._root.status(_journal_name(id)) is not None:
                 self._root.unlink(_journal_name(id))
             del contents.retired[id]  # the next journal omits the files
-        for id in lost:
-            self._heal(id)
+        for id in lost_ids:
+            self._replace_with_failures(id)
 
-    def _heal(self, id: str) -> None:
+    def _replace_with_failures(self, id: str) -> None:
         """Replace a group that lost a file by failures of its models, and retire the files of its other tables."""
         removed = self._contents.groups[id].removed
         texts: dict[str, None] = {}
         for name in (STATES, "models", "failures"):
-            if present(self._root, name, [id]):
+            if find_existing(self._root, name, [id]):
                 try:
                     for table in self._batches(id, name, ["model"]):
                         if table["model"].type != "string" or table["model"].null_count:
-                            raise self._damaged(name, id, "its column model has other values than onnxwire writes")
+                            raise self._damage_error(name, id, "its column model has other values than onnxwire writes")
                         texts |= dict.fromkeys(text for text in table["model"].to_pylist() if text not in removed)
                 except DamagedFileError as damage:
-                    self._set_aside(damage)
+                    self._rename_damaged(damage)
         models = dict.fromkeys(map(model_name, texts), Failure("SourceError", _LOST_ROWS_ERROR))
-        add = self._add(models, {})[0] if models else {}  # the only file with the names may be lost
-        line = {"add": {new: group.encode() for new, group in add.items()}, "remove": {}}
-        self._note({**line, "retire": {id: int(time.time())}})
-        self.lost |= models.keys()
-        self._known = {
-            text: known
-            for text, known in self._known.items()
-            if text not in texts and (known is None or known.group != id)
+        # There are no names if the only file that contains them is lost.
+        failure_groups = self._write_group(models, {})[0] if models else {}
+        line = {"add": {failure_id: group.encode() for failure_id, group in failure_groups.items()}, "remove": {}}
+        self._append_line({**line, "retire": {id: int(time.time())}})
+        self.lost_names |= models.keys()
+        self._records = {
+            text: record
+            for text, record in self._records.items()
+            if text not in texts and (record is None or record.group != id)
         }
 
 
 def _as_schema(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Return a table with all columns of a schema; null where an older onnxwire wrote no such column."""
+    """Return a table with all columns of a schema. Columns that an older onnxwire did not write are null."""
     import pyarrow as pa
 
-    if unknown := set(table.column_names) - set(schema.names):
-        raise ValueError(f"it has the column {min(unknown)!r:.50}, which onnxwire does not write")
+    if unknown_columns := set(table.column_names) - set(schema.names):
+        raise ValueError(f"it has the column {min(unknown_columns)!r:.50}, which onnxwire does not write")
     columns = [
         table[field.name].cast(field.type) if field.name in table.column_names else pa.nulls(len(table), field.type)
         for field in schema
@@ -559,6 +579,6 @@ def _journal_name(id: str) -> str:
     return f"{id}.jsonl"
 
 
-def _other_files(folder: str) -> SaveError:
+def _foreign_files_error(folder: str) -> SaveError:
     reason = "the folder contains other files and no catalog; name a new or an empty folder"
     return SaveError(errno.ENOTEMPTY, reason, folder)

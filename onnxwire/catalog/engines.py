@@ -1,8 +1,8 @@
 """Engines that run tasks: processes on this machine (workers.py), a dask.distributed cluster, or a Ray cluster.
 
 Results are returned in the order of the tasks, with a bounded number of tasks in flight, so that memory is bounded. If
-a worker ends, its task is retried, three times in all; then the same workers read its models one at a time, and a
-model whose own task is lost too becomes a failure.
+a worker process ends unexpectedly, its task is retried; after three attempts its models are read in one task each, and
+a model whose task fails again becomes a failure.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from onnxwire.catalog.models import Failure
 from onnxwire.catalog.read import Result, Task, join_results, read_models
-from onnxwire.catalog.workers import LOST, WorkerLost, WorkerPool
+from onnxwire.catalog.workers import LOST_WORKER_REASON, WorkerLost, WorkerPool
 from onnxwire.errors import FieldValueError, MissingPackageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-_ATTEMPTS = 3
+_ATTEMPTS = 3  # number of times that a task is started before its models are read one by one
 _TASKS_PER_WORKER = 2  # maximum number of running and queued tasks per worker
 
 
@@ -28,13 +28,13 @@ class _Executor(NamedTuple):
     """The interface of an engine.
 
     submit: starts a task; returns a handle. result: waits for the result of a handle. workers: returns the number of
-    workers, which may change. lost: the errors that `result` raises if a worker ended.
+    workers, which may change. lost_errors: the exceptions that `result` raises if a worker ended.
     """
 
     submit: Callable[[Task], Any]
     result: Callable[[Any], Result]
     workers: Callable[[], int]
-    lost: tuple[type[BaseException], ...]
+    lost_errors: tuple[type[BaseException], ...]
 
 
 def run_tasks(
@@ -49,18 +49,18 @@ def run_tasks(
     if engine not in _ENGINES:
         raise FieldValueError(f"there is no engine {engine!r}; the engines are local, dask and ray")
     in_flight: deque[tuple[Task, Any]] = deque()
-    source = iter(tasks)
+    remaining_tasks = iter(tasks)
     with _ENGINES[engine](address, workers) as executor:
         while True:
-            limit = max(executor.workers(), 1) * _TASKS_PER_WORKER
-            while len(in_flight) < limit and (task := next(source, None)) is not None:
+            max_in_flight = max(executor.workers(), 1) * _TASKS_PER_WORKER
+            while len(in_flight) < max_in_flight and (task := next(remaining_tasks, None)) is not None:
                 in_flight.append((task, executor.submit(task)))
             if not in_flight:
                 return
             task, handle = in_flight.popleft()
             try:
                 result = executor.result(handle)
-            except executor.lost:
+            except executor.lost_errors:
                 result = _read_one_by_one(task, executor)
             yield task, result
 
@@ -71,13 +71,14 @@ def _read_one_by_one(task: Task, executor: _Executor) -> Result:
     for model in task.models:
         try:
             results.append(executor.result(executor.submit(task._replace(models=(model,)))))
-        except executor.lost:
-            results.append(Result({}, {model: Failure.of(WorkerLost(LOST))}))
+        except executor.lost_errors:
+            results.append(Result({}, {model: Failure.of(WorkerLost(LOST_WORKER_REASON))}))
     return join_results(results)
 
 
 @contextmanager
-def _local(address: str | None, workers: int | None) -> Iterator[_Executor]:
+def _local_engine(address: str | None, workers: int | None) -> Iterator[_Executor]:
+    """Provide the executor of worker processes on this machine."""
     count = workers or os.cpu_count() or 1
     with WorkerPool(count, _ATTEMPTS) as pool:
         yield _Executor(
@@ -86,11 +87,12 @@ def _local(address: str | None, workers: int | None) -> Iterator[_Executor]:
 
 
 @contextmanager
-def _dask(address: str | None, workers: int | None) -> Iterator[_Executor]:
+def _dask_engine(address: str | None, workers: int | None) -> Iterator[_Executor]:
+    """Provide the executor of a dask.distributed cluster."""
     try:
         from distributed import Client, KilledWorker
     except ImportError:
-        raise MissingPackageError("this needs dask.distributed; `pip install distributed`") from None
+        raise MissingPackageError("the engine dask needs dask.distributed; `pip install distributed`") from None
     if address is None:
         raise FieldValueError("dask needs the address of a scheduler, such as tcp://10.0.0.1:8786")
     with Client(address, set_as_default=False) as client:
@@ -103,11 +105,12 @@ def _dask(address: str | None, workers: int | None) -> Iterator[_Executor]:
 
 
 @contextmanager
-def _ray(address: str | None, workers: int | None) -> Iterator[_Executor]:
+def _ray_engine(address: str | None, workers: int | None) -> Iterator[_Executor]:
+    """Provide the executor of a Ray cluster."""
     try:
         import ray
     except ImportError:
-        raise MissingPackageError("this needs Ray; `pip install ray`") from None
+        raise MissingPackageError("the engine ray needs Ray; `pip install ray`") from None
     is_ours = not ray.is_initialized()
     if is_ours:
         ray.init(address=address, log_to_driver=False)
@@ -123,4 +126,4 @@ def _ray(address: str | None, workers: int | None) -> Iterator[_Executor]:
             ray.shutdown()
 
 
-_ENGINES = {"local": _local, "dask": _dask, "ray": _ray}
+_ENGINES = {"local": _local_engine, "dask": _dask_engine, "ray": _ray_engine}

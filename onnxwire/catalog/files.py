@@ -12,7 +12,7 @@ import stat
 from typing import TYPE_CHECKING
 
 from onnxwire.catalog.journal import Contents, JournalError, read_journal
-from onnxwire.catalog.read import NAMES
+from onnxwire.catalog.read import TABLE_NAMES
 from onnxwire.errors import FileError, SourceError
 from onnxwire.io.folder import Folder
 
@@ -21,16 +21,16 @@ if TYPE_CHECKING:
     from typing import IO
 
 JOURNAL = "_journal.jsonl"  # readers of data sets ignore names that begin with an underscore
-NO_CATALOG = "this folder contains no catalog; name a model, or a folder that `onnxwire catalog` wrote"
+NO_CATALOG_REASON = "this folder contains no catalog; name a model, or a folder that `onnxwire catalog` wrote"
 
 
-def files_of(folder: str | os.PathLike[str], tables: Collection[str] = NAMES) -> dict[str, dict[str, list[str]]]:
+def files_of(folder: str | os.PathLike[str], tables: Collection[str] = TABLE_NAMES) -> dict[str, dict[str, list[str]]]:
     """List the valid files of each table of a catalog, even while a run writes to it.
 
     tables: names of tables; `problems` is omitted if no model was checked.
     Returns, by table, the path of each file with the models whose rows in the file are no longer valid, because the
-    models were read again or pruned; the models are given by their texts in the column `model`. A file that a run
-    replaces later still exists for an hour.
+    models were read again or pruned; each model is given as its text in the column `model`. A file that a run replaces
+    later still exists for an hour.
     Raises SourceError for a folder without a catalog, a damaged journal, and a missing file.
     """
     folder = os.path.abspath(os.fspath(folder))
@@ -41,19 +41,23 @@ def files_of(folder: str | os.PathLike[str], tables: Collection[str] = NAMES) ->
                 with os.fdopen(open_regular(root, JOURNAL), "rb") as file:
                     contents, size = read_contents(SourceError, file, folder)
             if size == 0:
-                raise SourceError(errno.EISDIR, NO_CATALOG, folder)
-            return {name: _paths(root, name, contents) for name in tables if name != "problems" or contents.is_checked}
+                raise SourceError(errno.EISDIR, NO_CATALOG_REASON, folder)
+            return {
+                name: _paths_of_table(root, name, contents)
+                for name in tables
+                if name != "problems" or contents.is_checked
+            }
     except OSError as error:
         raise as_file_error(SourceError, error, folder) from None
 
 
-def _paths(root: Folder, name: str, contents: Contents) -> dict[str, list[str]]:
+def _paths_of_table(root: Folder, name: str, contents: Contents) -> dict[str, list[str]]:
     """Return the paths of the files of a table, with the removed models. Raises SourceError if one is missing."""
     groups = {id: group for id, group in contents.groups.items() if name in group.rows}
     paths = {id: os.path.join(root.path, name, file_name(id)) for id in groups}
-    if missing := paths.keys() - present(root, name, groups):
+    if missing_ids := paths.keys() - find_existing(root, name, groups):
         reason = "this file of the catalog is missing; run `onnxwire catalog` with the same sources, which restores it"
-        raise SourceError(errno.ENOENT, reason, min(paths[id] for id in missing))
+        raise SourceError(errno.ENOENT, reason, min(paths[id] for id in missing_ids))
     return {paths[id]: sorted(group.removed) for id, group in groups.items()}
 
 
@@ -62,14 +66,14 @@ def file_name(id: str) -> str:
     return f"{id}.parquet"
 
 
-def present(root: Folder, name: str, ids: Collection[str]) -> set[str]:
-    """Return the ids, among the given ones, whose files exist in the folder of a table."""
+def find_existing(root: Folder, name: str, ids: Collection[str]) -> set[str]:
+    """Return the subset of `ids` whose files exist in the folder of a table."""
     status = root.status(name)
     if status is None:
         return set()
     if not stat.S_ISDIR(status.st_mode):
         raise NotADirectoryError(errno.ENOTDIR, "it is a link or a file, not a folder; remove it", name)
-    with root.inner(name) as folder:
+    with root.subfolder(name) as folder:
         names = set(folder.names())
         return {id for id in ids if file_name(id) in names and _is_regular(folder.status(file_name(id)))}
 
@@ -89,17 +93,17 @@ def _is_regular(status: os.stat_result | None) -> bool:
     return status is not None and stat.S_ISREG(status.st_mode)
 
 
-def read_contents(kind: type[FileError], file: IO[bytes], folder: str) -> tuple[Contents, int]:
-    """Read a journal; returns the contents, and the number of bytes in its complete lines. Raises `kind`."""
+def read_contents(error_class: type[FileError], file: IO[bytes], folder: str) -> tuple[Contents, int]:
+    """Read a journal; returns the contents, and the number of bytes in its complete lines. Raises `error_class`."""
     try:
         return read_journal(file)
     except JournalError as error:
-        raise kind(errno.EINVAL, str(error), os.path.join(folder, JOURNAL)) from None
+        raise error_class(errno.EINVAL, str(error), os.path.join(folder, JOURNAL)) from None
 
 
-def as_file_error(kind: type[FileError], error: OSError, folder: str) -> FileError:
+def as_file_error(error_class: type[FileError], error: OSError, folder: str) -> FileError:
     """Convert an OSError about a file of a catalog into a FileError."""
     if isinstance(error, FileError):
         return error
     path = os.path.join(folder, error.filename) if isinstance(error.filename, str) else folder
-    return kind.from_os_error(error, path)
+    return error_class.from_os_error(error, path)

@@ -3,15 +3,15 @@
 The journal is a file of JSON objects, one per line. A line takes effect as a whole, once its newline is on the disk:
 
     {"onnxwire catalog": 1}                         the first line: the version of the format
-    {"create": [ID, ...]}                           from this line on, the files named ID belong to this catalog {"add":
-    {ID: {"models": COUNT, "rows": {TABLE: COUNT, ...}, "size": BYTES, "checked": BOOL}, ...},
+    {"create": [ID, ...]}                           from this line on, the files named ID belong to this catalog
+    {"add": {ID: {"models": COUNT, "rows": {TABLE: COUNT, ...}, "size": BYTES, "checked": BOOL}, ...},
      "remove": {ID: {"models": [MODEL, ...], "rows": {TABLE: COUNT, ...}}, ...},
      "retire": {ID: SECONDS, ...}}                  a change of the contents
 
 A *group* is a set of models whose rows are in the same files TABLE/ID.parquet; the file _states/ID.parquet names the
 models (states.py). `remove` lists models of a group whose rows are no longer valid, with the number of these rows:
-readers skip them until the group is rewritten. `retire` ends groups, at a time since 1970. So one line replaces the
-rows of models. A journal that became long is replaced by a shorter one with the same contents.
+readers skip them until the group is rewritten. `retire` ends groups, at a time in seconds since 1970. So one line
+replaces the rows of models. A journal that became long is replaced by a shorter one with the same contents.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from onnxwire.catalog.read import NAMES
+from onnxwire.catalog.read import TABLE_NAMES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
 HEADER = b'{"onnxwire catalog": 1}\n'
 MAX_LINE_BYTES = 1 << 27
-_LINE_NAMES = 10_000  # maximum number of names in a line of `Contents.encode`
-_ID = re.compile(r"[0-9a-f]{32}")
+_MAX_LINE_NAMES = 10_000  # maximum number of names in a line of `Contents.encode`
+_ID_PATTERN = re.compile(r"[0-9a-f]{32}")
 _REMEDY = "restore it from a copy, or build the catalog again in an empty folder"
 
 
@@ -76,15 +76,15 @@ class Contents:
         """Apply one line. Raises ValueError for a line that contradicts the contents."""
         if line.keys() == {"create"}:
             for id in as_list(line["create"]):
-                self.retired[self._unused(id)] = 0
+                self.retired[self._check_new_id(id)] = 0
             return
         if line.keys() != {"add", "remove", "retire"}:
-            refuse("a journal has no line with these keys")
+            refuse("its keys are not those of a journal line")
         for id, group in as_dict(line["add"]).items():
-            self._enter(id, as_dict(group))
+            self._add_group(id, as_dict(group))
         removals = as_dict(line["remove"])
         for id, removal in removals.items():
-            self._remove(id, as_dict(removal))
+            self._remove_models(id, as_dict(removal))
         for id, time in as_dict(line["retire"]).items():
             if self.groups.pop(id, None) is None and self.retired.get(id) != 0:
                 refuse(f"it retires {id!r:.50}, which is neither a group nor announced")
@@ -94,20 +94,20 @@ class Contents:
                 refuse(f"the group {id} has no model left")
 
     def encode(self) -> Iterator[dict[str, Any]]:
-        """Yield lines that make these contents, to follow the first line of a journal."""
+        """Yield the lines of a journal with these contents, except its first line."""
         ids = [*self.groups, *self.retired]
-        for part in batched(ids, _LINE_NAMES):
-            yield {"create": part}
+        for batch in batched(ids, _MAX_LINE_NAMES):
+            yield {"create": batch}
         for id, group in self.groups.items():
             yield {"add": {id: group.encode()}, "remove": {}, "retire": {}}
-            for names in batched(sorted(group.removed), _LINE_NAMES):
+            for names in batched(sorted(group.removed), _MAX_LINE_NAMES):
                 yield {"add": {}, "remove": {id: {"models": names, "rows": {}}}, "retire": {}}
-        for part in batched([id for id, time in self.retired.items() if time], _LINE_NAMES):
-            yield {"add": {}, "remove": {}, "retire": {id: self.retired[id] for id in part}}
+        for batch in batched([id for id, time in self.retired.items() if time], _MAX_LINE_NAMES):
+            yield {"add": {}, "remove": {}, "retire": {id: self.retired[id] for id in batch}}
 
     @property
     def estimated_size(self) -> int:
-        """The approximate size of `encode`'s lines in bytes, of which names of removed models may be most."""
+        """The approximate size of the lines of `encode` in bytes."""
         names = sum(len(name) + 8 for group in self.groups.values() for name in group.removed)
         return 300 * len(self.groups) + 90 * len(self.retired) + names
 
@@ -125,21 +125,21 @@ class Contents:
                 counts[table] = counts.get(table, 0) + rows
         return dict(sorted((table, rows) for table, rows in counts.items() if rows))
 
-    def _enter(self, id: object, group: dict[str, Any]) -> None:
+    def _add_group(self, id: object, group: dict[str, Any]) -> None:
         if not isinstance(id, str) or self.retired.get(id) != 0:
             refuse(f"the files {id!r:.50} were not announced")
         if group.keys() != {"models", "rows", "size", "checked"}:
-            refuse("a group has no such keys")
+            refuse("the keys of a group are models, rows, size and checked, and it has others")
         if as_count(group["models"]) == 0:
             refuse(f"the group {id} has no model")
         if type(group["checked"]) is not bool:
-            refuse("a group is neither checked nor unchecked")
+            refuse("the key checked of a group is neither true nor false")
         del self.retired[id]
-        self.groups[id] = Group(group["models"], _rows(group["rows"]), as_count(group["size"]), group["checked"])
+        self.groups[id] = Group(group["models"], _decode_rows(group["rows"]), as_count(group["size"]), group["checked"])
 
-    def _remove(self, id: str, removal: dict[str, Any]) -> None:
+    def _remove_models(self, id: str, removal: dict[str, Any]) -> None:
         if removal.keys() != {"models", "rows"}:
-            refuse("a removal has no such keys")
+            refuse("the keys of a removal are models and rows, and it has others")
         group = self.groups.get(id)
         if group is None:
             refuse(f"it removes models of {id!r:.50}, which is not a group")
@@ -147,13 +147,13 @@ class Contents:
             if name in group.removed:
                 refuse(f"the model {name!r:.200} was removed before")
             group.removed.add(name)
-        for table, rows in _rows(removal["rows"]).items():
+        for table, rows in _decode_rows(removal["rows"]).items():
             if rows > group.rows.get(table, 0):
                 refuse(f"it removes more rows of {table} than the group {id} has")
             group.rows[table] -= rows
 
-    def _unused(self, id: object) -> str:
-        if not isinstance(id, str) or not _ID.fullmatch(id):
+    def _check_new_id(self, id: object) -> str:
+        if not isinstance(id, str) or not _ID_PATTERN.fullmatch(id):
             refuse(f"{id!r:.50} names no file: it is not 32 hexadecimal digits")
         if id in self.groups or id in self.retired:
             refuse(f"the files {id} were announced before")
@@ -196,44 +196,44 @@ def _check_header(line: bytes) -> None:
 
 
 def batched(items: Iterable[_Item], size: int) -> Iterator[list[_Item]]:
-    """Yield the items in lists of a size; the last one may be shorter."""
+    """Yield the items in lists of `size` items; the last list may be shorter."""
     iterator = iter(items)
-    while part := list(islice(iterator, size)):
-        yield part
+    while batch := list(islice(iterator, size)):
+        yield batch
 
 
 def refuse(reason: str) -> NoReturn:
-    """Raise ValueError."""
+    """Raise ValueError, in an expression."""
     raise ValueError(reason)
 
 
-def as_dict(found: object) -> dict[str, Any]:
-    """Return a JSON value that is an object. Raises ValueError for any other value, like the functions below."""
-    return found if isinstance(found, dict) else refuse("an object is missing")
+def as_dict(value: object) -> dict[str, Any]:
+    """Return a JSON value that is an object. Raises ValueError for other values, as do the functions below."""
+    return value if isinstance(value, dict) else refuse("an object is missing")
 
 
-def as_list(found: object, length: int | None = None) -> list[Any]:
-    """Return a JSON value that is a list, of the given length if there is one."""
-    if not isinstance(found, list) or length not in (None, len(found)):
+def as_list(value: object, length: int | None = None) -> list[Any]:
+    """Return a JSON value that is a list. length: the required length; None for any length."""
+    if not isinstance(value, list) or length not in (None, len(value)):
         refuse("a list is missing, or of another length")
-    return found
+    return value
 
 
-def as_count(found: object) -> int:
+def as_count(value: object) -> int:
     """Return a JSON value that is an integer from 0 to 2**63 - 1."""
-    return found if type(found) is int and 0 <= found < 1 << 63 else refuse(f"{found!r:.50} is not a count")
+    return value if type(value) is int and 0 <= value < 1 << 63 else refuse(f"{value!r:.50} is not a count")
 
 
-def as_text(found: object) -> str:
+def as_text(value: object) -> str:
     """Return a JSON value that is a string of valid Unicode."""
-    if not isinstance(found, str):
-        refuse("a text is missing")
-    found.encode()
-    return found
+    if not isinstance(value, str):
+        refuse("a string is missing")
+    value.encode()
+    return value
 
 
-def _rows(found: object) -> dict[str, int]:
-    rows = as_dict(found)
-    for table in rows.keys() - set(NAMES):
+def _decode_rows(value: object) -> dict[str, int]:
+    rows = as_dict(value)
+    for table in rows.keys() - set(TABLE_NAMES):
         refuse(f"there is no table {table!r:.50}")
     return {table: as_count(count) for table, count in rows.items()}

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     Options = Mapping[str, Any] | None
     FileState = list[Any]
-    """The size of a file and a mark that changes with its content: its time in nanoseconds, or its ETag."""
+    """The size of a file, and a mark that changes with its content: its modification time in ns, or its ETag."""
     Entry: TypeAlias = "State | Failure"
 
 MAX_REASON_CHARS = 10_000
@@ -76,26 +76,26 @@ def find_models(
     Returns two dicts: the source and state of each model by its name, sorted; and the error of each source that names
     no model or can't be accessed, by the name of the source.
     """
-    found: dict[str, tuple[str, FileState]] = {}
-    faults: dict[str, SourceError] = {}
+    models: dict[str, tuple[str, FileState]] = {}
+    errors: dict[str, SourceError] = {}
     addresses: list[str] = []
     for source in sources:
-        word = os.fspath(source)
-        if is_address(word):
-            addresses.append(word)
+        source_text = os.fspath(source)
+        if is_address(source_text):
+            addresses.append(source_text)
             continue
         try:
-            paths = _paths(word, faults)
+            paths = _find_paths(source_text, errors)
         except SourceError as error:
-            faults[os.path.abspath(word)] = error
+            errors[os.path.abspath(source_text)] = error
             continue
         for path in paths:
             try:
-                found[path] = path, _path_state(path)
+                models[path] = path, _path_state(path)
             except OSError as error:
-                faults[path] = SourceError.from_os_error(error, path)
-    _add_addresses(addresses, options, found, faults)
-    return dict(sorted(found.items())), faults
+                errors[path] = SourceError.from_os_error(error, path)
+    _add_addresses(addresses, options, models, errors)
+    return dict(sorted(models.items())), errors
 
 
 def file_states(files: Iterable[tuple[str, str]], options: Options = None) -> dict[tuple[str, str], FileState | None]:
@@ -104,24 +104,24 @@ def file_states(files: Iterable[tuple[str, str]], options: Options = None) -> di
     The state is None for a file that is missing or has a forbidden location. Files that can't be accessed are omitted.
     """
     states: dict[tuple[str, str], FileState | None] = {}
-    remote = []
+    remote_files = []
     for source, location in dict.fromkeys(files):
         if fault_of(location):
             states[source, location] = None
         elif is_address(source):
-            remote.append((source, location))
+            remote_files.append((source, location))
         else:
             try:
                 states[source, location] = _path_state(os.path.join(os.path.dirname(source), location))
             except OSError:
                 states[source, location] = None
-    if remote:
-        from onnxwire.io.remote.address_listing import look
+    if remote_files:
+        from onnxwire.io.remote.address_listing import versions_of
 
-        models = [parse_address(source) for source, _ in remote]
-        external = [model.beside(location) for model, (_, location) in zip(models, remote, strict=True)]
-        versions = look(external, options, models=models)
-        for file, version in zip(remote, versions, strict=True):
+        models = [parse_address(source) for source, _ in remote_files]
+        file_addresses = [model.beside(location) for model, (_, location) in zip(models, remote_files, strict=True)]
+        versions = versions_of(file_addresses, options, models=models)
+        for file, version in zip(remote_files, versions, strict=True):
             if not isinstance(version, SourceError):
                 states[file] = _version_state(version)
             elif isinstance(version, FileNotFoundError):
@@ -129,28 +129,28 @@ def file_states(files: Iterable[tuple[str, str]], options: Options = None) -> di
     return states
 
 
-def _paths(word: str, faults: dict[str, SourceError]) -> list[str]:
-    """Return the absolute paths of the files that an argument names; adds unreadable folders to faults."""
-    if os.path.isdir(word):
-        matches = _models_below(word, faults)
+def _find_paths(source_text: str, errors: dict[str, SourceError]) -> list[str]:
+    """Return the absolute paths of the files that an argument names; adds unreadable folders to `errors`."""
+    if os.path.isdir(source_text):
+        matches = _find_models_below(source_text, errors)
         reason = "there is no .onnx file in this folder"
     else:
-        matches = [word] if os.path.lexists(word) else match_pattern(word)
-        reason = "no file matches the pattern" if glob.has_magic(word) else os.strerror(errno.ENOENT)
+        matches = [source_text] if os.path.lexists(source_text) else match_pattern(source_text)
+        reason = "no file matches the pattern" if glob.has_magic(source_text) else os.strerror(errno.ENOENT)
     paths = [os.path.abspath(match) for match in matches if not os.path.isdir(match)]
     if not paths:
-        raise SourceError.from_os_error(FileNotFoundError(errno.ENOENT, reason), word)
+        raise SourceError.from_os_error(FileNotFoundError(errno.ENOENT, reason), source_text)
     return paths
 
 
-def _models_below(word: str, faults: dict[str, SourceError]) -> list[str]:
+def _find_models_below(top_folder: str, errors: dict[str, SourceError]) -> list[str]:
     """Return the paths of the .onnx files in a folder and its subfolders; links to folders are not followed.
 
-    Hidden files and folders are skipped, as by glob, since they are copies and caches.
+    Hidden files and folders are skipped, as by glob, since they are usually copies and caches.
     os.walk is not used, because in Python 3.11 it is recursive and fails at 1,000 nested folders.
     """
     matches = []
-    folders = [word]
+    folders = [top_folder]
     while folders:
         folder = folders.pop()
         try:
@@ -164,7 +164,7 @@ def _models_below(word: str, faults: dict[str, SourceError]) -> list[str]:
                         matches.append(entry.path)
         except OSError as error:
             path = os.path.abspath(folder)
-            faults[path] = SourceError.from_os_error(error, path)
+            errors[path] = SourceError.from_os_error(error, path)
     return matches
 
 
@@ -182,21 +182,22 @@ def _version_state(version: Version) -> FileState:
 def _add_addresses(
     addresses: list[str],
     options: Options,
-    found: dict[str, tuple[str, FileState]],
-    faults: dict[str, SourceError],
+    models: dict[str, tuple[str, FileState]],
+    errors: dict[str, SourceError],
 ) -> None:
+    """Find the models that addresses name; add them to `models`, and errors to `errors`."""
     if not addresses:
         return
-    from onnxwire.io.remote.address_listing import find
+    from onnxwire.io.remote.address_listing import find_files
 
-    for files in find(addresses, options):
+    for files in find_files(addresses, options):
         if isinstance(files, SourceError):
-            faults[files.filename] = files
+            errors[files.filename] = files
             continue
         for source, version in files:
             name = name_of(source)
-            if name in found and found[name][0] != source:
+            if name in models and models[name][0] != source:
                 reason = "two addresses differ only in user, password or query, which a catalog does not store"
-                faults[name] = SourceError(errno.EINVAL, reason, name)
+                errors[name] = SourceError(errno.EINVAL, reason, name)
             else:
-                found[name] = source, _version_state(version)
+                models[name] = source, _version_state(version)

@@ -32,10 +32,13 @@ _OWN_COLUMNS = {
 }  # fmt: skip
 _ARROW_TABLES = {"models": "model", "values": "values", "metadata": "metadata", "tensors": "tensors"}
 
-_EXTRAS = {"tensors": (("hash", "string"), ("missing", "bool"))}
+_EXTRA_COLUMNS = {"tensors": (("hash", "string"), ("missing", "bool"))}
 
-NAMES = ("models", "operators", "tensors", "values", "metadata", "problems", "failures")
+TABLE_NAMES = ("models", "operators", "tensors", "values", "metadata", "problems", "failures")
 """The tables of a catalog."""
+
+_BATCH_ROWS = 4096  # rows that are converted to Python objects at a time
+_REMOTE_THREADS = 8  # models on servers are read concurrently, since reading is mostly waiting
 
 
 def columns_of_table(name: str) -> list[tuple[str, str]]:
@@ -43,21 +46,25 @@ def columns_of_table(name: str) -> list[tuple[str, str]]:
     if name in _OWN_COLUMNS:
         return [("model", "string"), *_OWN_COLUMNS[name]]
     columns = TABLES[_ARROW_TABLES[name]].columns
-    return [("model", "string"), *((column, kind) for column, kind, _, _ in columns), *_EXTRAS.get(name, ())]
+    return [
+        ("model", "string"),
+        *((column, type_name) for column, type_name, _, _ in columns),
+        *_EXTRA_COLUMNS.get(name, ()),
+    ]
 
 
 def arrow_schema(name: str) -> pa.Schema:
     """Return the schema of a table of a catalog."""
     import pyarrow as pa
 
-    def type_of(kind: str) -> pa.DataType:
-        return pa.list_(type_of(kind[1:-1])) if kind.startswith("[") else pa.type_for_alias(_ARROW_TYPES[kind])
+    def type_of(type_name: str) -> pa.DataType:
+        return (
+            pa.list_(type_of(type_name[1:-1]))
+            if type_name.startswith("[")
+            else pa.type_for_alias(_ARROW_TYPES[type_name])
+        )
 
-    return pa.schema([(column, type_of(kind)) for column, kind in columns_of_table(name)])
-
-
-_BATCH_ROWS = 4096  # rows that are converted to Python objects at a time
-_REMOTE_THREADS = 8  # models on servers are read concurrently, since reading is mostly waiting
+    return pa.schema([(column, type_of(type_name)) for column, type_name in columns_of_table(name)])
 
 
 class Task(namedtuple("Task", ("models", "hashes", "checks", "options"), defaults=(False, False, None))):
@@ -73,21 +80,22 @@ class Task(namedtuple("Task", ("models", "hashes", "checks", "options"), default
     options: Mapping[str, Any] | None
 
 
-class Result(namedtuple("Result", ("tables", "found"))):
-    """The result of reading models: the non-empty tables, and the outcome for each source.
+class Result(namedtuple("Result", ("tables", "outcomes"))):
+    """The result of reading models: the non-empty tables, and an outcome for each source.
 
-    found: the states of the external files by location (see `file_states`) before the model was read; or the failure.
+    outcomes: for each source, the states of its external files by location (see `file_states`) before it was read, or
+    its failure.
     """
 
     __slots__ = ()
     tables: dict[str, pa.Table]
-    found: dict[str, dict[str, FileState | None] | Failure]
+    outcomes: dict[str, dict[str, FileState | None] | Failure]
 
 
 def read_models(task: Task) -> Result:
     """Read models in their order into tables whose rows name their model; models that can't be read become failures."""
-    remote = [model for model in task.models if is_address(model)]
-    if len(remote) < 2:
+    addresses = [model for model in task.models if is_address(model)]
+    if len(addresses) < 2:
         return join_results([_read_or_fail(model, task) for model in task.models])
     from concurrent.futures import ThreadPoolExecutor
 
@@ -100,17 +108,17 @@ def join_results(results: list[Result]) -> Result:
     import pyarrow as pa
 
     parts: dict[str, list[pa.Table]] = {}
-    found: dict[str, dict[str, FileState | None] | Failure] = {}
+    outcomes: dict[str, dict[str, FileState | None] | Failure] = {}
     for result in results:
-        found |= result.found
+        outcomes |= result.outcomes
         for name, table in result.tables.items():
             parts.setdefault(name, []).append(table)
     # The chunks are combined, because hundreds of small chunks take longer to send and to write.
-    return Result({name: pa.concat_tables(tables).combine_chunks() for name, tables in parts.items()}, found)
+    return Result({name: pa.concat_tables(tables).combine_chunks() for name, tables in parts.items()}, outcomes)
 
 
 def failures_table(failures: Mapping[str, Failure]) -> pa.Table:
-    """Return the rows of models that could not be read, given by name."""
+    """Return the table of failures, which has a row for each model that could not be read. failures: by model name."""
     import pyarrow as pa
 
     rows = [(model_text(name), *failure) for name, failure in failures.items()]
@@ -122,24 +130,24 @@ def failures_table(failures: Mapping[str, Failure]) -> pa.Table:
 
 def _read_or_fail(model: str, task: Task) -> Result:
     try:
-        return _read(model, task)
-    except Exception as error:  # after any error of one file, the other files are read
+        return _read_model(model, task)
+    except Exception as error:  # an error of one model must not prevent reading the others
         return Result({}, {model: Failure.of(error)})
 
 
-def _read(model: str, task: Task) -> Result:
-
+def _read_model(model: str, task: Task) -> Result:
+    """Read one model into the tables of a catalog. Raises the errors of `load` and of the checker."""
     from onnxwire.io.load import load
 
     with load(model, storage_options=task.options if is_address(model) else None) as message:
         tables: dict[str, pa.Table] = {}
         for name, table in _ARROW_TABLES.items():
             tables[name] = _arrow_table(message, table)
-        tables["operators"] = _table("operators", _operators(message))
+        tables["operators"] = _make_table("operators", _operators(message))
         locations = tables["tensors"]["location"].drop_null().unique().to_pylist()
         states = file_states([(model, location) for location in locations], task.options)
         files = {location: state for (_, location), state in states.items()}
-        tables["tensors"] = _with_extras(tables["tensors"], message, files, task.hashes)
+        tables["tensors"] = _add_extra_columns(tables["tensors"], message, files, task.hashes)
         if task.checks:
             from onnxwire.checker import check
             from onnxwire.checker.limits import MAX_PROBLEMS_PER_RULE
@@ -148,7 +156,7 @@ def _read(model: str, task: Task) -> Result:
             rows = (
                 {key: getattr(problem, key) for key in keys} for problem in check(message, limit=MAX_PROBLEMS_PER_RULE)
             )
-            tables["problems"] = _table("problems", rows)
+            tables["problems"] = _make_table("problems", rows)
     name = name_of(model)
     return Result({key: with_model(name, table) for key, table in tables.items() if len(table)}, {model: files})
 
@@ -160,70 +168,80 @@ def _arrow_table(message: ModelProto, name: str) -> pa.Table:
     return pa.RecordBatchReader.from_stream(ArrowTable(columns_of(message, TABLES[name], True))).read_all()
 
 
-def _table(name: str, rows: Iterable[dict[str, Any]]) -> pa.Table:
-    """Make a table of rows in batches: a hostile model may break a rule a million times."""
+def _make_table(name: str, rows: Iterable[dict[str, Any]]) -> pa.Table:
+    """Make a table of rows, converted in batches: a hostile model may break a rule a million times."""
     import pyarrow as pa
 
     columns = _OWN_COLUMNS[name]
-    schema = pa.schema([(column, pa.type_for_alias(_ARROW_TYPES[kind])) for column, kind in columns])
-    plain = ({key: plain_text(item) if isinstance(item, str) else item for key, item in row.items()} for row in rows)
+    schema = pa.schema([(column, pa.type_for_alias(_ARROW_TYPES[type_name])) for column, type_name in columns])
+    utf8_rows = (
+        {key: plain_text(item) if isinstance(item, str) else item for key, item in row.items()} for row in rows
+    )
     batches = []
-    while batch := list(islice(plain, _BATCH_ROWS)):
-        arrays = [array_of([row[column] for row in batch], kind) for column, kind in columns]
+    while batch := list(islice(utf8_rows, _BATCH_ROWS)):
+        arrays = [array_of([row[column] for row in batch], type_name) for column, type_name in columns]
         batches.append(pa.RecordBatch.from_arrays(arrays, schema=schema))
     return pa.Table.from_batches(batches, schema).combine_chunks()
 
 
 def _operators(message: ModelProto) -> Iterator[dict[str, Any]]:
     """Yield the number of nodes by graph, domain and type, with the version that the model or function imports."""
-
     nodes = _arrow_table(message, "nodes").select(["graph", "domain", "op_type"])
     counts: Counter[tuple[str, str, str | None]] = Counter()
     for batch in nodes.to_batches(_BATCH_ROWS):
         graphs, domains, types = (column.to_pylist() for column in batch.columns)
         counts.update(zip(graphs, (domain or "" for domain in domains), types, strict=True))
-    imports = {"graph": {_plain(opset.domain): opset.version for opset in message.opset_import}}
+    imports = {"graph": {_normalize_domain(opset.domain): opset.version for opset in message.opset_import}}
     for i, function in enumerate(message.functions):
-        imports[f"functions[{i}]"] = {_plain(opset.domain): opset.version for opset in function.opset_import}
+        imports[f"functions[{i}]"] = {_normalize_domain(opset.domain): opset.version for opset in function.opset_import}
     for graph, domain, op_type in sorted(counts, key=lambda key: (key[0], key[1], key[2] or "")):
         yield {
             "graph": graph,
             "domain": domain,
             "type": op_type,
-            "version": imports.get(graph.partition(".")[0], imports["graph"]).get(_plain(domain)),
+            "version": imports.get(graph.partition(".")[0], imports["graph"]).get(_normalize_domain(domain)),
             "n": counts[graph, domain, op_type],
         }
 
 
-def _plain(domain: str) -> str:
-    """Return the normal form of a domain: "ai.onnx" is a synonym of the default one."""
+def _normalize_domain(domain: str) -> str:
+    """Return the normal form of a domain: "ai.onnx" is a synonym of the default domain, the empty string."""
     return "" if domain == "ai.onnx" else domain
 
 
-def _with_extras(table: pa.Table, message: ModelProto, files: dict[str, FileState | None], hashes: bool) -> pa.Table:
+def _add_extra_columns(
+    table: pa.Table, message: ModelProto, files: dict[str, FileState | None], hashes: bool
+) -> pa.Table:
     """Add the columns that `to_arrow` lacks: hash of the payload, and whether its file is missing."""
     import pyarrow as pa
 
     locations = table["location"].to_pylist()
-    missing = {known: _is_missing(message, known, files) for known in dict.fromkeys(locations) if known is not None}
+    is_missing_by_location = {
+        location: _is_missing(message, location, files) for location in dict.fromkeys(locations) if location is not None
+    }
     digests = pa.nulls(len(table), pa.string())
     if hashes:
-        from onnxwire.io.prefetch import open_external, scheduled
+        from onnxwire.io.prefetch import fetch_in_order, open_external
         from onnxwire.io.tensor_list import find_tensors
 
         open_external(message)
         tensors = [tensor for _, tensor in find_tensors(message)]
-        with scheduled((tensor,) for tensor in tensors):
-            digests = array_of(list(map(_hash, tensors)), "string")
-    is_missing = array_of(list(map(missing.get, locations)), "bool") if missing else pa.nulls(len(table), pa.bool_())
+        with fetch_in_order((tensor,) for tensor in tensors):
+            digests = array_of(list(map(_hash_payload, tensors)), "string")
+    is_missing = (
+        array_of(list(map(is_missing_by_location.get, locations)), "bool")
+        if is_missing_by_location
+        else pa.nulls(len(table), pa.bool_())
+    )
     return table.append_column("hash", digests).append_column("missing", is_missing)
 
 
-def _is_missing(message: ModelProto, location: str, files: dict[str, FileState | None]) -> bool:
-    if location not in files:
+def _is_missing(message: ModelProto, location: str, states: dict[str, FileState | None]) -> bool:
+    """Return whether an external file is missing, or cannot be opened. states: see `file_states`."""
+    if location not in states:
         message._document.files.open(location)  # raises the error for a file that exists but can't be read
         return False
-    if files[location] is None or message._document.files is None:
+    if states[location] is None or message._document.files is None:
         return True
     if message._document.memory is not None:
         return False
@@ -234,7 +252,7 @@ def _is_missing(message: ModelProto, location: str, files: dict[str, FileState |
         return True
 
 
-def _hash(tensor: Any) -> str | None:
+def _hash_payload(tensor: Any) -> str | None:
     """Return the XXH3-128 of a payload in the format of raw_data, as hexadecimal digits; None if it can't be read.
 
     Raises SourceError if a server does not return it.

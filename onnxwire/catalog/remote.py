@@ -1,7 +1,7 @@
 """Reads a catalog on a server: its journal, and ranges of its Parquet files, which DuckDB opens as files of fsspec.
 
 The catalog may be hostile. Only names that journal.py accepts are requested, in the catalog's folder and the folders of
-its tables; redirects are checked as those of external data.
+its tables; redirects are checked like those of external data.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import io
 import threading
 from typing import TYPE_CHECKING, Any
 
-from onnxwire.catalog.files import JOURNAL, NO_CATALOG, file_name, read_contents
+from onnxwire.catalog.files import JOURNAL, NO_CATALOG_REASON, file_name, read_contents
 from onnxwire.catalog.journal import HEADER
 from onnxwire.errors import MissingPackageError, SourceError
 from onnxwire.io.remote.address import address_below
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
 SCHEME = "onnxwire"
 _MAX_JOURNAL_BYTES = 1 << 28
-_START = HEADER[:19]  # `{"onnxwire catalog"`
-_TAIL_BYTES = 1 << 16  # of a Parquet file, which contain the footer
-_TIME = "2000-01-01T00:00:00+00:00"  # of each file; their names are unique
+_HEADER_START = HEADER[:19]  # `{"onnxwire catalog"`
+_TAIL_BYTES = 1 << 16  # size of the end of a Parquet file that is fetched first; it contains the footer
+_MODIFICATION_TIME = "2000-01-01T00:00:00+00:00"  # reported for each file: names are unique, so a file never changes
 
 
 class RemoteCatalog:
@@ -49,14 +49,14 @@ class RemoteCatalog:
         ExternalFile(remote_document(journal)).read_into(0, data)
         self._contents, size = read_contents(SourceError, io.BytesIO(data), self.folder)
         if size == 0:
-            raise SourceError(errno.EISDIR, NO_CATALOG, self.folder)
+            raise SourceError(errno.EISDIR, NO_CATALOG_REASON, self.folder)
 
     def files_of(self, tables: Collection[str]) -> dict[str, dict[str, list[str]]]:
         """Open the valid files of some tables; list them as files.files_of does, by addresses of `file_system`.
 
         Raises SourceError for a missing file.
         """
-        listed = {
+        files_by_table = {
             name: {
                 f"{SCHEME}://{name}/{file_name(id)}": sorted(group.removed)
                 for id, group in self._contents.groups.items()
@@ -65,8 +65,8 @@ class RemoteCatalog:
             for name in tables
             if name != "problems" or self._contents.is_checked
         }
-        self._open([path for files in listed.values() for path in files if path not in self._files])
-        return listed
+        self._open([path for files in files_by_table.values() for path in files if path not in self._files])
+        return files_by_table
 
     def _open(self, paths: list[str]) -> None:
         """Open files concurrently, and fetch their footers."""
@@ -112,7 +112,7 @@ class RemoteCatalog:
             def modified(self, path: str) -> Any:
                 from datetime import datetime
 
-                return datetime.fromisoformat(_TIME)
+                return datetime.fromisoformat(_MODIFICATION_TIME)
 
             def _file(self, path: str) -> ExternalFile:
                 file = files.get(f"{SCHEME}://{self._strip_protocol(path)}")
@@ -165,15 +165,15 @@ def find_remote_catalog(address: str, options: Mapping[str, Any] | None) -> Remo
     try:
         origin = Origin(address_below(address, [JOURNAL]), None, options)
         journal = origin.open()
-        # Some servers answer a request below a file with the file, or with a page.
-        if not bytes(memoryview(journal.head)[: len(_START)]).startswith(_START):
-            raise SourceError(errno.EISDIR, NO_CATALOG, origin.shown_folder)
+        # Some servers answer a request for a path below a file with that file, or with a web page.
+        if not bytes(memoryview(journal.first_bytes)[: len(_HEADER_START)]).startswith(_HEADER_START):
+            raise SourceError(errno.EISDIR, NO_CATALOG_REASON, origin.shown_folder)
     except FileNotFoundError as error:
         if path.endswith("/"):
-            raise SourceError(errno.EISDIR, NO_CATALOG, error.filename.rpartition("/")[0]) from None
+            raise SourceError(errno.EISDIR, NO_CATALOG_REASON, error.filename.rpartition("/")[0]) from None
         return None
     except SourceError:
         if path.endswith("/"):
             raise
-        return None  # opening the file raises the reason
+        return None  # `load` opens the address as a file, and raises the error
     return RemoteCatalog(journal)

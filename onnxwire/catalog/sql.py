@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 _SANDBOX_MEMORY = "1GiB"
-_SANDBOX = (
+_SANDBOX_SETTINGS = (
     "temp_directory = ''",
     "home_directory = '/'",  # queries can read the settings, which would contain the user's home directory
     "secret_directory = ''",
@@ -49,12 +49,11 @@ def sql(
     """Run an SQL query on a model, or on a catalog of models.
 
     source: any source that `load` accepts, a message, or the folder of a catalog or its address (with the `fsspec`
-    package). The tables are those of `to_arrow`,
-    made when the query reads them, or those of the catalog. query: SQL in DuckDB's dialect, which may also write files.
-    type: the class of the root message, if the source is loaded. read_only: for queries of other people: the query must
-    be one statement that reads the tables of one model; it may not use files, the network, extensions or settings, nor
-    more than 1 GiB of memory. The time of a query and the size of its result are not limited. storage_options: as for
-    `load`, for addresses.
+    package). The tables are those of `to_arrow`, made when the query reads them, or those of the catalog. query: SQL in
+    DuckDB's dialect, which may also write files. type: the class of the root message, if the source is loaded.
+    read_only: for untrusted queries: the query must be one statement that reads the tables of one model; it may not use
+    files, the network, extensions or settings, nor more than 1 GiB of memory. The time of a query and the size of its
+    result are not limited. storage_options: as for `load`, for addresses.
     Returns DuckDB's relation, which prints as a table and has `fetchall()`, `pl()`, `df()`, `to_arrow_table()`, and the
     Arrow PyCapsule interface; None for a statement without a result. The result is computed when it is read.
     Raises QueryError for a query that DuckDB rejects or `read_only` forbids, MissingPackageError without DuckDB (the
@@ -65,38 +64,38 @@ def sql(
     except ImportError:
         raise MissingPackageError("this needs DuckDB, which is not installed; `pip install duckdb`") from None
     folder = os.fsdecode(source) if isinstance(source, str | os.PathLike) and os.path.isdir(source) else None
-    remote = None
+    remote_catalog = None
     if isinstance(source, str) and is_address(source) and folder is None:
         from onnxwire.catalog.remote import find_remote_catalog
 
-        remote = find_remote_catalog(source, storage_options)
-    if read_only and (folder is not None or remote is not None):
+        remote_catalog = find_remote_catalog(source, storage_options)
+    if read_only and (folder is not None or remote_catalog is not None):
         reason = "a read-only query reads one model, not a catalog, and this is a folder"
-        raise SourceError(errno.EISDIR, reason, remote.folder if remote is not None else folder)
+        raise SourceError(errno.EISDIR, reason, remote_catalog.folder if remote_catalog is not None else folder)
     connection = duckdb.connect()
-    # A name in a query is a table, never a Python variable of the caller.
+    # By default DuckDB searches the Python variables of the caller for the names of tables.
     connection.execute("set python_enable_replacements = false")
     # DuckDB downloads and loads only extensions that the query requests with `install` and `load`.
     connection.execute("set autoinstall_known_extensions = false")
     connection.execute("set autoload_known_extensions = false")
     try:
-        if remote is not None:
-            listed = remote.files_of(_named_in_catalog(query))
-            connection.register_filesystem(remote.file_system())
-            _add_catalog(connection, listed)
+        if remote_catalog is not None:
+            catalog_files = remote_catalog.files_of(_catalog_tables_in_query(query))
+            connection.register_filesystem(remote_catalog.file_system())
+            _add_catalog(connection, catalog_files)
         elif folder is not None:
             from onnxwire.catalog.files import files_of
 
-            _add_catalog(connection, files_of(folder, _named_in_catalog(query)))
+            _add_catalog(connection, files_of(folder, _catalog_tables_in_query(query)))
         else:
             _add_model(connection, source, query, type, storage_options)
         if read_only:
-            for setting in _SANDBOX:
+            for setting in _SANDBOX_SETTINGS:
                 connection.execute(f"set {setting}")
-            kinds = [statement.type.name for statement in connection.extract_statements(query)]
-            if len(kinds) > 1 or not set(kinds) <= set(_READING_STATEMENTS):
-                found = ", ".join(kinds)
-                raise QueryError(f"a read-only query is one statement that reads, such as SELECT, not {found}")
+            statement_types = [statement.type.name for statement in connection.extract_statements(query)]
+            if len(statement_types) > 1 or not set(statement_types) <= set(_READING_STATEMENTS):
+                listed_types = ", ".join(statement_types)
+                raise QueryError(f"a read-only query is one statement that reads, such as SELECT, not {listed_types}")
         return connection.sql(query)
     except duckdb.Error as error:
         raise QueryError(first_line(error)) from None
@@ -105,11 +104,11 @@ def sql(
 def first_line(error: Exception) -> str:
     """Return the message of a DuckDB error on one line, without the excerpt of the query."""
     text = str(error).strip()
-    head, _, rest = text.partition("\n\n")
-    line = re.match(r"LINE (\d+):", rest)
+    message, _, excerpt = text.partition("\n\n")
+    line = re.match(r"LINE (\d+):", excerpt)
     # If Python code failed, for example because a package is missing, keep the last line of its traceback.
-    head = re.sub(r"Traceback \(most recent call last\):\n.*\n", "", head, flags=re.DOTALL)
-    return " ".join(head.split()) + (f" (line {line[1]} of the query)" if line else "")
+    message = re.sub(r"Traceback \(most recent call last\):\n.*\n", "", message, flags=re.DOTALL)
+    return " ".join(message.split()) + (f" (line {line[1]} of the query)" if line else "")
 
 
 def _add_model(
@@ -119,19 +118,20 @@ def _add_model(
     type: type[Message],
     options: Mapping[str, Any] | None,
 ) -> None:
+    """Load a model if `source` is not a message, and register its tables."""
     if not isinstance(source, Message):
         from onnxwire.io.load import load
 
         source = load(source, type, storage_options=options)
     tables = {name: _LazyTable(source, name) for name in TABLES}
-    for name in _named(TABLES, query):
+    for name in _tables_in_query(TABLES, query):
         tables[name].fill()  # raises the error of a damaged model, which DuckDB would wrap
     for name, table in tables.items():
         connection.register(name, table)
 
 
 class _LazyTable:
-    """A table of a message that is made when a query reads it; the schema is available before."""
+    """A table of a message. Its rows are made when a query reads it; its schema is available before."""
 
     def __init__(self, message: Message, name: str) -> None:
         self._message = message
@@ -139,7 +139,7 @@ class _LazyTable:
         self._table: ArrowTable | None = None
 
     def fill(self) -> ArrowTable:
-        """Make the table. No-op if it is made."""
+        """Make the table. No-op if it was made before."""
         if self._table is None:
             self._table = ArrowTable(columns_of(self._message, self._spec, False))
         return self._table
@@ -155,35 +155,37 @@ def _add_catalog(connection: duckdb.DuckDBPyConnection, tables: dict[str, dict[s
     """Add the tables of a catalog. tables: their files, with the removed models of each."""
     from onnxwire.catalog.read import columns_of_table
 
-    removed = False
+    has_removed_table = False
     for name, files in tables.items():
         columns = {column: _sql_type(type) for column, type in columns_of_table(name)}
         if not files:
-            nulls = ", ".join(f'null::{type} as "{column}"' for column, type in columns.items())
-            connection.execute(f'create view "{name}" as select {nulls} where false')
+            null_columns = ", ".join(f'null::{type} as "{column}"' for column, type in columns.items())
+            connection.execute(f'create view "{name}" as select {null_columns} where false')
             continue
-        # With union_by_name, DuckDB reads the columns of all files, otherwise those of the first only.
-        every = _read_parquet(connection, files)
-        found = dict(zip(every.columns, map(str, every.types), strict=True))
-        if not found.items() <= columns.items() or "model" not in found:
+        # The columns are those of all files, since _read_parquet sets union_by_name.
+        all_rows = _read_parquet(connection, files)
+        column_types = dict(zip(all_rows.columns, map(str, all_rows.types), strict=True))
+        if not column_types.items() <= columns.items() or "model" not in column_types:
             reason = "a file of this table has other columns than onnxwire writes; rebuild the catalog"
             raise SourceError(errno.EINVAL, reason, os.path.dirname(next(iter(files))))
         # An older onnxwire may have written fewer columns.
-        listed = ", ".join(f'"{key}"' if key in found else f'null::{type} as "{key}"' for key, type in columns.items())
+        select_list = ", ".join(
+            f'"{key}"' if key in column_types else f'null::{type} as "{key}"' for key, type in columns.items()
+        )
         parts = []
-        if clean := [path for path, models in files.items() if not models]:
-            parts.append(_read_parquet(connection, clean).project(listed))
-        if other := {path: models for path, models in files.items() if models}:
-            if not removed:
+        if complete_files := [path for path, models in files.items() if not models]:
+            parts.append(_read_parquet(connection, complete_files).project(select_list))
+        if partial_files := {path: models for path, models in files.items() if models}:
+            if not has_removed_table:
                 connection.execute("create schema onnxwire")
                 connection.execute("create table onnxwire.removed (file varchar, model varchar)")
-                removed = True
-            for path, models in other.items():
+                has_removed_table = True
+            for path, models in partial_files.items():
                 connection.execute("insert into onnxwire.removed select ?, unnest(?)", [path, models])
-            rows = _read_parquet(connection, other, filename=True)
+            rows = _read_parquet(connection, partial_files, filename=True)
             condition = "rows.filename = removed.file and rows.model = removed.model"
             joined = rows.set_alias("rows").join(connection.table("onnxwire.removed"), condition, how="anti")
-            parts.append(joined.project(listed))
+            parts.append(joined.project(select_list))
         (parts[0] if len(parts) == 1 else parts[0].union(parts[1])).create_view(name)
 
 
@@ -195,16 +197,16 @@ def _read_parquet(
     return connection.read_parquet(escaped, hive_partitioning=False, union_by_name=True, **options)
 
 
-def _named(tables: Iterable[str], query: str) -> list[str]:
+def _tables_in_query(tables: Iterable[str], query: str) -> list[str]:
     """Return the tables whose names occur in a query."""
     return [name for name in tables if re.search(rf"\b{name}\b", query, re.IGNORECASE)]
 
 
-def _named_in_catalog(query: str) -> list[str]:
+def _catalog_tables_in_query(query: str) -> list[str]:
     """Return the tables of a catalog that a query reads: those that it names, or all if it lists tables."""
-    from onnxwire.catalog.read import NAMES
+    from onnxwire.catalog.read import TABLE_NAMES
 
-    return list(NAMES) if _TABLE_LISTS.search(query) else _named(NAMES, query)
+    return list(TABLE_NAMES) if _TABLE_LISTS.search(query) else _tables_in_query(TABLE_NAMES, query)
 
 
 def _sql_type(type: str) -> str:

@@ -1,8 +1,8 @@
 """The table `_states` of a catalog: the models of a group, each with its state when it was read and its row counts.
 
 Only runs read it; queries do not. A row has the text of the model's name, and a JSON text [ENTRY, COUNTS]: a `State` or
-`Failure` as a list, and the number of the model's rows in each table, in the order of NAMES. Like the journal, it may
-come from an attacker.
+`Failure` as a list, and the number of the model's rows in each table, in the order of TABLE_NAMES. Like the journal, it
+may come from an attacker.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from onnxwire.arrow.many import array_of, model_text
 from onnxwire.catalog.journal import as_count, as_dict, as_list, as_text, refuse
 from onnxwire.catalog.models import Failure, State
-from onnxwire.catalog.read import NAMES
+from onnxwire.catalog.read import TABLE_NAMES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 STATES = "_states"  # readers of data sets ignore names that begin with an underscore
 
 
-class Known(NamedTuple):
+class ModelRecord(NamedTuple):
     """A model of a catalog: its group, its state or failure, and its number of rows by table."""
 
     group: str
@@ -34,49 +34,55 @@ class Known(NamedTuple):
 
 
 def states_table(models: Mapping[str, Entry], tables: Mapping[str, pa.Table]) -> pa.Table:
-    """Return the table of the states of some models, given by name. tables: their rows, which are counted."""
+    """Return the table of the states of some models.
+
+    models: the state or failure of each model by its name. tables: the rows of the models, which are counted.
+    """
     import pyarrow as pa
     import pyarrow.compute as pc
 
     counts = {
         name: {count["values"]: count["counts"] for count in pc.value_counts(tables[name]["model"]).to_pylist()}
-        for name in NAMES
+        for name in TABLE_NAMES
         if name in tables
     }
     names = list(map(model_text, models))
     states = [
-        json.dumps([entry, [counts.get(table, {}).get(name, 0) for table in NAMES]], separators=(",", ":"))
+        json.dumps([entry, [counts.get(table, {}).get(name, 0) for table in TABLE_NAMES]], separators=(",", ":"))
         for name, entry in zip(names, models.values(), strict=True)
     ]
     return pa.table({"model": array_of(names, "string"), "state": array_of(states, "string")})
 
 
-def decode_state(group: str, text: str) -> Known:
-    """Return the state of a model of a group. Raises ValueError for a damaged one."""
+def decode_state(group: str, text: str) -> ModelRecord:
+    """Return the state of a model of a group. Raises ValueError for a damaged state."""
     entry, counts = as_list(json.loads(text, parse_constant=refuse), 2)
-    rows = dict(zip(NAMES, map(as_count, as_list(counts)), strict=False))  # an older catalog may have fewer tables
-    return Known(group, _entry(entry), rows)
+    # Not strict: an older catalog may have fewer tables.
+    rows = dict(zip(TABLE_NAMES, map(as_count, as_list(counts)), strict=False))
+    return ModelRecord(group, _decode_entry(entry), rows)
 
 
-def _entry(found: object) -> Entry:
-    if isinstance(found, list) and len(found) == len(Failure._fields):
-        return Failure(*map(as_text, found))
-    size, mark, hashed, checked, files = as_list(found, len(State._fields))
+def _decode_entry(value: object) -> Entry:
+    """Return the State or Failure that a JSON value describes. Raises ValueError."""
+    if isinstance(value, list) and len(value) == len(Failure._fields):
+        return Failure(*map(as_text, value))
+    size, mark, hashed, checked, files = as_list(value, len(State._fields))
     if type(hashed) is not bool or type(checked) is not bool:
-        refuse("a state has other values than true and false in place of its flags")
+        refuse("a flag of a state is neither true nor false")
     states = {
-        _location(location): None if state is None else _file_state(state) for location, state in as_dict(files).items()
+        _check_location(location): None if state is None else _decode_file_state(state)
+        for location, state in as_dict(files).items()
     }
-    size, mark = _file_state([size, mark])
+    size, mark = _decode_file_state([size, mark])
     return State(size, mark, hashed, checked, states)
 
 
-def _location(found: str) -> str:
-    found.encode("utf-8", "surrogateescape")  # raises for characters that no path has
-    return found
+def _check_location(location: str) -> str:
+    location.encode("utf-8", "surrogateescape")  # raises UnicodeEncodeError for characters that no path has
+    return location
 
 
-def _file_state(found: object) -> list[Any]:
-    size, mark = as_list(found, 2)
+def _decode_file_state(value: object) -> list[Any]:
+    size, mark = as_list(value, 2)
     is_time = type(mark) is int and -1 << 63 <= mark < 1 << 63
     return [as_count(size), mark if mark is None or is_time else as_text(mark)]

@@ -1,4 +1,4 @@
-"""Worker processes on this machine.
+"""Runs calls in worker processes on this machine.
 
 A process of multiprocessing would import from the working directory, which may be a folder of untrusted models, and
 run the program's main module again. These processes do neither: they are started in Python's isolated mode, receive
@@ -24,14 +24,16 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
     from typing import NoReturn, Self
 
-_CODE = """\
+_WORKER_CODE = """\
 import pickle, signal, sys
 signal.signal(signal.SIGINT, signal.SIG_IGN)
 sys.path[:] = pickle.load(sys.stdin.buffer)
 from onnxwire.catalog.workers import serve
 serve()
 """
-LOST = "each process that read the model ended; the model may need more memory, or be truncated while it is read"
+LOST_WORKER_REASON = (
+    "each process that read the model ended; the model may need more memory, or be truncated while it is read"
+)
 
 
 class WorkerLost(Exception):
@@ -44,14 +46,14 @@ class Worker:
     def __init__(self) -> None:
         if getattr(sys, "frozen", False) or not sys.executable:
             raise FieldValueError("this program is not a Python interpreter, so it can't start one; use another engine")
-        words = [sys.executable, "-I", "-X", f"utf8={sys.flags.utf8_mode}", "-c", _CODE]
+        command = [sys.executable, "-I", "-X", f"utf8={sys.flags.utf8_mode}", "-c", _WORKER_CODE]
         try:
-            self._process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+            self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         except OSError as error:
             raise SourceError.from_os_error(
                 error, sys.executable, "no process can be started; try fewer workers"
             ) from None
-        self._first = pickle.dumps(import_path())
+        self._unsent_import_path = pickle.dumps(import_path())
 
     def __enter__(self) -> Self:
         return self
@@ -76,15 +78,15 @@ class Worker:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         try:
-            self._process.stdin.write(self._first + pickle.dumps(data))
+            self._process.stdin.write(self._unsent_import_path + pickle.dumps(data))
             self._process.stdin.flush()
-            self._first = b""
-            is_raised, found = pickle.load(self._process.stdout)
+            self._unsent_import_path = b""
+            is_raised, outcome = pickle.load(self._process.stdout)
         except (EOFError, OSError, ValueError, pickle.UnpicklingError):
-            raise WorkerLost(LOST) from None
+            raise WorkerLost(LOST_WORKER_REASON) from None
         if is_raised:
-            raise found
-        return found
+            raise outcome
+        return outcome
 
     def close(self) -> None:
         """Kill the process."""
@@ -104,7 +106,7 @@ class WorkerPool:
     def __init__(self, size: int, attempts: int) -> None:
         self._attempts = attempts
         self._threads = ThreadPoolExecutor(size)
-        self._idle: queue.SimpleQueue[Worker] = queue.SimpleQueue()
+        self._idle_workers: queue.SimpleQueue[Worker] = queue.SimpleQueue()
         self._lock = threading.Lock()  # protects the next two attributes
         self._workers: list[Worker] = []
         self._is_closed = False
@@ -125,28 +127,30 @@ class WorkerPool:
         return self._threads.submit(self._call, function, argument)
 
     def _call(self, function: Callable[[Any], Any], argument: object) -> Any:
+        """Call a function in a worker; if the worker ends, retry in another worker."""
         for attempt in range(1, self._attempts + 1):
             worker = self._acquire()
             try:
-                found = worker.call(function, argument)
+                result = worker.call(function, argument)
             except WorkerLost:
                 self._discard(worker)
                 if attempt == self._attempts:
                     raise
             except BaseException:
-                self._idle.put(worker)
+                self._idle_workers.put(worker)
                 raise
             else:
-                self._idle.put(worker)
-                return found
+                self._idle_workers.put(worker)
+                return result
         raise AssertionError
 
     def _acquire(self) -> Worker:
+        """Return an idle worker, or start a new worker. Raises WorkerLost if the pool is closed."""
         with suppress(queue.Empty):
-            return self._idle.get_nowait()
+            return self._idle_workers.get_nowait()
         with self._lock:
             if self._is_closed:
-                raise WorkerLost(LOST)
+                raise WorkerLost(LOST_WORKER_REASON)
             worker = Worker()
             self._workers.append(worker)
             return worker
@@ -159,22 +163,22 @@ class WorkerPool:
 
 
 def import_path() -> list[str]:
-    """Return sys.path for a worker: that of this process without the working directory.
+    """Return sys.path for a worker: the sys.path of this process without the working directory.
 
     The folder of onnxwire is appended if it is missing, since it may be the working directory.
     """
     try:
-        here = os.path.realpath(os.curdir)
+        working_folder = os.path.realpath(os.curdir)
     except OSError:
-        here = ""
-    folders = [folder for folder in sys.path if os.path.isabs(folder) and os.path.realpath(folder) != here]
+        working_folder = ""
+    folders = [folder for folder in sys.path if os.path.isabs(folder) and os.path.realpath(folder) != working_folder]
     package_parent = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     return folders if package_parent in folders else [*folders, package_parent]
 
 
 def serve() -> NoReturn:
     """Run the calls that arrive on standard input; the main loop of a worker."""
-    answers = os.fdopen(os.dup(1), "wb")
+    results = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # output that a library prints must not mix with the results
     calls: queue.SimpleQueue[tuple[Callable[[Any], Any], Any]] = queue.SimpleQueue()
     threading.Thread(target=_receive, args=(calls,), daemon=True).start()
@@ -185,8 +189,8 @@ def serve() -> NoReturn:
         except Exception as error:
             data = pickle.dumps((True, error))
         try:
-            answers.write(data)
-            answers.flush()
+            results.write(data)
+            results.flush()
         except OSError:
             os._exit(1)  # the parent process ended
 

@@ -727,6 +727,13 @@ cdef class Facts:
         """Return the kinds of characters of each string."""
         return self.buffer(self.texts.traits, self.texts.n, 1)
 
+    @critical_section
+    def text_arena(self):
+        """Return the bytes of all strings, and the offset of each string in them and of the end, as 64-bit integers."""
+        return (
+            self.buffer(self.texts.arena, self.texts.arena_size, 1), self.buffer(self.texts.start, self.texts.n + 1, 8)
+        )
+
     @property
     @critical_section
     def base(self):

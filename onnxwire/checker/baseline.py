@@ -83,7 +83,7 @@ class _Graphs:
         self.sides = old.make_graph(intern), new.make_graph(intern)
         matching = Matching(*self.sides, by_name=False)
         self.old_of, self.edges = matching.old_of, matching.edges
-        self._rewired = frozenset(matching.rewired())
+        self._rewired = frozenset(matching.rewired_vertices())
         self._unchanged = [bytearray(len(self.old_of)) for _ in range(_UNCHANGED_STEPS + 1)]  # 0: not yet known
         self._first: list[dict[tuple[int, str], int]] = []
         for graph in self.sides:

@@ -36,6 +36,8 @@ _ASCII = str.maketrans({"0": "o", "O": "o", "1": "l", "I": "l", "|": "l", "5": "
 
 def skeleton(text: str) -> str:
     """Return a name as a person reads it: letters of other scripts and forms as ASCII, without invisible characters."""
+    if text.isascii() and text.isprintable():
+        return text
     folded = unicodedata.normalize("NFKC", text).translate(_TABLE)
     decomposed = unicodedata.normalize("NFKD", folded)
     return "".join(letter for letter in decomposed if unicodedata.category(letter) not in ("Mn", "Cf", "Cc"))

@@ -77,6 +77,7 @@ SECURITY_MODULES: dict[str, tuple[str, ...]] = {
     "security_names": (),
     "security_payloads": (),
     "security_behaviour": ("NodeProto",),
+    "security_triggers": ("NodeProto",),
 }
 
 

@@ -7,26 +7,30 @@ arguments of their calls, until the budget of the model is used up, which is pro
 
 from __future__ import annotations
 
-import builtins
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from onnxwire.checker.constant_inputs import ARGUMENT, INSPECTORS
 from onnxwire.checker.declared_types import DeclaredTypes
-from onnxwire.checker.facts import EMPTY, true_rows
+from onnxwire.checker.facts import EMPTY, repeats, true_rows
+from onnxwire.checker.function_calls import MAIN, FunctionCalls
 from onnxwire.checker.input_shapes import ROWS, misfit
 from onnxwire.checker.kernel_sizes import BUFFERS, INEXACT_OF_LIBRARIES, OPERATORS_OF_LIBRARIES, TEXT_OPERATORS
+from onnxwire.checker.known_results import KnownResults, Result
 from onnxwire.checker.network_inputs import NETWORK_INSPECTORS
+from onnxwire.checker.node_call import NodeCall, Scope
 from onnxwire.checker.rules.node import Calls
 from onnxwire.checker.shape_operators import COMPARED, EXACT, INEXACT, OPERATORS, RANDOM, SIZE_INPUTS
-from onnxwire.checker.shape_values import Value
+from onnxwire.checker.shape_values import FIXED, OMITTED, UNKNOWN, Value
 from onnxwire.checker.small_constants import SmallConstants
 from onnxwire.tensor.dtypes import EXTERNAL
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Hashable, Iterator, Sequence
 
     from onnxwire.checker.facts import Facts
-    from onnxwire.messages import AttributeProto, TensorProto
+    from onnxwire.messages import TensorProto
 
 MAX_ITERATIONS = 10_000_000  # maximum product of the iterations of all loops around a node
 MAX_TOTAL_FACTOR = 16  # limit of the elements of all constants together, as multiple of max_elements
@@ -34,12 +38,10 @@ MAX_GIVEN_FACTOR = 64  # limit of a value whose size depends on an input's decla
 MAX_STORED_FACTOR = 16  # limit of a value derived from a stored weight, as multiple of the weight's elements
 _MAX_BODY_RUNS = 64
 _MAX_CALL_DEPTH = 48
-_BUDGET_FACTOR, _MIN_BUDGET = 8, 20_000
-_NO_VALUE = Value()
+_BUDGET_FACTOR, _MIN_BUDGET = 3, 20_000
 _STRING = 8  # TensorProto.STRING
 _ALL_OPERATORS = OPERATORS | OPERATORS_OF_LIBRARIES
 _ALL_INEXACT = INEXACT | frozenset(INEXACT_OF_LIBRARIES)
-_MAX_HEAD_BYTES = 4096
 _SEQUENCE_OPERATORS = frozenset(
     ("SequenceAt", "SequenceErase", "SequenceInsert", "SequenceLength", "SequenceConstruct", "SequenceMap")
     + ("ConcatFromSequence", "Identity", "If", "Loop", "Scan", "SplitToSequence")
@@ -50,104 +52,6 @@ _SIZING_OPERATORS = frozenset(
 )
 
 
-class Scope:
-    """The values of one graph or function by the id of their name. Rows of tensors and inputs are decoded on demand."""
-
-    __slots__ = ("attributes", "inputs", "parent", "tensors", "values")
-
-    def __init__(self, parent: Scope | None) -> None:
-        self.parent = parent
-        self.values: dict[int, Value] = {}
-        self.tensors: dict[int, int] = {}
-        self.inputs: dict[int, int] = {}
-        self.attributes: dict[str, AttributeProto] = parent.attributes if parent is not None else {}
-
-
-class _Call:
-    """A node and its inputs: the implementation of `Call` of shape_operators.py."""
-
-    __slots__ = ("_attributes", "inputs", "node", "op_type", "owner", "scope")
-
-    def __init__(self, owner: ShapeBounds, scope: Scope, node: int, op_type: str, inputs: list[Value]) -> None:
-        self.owner = owner
-        self.scope = scope
-        self.node = node
-        self.op_type = op_type
-        self.inputs = inputs
-        self._attributes: dict[str, AttributeProto] | None = None
-
-    def attribute(self, name: str) -> AttributeProto | None:
-        if self._attributes is None:
-            self._attributes = self.owner.constants.attributes(self.node)
-        found = self._attributes.get(name)
-        return self.scope.attributes.get(found.ref_attr_name) if found is not None and found.ref_attr_name else found
-
-    def value(self, index: int) -> Value | None:
-        return self.inputs[index] if index < len(self.inputs) else None
-
-    def ints(self, name: str, input: int | None = None) -> list[int] | None:
-        """Return integers of an input, or of an attribute where the node has no such input."""
-        if input is not None and input < len(self.inputs) and self.inputs[input] is not _NO_VALUE:
-            data = self.inputs[input].data
-            return None if data is None or not all(isinstance(number, int) for number in data) else data
-        found = self.attribute(name)
-        return list(found.ints)[:64] if found is not None and len(found.ints) else None
-
-    def floats(self, name: str) -> list[float] | None:
-        found = self.attribute(name)
-        return list(found.floats)[:64] if found is not None and len(found.floats) else None
-
-    def int(self, name: str, default: int) -> int:
-        found = self.attribute(name)
-        return found.i if found is not None and found.HasField("i") else default
-
-    def text(self, name: str) -> str:
-        found = self.attribute(name)
-        return found.s.decode("utf-8", "replace") if found is not None else ""
-
-    def extent(self, index: builtins.int) -> tuple[builtins.int, builtins.int] | None:
-        """Return the least and the greatest number of an input that is a stored tensor of integers."""
-        value = self.value(index)
-        return None if value is None or value.tensor < 0 else self.owner.constants.extent(value.tensor)
-
-    def count(self, name: str) -> builtins.int:
-        """Return the number of elements of a list of integers or strings, 0 if it is absent."""
-        row = self.owner.constants.attribute_rows(self.node).get(name)
-        if row is None:
-            return 0
-        columns = ("ints", "strings")
-        return max(builtins.int(self.owner.constants.column("AttributeProto", column)[row]) for column in columns)
-
-    def head(self, index: builtins.int) -> bytes:
-        """Return the first bytes of an input that is a stored tensor."""
-        value = self.value(index)
-        return b"" if value is None or value.tensor < 0 else self.owner.constants.head(value.tensor, _MAX_HEAD_BYTES)
-
-    def constant(self) -> Value | None:
-        """Return the value of the attributes of Constant, or the filler of ConstantOfShape."""
-        for name in ("value", "value_ints", "value_int", "value_floats", "value_float"):
-            found = self.attribute(name)
-            if found is None:
-                continue
-            if name == "value" and found.HasField("t"):
-                return self.owner.tensor_of(found.t)
-            if name in ("value_ints", "value_floats"):
-                numbers = list(found.ints if name == "value_ints" else found.floats)
-                return Value((len(numbers),), numbers if len(numbers) <= 64 else None)
-            return Value((), [found.i if name == "value_int" else found.f])
-        rows = self.owner.constants.attribute_rows(self.node)
-        row = rows.get("value")
-        tensor = self.owner.constants.column("AttributeProto", "t")[row] if row is not None else -1
-        if tensor >= 0:
-            return self.owner.stored(tensor)
-        found = self.attribute("value_string")
-        if found is None:
-            return None
-        value = Value(())
-        value.text = len(found.s)
-        return value
-
-
 class ShapeBounds:
     """The findings about sizes and loops, by `facts.derive(ShapeBounds)`.
 
@@ -156,7 +60,6 @@ class ShapeBounds:
     that do not end; unbounded: loops that only a condition on data ends; iterations: the number of iterations of loops
     that take too many. hidden: nodes with a size that is computed from constants by operators that are not evaluated,
     and the index of that input. faults: per kind in constant_inputs.py, the text of the fault by the row of the node.
-    bodies: for nodes with graphs in attributes, the rows of the graphs by the name of the attribute.
     total: the first node at which the sum of the constants' elements exceeds the limit, and the sum; or None.
     """
 
@@ -174,15 +77,16 @@ class ShapeBounds:
         self.hidden: dict[int, int] = {}
         self.total: tuple[int, int] | None = None
         self._total = 0
-        nodes = facts.NodeProto
-        self.budget = nodes.n * _BUDGET_FACTOR + _MIN_BUDGET
+        self.known = KnownResults()
+        self.budget = 0
+        self._recorded: list[tuple[dict[int, Any], Any]] = []  # faults of the node that is evaluated
         self._op_types = constants.column("NodeProto", "op_type")
-        self._first_inputs = constants.column("NodeProto", "first.input")
-        self._n_inputs = constants.column("NodeProto", "input")
-        self._first_outputs = constants.column("NodeProto", "first.output")
-        self._n_outputs = constants.column("NodeProto", "output")
+        self._first_inputs, self._n_inputs = constants.ranges("NodeProto", "input")
+        self._first_outputs, self._n_outputs = constants.ranges("NodeProto", "output")
+        self._first_nodes, self._n_nodes = constants.ranges("GraphProto", "node")
         self._inputs = constants.elements("NodeProto.input")
         self._outputs = constants.elements("NodeProto.output")
+        self._function_fields = [constants.ranges("FunctionProto", field) for field in ("input", "node", "output")]
         self._calls: list[int] | None = facts.derive(Calls).function.tolist() if facts.FunctionProto.n else None
         self._operators: dict[int, Any] = {}
         for name, operator in _ALL_OPERATORS.items():
@@ -190,18 +94,29 @@ class ShapeBounds:
                 self._operators[id] = operator
         inspectors = INSPECTORS | NETWORK_INSPECTORS
         self._inspectors = {id: inspect for name, inspect in inspectors.items() if (id := facts.find(name)) >= 0}
-        self._with_input_shapes = {id for name in ROWS if (id := facts.find(name)) >= 0}
+        with_input_shapes = {id for name in ROWS if (id := facts.find(name)) >= 0}
         self._buffers = {id: size for name, size in BUFFERS.items() if (id := facts.find(name)) >= 0}
         for name, method in (("If", self._run_if), ("Loop", self._run_loop), ("Scan", self._run_scan)):
             if (id := facts.find(name)) >= 0:
                 self._operators[id] = method
+        self._evaluated = {*self._operators, *self._inspectors, *self._buffers, *with_input_shapes}
         self._random = {facts.find(name) for name in RANDOM}
         self._constant = facts.find("Constant")
-        self.bodies = self._find_bodies()
+        self._body_starts, self._bodies, self._body_names = self._find_bodies()
         self.contradicted: dict[int, list[int | None]] = {}
-        self._compared: set[int] = set()
+        self._is_compared = bytearray(facts.GraphProto.n)
         self._depth = 0
         self._trips = 1
+        self._recursive: set[int] = set()
+        sizes = ("NodeProto", "TensorProto", "ValueInfoProto", "FunctionProto.input", "FunctionProto.output")
+        budget = sum(map(facts.count, sizes)) * _BUDGET_FACTOR + _MIN_BUDGET
+        if self._calls is not None:
+            calls = facts.derive(FunctionCalls)
+            self._recursive, self.budget = calls.recursive, budget
+            for vertex in calls.order.tolist():
+                if vertex != MAIN:
+                    self._run_unbound(vertex - 1)
+        self.budget = budget
         graphs = facts.GraphProto
         with_graph = true_rows(
             graphs.under("ModelProto.graph", "TrainingInfoProto.algorithm", "TrainingInfoProto.initialization")
@@ -209,19 +124,36 @@ class ShapeBounds:
         )
         for graph in with_graph.tolist():
             self._run_graph(graph, Scope(None), [])
-        for function in range(facts.FunctionProto.n):
-            self._run_function(function, [], Scope(None))
 
-    def _find_bodies(self) -> dict[int, dict[str, int]]:
-        """Return, for each node with graphs in attributes, the rows of the graphs by the name of the attribute."""
+    def _find_bodies(self) -> tuple[Sequence[int], Sequence[int], Sequence[int]]:
+        """Return the graphs in attributes by node, the first one of each attribute name, and these names.
+
+        The graphs of node i, and the ids of their names, are elements starts[i] to starts[i + 1] of the other columns.
+        """
         graphs, attributes = self.facts.GraphProto, self.facts.AttributeProto
-        bodies: dict[int, dict[str, int]] = {}
-        for graph in true_rows(graphs.under("AttributeProto.g", "AttributeProto.graphs")).tolist():
-            attribute = int(graphs.parent[graph])
-            if attributes.edge[attribute] == self.facts.edges["NodeProto.attribute"]:
-                name = self.facts.text(attributes.name[attribute])
-                bodies.setdefault(int(attributes.parent[attribute]), {}).setdefault(name, graph)
-        return bodies
+        rows = true_rows(graphs.under("AttributeProto.g", "AttributeProto.graphs"))
+        holders = graphs.parent[rows]
+        is_in_node = attributes.under("NodeProto.attribute")[holders]
+        rows, holders = rows[is_in_node], holders[is_in_node]
+        nodes, names = attributes.parent[holders], attributes.name[holders]
+        is_first = ~repeats(nodes, names)
+        rows, nodes, names = rows[is_first], nodes[is_first], names[is_first]
+        order = np.argsort(nodes, kind="stable")
+        starts = np.searchsorted(nodes[order], np.arange(self.facts.NodeProto.n + 1, dtype=np.int32)).astype(np.int32)
+        return starts.data, rows[order].astype(np.int32).data, names[order].data
+
+    def bodies(self, node: int) -> dict[str, int]:
+        """Return the rows of the graphs in attributes of a node by the name of the attribute."""
+        found = range(self._body_starts[node], self._body_starts[node + 1])
+        return {self.facts.text(self._body_names[i]): self._bodies[i] for i in found}
+
+    def nodes_with_bodies(self, *op_types: str) -> Iterator[tuple[int, str]]:
+        """Yield each node of some operators that has graphs in attributes, and the operator."""
+        nodes = self.facts.NodeProto
+        for op_type in op_types:
+            has_bodies = np.diff(np.asarray(self._body_starts)) > 0
+            for node in true_rows(has_bodies & (nodes.op_type == self.facts.find(op_type))).tolist():
+                yield node, op_type
 
     # Values of names
 
@@ -259,7 +191,7 @@ class ShapeBounds:
             if value is not None:
                 return value
             scope = scope.parent
-        return Value()
+        return UNKNOWN
 
     def _declared(self, info: int) -> Value:
         dims = self.facts.derive(DeclaredTypes).dims(info)
@@ -269,45 +201,38 @@ class ShapeBounds:
 
     # Graphs and functions
 
-    def _children(self, type_name: str, field: str, row: int) -> range:
-        start = self.constants.column(type_name, f"first.{field}")[row]
-        return range(start, start + self.constants.column(type_name, field)[row])
-
     def _run_graph(self, graph: int, scope: Scope, arguments: list[Value]) -> list[Value]:
         """Evaluate a graph, with arguments for its first inputs, and return the Values of its outputs."""
         names = self.constants.column("ValueInfoProto", "name")
-        for i, info in enumerate(self.graph_rows("ValueInfoProto", "GraphProto.input", graph)):
+        infos = self.graph_rows("ValueInfoProto", "GraphProto.input", graph)
+        for i, info in enumerate(infos):
             if i < len(arguments):
                 scope.values[names[info]] = arguments[i]
             else:
                 scope.inputs[names[info]] = info
+        initializers = self.graph_rows("TensorProto", "GraphProto.initializer", graph)
         tensors = self.constants.column("TensorProto", "name") if self.facts.TensorProto.n else []
-        for row in self.graph_rows("TensorProto", "GraphProto.initializer", graph):
+        for row in initializers:
             scope.tensors[tensors[row]] = row
         for row in self.graph_rows("SparseTensorProto", "GraphProto.sparse_initializer", graph):
             values = self.constants.column("SparseTensorProto", "values")[row]
             if values >= 0:
-                scope.values[tensors[values]] = value = Value()
-                value.is_fixed = True
-        self._run_nodes(self._children("GraphProto", "node", graph), scope)
-        if graph not in self._compared:
-            self._compared.add(graph)
+                scope.values[tensors[values]] = FIXED
+        outputs = self.graph_rows("ValueInfoProto", "GraphProto.output", graph)
+        self.budget -= len(infos) + len(initializers) + len(outputs)
+        start = self._first_nodes[graph]
+        self._run_nodes(range(start, start + self._n_nodes[graph]), scope)
+        if not self._is_compared[graph]:
+            self._is_compared[graph] = True
             self._compare_with_declared(graph, scope, names)
-        return [
-            self._find(scope, names[info]) for info in self.graph_rows("ValueInfoProto", "GraphProto.output", graph)
-        ]
+        return [self._find(scope, names[info]) for info in outputs]
 
-    def graph_rows(self, type_name: str, field: str, graph: int) -> list[int]:
-        """Return the rows of a field of a graph; rows of other fields of the type may be between them."""
-        key = f"rows {field}"
-        groups: dict[int, list[int]] | None = self.constants.groups.get(key)
-        if groups is None:
-            groups = self.constants.groups[key] = {}
-            sheet = self.facts[type_name]
-            rows = true_rows(sheet.under(field))
-            for row, parent in zip(rows.tolist(), sheet.parent[rows].tolist(), strict=True):
-                groups.setdefault(parent, []).append(row)
-        return groups.get(graph, [])
+    def graph_rows(self, type_name: str, field: str, graph: int) -> Sequence[int]:
+        """Return the rows of a field of a graph."""
+        if field not in self.facts.present:
+            return ()
+        starts, rows = self.constants.grouped(field, type_name)
+        return rows[starts[graph] : starts[graph + 1]]
 
     def _compare_with_declared(self, graph: int, scope: Scope, names: Sequence[int]) -> None:
         """Record the declared types of a graph's values that contradict the shapes that its nodes make."""
@@ -324,145 +249,221 @@ class ShapeBounds:
                 ):
                     self.contradicted.setdefault(info, list(shape[:8]))
 
+    def _run_unbound(self, function: int) -> None:
+        """Evaluate a function with unknown arguments, and keep the result for calls with such arguments."""
+        stopped, total = self.known.n_stopped, self._total
+        values = self._run_function(function, [], Scope(None))
+        if stopped == self.known.n_stopped:
+            self.known.add((function, (0, b"")), Result(values, (), self._total - total))
+
     def _run_function(self, function: int, arguments: list[Value], scope: Scope) -> list[Value]:
-        start = self.constants.column("FunctionProto", "first.input")[function]
-        names = self.constants.elements("FunctionProto.input")
-        for i in range(self.constants.column("FunctionProto", "input")[function]):
-            scope.values[names[start + i]] = arguments[i] if i < len(arguments) else Value()
-        self._run_nodes(self._children("FunctionProto", "node", function), scope)
-        start = self.constants.column("FunctionProto", "first.output")[function]
-        names = self.constants.elements("FunctionProto.output")
-        stop = start + self.constants.column("FunctionProto", "output")[function]
-        return [self._find(scope, name) for name in names[start:stop]]
+        inputs, nodes, outputs = ((first[function], count[function]) for first, count in self._function_fields)
+        names = self.constants.elements("FunctionProto.input") if inputs[1] else ()
+        for i in range(inputs[1]):
+            scope.values[names[inputs[0] + i]] = arguments[i] if i < len(arguments) else UNKNOWN
+        self.budget -= inputs[1] + outputs[1]
+        self._run_nodes(range(nodes[0], sum(nodes)), scope)
+        names = self.constants.elements("FunctionProto.output") if outputs[1] else ()
+        return [self._find(scope, name) for name in names[outputs[0] : sum(outputs)]]
 
     def _run_nodes(self, nodes: range, scope: Scope) -> None:
-        operators, inputs, outputs, values = self._operators, self._inputs, self._outputs, scope.values
-        inspectors = self._inspectors
+        inputs, outputs, values, kind = self._inputs, self._outputs, scope.values, self.known.kind
         self.budget -= len(nodes)
         for node in nodes:
             op_type = self._op_types[node]
-            operator, inspector = operators.get(op_type), inspectors.get(op_type)
             function = self._calls[node] if self._calls is not None else -1
+            has_bodies = self._body_starts[node] < self._body_starts[node + 1]
             start = self._first_inputs[node]
             names = inputs[start : start + self._n_inputs[node]]
-            given = [values.get(name) or self._find(scope, name) if name != EMPTY else _NO_VALUE for name in names]
-            is_fixed = op_type == self._constant or (
-                bool(given) and all(value is _NO_VALUE or value.is_fixed for value in given)
-            )
-            if node in self.bodies or op_type in self._random:
-                is_fixed = False
+            given = [values.get(name) or self._find(scope, name) if name != EMPTY else OMITTED for name in names]
             start = self._first_outputs[node]
             results = outputs[start : start + self._n_outputs[node]]
-            made: Any = None
-            buffer = self._buffers.get(op_type)
-            if (
-                operator is not None
-                or inspector is not None
-                or buffer is not None
-                or op_type in self._with_input_shapes
-                or function >= 0
-                or node in self.bodies
-            ):
-                call = _Call(self, scope, node, self.facts.text(op_type), given)
-                try:
-                    if function < 0:
-                        self._inspect(inspector, call)
-                        if buffer is not None and (size := buffer(call)) is not None:
-                            self._accept(node, call.op_type, size)
-                    made = self._run(operator, function, call)
-                except (ArithmeticError, ValueError, TypeError, IndexError):
-                    made = None  # arguments that the operator does not accept; other rules report them
-                if made is not None:
-                    self._add(call, function, results, made if isinstance(made, list) else [made], is_fixed)
-            if made is None and is_fixed:
-                for name in results:
-                    values[name] = Value()
-                    values[name].is_fixed = True
+            if function < 0 and op_type not in self._evaluated:
+                if has_bodies:
+                    self._run_bodies(node, scope)
+                elif self._is_fixed(op_type, given):
+                    values.update(dict.fromkeys(results, FIXED))
+                continue
+            key: Hashable = None
+            if function < 0 and not has_bodies and EMPTY not in results:
+                attributes = self._attribute_key(node, scope)
+                if attributes is not None:
+                    key = op_type, len(results), attributes, *[value.kind or kind(value) for value in given]
+            result = self.known.get(key) if key is not None else None
+            if result is None:
+                reads = self.known.n_reads
+                call = NodeCall(self, scope, node, self.facts.text(op_type), given)
+                is_fixed = not has_bodies and self._is_fixed(op_type, given)
+                result = self._evaluate(call, op_type, function, results, is_fixed)
+                if key is not None and reads == self.known.n_reads and not (given and _has_tensor(result.values)):
+                    self.known.add(key, result)
+            else:
+                for found, fault in result.faults:
+                    found.setdefault(node, fault)
+                self._add_total(node, result.total)
+            for name, value in zip(results, result.values, strict=False):
+                if value is not None:
+                    values[name] = value
 
-    def _inspect(self, inspector: Any, call: _Call) -> None:
+    def _is_fixed(self, op_type: int, given: list[Value]) -> bool:
+        """Return whether the outputs of a node without graphs depend on constants only."""
+        return op_type not in self._random and (
+            op_type == self._constant or (bool(given) and all(value is OMITTED or value.is_fixed for value in given))
+        )
+
+    def _attribute_key(self, node: int, scope: Scope) -> tuple[int, bytes] | None:
+        """Return what the attributes of a node are equal by; None if they are long, or depend on those of a call."""
+        key = self.constants.attribute_bytes(node)
+        return key if not scope.attributes or key == (0, b"") else None
+
+    def _evaluate(self, call: NodeCall, op_type: int, function: int, names: Sequence[int], is_fixed: bool) -> Result:
+        self._recorded = []
+        total = self._total
+        made: Any = None
+        buffer = self._buffers.get(op_type)
+        try:
+            if function < 0:
+                self._inspect(self._inspectors.get(op_type), call)
+                if buffer is not None and (size := buffer(call)) is not None:
+                    self._accept(call.node, call.op_type, size)
+            made = self._run(self._operators.get(op_type), function, call)
+        except (ArithmeticError, ValueError, TypeError, IndexError):
+            made = None  # arguments that the operator does not accept; other rules report them
+        values: list[Value | None] = [FIXED] * len(names) if is_fixed else []
+        if made is not None:
+            values = self._outputs_of(call, function, names, made if isinstance(made, list) else [made], is_fixed)
+        return Result(values, self._recorded, self._total - total)
+
+    def _record(self, found: dict[int, Any], node: int, fault: Any) -> None:
+        found.setdefault(node, fault)
+        self._recorded.append((found, fault))
+
+    def _inspect(self, inspector: Any, call: NodeCall) -> None:
         """Record the faults of a node, and a size that is computed from constants but not known."""
         for kind, fault in inspector(call) if inspector is not None else ():
-            self.faults.setdefault(kind, {}).setdefault(call.node, fault)
+            self._record(self.faults.setdefault(kind, {}), call.node, fault)
         if call.op_type in ROWS and (fault := misfit(call)):
-            self.faults.setdefault(ARGUMENT, {}).setdefault(call.node, fault)
+            self._record(self.faults.setdefault(ARGUMENT, {}), call.node, fault)
         for position in SIZE_INPUTS.get(call.op_type, ()):
             size = call.value(position)
-            if size is not None and size is not _NO_VALUE and size.is_fixed and size.data is None:
-                self.hidden.setdefault(call.node, position)
+            if size is not None and size is not OMITTED and size.is_fixed and size.data is None:
+                self._record(self.hidden, call.node, position)
         if call.op_type in OPERATORS and call.op_type not in _SEQUENCE_OPERATORS:
             for value in call.inputs:
                 if value.sequence is not None:
-                    self.faults.setdefault(ARGUMENT, {}).setdefault(call.node, "a sequence in place of a tensor")
+                    self._record(self.faults.setdefault(ARGUMENT, {}), call.node, "a sequence in place of a tensor")
 
-    def _add(self, call: _Call, function: int, names: Sequence[int], made: list[Value], is_fixed: bool) -> None:
-        """Set the values of a node's outputs."""
+    def _outputs_of(
+        self, call: NodeCall, function: int, names: Sequence[int], made: list[Value], is_fixed: bool
+    ) -> list[Value | None]:
+        """Return the Values of a node's outputs, None for those that are not known."""
+        if not names:
+            return []
         stored = max((value.stored for value in call.inputs), default=0)
         is_bound = any(value.is_bound for value in call.inputs) or (
             call.op_type not in EXACT and (function >= 0 or not all(map(_is_exact, call.inputs)))
         )
         is_exact = function < 0 and call.op_type in COMPARED and all(value.is_exact for value in call.inputs)
-        for name, value in zip(names, made, strict=False):
-            if name == EMPTY or value is None or value is _NO_VALUE:
+        values: list[Value | None] = []
+        for name, given in zip(names, made, strict=False):
+            if name == EMPTY or given is None or given is OMITTED:
+                values.append(None)
                 continue
+            value = given.copy()  # it may be that of an input, or of another node
             value.is_exact = is_exact
             value.stored = max(value.stored, stored)
             value.is_fixed |= is_fixed
             value.is_bound |= is_bound or call.op_type in _ALL_INEXACT
             if call.op_type in TEXT_OPERATORS:
                 value.text = max(value.text, self._text(call))
-            call.scope.values[name] = value if self._accept(call.node, call.op_type, value) else Value()
+            values.append(value if self._accept(call.node, call.op_type, value) else UNKNOWN)
+        return values
 
-    def _text(self, call: _Call) -> int:
+    def _text(self, call: NodeCall) -> int:
         """Return a lower bound of the bytes of each string that a node makes."""
         texts = [value.text for value in call.inputs]
         return sum(text or 1 for text in texts) if call.op_type == "StringConcat" else max(texts, default=0)
 
-    def _run(self, operator: Any, function: int, call: _Call) -> Any:
+    def _run(self, operator: Any, function: int, call: NodeCall) -> Any:
         if function >= 0:
             return self._run_call(function, call)
         if operator is not None:
             return operator(call)
-        for graph in self.bodies.get(call.node, {}).values():
-            self._run_graph(graph, Scope(call.scope), [Value()] * 64)
+        self._run_bodies(call.node, call.scope)
         return None
 
-    def _run_call(self, function: int, call: _Call) -> list[Value] | None:
+    def _run_bodies(self, node: int, scope: Scope) -> None:
+        """Evaluate the graphs of a node whose operator may run them in any way."""
+        for i in range(self._body_starts[node], self._body_starts[node + 1]):
+            if self._n_nodes[self._bodies[i]]:
+                self._run_graph(self._bodies[i], Scope(scope), [UNKNOWN] * 64)
+
+    def _run_call(self, function: int, call: NodeCall) -> Sequence[Value | None] | None:
+        if function + 1 in self._recursive:
+            return None  # no runtime accepts it
+        known = self.known
+        key = self._call_key(function, call)
+        result = known.get(key) if key is not None else None
+        if result is not None:
+            self._add_total(call.node, result.total)
+            return result.values
         if self._depth >= _MAX_CALL_DEPTH or self.budget <= 0:
+            known.n_stopped += 1
             return None
         scope = Scope(None)
         names = self.constants.attribute_rows(call.node)
         scope.attributes = {name: found for name in names if (found := call.attribute(name)) is not None}
+        stopped, reads, total = known.n_stopped, known.n_reads, self._total
         self._depth += 1
         try:
-            return self._run_function(function, call.inputs, scope)
+            values = self._run_function(function, call.inputs, scope)
         finally:
             self._depth -= 1
+        if key is not None and (stopped, reads) == (known.n_stopped, known.n_reads):
+            rows = {value.tensor for value in call.inputs}
+            if all(value.tensor < 0 or value.tensor not in rows for value in values):
+                known.add(key, Result(values, (), self._total - total))
+        return values
+
+    def _call_key(self, function: int, call: NodeCall) -> Hashable:
+        """Return the key of a call in `known`, or None. Unknown arguments at the end are left out."""
+        attributes = self._attribute_key(call.node, call.scope)
+        if attributes is None or self._trips > 1:
+            return None
+        kinds = [self.known.kind(value) for value in call.inputs]
+        unknown = self.known.kind(UNKNOWN)
+        while kinds and kinds[-1] == unknown:
+            kinds.pop()
+        return function, attributes, *kinds
 
     def _accept(self, node: int, op_type: str, value: Value) -> bool:
         """Return whether a value is within the limits; record a value that is too large."""
         size = value.size
         if value.text and value.text * max(size, 1) > max(self.max_elements, value.stored * MAX_STORED_FACTOR):
-            self.texts.setdefault(node, value.text * max(size, 1))
+            self._record(self.texts, node, value.text * max(size, 1))
             return False
         if size < 1 << 20:
             return True
         if size >= 1 << 63:
-            self.overflows.setdefault(node, size)
+            self._record(self.overflows, node, size)
             return False
         limit = self.max_elements * (MAX_GIVEN_FACTOR if value.is_given else 1)
         if size > limit and size > value.stored * MAX_STORED_FACTOR:
-            self.elements.setdefault(node, size)
+            self._record(self.elements, node, size)
             return False
         if op_type in _SIZING_OPERATORS and not value.is_given:
-            self._total += size
-            if self._total > self.max_elements * MAX_TOTAL_FACTOR and self.total is None:
-                self.total = node, self._total
+            self._add_total(node, size)
         return True
+
+    def _add_total(self, node: int, size: int) -> None:
+        self._total += size
+        if size and self._total > self.max_elements * MAX_TOTAL_FACTOR and self.total is None:
+            self.total = node, self._total
 
     # Control flow
 
-    def _run_if(self, call: _Call) -> list[Value]:
-        bodies = self.bodies.get(call.node, {})
+    def _run_if(self, call: NodeCall) -> list[Value]:
+        bodies = self.bodies(call.node)
         results = [self._run_graph(graph, Scope(call.scope), []) for graph in bodies.values()]
         condition = call.value(0)
         if condition is not None and condition.data and len(condition.data) == 1:
@@ -473,20 +474,20 @@ class ShapeBounds:
             return []
         for left, right in zip(*results, strict=True):
             if (left.sequence is None) != (right.sequence is None) and None not in (left.shape or right.shape, 0):
-                self.faults.setdefault(ARGUMENT, {}).setdefault(call.node, "a tensor and a sequence as results")
+                self._record(self.faults.setdefault(ARGUMENT, {}), call.node, "a tensor and a sequence as results")
         pairs = zip(*results, strict=True)
         return [
             Value((left if left.size >= right.size else right).shape, None, left.is_given and right.is_given)
             for left, right in pairs
         ]
 
-    def _run_loop(self, call: _Call) -> list[Value]:
-        body = self.bodies.get(call.node, {}).get("body")
+    def _run_loop(self, call: NodeCall) -> list[Value]:
+        body = self.bodies(call.node).get("body")
         if body is None:
             return []
-        count, condition, *carried = (call.inputs + [_NO_VALUE] * 2)[: max(len(call.inputs), 2)]
+        count, condition, *carried = (call.inputs + [OMITTED] * 2)[: max(len(call.inputs), 2)]
         trips = _trip_count(count)
-        starts_true = condition is _NO_VALUE or (condition.data is not None and bool((condition.data or [0])[0]))
+        starts_true = condition is OMITTED or (condition.data is not None and bool((condition.data or [0])[0]))
         if trips == 0 or (condition.data and not condition.data[0]):
             return carried
         outer = self._trips
@@ -495,7 +496,7 @@ class ShapeBounds:
             results, is_true = self._repeat(body, call.scope, carried, trips, starts_true)
         finally:
             self._trips = outer
-        is_huge = count is _NO_VALUE or (trips is not None and trips > MAX_ITERATIONS)
+        is_huge = count is OMITTED or (trips is not None and trips > MAX_ITERATIONS)
         if is_huge and starts_true and is_true:
             self.endless.setdefault(call.node, "without end" if trips is None else f"{trips:,} times")
         elif is_huge:
@@ -519,7 +520,7 @@ class ShapeBounds:
             arguments = [Value((), [i]), Value((), [True] if starts_true else None), *carried]
             results = self._run_graph(body, Scope(scope), arguments)
             is_true = bool(results) and results[0].data is not None and bool((results[0].data or [0])[0])
-            after = (results[1 : n + 1] + [Value()] * n)[:n]
+            after = (results[1 : n + 1] + [UNKNOWN] * n)[:n]
             is_steady = all(one.same_as(other) for one, other in zip(after, carried, strict=True))
             carried = after
             history.append(carried)
@@ -540,8 +541,8 @@ class ShapeBounds:
     def _stacked(self, value: Value, trips: int | None) -> Value:
         return Value((trips, *(value.shape or ())), None, value.is_given)
 
-    def _run_scan(self, call: _Call) -> list[Value]:
-        body = self.bodies.get(call.node, {}).get("body")
+    def _run_scan(self, call: NodeCall) -> list[Value]:
+        body = self.bodies(call.node).get("body")
         n = call.int("num_scan_inputs", 0)
         if body is None or not 0 <= n <= len(call.inputs):
             return []
@@ -560,8 +561,12 @@ class ShapeBounds:
         return [*results[: len(states)], *(self._stacked(value, trips) for value in results[len(states) :])]
 
 
+def _has_tensor(values: Sequence[Value | None]) -> bool:
+    return any(value is not None and value.tensor >= 0 for value in values)
+
+
 def _is_exact(value: Value) -> bool:
-    return value is _NO_VALUE or (value.shape is not None and None not in value.shape)
+    return value is OMITTED or (value.shape is not None and None not in value.shape)
 
 
 def _trip_count(value: Value) -> int | None:

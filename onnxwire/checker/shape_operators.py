@@ -377,16 +377,19 @@ def _einsum(call: Call) -> Value | None:
 
 
 def _convolution(call: Call) -> Value | None:
-    """Return the size of Conv and pools by their padding; other attributes do not affect the lower bound."""
+    """Return the size of Conv and pools by their padding; without padding, the output is not larger than the input."""
     value, pads = _first(call), call.ints("pads")
     if not pads:
         return None
     n = len(pads) // 2
-    strides = call.ints("strides") or [1] * n
+    strides, kernel, dilations = (
+        (call.ints(name) or []) + [1] * n for name in ("strides", "kernel_shape", "dilations")
+    )
     shape: list[int | None] = [1, 1]
     for i in range(n):
         old = value.shape[i + 2] if value.shape is not None and len(value.shape) == n + 2 else 1
-        shape.append(max(((old or 1) + pads[i] + pads[i + n]) // (strides[i] if i < len(strides) else 1) or 1, 1))
+        covered = max(kernel[i] - 1, 0) * max(dilations[i], 0)
+        shape.append(max(((old or 1) + pads[i] + pads[i + n] - covered) // strides[i], 1))
     return Value(tuple(shape), None, value.is_given and max(pads) < 1 << 16)
 
 

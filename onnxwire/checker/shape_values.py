@@ -19,7 +19,7 @@ class Value:
     stored: the elements of the largest stored tensor that it is computed from. tensor: the row of the stored tensor
     that it is, or -1. sequence: the elements of a sequence, None if it is none or they are not known.
     text: a lower bound of the bytes of each string, 0 for numbers. is_exact: whether the known dims are those of every
-    run, and not an estimate."""
+    run, and not an estimate. kind: a number that equal Values share, 0 until it is needed (known_results.py)."""
 
     __slots__ = (
         "data",
@@ -27,6 +27,7 @@ class Value:
         "is_exact",
         "is_fixed",
         "is_given",
+        "kind",
         "sequence",
         "shape",
         "stored",
@@ -45,6 +46,14 @@ class Value:
         self.is_exact = False
         self.is_fixed = False
         self.sequence: list[Value] | None = None
+        self.kind = 0
+
+    def copy(self) -> Value:
+        """Return a Value with the same properties that can be changed."""
+        other = Value(self.shape, self.data, self.is_given)
+        other.stored, other.tensor, other.text, other.sequence = self.stored, self.tensor, self.text, self.sequence
+        other.is_bound, other.is_exact, other.is_fixed = self.is_bound, self.is_exact, self.is_fixed
+        return other
 
     @property
     def size(self) -> int:
@@ -54,6 +63,11 @@ class Value:
     def same_as(self, other: Value) -> bool:
         """Return whether another value has the same known properties."""
         return self.shape == other.shape and self.data == other.data
+
+
+# Values of which nothing is known: of an input without a name, of any other, and of one that depends on constants only.
+OMITTED, UNKNOWN, FIXED = Value(), Value(), Value()
+FIXED.is_fixed = True
 
 
 def vector(data: list[Any], is_given: bool = False) -> Value:

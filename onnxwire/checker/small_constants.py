@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from onnxwire.checker.facts import MERGED
+from onnxwire.checker.facts import MERGED, true_rows
 from onnxwire.checker.limits import MAX_TOTAL_READ_BYTES
 from onnxwire.engine.record_reader import bytes_at
 from onnxwire.messages import AttributeProto, TensorProto
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 MAX_ELEMENTS = 64  # maximum number of elements of a constant that is read
 MAX_TENSOR_BYTES = 1024
 MAX_ATTRIBUTE_BYTES = 1 << 16
+MAX_KEY_BYTES = 1024  # maximum length of attributes that are compared with those of other nodes
 MAX_EXTENT_BYTES = 1 << 16  # of a remote file, longer values are not resident
 _FORMATS = {1: "f", 2: "B", 3: "b", 4: "H", 5: "h", 6: "i", 7: "q", 9: "?", 10: "e", 11: "d", 12: "I", 13: "Q"}
 
@@ -36,7 +37,7 @@ class SmallConstants:
         self._columns: dict[str, Sequence[Any]] = {}
         self._extents: dict[int, tuple[int, int] | None] = {}
         self._extent_bytes_left = MAX_TOTAL_READ_BYTES
-        self.groups: dict[str, dict[int, list[int]]] = {}  # per grouped field, its rows by parent
+        self._groups: dict[str, tuple[Sequence[int], Sequence[int]]] = {}
 
     def column(self, type_name: str, name: str) -> Sequence[Any]:
         """Return a column of a sheet without a copy; `first.NAME`: the first rows of a repeated field."""
@@ -48,11 +49,31 @@ class SmallConstants:
             known = self._columns[key] = np.ascontiguousarray(column).data
         return known
 
+    def ranges(self, type_name: str, field: str) -> tuple[Sequence[int], Sequence[int]]:
+        """Return, for each row of a sheet, the row of the first element of a repeated field, and their number."""
+        return self.column(type_name, f"first.{field}"), self.column(type_name, field)
+
     def elements(self, name: str) -> Sequence[int]:
         """Return the values of a list such as NodeProto.input."""
         known = self._columns.get(name)
         if known is None:
             known = self._columns[name] = np.ascontiguousarray(self.facts.lists(name).value).data
+        return known
+
+    def grouped(self, field: str, type_name: str) -> tuple[Sequence[int], Sequence[int]]:
+        """Return the rows of a type that are elements of a field, such as GraphProto.input, grouped by parent.
+
+        Returns (starts, rows): those of parent p are rows[starts[p]:starts[p + 1]]. Rows of other fields of the type
+        may be between them.
+        """
+        known = self._groups.get(field)
+        if known is None:
+            sheet, owner = self.facts[type_name], self.facts[field.rpartition(".")[0]]
+            rows = true_rows(sheet.under(field)).astype(np.int32)
+            parents = sheet.parent[rows]
+            order = np.argsort(parents, kind="stable")
+            starts = np.searchsorted(parents[order], np.arange(owner.n + 1, dtype=np.int32)).astype(np.int32)
+            known = self._groups[field] = starts.data, rows[order].data
         return known
 
     def dims(self, tensor: int) -> tuple[int, ...]:
@@ -118,6 +139,17 @@ class SmallConstants:
                 if message is not None:
                     found[message.name] = message
         return found
+
+    def attribute_bytes(self, node: int) -> tuple[int, bytes] | None:
+        """Return what the attributes of a row of NodeProto are equal by: the length of the first one, and the bytes
+        from its begin to the end of the last one. Returns None if they are long."""
+        n = self.column("NodeProto", "attribute")[node]
+        if not n:
+            return 0, b""
+        first = self.column("NodeProto", "first.attribute")[node]
+        starts, lengths = self.column("AttributeProto", "start"), self.column("AttributeProto", "length")
+        start, stop = starts[first], starts[first + n - 1] + lengths[first + n - 1]
+        return (lengths[first], bytes_at(self.facts.document, start, stop)) if stop - start <= MAX_KEY_BYTES else None
 
     def attribute_rows(self, node: int) -> dict[str, int]:
         """Return the rows of AttributeProto of a row of NodeProto by name."""

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 
 MAX_CODED_BYTES = 1024  # maximum number of bytes of a text that is decoded
-_MIN_CODED_BYTES = 24
+MIN_CODED_BYTES = 24  # minimum length of a text that is decoded
 _LETTERS = b"abcdefghijklmnopqrstuvwxyz"
 _ROTATED = _LETTERS[13:] + _LETTERS[:13]
 _ROTATION = bytes.maketrans(_LETTERS + _LETTERS.upper(), _ROTATED + _ROTATED.upper())  # ROT13
@@ -26,7 +26,7 @@ _NON_TEXT = bytes(range(9)) + bytes(range(14, 32)) + bytes(range(127, 256))
 
 def decodings(text: bytes) -> Iterator[bytes]:
     """Yield what a text may be in another form: letters moved by 13 or backwards, digits, escapes, base64, 32 or 85."""
-    if len(text) < _MIN_CODED_BYTES:
+    if len(text) < MIN_CODED_BYTES:
         return
     text = text[:MAX_CODED_BYTES].strip()
     if b" " in text:
@@ -40,7 +40,7 @@ def decodings(text: bytes) -> Iterator[bytes]:
     for _ in range(2):  # base64 of base64
         decoded = _decode_digits(coded)
         yield from decoded
-        coded = next((one for one in decoded if len(one) >= _MIN_CODED_BYTES and is_text(one)), b"")
+        coded = next((one for one in decoded if len(one) >= MIN_CODED_BYTES and is_text(one)), b"")
         if not coded:
             break
 

@@ -10,7 +10,7 @@ import warnings
 from onnxwire._version import __version__
 from onnxwire.cli.advice import shell_advice
 from onnxwire.cli.commands import SUMMARIES
-from onnxwire.cli.terminal import CleanTerminal, clean_terminals, given_streams, safe_text
+from onnxwire.cli.terminal import CleanTerminal, clean_terminals, ensure_standard_streams, safe_text
 from onnxwire.errors import Error, FileError, did_you_mean
 
 TYPE_CHECKING = False
@@ -25,9 +25,10 @@ def main(arguments: list[str] | None = None) -> int:
     """Run one command.
 
     arguments: the words after the program's name, by default sys.argv[1:].
-    Returns the exit status: 0 for success, 1 for "no", 2 for an error, 130 after Ctrl-C.
+    Returns the exit status: 0 for success; 1 if a difference, a problem or no match was found; 2 for an error; 130
+    after Ctrl-C.
     """
-    with given_streams(), clean_terminals():
+    with ensure_standard_streams(), clean_terminals():
         try:
             try:
                 return _run(arguments)
@@ -39,20 +40,21 @@ def main(arguments: list[str] | None = None) -> int:
             # Only errors of files have a file name; errors of stdout have none.
             name = getattr(error, "filename", None)
             if isinstance(error, OSError) and name in (None, _STDOUT):
-                _abandon(sys.stdout)
+                _discard_output(sys.stdout)
                 if isinstance(error, BrokenPipeError):
                     return OK  # the reader closed the pipe
             if not isinstance(error, Error):
                 error = FileError.from_os_error(error, name or _STDOUT)
-            _complain(str(error))
+            _print_error(str(error))
             return TROUBLE
         except KeyboardInterrupt:
             return 128 + 2
 
 
 def _run(arguments: list[str] | None) -> int:
-    words = sys.argv[1:] if arguments is None else arguments
-    if words == ["--version"]:
+    """Parse the arguments and run the command; returns the exit status."""
+    command_words = sys.argv[1:] if arguments is None else arguments
+    if command_words == ["--version"]:
         print("onnxwire", __version__)
         return OK
     # Imported here, since argparse and re take 10 ms to import.
@@ -60,24 +62,24 @@ def _run(arguments: list[str] | None) -> int:
     from onnxwire.cli.parser import make_parser, options_of
     from onnxwire.io.remote.address import shown_source
 
-    name = next((word for word in words if not word.startswith("-")), None)
+    name = next((word for word in command_words if not word.startswith("-")), None)
     parser = make_parser([name] if name in SUMMARIES else [])
     if name is not None and name not in SUMMARIES:
-        parser.parse_known_args(words[: words.index(name)])
+        parser.parse_known_args(command_words[: command_words.index(name)])
         if _is_file(name):
             parser.error(
                 f"the first word is a command, not a file; for a summary of the file: onnxwire info "
                 f"{shown_source(name)}"
             )
         parser.error(f"there is no command {name!r}{did_you_mean(name, SUMMARIES)}")
-    options, unknown = parser.parse_known_args(words)
-    if unknown:
+    options, unknown_words = parser.parse_known_args(command_words)
+    if unknown_words:
         hint = ""
         if name is not None:
             parser.prog += f" {name}"
-            flag = unknown[0].partition("=")[0]
+            flag = unknown_words[0].partition("=")[0]
             hint = did_you_mean(flag, options_of(parser, name)) if flag.startswith("--") else ""
-        parser.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
+        parser.error(f"unrecognized arguments: {' '.join(unknown_words)}{hint}")
     if options.command is None:
         parser.print_help()
         return TROUBLE
@@ -87,23 +89,23 @@ def _run(arguments: list[str] | None) -> int:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     with warnings.catch_warnings(), server_settings(options):
-        warnings.showwarning = lambda message, *where: _complain(f"warning: {message}")
+        warnings.showwarning = lambda message, *_: _print_error(f"warning: {message}")
         status: int = options.run(options)
     return status
 
 
 def _is_file(word: str) -> bool:
-    """Return whether a word that names no command is probably a model."""
+    """Return whether the first word of a command line is probably a file instead of a command."""
     return "://" in word or word.endswith(".onnx") or os.path.isfile(word)
 
 
-def _abandon(stream: IO[str]) -> None:
-    """Discard the buffer of a stream that can't be written, which would fail again when the interpreter exits."""
-    with open(os.devnull, "wb") as nothing:
-        os.dup2(nothing.fileno(), stream.fileno())
+def _discard_output(stream: IO[str]) -> None:
+    """Redirect an unwritable stream to the null device, since flushing it at exit would fail again."""
+    with open(os.devnull, "wb") as null_device:
+        os.dup2(null_device.fileno(), stream.fileno())
 
 
-def _complain(text: str) -> None:
+def _print_error(text: str) -> None:
     """Print one line on stderr, with control characters escaped and without passwords in addresses."""
     text = shell_advice(text)
     from onnxwire.io.remote.address import without_credentials
@@ -113,4 +115,4 @@ def _complain(text: str) -> None:
     try:
         print("onnxwire:", line, file=sys.stderr)
     except OSError:
-        _abandon(sys.stderr)  # the exit status still reports the error
+        _discard_output(sys.stderr)  # the exit status still reports the error

@@ -1,9 +1,9 @@
-"""Advice in errors and warnings of the library, in terms of the command line."""
+"""Rewrites advice in errors and warnings of the library for users of the command line."""
 
 from __future__ import annotations
 
-# Parameters in errors and warnings of the library, and the options of the commands for them.
-_ADVICE = {
+# Phrases in errors and warnings of the library, and the corresponding phrases for users of the commands.
+_REPLACEMENTS = {
     "overwrite=True": "--overwrite",
     " or external_data=": "",
     "allow_hosts=": "--allow-host",
@@ -15,7 +15,7 @@ _ADVICE = {
     "use numpy(strings='bytes')": "use the Python API: numpy(strings='bytes')",
     "use strings='bytes'": "use the Python API: numpy(strings='bytes')",
     "pass keep_type=False": "add --force",
-    "choose the others with names=": "choose the others by their names",
+    "choose the dense ones with names=": "choose the dense ones by their names",
 }
 
 _LOAD_TYPE = "load it with type=onnxwire."
@@ -23,7 +23,7 @@ _LOAD_TYPE = "load it with type=onnxwire."
 
 def shell_advice(text: str) -> str:
     """Replace the parameters of Python functions in an error by the options of commands."""
-    for ours, shell in _ADVICE.items():
-        text = text.replace(ours, shell)
-    start, found, name = text.partition(_LOAD_TYPE)
-    return f"{start}use --type {name}, with a command that has it, such as `onnxwire show`" if found else text
+    for library_text, command_text in _REPLACEMENTS.items():
+        text = text.replace(library_text, command_text)
+    start, separator, name = text.partition(_LOAD_TYPE)
+    return f"{start}use --type {name}, with a command that has it, such as `onnxwire show`" if separator else text

@@ -19,20 +19,24 @@ if TYPE_CHECKING:
     from onnxwire.checker.registry import Rule
 
 _COLORS = {"error": "red", "warning": "yellow", "note": "cyan"}
-_MAX_SHOWN = {"error": 10, "warning": 10, "note": 1}  # problems of one rule that are printed unless -v is given
+# Maximum number of problems of one rule that are printed without -v.
+_MAX_PRINTED_PROBLEMS = {"error": 10, "warning": 10, "note": 1}
 
 
 class Reporter:
-    """A report on each file, in this order: the repairs, then the problems, or a fault. This class is silent."""
+    """The base class of reports, which prints nothing.
+
+    For each file, `fixes` is called with --fix, and then `add`, or `fault` if the file could not be checked.
+    """
 
     def fixes(self, file: str, fixes: Fixes) -> None:
-        """Report repairs before they are made."""
+        """Report the repairs of a file before they are applied."""
 
     def add(self, file: str, problems: Problems, seconds: float) -> None:
         """Report the problems of a file, after repairs. seconds: the time of the check."""
 
     def fault(self, file: str, reason: str) -> None:
-        """Report that a file could not be checked or written; stderr shows the error too."""
+        """Report that a file could not be checked or written. The caller also prints the error on stderr."""
 
     def finish(self) -> None:
         """Write the end of the report."""
@@ -50,7 +54,7 @@ def make_reporter(out: IO[str], options: argparse.Namespace, files: int) -> Repo
 
 
 class _TextReporter(Reporter):
-    """Prints groups under headings on a terminal; otherwise lines that each begin with the file and the severity."""
+    """Prints problems under headings on a terminal; elsewhere each line begins with the file and the severity."""
 
     def __init__(self, out: IO[str], options: argparse.Namespace, files: int) -> None:
         self.out = out
@@ -58,22 +62,22 @@ class _TextReporter(Reporter):
         self.is_grouped = out.isatty()
         self.is_verbose = options.verbose
         self.shows_notes = options.strict or options.select is not None
-        self.is_dry = options.dry_run
+        self.is_dry_run = options.dry_run
         self.files = files
         self.totals = dict.fromkeys(_COLORS, 0)
 
     def fixes(self, file: str, fixes: Fixes) -> None:
         if not fixes:
             return
-        word = "would repair" if self.is_dry else "repair"
+        verb = "would repair" if self.is_dry_run else "repair"
         if self.is_grouped:
-            self._print(f"{self.paint(safe_text(file), 'bold')}: {self.paint(word, 'green')}")
+            self._print(f"{self.paint(safe_text(file), 'bold')}: {self.paint(verb, 'green')}")
         for fix in fixes:
-            self._line(file, word, f"{fix.path}: {fix.message}", fix.rule)
+            self._print_problem(file, verb, f"{fix.path}: {fix.message}", fix.rule)
         if fixes.omitted:
-            start = "" if self.is_grouped else f"{safe_text(file)}: "
-            again = f"{count_text(len(fixes), 'repair')} at once; run --fix again for {fixes.omitted:,} more problems"
-            self._print(f"{start}{self.paint(again, 'dim')}")
+            prefix = "" if self.is_grouped else f"{safe_text(file)}: "
+            advice = f"{count_text(len(fixes), 'repair')} at once; run --fix again for {fixes.omitted:,} more problems"
+            self._print(f"{prefix}{self.paint(advice, 'dim')}")
 
     def add(self, file: str, problems: Problems, seconds: float) -> None:
         counts = problems.counts()
@@ -83,66 +87,68 @@ class _TextReporter(Reporter):
         name = self.paint(safe_text(file), "bold")
         if sum(counts.values()) == hidden:
             if self.is_grouped:
-                self._print(f"{name}: {self.paint('no problem', 'green')}: {_extent(problems, seconds, hidden)}")
+                self._print(f"{name}: {self.paint('no problem', 'green')}: {_checked_text(problems, seconds, hidden)}")
             return
         if self.is_grouped:
-            self._print(f"{name}: {self._counted(counts)}")
+            self._print(f"{name}: {self._counts_text(counts)}")
         heading = ""
-        for rule, count, some in problems.by_rule():
+        for rule, count, rule_problems in problems.by_rule():
             if hidden and rule.severity == "note":
                 break
             if self.is_grouped and heading != rule.severity:
                 self._print(self.paint(f"{rule.severity}s", f"bold {_COLORS[rule.severity]}"))
             heading = rule.severity
-            self._add_rule(file, rule, count, some)
+            self._add_rule(file, rule, count, rule_problems)
         if hidden:
-            start = "" if self.is_grouped else f"{safe_text(file)}: "
-            self._print(f"{start}{self.paint(_notes(hidden), 'dim')}")
+            prefix = "" if self.is_grouped else f"{safe_text(file)}: "
+            self._print(f"{prefix}{self.paint(_notes_hint(hidden), 'dim')}")
 
     def _add_rule(self, file: str, rule: Rule, count: int, problems: Iterator[Problem]) -> None:
-        """Print some problems of a rule, and the number of the others."""
+        """Print the first problems of a rule, and the number of the other problems."""
         line = ""
-        shown = 0
-        for problem in problems if self.is_verbose else islice(problems, _MAX_SHOWN[rule.severity]):
-            if shown:
-                self._line(file, rule.severity, line, rule.id)
-            where = [f"byte {problem.offset:,}"] if problem.offset is not None else []
-            where += [problem.path] if problem.path else []
-            line = ": ".join([*where, problem.message])
-            shown += 1
-        more = count - shown
+        n_printed = 0
+        for problem in problems if self.is_verbose else islice(problems, _MAX_PRINTED_PROBLEMS[rule.severity]):
+            if n_printed:
+                self._print_problem(file, rule.severity, line, rule.id)
+            location = [f"byte {problem.offset:,}"] if problem.offset is not None else []
+            location += [problem.path] if problem.path else []
+            line = ": ".join([*location, problem.message])
+            n_printed += 1
+        n_omitted = count - n_printed
         advice = "--limit" if self.is_verbose else "-v"
-        self._line(file, rule.severity, line, rule.id, f" and {more:,} more ({advice} prints more)" if more else "")
+        self._print_problem(
+            file, rule.severity, line, rule.id, f" and {n_omitted:,} more ({advice} prints more)" if n_omitted else ""
+        )
         if self.is_verbose and self.is_grouped:
             self._print(self.paint(f"    {rule.id}: {rule.text} ({rule.source})", "dim"))
 
-    def _line(self, file: str, kind: str, text: str, rule: str, more: str = "") -> None:
-        start = "  " if self.is_grouped else f"{safe_text(file)}: {self.paint(kind, _COLORS.get(kind, 'green'))}: "
-        self._print(f"{start}{safe_text(text)} {self.paint(f'[{rule}]{more}', 'dim')}")
+    def _print_problem(self, file: str, label: str, text: str, rule: str, suffix: str = "") -> None:
+        prefix = "  " if self.is_grouped else f"{safe_text(file)}: {self.paint(label, _COLORS.get(label, 'green'))}: "
+        self._print(f"{prefix}{safe_text(text)} {self.paint(f'[{rule}]{suffix}', 'dim')}")
 
-    def _counted(self, counts: dict[str, int]) -> str:
-        words = [
+    def _counts_text(self, counts: dict[str, int]) -> str:
+        texts = [
             self.paint(count_text(count, severity), _COLORS[severity]) for severity, count in counts.items() if count
         ]
-        return ", ".join(words) or self.paint("no problem", "green")
+        return ", ".join(texts) or self.paint("no problem", "green")
 
     def finish(self) -> None:
         if self.is_grouped and self.files > 1:
-            self._print(f"{self.paint(f'{self.files:,} files', 'bold')}: {self._counted(self.totals)}")
+            self._print(f"{self.paint(f'{self.files:,} files', 'bold')}: {self._counts_text(self.totals)}")
 
     def _print(self, text: str) -> None:
         self.out.write(text + "\n")
 
 
-def _extent(problems: Problems, seconds: float, notes: int) -> str:
+def _checked_text(problems: Problems, seconds: float, notes: int) -> str:
     """Return the numbers of checked elements, and the time."""
     counts = [count_text(count, noun.removesuffix("s")) for noun, count in problems.checked.items()]
     if problems.in_baseline:
         counts.append(f"{count_text(problems.in_baseline, 'problem')} of the baseline left out")
-    return f"{', '.join(counts)}, {seconds:.2f} s" + (f"; {_notes(notes)}" if notes else "")
+    return f"{', '.join(counts)}, {seconds:.2f} s" + (f"; {_notes_hint(notes)}" if notes else "")
 
 
-def _notes(count: int) -> str:
+def _notes_hint(count: int) -> str:
     return f"{count_text(count, 'note')}; --select note lists {'it' if count == 1 else 'them'}"
 
 
@@ -152,17 +158,17 @@ class _JsonReporter(Reporter):
     def __init__(self, out: IO[str]) -> None:
         self.out = out
         self.start = "["
-        self.is_begun = False  # whether the object of the current file begins with its repairs
+        self.is_begun = False  # whether the repairs of the current file were written
 
     def fixes(self, file: str, fixes: Fixes) -> None:
-        self._begin(file)
-        self._list("fixes", fixes, ("rule", "path", "message"))
+        self._begin_file(file)
+        self._write_list("fixes", fixes, ("rule", "path", "message"))
         self.out.write(f', "omitted_fixes": {fixes.omitted}, ' if fixes.omitted else ", ")
         self.is_begun = True
 
     def add(self, file: str, problems: Problems, seconds: float) -> None:
-        self._begin(file)
-        self._list("problems", problems, ("rule", "severity", "path", "offset", "message"))
+        self._begin_file(file)
+        self._write_list("problems", problems, ("rule", "severity", "path", "offset", "message"))
         if problems.omitted:
             self.out.write(f', "omitted": {json.dumps(problems.omitted)}')
         if problems.in_baseline is not None:
@@ -170,18 +176,18 @@ class _JsonReporter(Reporter):
         self.out.write("}")
 
     def fault(self, file: str, reason: str) -> None:
-        self._begin(file)
+        self._begin_file(file)
         self.out.write(f'"error": {json.dumps(reason)}}}')
 
     def finish(self) -> None:
         self.out.write("]\n" if self.start != "[" else "[]\n")
 
-    def _begin(self, file: str) -> None:
+    def _begin_file(self, file: str) -> None:
         if not self.is_begun:
             self.out.write(f'{self.start}{{"file": {json.dumps(file)}, ')
         self.start, self.is_begun = ",\n", False
 
-    def _list(self, name: str, entries: Iterable[Any], fields: tuple[str, ...]) -> None:
+    def _write_list(self, name: str, entries: Iterable[Any], fields: tuple[str, ...]) -> None:
         self.out.write(f'"{name}": [')
         start = "\n  "
         for entry in entries:
@@ -213,7 +219,7 @@ def print_rules(out: IO[str], options: argparse.Namespace, select: list[str] | N
     from onnxwire.checker.run import choose
 
     scopes = list(dict.fromkeys(rule.scope for rule in rules(options.untrusted).values()))
-    chosen = sorted(choose(select, ignore, options.untrusted), key=lambda rule: scopes.index(rule.scope))
+    selected_rules = sorted(choose(select, ignore, options.untrusted), key=lambda rule: scopes.index(rule.scope))
     if options.json:
         entries = [
             {
@@ -229,24 +235,26 @@ def print_rules(out: IO[str], options: argparse.Namespace, select: list[str] | N
                 "unchecked": unchecked().get(rule.id),
             }
             | ({"weaknesses": rule.weaknesses, "explanation": rule.explanation} if rule.weaknesses else {})
-            for rule in chosen
+            for rule in selected_rules
         ]
         json.dump(entries, out, indent=1)
         out.write("\n")
         return
     paint = painter(options.color, out)
-    width = max((len(rule.id) for rule in chosen), default=0)
-    has_check = checked(options.untrusted)
-    for scope, some in groupby((rule for rule in chosen if rule.id in has_check), key=lambda rule: rule.scope):
+    width = max((len(rule.id) for rule in selected_rules), default=0)
+    checked_ids = checked(options.untrusted)
+    for scope, scope_rules in groupby(
+        (rule for rule in selected_rules if rule.id in checked_ids), key=lambda rule: rule.scope
+    ):
         out.write(paint(scope, "bold") + "\n")
-        for rule in some:
+        for rule in scope_rules:
             severity = paint(f"{rule.severity:<7}", _COLORS[rule.severity])
             versions = f" (IR {rule.since_ir or 1}-{rule.until_ir or ''})" if rule.since_ir or rule.until_ir else ""
             repair = " (--fix)" if rule.id in fixable() else ""
             reason = f" ({rule.reason or '; '.join(rule.weaknesses)})" if rule.reason or rule.weaknesses else ""
             out.write(f"  {rule.id:<{width}}  {severity}  {rule.text}{paint(versions + reason + repair, 'dim')}\n")
-    rest = [rule for rule in chosen if rule.id in unchecked()]
-    if rest:
+    unchecked_rules = [rule for rule in selected_rules if rule.id in unchecked()]
+    if unchecked_rules:
         out.write(paint("not checked", "bold") + "\n")
-    for rule in rest:
+    for rule in unchecked_rules:
         out.write(f"  {rule.id:<{width}}  {unchecked()[rule.id]}\n")

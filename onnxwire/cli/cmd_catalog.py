@@ -21,7 +21,7 @@ _EXAMPLES = """\
 examples:
   onnxwire catalog models/ -o catalog
   onnxwire catalog 'zoo/**/*.onnx' extra.onnx -o catalog --hash --check
-  onnxwire catalog models/ -o catalog --prune            drop the models whose files are gone
+  onnxwire catalog models/ -o catalog --prune            remove models whose files no longer exist
   onnxwire catalog s3://bucket/zoo/ 's3://other/**/decoder*.onnx' https://host/model.onnx -o catalog
   onnxwire catalog models/ -o catalog --engine dask --scheduler tcp://10.0.0.1:8786
   onnxwire catalog models/ -o catalog --engine ray --address auto
@@ -35,8 +35,8 @@ def add_parser(commands: Any) -> None:
     """Add the command to the parser's `commands`."""
     parser = add_command(commands, "catalog", _DESCRIPTION, _EXAMPLES)
     add = parser.add_argument
-    text = "a file, a folder with .onnx files, a pattern, or the address of one of these"
-    add("sources", metavar="SOURCE", nargs="+", help=text)
+    sources_help = "a file, a folder with .onnx files, a pattern, or the address of one of these"
+    add("sources", metavar="SOURCE", nargs="+", help=sources_help)
     add("-o", "--output", metavar="DIR", required=True, help="the folder of the catalog")
     add(
         "--engine",
@@ -45,7 +45,9 @@ def add_parser(commands: Any) -> None:
         help="the engine; default: local processes",
     )
     add("--scheduler", metavar="ADDRESS", help="with --engine dask: the address of the scheduler")
-    add("--address", metavar="ADDRESS", help="with --engine ray: the address of the cluster; default: start one here")
+    add(
+        "--address", metavar="ADDRESS", help="with --engine ray: the address of the cluster; default: start a local one"
+    )
     add(
         "--workers",
         metavar="N",
@@ -54,8 +56,12 @@ def add_parser(commands: Any) -> None:
     )
     add("--hash", action="store_true", help="hash all weights (XXH3-128), to find duplicates")
     add("--check", action="store_true", help="run the rules of `onnxwire check`")
-    add("--prune", action="store_true", help="drop models whose files no longer exist")
-    add("--repair", action="store_true", help="read all files of the catalog, and the models of damaged ones again")
+    add("--prune", action="store_true", help="remove models whose files no longer exist")
+    add(
+        "--repair",
+        action="store_true",
+        help="read all files of the catalog, and read the models of damaged files again",
+    )
     add("--json", action="store_true", help="print the summary as JSON")
     add_progress(parser)
     parser.set_defaults(run=run, parser=parser)

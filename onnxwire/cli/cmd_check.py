@@ -58,9 +58,9 @@ def add_parser(commands: Any) -> None:
     )
     add = parser.add_argument
     add("files", metavar="FILE", nargs="*", help="a path, a pattern such as 'models/*.onnx', or - for stdin")
-    form = parser.add_mutually_exclusive_group()
-    form.add_argument("--json", action="store_true", help="print JSON")
-    form.add_argument("--sarif", action="store_true", help="print SARIF 2.1.0, for code hosts and editors")
+    formats = parser.add_mutually_exclusive_group()
+    formats.add_argument("--json", action="store_true", help="print JSON")
+    formats.add_argument("--sarif", action="store_true", help="print SARIF 2.1.0, for code hosts and editors")
     add("--strict", action="store_true", help="print notes, too")
     add("--operators", metavar="TABLE", help="check nodes against the operators of this table; see docs/check.md")
     add("--select", metavar="RULES", action="append", help="check only these rules or severities, separated by commas")
@@ -77,7 +77,7 @@ def add_parser(commands: Any) -> None:
     add(
         "--baseline",
         metavar="TRUSTED",
-        help="leave out problems that this model has, too, at the matching part, whatever its names",
+        help="omit problems that this model has too, at the corresponding element, even under other names",
     )
     add(
         "--fail-on",
@@ -96,7 +96,7 @@ def add_parser(commands: Any) -> None:
     )
     add_progress(parser)
     add("--rules", action="store_true", help="list the rules, including those that cannot be checked on a file")
-    add("-q", "--quiet", action="store_true", help="print nothing but errors; only set the exit status")
+    add("-q", "--quiet", action="store_true", help="print only errors; the exit status is the result")
     add("-v", "--verbose", action="store_true", help="print every problem, and the text of its rule")
     add_color(parser)
     parser.set_defaults(run=run, parser=parser)
@@ -108,18 +108,18 @@ def run(options: argparse.Namespace) -> int:
     from onnxwire.checker.run import choose
     from onnxwire.cli.check_report import make_reporter, print_rules
 
-    select, ignore = _words(options.select), _words(options.ignore)
+    select, ignore = _split_rules(options.select), _split_rules(options.ignore)
     if options.rules:
         print_rules(sys.stdout, options, select, ignore)
         return 0
-    _refuse(options)
-    choose(select, ignore, options.untrusted)  # refuses unknown rules before anything is printed
-    paths = _paths(options.files)
+    _check_options(options)
+    choose(select, ignore, options.untrusted)  # raises for unknown rules before anything is printed
+    paths = _expand_patterns(options.files)
     if options.output is not None and len(paths) > 1:
         options.parser.error("-o writes one file, but several files are given")
     is_model_on_stdout = options.output == "-"
     reporter = make_reporter(sys.stderr if is_model_on_stdout else sys.stdout, options, len(paths))
-    limits = {
+    check_options = {
         "select": select,
         "ignore": ignore,
         "ir_version": options.ir_version,
@@ -131,13 +131,13 @@ def run(options: argparse.Namespace) -> int:
         "limit": MAX_PROBLEMS_PER_RULE if options.limit is None else options.limit or None,
     }
     status = 0
-    for path, fault in paths.items():
+    for path, path_error in paths.items():
         try:
-            if fault is not None:
-                raise fault
+            if path_error is not None:
+                raise path_error
             if len(paths) > 1 or path not in options.files:
                 _refuse_stream(path)
-            status = max(status, _check(path, options, limits, reporter))
+            status = max(status, _check(path, options, check_options, reporter))
         except (DecodeError, FileError) as error:
             # The error is reported; continue with the other files.
             line = without_credentials(shell_advice(str(error)))
@@ -149,8 +149,8 @@ def run(options: argparse.Namespace) -> int:
     return status
 
 
-def _refuse(options: argparse.Namespace) -> None:
-    """Refuse contradictory options."""
+def _check_options(options: argparse.Namespace) -> None:
+    """Exit with an error if options contradict each other."""
     if not options.files:
         options.parser.error("name a file, or - for stdin")
     if options.limit is not None and options.limit < 0:
@@ -182,32 +182,32 @@ def _refuse_stream(path: str) -> None:
         raise SourceError(errno.EINVAL, "this is a pipe or device; check it in a separate command", path)
 
 
-def _check(path: str, options: argparse.Namespace, limits: dict[str, Any], reporter: Reporter) -> int:
-    """Check one file, after repairing it with --fix; returns the exit status."""
+def _check(path: str, options: argparse.Namespace, check_options: dict[str, Any], reporter: Reporter) -> int:
+    """Check one file, with --fix after repairing it; returns the exit status."""
     from onnxwire.checker import check
     from onnxwire.checker.registry import SEVERITIES
     from onnxwire.io.load import load
 
     cls = SCHEMA.messages[f"onnx.{options.type}"]
     with load(sys.stdin.buffer if path == "-" else path, cls) as message:
-        is_written = options.fix and _repair(message, path, options, limits, reporter)
+        is_written = options.fix and _repair(message, path, options, check_options, reporter)
         out = (options.output or path) if is_written else path
         if out == "-" or not is_written:
-            problems, seconds = _timed(lambda: check(message, **limits))
+            problems, seconds = _measure_time(lambda: check(message, **check_options))
     if out != "-" and is_written:
-        problems, seconds = _timed(lambda: check(out, cls, **limits))
+        problems, seconds = _measure_time(lambda: check(out, cls, **check_options))
     reporter.add(shown_source(out), problems, seconds)
     counts = problems.counts()
     return int(any(counts[severity] for severity in SEVERITIES[: SEVERITIES.index(options.fail_on) + 1]))
 
 
-def _timed(call: Callable[[], Problems]) -> tuple[Problems, float]:
+def _measure_time(call: Callable[[], Problems]) -> tuple[Problems, float]:
     start = time.perf_counter()
     return call(), time.perf_counter() - start
 
 
 def _repair(
-    message: Message, path: str, options: argparse.Namespace, limits: dict[str, Any], reporter: Reporter
+    message: Message, path: str, options: argparse.Namespace, check_options: dict[str, Any], reporter: Reporter
 ) -> bool:
     """Report the repairs of a message, apply them, and write it; returns whether it was written."""
     from onnxwire.checker import check
@@ -215,8 +215,10 @@ def _repair(
     from onnxwire.checker.run import choose
     from onnxwire.io.save import LargeFileWarning, save
 
-    rules = {rule.id for rule in choose(limits["select"], limits["ignore"], limits["untrusted"])} & fixable()
-    fixes = find_fixes(message, check(message, **{**limits, "select": rules, "limit": None}))
+    rules = {
+        rule.id for rule in choose(check_options["select"], check_options["ignore"], check_options["untrusted"])
+    } & fixable()
+    fixes = find_fixes(message, check(message, **{**check_options, "select": rules, "limit": None}))
     reporter.fixes(shown_source(path), fixes)
     if options.dry_run or not (fixes or options.output is not None):
         return False
@@ -228,23 +230,25 @@ def _repair(
     return True
 
 
-def _words(lists: list[str] | None) -> list[str] | None:
-    """Split the words of repeatable options with comma-separated values."""
-    return None if lists is None else [word.strip() for text in lists for word in text.split(",") if word.strip()]
+def _split_rules(option_values: list[str] | None) -> list[str] | None:
+    """Split the values of a repeatable option at commas."""
+    if option_values is None:
+        return None
+    return [rule.strip() for text in option_values for rule in text.split(",") if rule.strip()]
 
 
-def _paths(words: list[str]) -> dict[str, SourceError | None]:
-    """Expand patterns to files, each once; a pattern without matches is a file name.
+def _expand_patterns(arguments: list[str]) -> dict[str, SourceError | None]:
+    """Expand patterns to paths without duplicates; a pattern without matches is itself a path.
 
-    The value of a pattern that can't be matched is its error.
+    Returns a dict: the value of a path is None; the value of a pattern that can't be matched is the error.
     """
     paths: dict[str, SourceError | None] = {}
-    for word in words:
-        is_name = word == "-" or "://" in word or os.path.exists(word)
+    for argument in arguments:
+        is_file_name = argument == "-" or "://" in argument or os.path.exists(argument)
         try:
-            found = [] if is_name else sorted(match_pattern(word))
+            matching_paths = [] if is_file_name else sorted(match_pattern(argument))
         except SourceError as error:
-            paths[word] = error
+            paths[argument] = error
         else:
-            paths.update(dict.fromkeys(found or [word]))
+            paths.update(dict.fromkeys(matching_paths or [argument]))
     return paths

@@ -17,7 +17,7 @@ examples:
   onnxwire completion zsh > ~/.zfunc/_onnxwire            with fpath+=~/.zfunc before compinit in ~/.zshrc
   onnxwire completion fish > ~/.config/fish/completions/onnxwire.fish
 """
-_FILES = {"FILE", "MODEL", "OUT", "A", "B"}  # the metavars of files
+_FILE_METAVARS = {"FILE", "MODEL", "OUT", "A", "B"}  # the metavars of files
 
 
 def add_parser(commands: Any) -> None:
@@ -32,7 +32,7 @@ def run(options: argparse.Namespace) -> int:
     try:
         import shtab  # type: ignore[import-not-found, unused-ignore]
     except ImportError:
-        reason = "this needs shtab, which is not installed; `pip install shtab`"
+        reason = "completion scripts need shtab, which is not installed; `pip install shtab`"
         raise MissingPackageError(reason) from None
 
     from onnxwire.cli.commands import SUMMARIES
@@ -40,7 +40,7 @@ def run(options: argparse.Namespace) -> int:
 
     parser = make_parser(SUMMARIES)
     for action in _actions(parser):
-        if action.metavar in _FILES:
+        if action.metavar in _FILE_METAVARS:
             action.complete = shtab.FILE  # type: ignore[attr-defined]
         elif action.metavar == "DIR":
             action.complete = shtab.DIRECTORY  # type: ignore[attr-defined]
@@ -50,8 +50,8 @@ def run(options: argparse.Namespace) -> int:
 
 def _actions(parser: argparse.ArgumentParser) -> list[argparse.Action]:
     """List the actions of a parser and of its commands."""
-    found = list(parser._actions)
+    actions = list(parser._actions)
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
-            found += [inner for command in action.choices.values() for inner in _actions(command)]
-    return found
+            actions += [subaction for command in action.choices.values() for subaction in _actions(command)]
+    return actions

@@ -35,6 +35,6 @@ def run(options: argparse.Namespace) -> int:
     """Convert the model; returns the exit status."""
     with load(options.file) as model:
         with official_errors(options.file):
-            made = convert_version(model, options.opset)
-        save_result(made, options)
+            converted_model = convert_version(model, options.opset)
+        save_result(converted_model, options)
     return 0

@@ -28,12 +28,12 @@ examples:
   onnxwire diff old.onnx new.onnx
   onnxwire diff old.onnx new.onnx --stat           counts only
   onnxwire diff old.onnx new.onnx --no-weights     structure only, without reading a weight
-  onnxwire diff old.onnx exported_again.onnx --match structure    whatever the names of nodes and values
+  onnxwire diff old.onnx exported_again.onnx --match structure    names of nodes and values are ignored
   onnxwire diff old.onnx new.onnx --json | jq '.differences[].path'
   onnxwire diff -q old.onnx new.onnx && echo same
 """
 _SIGNS = {"added": ("+", "green"), "removed": ("-", "red"), "changed": ("~", "yellow")}
-_BY_STRUCTURE = {"rewired": ("~", "yellow"), "renamed": ("~", "yellow")}
+_STRUCTURE_SIGNS = {"rewired": ("~", "yellow"), "renamed": ("~", "yellow")}
 _MAX_TEXT_CHARS = 100
 SAME, DIFFERENT = 0, 1
 
@@ -43,16 +43,16 @@ def add_parser(commands: Any) -> None:
     parser = add_command(commands, "diff", _DESCRIPTION, _EXAMPLES)
     parser.add_argument("old", metavar="A", help="the old model; - marks elements that only A has")
     parser.add_argument("new", metavar="B", help="the new model; + marks elements that only B has")
-    form = parser.add_mutually_exclusive_group()
-    form.add_argument("--json", action="store_true", help="print JSON")
-    form.add_argument("--stat", action="store_true", help="print the numbers of added, removed, changed elements")
-    form.add_argument("-q", "--quiet", action="store_true", help="print nothing, and stop at the first difference")
+    formats = parser.add_mutually_exclusive_group()
+    formats.add_argument("--json", action="store_true", help="print JSON")
+    formats.add_argument("--stat", action="store_true", help="print the numbers of added, removed, changed elements")
+    formats.add_argument("-q", "--quiet", action="store_true", help="print nothing, and stop at the first difference")
     parser.add_argument("--no-weights", action="store_true", help="compare types and shapes of tensors, not values")
     parser.add_argument(
         "--match",
         choices=("auto", "name", "structure"),
         default="auto",
-        help="pair nodes by name, by operators and connections, or by name and structure for renamed ones (auto)",
+        help="pair nodes by name, by operators and connections, or by both if nodes were renamed (auto)",
     )
     add_color(parser)
     add_progress(parser)
@@ -64,19 +64,19 @@ def run(options: argparse.Namespace) -> int:
     paint = painter(options.color)
     with progress_bar("comparing", not (options.no_progress or options.no_weights)) as progress:
         weights = not options.no_weights
-        found = diff(options.old, options.new, weights=weights, match=options.match, progress=progress)
+        difference_iterator = diff(options.old, options.new, weights=weights, match=options.match, progress=progress)
         if options.quiet:
-            return DIFFERENT if any(True for _ in found) else SAME
-        # Lines would interrupt the progress bar, so they are printed after it has ended.
-        differences: Iterable[Difference] = found if progress is None else list(found)
+            return DIFFERENT if any(True for _ in difference_iterator) else SAME
+        # Lines would interrupt the progress bar, so they are printed after the bar has ended.
+        differences: Iterable[Difference] = difference_iterator if progress is None else list(difference_iterator)
         if options.json or options.stat:
             differences = list(differences)
         elif progress is None:
             return _print(differences, paint)
     differences = list(differences)
     if options.json:
-        rows = [_row(difference) for difference in differences]
-        print(json.dumps({"same": not rows, "stat": _stat(differences), "differences": rows}, indent=2))
+        rows = [_json_row(difference) for difference in differences]
+        print(json.dumps({"same": not rows, "stat": _count_changes(differences), "differences": rows}, indent=2))
     elif options.stat:
         _print_stat(differences, paint)
     else:
@@ -84,12 +84,12 @@ def run(options: argparse.Namespace) -> int:
     return DIFFERENT if differences else SAME
 
 
-def _row(difference: Difference) -> dict[str, Any]:
+def _json_row(difference: Difference) -> dict[str, Any]:
     """Return a difference for JSON, with infinity as text, as in protobuf's JSON."""
     row = {key: value for key, value in asdict(difference).items() if value is not None}
-    apart = row.get("distance")
-    if apart and apart["max_abs"] is not None and math.isinf(apart["max_abs"]):
-        apart["max_abs"] = "Infinity"
+    distance = row.get("distance")
+    if distance and distance["max_abs"] is not None and math.isinf(distance["max_abs"]):
+        distance["max_abs"] = "Infinity"
     return row
 
 
@@ -98,66 +98,72 @@ def _print(differences: Iterable[Difference], paint: Paint) -> int:
     status = SAME
     for difference in differences:
         status = DIFFERENT
-        sign, style = (_SIGNS | _BY_STRUCTURE)[difference.change]
-        print(paint(f"{sign} {_line(difference)}", style))
+        sign, style = (_SIGNS | _STRUCTURE_SIGNS)[difference.change]
+        print(paint(f"{sign} {_difference_text(difference)}", style))
     return status
 
 
-def _line(difference: Difference) -> str:
+def _difference_text(difference: Difference) -> str:
     """Format a difference as one line."""
-    head = safe_text(" ".join(filter(None, (difference.kind, difference.name))))
-    holder = _holder(difference)
-    if holder not in ("", "graph"):
-        head += f" (in {holder})"
+    description = safe_text(" ".join(filter(None, (difference.kind, difference.name))))
+    graph_path = _graph_path(difference)
+    if graph_path not in ("", "graph"):
+        description += f" (in {graph_path})"
     if difference.part:
-        head += f": {safe_text(difference.part)}"
+        description += f": {safe_text(difference.part)}"
     old, new = difference.old, difference.new
     if difference.change == "renamed":
         return f"renamed: {difference.name}"
     if difference.change == "rewired":
-        return f"{head}: reads {_shown(new)} instead of {_shown(old)}"
+        return f"{description}: reads {_value_text(new)} instead of {_value_text(old)}"
     if difference.change == "changed":
-        texts = [f"{_shown(old)} -> {_shown(new)}"] if (old, new) != (None, None) else []
+        texts = [f"{_value_text(old)} -> {_value_text(new)}"] if (old, new) != (None, None) else []
     else:
         text = new if difference.change == "added" else old
-        texts = [_shown(text)] if text is not None else []
-    apart = difference.distance
-    if apart is not None:
-        texts.append(apart.describe())
-    return f"{head}: {'; '.join(texts)}" if texts else head
+        texts = [_value_text(text)] if text is not None else []
+    distance = difference.distance
+    if distance is not None:
+        texts.append(distance.describe())
+    return f"{description}: {'; '.join(texts)}" if texts else description
 
 
-def _holder(difference: Difference) -> str:
+def _graph_path(difference: Difference) -> str:
     """Return the path of the graph or function that contains an element."""
     fields = {"tensor": "initializer", "sparse tensor": "sparse_initializer", "value": "value_info"}
     field = fields.get(difference.kind, difference.kind)
     return difference.path[: max(difference.path.rfind(f".{field}["), 0)]
 
 
-def _shown(text: str | None) -> str:
+def _value_text(text: str | None) -> str:
     if not text:
         return "(not set)" if text is None else '""'
     text = safe_text(text)
     return text if len(text) <= _MAX_TEXT_CHARS else f"{text[:_MAX_TEXT_CHARS]}..."
 
 
-def _stat(differences: Iterable[Difference]) -> dict[str, dict[str, int]]:
+def _count_changes(differences: Iterable[Difference]) -> dict[str, dict[str, int]]:
     """Count the added, removed and changed elements by kind."""
-    seen = {}
-    for d in differences:
+    differences_by_element = {}
+    for difference in differences:
         # An element with several differing parts counts once.
-        seen[d.kind, d.name, d.path if d.change != "changed" else "", d.part if d.kind == "model" else ""] = d
+        differences_by_element[
+            difference.kind,
+            difference.name,
+            difference.path if difference.change != "changed" else "",
+            difference.part if difference.kind == "model" else "",
+        ] = difference
     counts: Counter[tuple[str, str]] = Counter(
-        (d.kind, "changed" if d.part and d.change in _SIGNS else d.change) for d in seen.values()
+        (difference.kind, "changed" if difference.part and difference.change in _SIGNS else difference.change)
+        for difference in differences_by_element.values()
     )
     kinds = dict.fromkeys(kind for kind, _ in counts)
-    changes = [*_SIGNS, *(change for change in _BY_STRUCTURE if any((kind, change) in counts for kind in kinds))]
+    changes = [*_SIGNS, *(change for change in _STRUCTURE_SIGNS if any((kind, change) in counts for kind in kinds))]
     return {kind: {change: counts[kind, change] for change in changes} for kind in kinds}
 
 
 def _print_stat(differences: Iterable[Difference], paint: Paint) -> None:
-    stat = _stat(differences)
-    rows = [[kind, *(f"{count:,}" for count in counts.values())] for kind, counts in stat.items()]
+    change_counts = _count_changes(differences)
+    rows = [[kind, *(f"{count:,}" for count in counts.values())] for kind, counts in change_counts.items()]
     if rows:
-        changes = list(next(iter(stat.values())))
-        print("\n".join(table_lines(rows, ["", *changes], right=range(1, len(changes) + 1), paint=paint)))
+        changes = list(next(iter(change_counts.values())))
+        print("\n".join(table_lines(rows, ["", *changes], right_columns=range(1, len(changes) + 1), paint=paint)))

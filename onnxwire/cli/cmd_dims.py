@@ -9,7 +9,7 @@ from typing import Any
 from onnxwire.analysis.describe import describe_type
 from onnxwire.cli.options import add_command
 from onnxwire.cli.result import add_result, load_to_change, save_result
-from onnxwire.cli.terminal import safe_text, some_names, table_lines, terminal_width
+from onnxwire.cli.terminal import join_first_names, safe_text, table_lines, terminal_width
 from onnxwire.errors import EditError, count_text
 from onnxwire.io.load import load
 from onnxwire.messages import ModelProto
@@ -59,54 +59,56 @@ def run(options: argparse.Namespace) -> int:
         if options.output is not None or options.in_place or options.no_infer:
             options.parser.error("-o, -i and --no-infer require a change: --set, --rename or --dynamic")
         with load(options.file) as model:
-            print("\n".join(_rows(model)))
+            print("\n".join(_shape_lines(model)))
         return 0
     if options.output is None and not options.in_place:
         options.parser.error("one of the arguments -o/--output -i/--in-place is required")
-    sizes, renames = _pairs(options.set), _pairs(options.rename)
+    sizes, renames = _split_pairs(options.set), _split_pairs(options.rename)
     with load_to_change(options) as model:
-        made, done = change_dimensions(
+        changed_model, changes = change_dimensions(
             model, sizes, renames=renames, dynamic=options.dynamic, infer=not options.no_infer
         )
-        _report(done, options.verbose)
-        save_result(made, options)
+        _print_changes(changes, options.verbose)
+        save_result(changed_model, options)
     return 0
 
 
-def _pairs(texts: list[str]) -> dict[str, str]:
-    """Split NAME=VALUE at the last =, since names may contain one."""
-    made: dict[str, str] = {}
+def _split_pairs(texts: list[str]) -> dict[str, str]:
+    """Split NAME=VALUE texts at the last =, since names may contain =."""
+    pairs: dict[str, str] = {}
     for text in texts:
         name, equals, value = text.rpartition("=")
         if not equals or not name or not value:
             raise EditError("write NAME=VALUE, such as batch=4", text[:200])
-        if made.setdefault(name, value) != value:
-            raise EditError(f"it can't become both {made[name]} and {value}", name[:200])
-    return made
+        if pairs.setdefault(name, value) != value:
+            raise EditError(f"it can't become both {pairs[name]} and {value}", name[:200])
+    return pairs
 
 
-def _rows(model: ModelProto) -> list[str]:
+def _shape_lines(model: ModelProto) -> list[str]:
+    """Format the inputs and outputs of the graph, except initializers, with their shapes."""
     initialized = {tensor.name for tensor in model.graph.initializer}
     rows = [
-        [word, safe_text(value.name), safe_text(describe_type(value.type))]
-        for word, values in (("input", model.graph.input), ("output", model.graph.output))
+        [kind, safe_text(value.name), safe_text(describe_type(value.type))]
+        for kind, values in (("input", model.graph.input), ("output", model.graph.output))
         for value in values
-        if word == "output" or value.name not in initialized
+        if kind == "output" or value.name not in initialized
     ]
-    return table_lines(rows, fit=terminal_width()) if rows else ["the graph has no inputs or outputs"]
+    return table_lines(rows, max_width=terminal_width()) if rows else ["the graph has no inputs or outputs"]
 
 
-def _report(done: DimensionChanges, is_verbose: bool) -> None:
-    lines = [f"changed {count_text(done.count, 'dimension')}"] if is_verbose else []
-    for names, text in (
-        (done.constants, "constant shapes contain the old size"),
-        (done.scopes, "subgraphs use the name for another dimension; unchanged"),
-        (done.cleared, "dimensions were expressions of a changed one; unknown now"),
-        (done.unknown, "values whose shape could not be inferred; unknown now"),
+def _print_changes(changes: DimensionChanges, is_verbose: bool) -> None:
+    """Print the number of changes, and warnings about the parts that remain unchanged, on stderr."""
+    lines = [f"changed {count_text(changes.count, 'dimension')}"] if is_verbose else []
+    for names, fact in (
+        (changes.constants, "constant shapes contain the old size"),
+        (changes.scopes, "subgraphs use the name for another dimension; unchanged"),
+        (changes.cleared, "dimensions were expressions of a changed dimension; now unknown"),
+        (changes.unknown, "the shapes of these values could not be inferred; now unknown"),
     ):
         if names:
-            lines.append(f"warning: {text}: {some_names(names)}")
-    if done.reason:
-        lines.append(f"warning: shapes were not inferred: {safe_text(done.reason)}")
+            lines.append(f"warning: {fact}: {join_first_names(names)}")
+    if changes.reason:
+        lines.append(f"warning: shapes were not inferred: {safe_text(changes.reason)}")
     for line in lines:
         print(f"onnxwire: {line}", file=sys.stderr)

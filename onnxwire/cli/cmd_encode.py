@@ -74,9 +74,9 @@ def _open(path: str) -> IO[bytes]:
     if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
         return file
     with file:
-        whole = BytesIO(read_input(file.fileno(), path))
-    whole.name = path  # error messages contain the name
-    return whole
+        buffer = BytesIO(read_input(file.fileno(), path))
+    buffer.name = path  # error messages contain the name
+    return buffer
 
 
 def _read(file: IO[bytes], options: argparse.Namespace) -> Message:

@@ -9,7 +9,7 @@ import sys
 from fnmatch import fnmatchcase
 from typing import Any
 
-from onnxwire.analysis.paths import resolve, several
+from onnxwire.analysis.paths import ambiguous_name_error, resolve
 from onnxwire.cli.options import add_command, add_progress, refuse_terminal
 from onnxwire.cli.progress import progress_bar
 from onnxwire.cli.terminal import safe_text
@@ -36,7 +36,7 @@ examples:
   onnxwire extract m.onnx --tensor 'layers.0.*' -o layer0.npz
   onnxwire extract m.onnx --tensor '*' -o weights.safetensors
 """
-_FORMATS = (".npy", ".npz", ".safetensors")
+_TENSOR_EXTENSIONS = (".npy", ".npz", ".safetensors")
 
 
 def add_parser(commands: Any) -> None:
@@ -67,23 +67,23 @@ def add_parser(commands: Any) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Extract; returns the exit status."""
+    """Write a part of the model, or tensors; returns the exit status."""
     if bool(options.outputs) == bool(options.tensor) or (options.inputs and options.tensor):
-        options.parser.error("give either --outputs, for a part, or --tensor")
+        options.parser.error("name either --outputs of a part, or a --tensor")
     if options.tensor:
         return _write_tensors(options)
     out = options.output
     refuse_terminal(out)
     with load(options.file) as model:
-        names = _names_of(model)
-        inputs = None if options.inputs is None else _split(options.inputs, names)
-        cut(model, inputs, _split(options.outputs, names))
+        names = _find_names_with_commas(model)
+        inputs = None if options.inputs is None else _split_names(options.inputs, names)
+        cut(model, inputs, _split_names(options.outputs, names))
         with progress_bar(f"writing {shown_source(out)}", not options.no_progress) as progress:
             save(model, sys.stdout.buffer if out == "-" else out, progress=progress)
     return 0
 
 
-def _names_of(model: ModelProto) -> set[str]:
+def _find_names_with_commas(model: ModelProto) -> set[str]:
     """Return the names of values that contain commas."""
     graph = model.graph
     names = {name for node in graph.node for name in node.output if "," in name}
@@ -92,37 +92,40 @@ def _names_of(model: ModelProto) -> set[str]:
     return names
 
 
-def _split(texts: list[str], whole: set[str]) -> list[str]:
-    """Split texts at commas, except for names that contain commas."""
-    return [name for text in texts for name in ([text] if text in whole else text.split(",")) if name]
+def _split_names(texts: list[str], names_with_commas: set[str]) -> list[str]:
+    """Split texts at commas; a text that is the name of a value is not split."""
+    return [name for text in texts for name in ([text] if text in names_with_commas else text.split(",")) if name]
 
 
 def _write_tensors(options: argparse.Namespace) -> int:
+    """Write the tensors that --tensor selects to a file; returns the exit status."""
     out = options.output
-    form = os.path.splitext(out)[1].lower()
-    if form not in _FORMATS:
-        raise SaveError(errno.EINVAL, f"tensors are written to a file whose name ends with {', '.join(_FORMATS)}", out)
+    extension = os.path.splitext(out)[1].lower()
+    if extension not in _TENSOR_EXTENSIONS:
+        raise SaveError(
+            errno.EINVAL, f"tensors are written to a file whose name ends with {', '.join(_TENSOR_EXTENSIONS)}", out
+        )
     with load(options.file) as model:
         refuse_weights(model, out)
-        tensors = _chosen(model, options.tensor)
-        if form == ".npy" and len(tensors) > 1:
+        tensors = _select_tensors(model, options.tensor)
+        if extension == ".npy" and len(tensors) > 1:
             reason = (
                 f"an .npy file contains one tensor, not {len(tensors):,}; name an .npz or .safetensors file after -o"
             )
             raise SaveError(errno.EINVAL, reason, out)
         with progress_bar(f"writing {shown_source(out)}", not options.no_progress) as progress:
-            if form == ".safetensors":
+            if extension == ".safetensors":
                 from onnxwire.bridges.safetensors import to_safetensors
 
-                part = ModelProto()
+                weights_model = ModelProto()
                 for name, tensor in tensors.items():
-                    part.graph.initializer.append(tensor)
-                    part.graph.initializer[-1].name = name
-                to_safetensors(part, out, progress=progress)
+                    weights_model.graph.initializer.append(tensor)
+                    weights_model.graph.initializer[-1].name = name
+                to_safetensors(weights_model, out, progress=progress)
                 return 0
             from onnxwire.bridges.npy import stored_as, to_npy, to_npz
 
-            if form == ".npz":
+            if extension == ".npz":
                 to_npz(tensors, out, progress=progress)
             else:
                 to_npy(next(iter(tensors.values())), out, progress=progress)
@@ -135,34 +138,34 @@ def _write_tensors(options: argparse.Namespace) -> int:
     return 0
 
 
-def _chosen(model: ModelProto, patterns: list[str]) -> dict[str, TensorProto]:
+def _select_tensors(model: ModelProto, patterns: list[str]) -> dict[str, TensorProto]:
     """Return the tensors that match names, paths and patterns, by their names in the output."""
     initializers: dict[str, dict[str, TensorProto]] = {}  # by name, then by path
     for index, tensor in enumerate(model.graph.initializer):
         initializers.setdefault(tensor.name, {})[f"graph.initializer[{index}]"] = tensor
-    chosen: dict[str, dict[str, TensorProto]] = {}
+    selected: dict[str, dict[str, TensorProto]] = {}
     for pattern in patterns:
-        for name, tensors in _matching(model, initializers, pattern).items():
-            chosen.setdefault(name, {}).update(tensors)
-    for name, tensors in chosen.items():
+        for name, tensors in _match_tensors(model, initializers, pattern).items():
+            selected.setdefault(name, {}).update(tensors)
+    for name, tensors in selected.items():
         if len(tensors) > 1:
-            raise several(model, name, name, list(tensors))
-    return {name: tensor for name, tensors in chosen.items() for tensor in tensors.values()}
+            raise ambiguous_name_error(model, name, name, list(tensors))
+    return {name: tensor for name, tensors in selected.items() for tensor in tensors.values()}
 
 
-def _matching(
+def _match_tensors(
     model: ModelProto, initializers: dict[str, dict[str, TensorProto]], pattern: str
 ) -> dict[str, dict[str, TensorProto]]:
     """Return the tensors that match one name, path or pattern, by name and path."""
     if pattern in initializers:
         return {pattern: initializers[pattern]}
-    if any(sign in pattern for sign in "*?["):
-        matching = {name: tensors for name, tensors in initializers.items() if fnmatchcase(name, pattern)}
-        if matching:
-            return matching
+    if any(character in pattern for character in "*?["):
+        matches = {name: tensors for name, tensors in initializers.items() if fnmatchcase(name, pattern)}
+        if matches:
+            return matches
         if "[" not in pattern:
             raise TensorError("the pattern matches no initializer; `onnxwire ls FILE` lists them", pattern)
-    # A tensor of any graph, of a Constant node, or at a path such as graph.node[3].attribute[0].t.
+    # The argument is the name of a tensor of any graph or Constant node, or a path: graph.node[3].attribute[0].t.
     try:
         target = resolve(model, f"tensor:{pattern}")
     except PathError:
@@ -170,5 +173,5 @@ def _matching(
             raise
         target = resolve(model, pattern)
     if not isinstance(target.value, TensorProto) or target.index is not None:
-        raise TensorError("this is not a tensor; give the name or path of a tensor", pattern)
+        raise TensorError("this is not a tensor; write the name or path of a tensor", pattern)
     return {target.value.name or pattern: {target.path: target.value}}

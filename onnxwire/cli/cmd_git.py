@@ -59,9 +59,9 @@ def add_parser(commands: Any) -> None:
     parser = add_command(commands, "git", _DESCRIPTION, _EXAMPLES)
     parser.add_argument("action", metavar="ACTION", choices=list(_ARGUMENT_COUNTS), help=", ".join(_ARGUMENT_COUNTS))
     parser.add_argument("files", metavar="FILE", nargs="*", help="textconv FILE; difftool A B; merge BASE OURS THEIRS")
-    where = parser.add_mutually_exclusive_group()
-    where.add_argument("--local", action="store_true", help="install for this clone (default)")
-    where.add_argument(
+    scopes = parser.add_mutually_exclusive_group()
+    scopes.add_argument("--local", action="store_true", help="install for this clone (default)")
+    scopes.add_argument(
         "--global", dest="is_global", action="store_true", help="install for all repositories of the user"
     )
     parser.set_defaults(run=run, parser=parser)
@@ -86,32 +86,32 @@ def run(options: argparse.Namespace) -> int:
     return _set_up(action == "install", options.is_global)
 
 
-def _set_up(is_installed: bool, is_global: bool) -> int:
+def _set_up(is_install: bool, is_global: bool) -> int:
     """Write or remove the settings and the attributes."""
     if not is_global:
-        git_repository.refuse_outside(os.getcwd())
+        git_repository.require_repository(os.getcwd())
     scope = "--global" if is_global else "--local"
     path = git_repository.attributes_file(is_global)
-    if is_installed:
+    if is_install:
         _install(scope)
     # The attributes are written last and removed first: without the settings they would make git merge models as text.
-    git_repository.edit_line(path, _ATTRIBUTES, is_kept=is_installed)
-    if not is_installed:
+    git_repository.edit_line(path, _ATTRIBUTES, is_present=is_install)
+    if not is_install:
         _uninstall(scope)
-    verb = "compares and merges" if is_installed else "no longer compares and merges"
+    verb = "compares and merges" if is_install else "no longer compares and merges"
     print(f"git {verb} *.onnx with onnxwire in {'all repositories' if is_global else 'this clone'} ({path})")
     return 0
 
 
 def _install(scope: str) -> None:
-    """Write the settings. Raises SaveError if one has a value that is not ours."""
+    """Write the settings. Raises SaveError if a setting has a value that `install` did not write."""
     settings = {name: git_repository.values_of(scope, name) for name in _SETTINGS}
     for name, values in settings.items():
         for value in values:
-            if not _is_ours(name, value):
+            if not _is_from_install(name, value):
                 reason = f"{value!r} is set; to replace it, first run `git config {scope} --unset-all {name}`"
                 raise SaveError(None, reason, name)
-    program = _program()
+    program = _program_command()
     for name, template in _SETTINGS.items():
         # git replaces %P in the command of a merge driver, so a % of the path is doubled.
         is_driver = name.endswith(".driver")
@@ -121,24 +121,20 @@ def _install(scope: str) -> None:
 
 
 def _uninstall(scope: str) -> None:
-    """Remove the settings, but not values that are not ours."""
+    """Remove the values of settings that `install` wrote."""
     for name, template in _SETTINGS.items():
         if not _is_set(scope, name):
             continue
         pattern = template.replace("{program}", "").replace("$", "[$]")
-        try:
-            git_repository.write_setting(scope, "--unset-all", name, f"{pattern}$")
-        except SourceError:
-            if _is_set(scope, name):  # and not removed by another process in the meantime
-                raise
+        git_repository.write_setting(scope, "--unset-all", name, f"{pattern}$")
 
 
 def _is_set(scope: str, name: str) -> bool:
     """Return whether a setting has a value that `install` wrote."""
-    return any(_is_ours(name, value) for value in git_repository.values_of(scope, name))
+    return any(_is_from_install(name, value) for value in git_repository.values_of(scope, name))
 
 
-def _is_ours(name: str, value: str) -> bool:
+def _is_from_install(name: str, value: str) -> bool:
     """Return whether `install` wrote a value, in this or another environment."""
     template = _SETTINGS[name]
     if "{program}" not in template:
@@ -146,7 +142,7 @@ def _is_ours(name: str, value: str) -> bool:
     return value.endswith(template.removeprefix("{program}"))
 
 
-def _program() -> str:
+def _program_command() -> str:
     """Return the command that runs onnxwire, for a shell.
 
     It is the script beside this Python: `python -m` would import modules from the repository in which git runs it.
@@ -154,8 +150,8 @@ def _program() -> str:
     script = Path(sys.executable).with_name("onnxwire.exe" if os.name == "nt" else "onnxwire")
     if script.is_file():
         return shlex.quote(script.as_posix())
-    found = shutil.which("onnxwire")
-    return shlex.quote(found) if found else f"{shlex.quote(Path(sys.executable).as_posix())} -I -m onnxwire"
+    path = shutil.which("onnxwire")
+    return shlex.quote(path) if path else f"{shlex.quote(Path(sys.executable).as_posix())} -I -m onnxwire"
 
 
 def _print_text(path: str) -> int:
@@ -175,10 +171,11 @@ def _print_text(path: str) -> int:
     return 0
 
 
-def _load_versions(shown: str, base: str, ours: str, theirs: str) -> list[ModelProto] | None:
-    """Load the three versions of a model; reports the first one that cannot be read, and returns None.
+def _load_versions(shown_name: str, base: str, ours: str, theirs: str) -> list[ModelProto] | None:
+    """Load three versions of a model. If one cannot be read, print the error and return None.
 
-    Only the base can be absent; git then passes an empty file. Any other empty file is damaged.
+    Only the base version can be absent; git then passes an empty file. The other versions are damaged if they are
+    empty.
     """
     from onnxwire.engine.verify import verify_document
 
@@ -194,7 +191,7 @@ def _load_versions(shown: str, base: str, ours: str, theirs: str) -> list[ModelP
         except (DecodeError, SourceError) as error:
             fault = f"cannot be read: {str(error).removeprefix(f'{path}: ')}"
         if fault:
-            print(f"{shown}: {version} {safe_text(fault)}", file=sys.stderr)
+            print(f"{shown_name}: {version} {safe_text(fault)}", file=sys.stderr)
             return None
     return models
 
@@ -203,16 +200,19 @@ def _merge(base: str, ours: str, theirs: str, name: str | None = None) -> int:
     """Merge three versions of a model and write the result over ours, unless there are conflicts."""
     from onnxwire.transforms.merge_changes import merge_changes
 
-    shown = safe_text(name or ours)
-    models = _load_versions(shown, base, ours, theirs)
+    shown_name = safe_text(name or ours)
+    models = _load_versions(shown_name, base, ours, theirs)
     if models is None:
         return _UNREADABLE
     merged, conflicts = merge_changes(*models)
     for conflict in conflicts:
-        print(f"{shown}: {safe_text(str(conflict))}", file=sys.stderr)
+        print(f"{shown_name}: {safe_text(str(conflict))}", file=sys.stderr)
     if conflicts:
         count = f"{len(conflicts):,} conflict{'' if len(conflicts) == 1 else 's'}"
-        print(f"{shown}: {count}; the file has our side, compare it with `onnxwire diff`", file=sys.stderr)
+        print(
+            f"{shown_name}: {count}; the file is our version, unchanged; compare the versions with `onnxwire diff`",
+            file=sys.stderr,
+        )
         return _CONFLICTS
     if git_repository.read_pointer(ours) is None:
         save(merged, ours)

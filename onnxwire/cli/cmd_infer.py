@@ -38,8 +38,8 @@ def run(options: argparse.Namespace) -> int:
     """Infer the shapes; returns the exit status."""
     with load(options.file) as model:
         with official_errors(options.file):
-            made = infer_shapes(
+            inferred_model = infer_shapes(
                 model, check_type=options.check_type, strict_mode=options.strict, data_prop=options.data_prop
             )
-        save_result(made, options)
+        save_result(inferred_model, options)
     return 0

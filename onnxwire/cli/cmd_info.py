@@ -41,16 +41,16 @@ def add_parser(commands: Any) -> None:
     """Add the command to the parser's `commands`."""
     parser = add_command(commands, "info", _DESCRIPTION, _EXAMPLES)
     parser.add_argument("file", metavar="FILE")
-    form = parser.add_mutually_exclusive_group()
-    form.add_argument("--json", action="store_true", help="print JSON")
-    form.add_argument(
+    formats = parser.add_mutually_exclusive_group()
+    formats.add_argument("--json", action="store_true", help="print JSON")
+    formats.add_argument(
         "--raw", action="store_true", help="print every tag with its byte offset, in damaged files up to the fault"
     )
-    help_type = (
+    type_help = (
         "with --raw: the message in the file, such as TensorProto; none for numbers without names; "
         "default: the message that fits"
     )
-    add_type(parser, help_type, None, "none")
+    add_type(parser, type_help, None, "none")
     parser.add_argument(
         "-v",
         "--verbose",
@@ -74,8 +74,8 @@ def run(options: argparse.Namespace) -> int:
         memory = model._document.memory
         if options.verbose and memory is not None:
             source, size = memory.source, size_text(len(memory))
-            counted = f"{count_text(source.requests, 'request')}, {size_text(source.received)} of {size}"
-            print(f"{safe_text(model._document.name)}: {counted}", file=sys.stderr)
+            transfer_text = f"{count_text(source.requests, 'request')}, {size_text(source.received)} of {size}"
+            print(f"{safe_text(model._document.name)}: {transfer_text}", file=sys.stderr)
     if options.json:
         import json
 
@@ -85,10 +85,10 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _lines(summary: dict[str, Any], paint: Paint, fit: int | None) -> list[str]:
+def _lines(summary: dict[str, Any], paint: Paint, max_width: int | None) -> list[str]:
     """Format the summary as text.
 
-    fit: the width of the terminal, to which texts of the file are truncated; None without a terminal.
+    max_width: the width of the terminal, to which texts of the file are truncated; None without a terminal.
     """
     nodes, tensors = summary["nodes"], summary["tensors"]
     producer = f"{summary['producer_name']} {summary['producer_version']}".strip() or "-"
@@ -101,13 +101,13 @@ def _lines(summary: dict[str, Any], paint: Paint, fit: int | None) -> list[str]:
     ]
     rows += [(key, str(summary[key])) for key in ("domain", "model_version") if summary[key]]
     rows.append(("graph", summary["graph"]["name"] or "-"))
-    rows += [("doc", _bounded(summary["doc_string"], fit and fit - 16))] if summary["doc_string"] else []
+    rows += [("doc", _truncate(summary["doc_string"], max_width and max_width - 16))] if summary["doc_string"] else []
     lines = [f"{paint(f'{key:<16}', 'cyan')}{safe_text(value)}" for key, value in rows]
     entries = summary["metadata_props"]
     is_cut = False
     for entry in entries[:_MAX_ENTRIES]:
-        key = _bounded(entry["key"], fit and fit - 5 - _MIN_VALUE_CHARS)
-        value = _bounded(entry["value"], fit and max(fit - 5 - len(key), _MIN_VALUE_CHARS))
+        key = _truncate(entry["key"], max_width and max_width - 5 - _MIN_VALUE_CHARS)
+        value = _truncate(entry["value"], max_width and max(max_width - 5 - len(key), _MIN_VALUE_CHARS))
         is_cut |= value != safe_text(entry["value"])
         lines.append(f"  {paint(key, 'cyan')} = {value}")
     if len(entries) > _MAX_ENTRIES:
@@ -118,9 +118,10 @@ def _lines(summary: dict[str, Any], paint: Paint, fit: int | None) -> list[str]:
         values = summary["graph"][heading]
         width = min(40, max([0, *(len(value["name"]) for value in values)]))
         lines += ["", paint(f"{heading} ({len(values)})", "bold")]
-        most = max(fit - width - 4, _MIN_VALUE_CHARS) if fit else None
+        max_chars = max(max_width - width - 4, _MIN_VALUE_CHARS) if max_width else None
         lines += [
-            f"  {_name(value['name'], fit and width):<{width}}  {_bounded(value['type'], most)}" for value in values
+            f"  {_shorten_name(value['name'], max_width and width):<{width}}  {_truncate(value['type'], max_chars)}"
+            for value in values
         ]
     lines += ["", paint(f"nodes ({nodes['count']:,})", "bold")]
     lines += [
@@ -142,25 +143,25 @@ def _lines(summary: dict[str, Any], paint: Paint, fit: int | None) -> list[str]:
         lines += ["", paint("largest tensors", "bold")]
         types = [f"{row['data_type']} {row['shape']}" for row in tensors["largest"]]
         width = min(60, max(len(row["name"]) for row in tensors["largest"]))
-        if fit:
-            width = max(min(width, fit - 17 - max(map(len, types))), _MIN_VALUE_CHARS)
+        if max_width:
+            width = max(min(width, max_width - 17 - max(map(len, types))), _MIN_VALUE_CHARS)
         lines += [
-            f"  {size_text(row['bytes']):>11}  {_name(row['name'], fit and width):<{width}}  {type_}"
-            for row, type_ in zip(tensors["largest"], types, strict=True)
+            f"  {size_text(row['bytes']):>11}  {_shorten_name(row['name'], max_width and width):<{width}}  {type_text}"
+            for row, type_text in zip(tensors["largest"], types, strict=True)
         ]
     return lines
 
 
-def _name(text: str, fit: int | None) -> str:
-    """Escape a name; on a terminal, leave out the middle of a long one."""
-    return safe_text(text) if fit is None else cut_middle(safe_text(text), fit)
+def _shorten_name(text: str, max_chars: int | None) -> str:
+    """Escape a name; omit the middle of a name that is longer than `max_chars`."""
+    return safe_text(text) if max_chars is None else cut_middle(safe_text(text), max_chars)
 
 
-def _bounded(text: str, fit: int | None = None) -> str:
-    """Escape a text; truncate a long one and append its length. fit: the maximum number of characters on a terminal."""
-    shown = safe_text(text[:_MAX_TEXT_CHARS])
-    most = _MAX_TEXT_CHARS if fit is None else min(fit, _MAX_TEXT_CHARS)
-    if len(text) <= _MAX_TEXT_CHARS and (fit is None or len(shown) <= fit):
-        return shown
+def _truncate(text: str, max_chars: int | None = None) -> str:
+    """Escape a text; truncate a long text and append its length. max_chars: the limit on a terminal, in characters."""
+    escaped = safe_text(text[:_MAX_TEXT_CHARS])
+    limit = _MAX_TEXT_CHARS if max_chars is None else min(max_chars, _MAX_TEXT_CHARS)
+    if len(text) <= _MAX_TEXT_CHARS and (max_chars is None or len(escaped) <= max_chars):
+        return escaped
     length = f"… ({len(text):,} characters)"
-    return shown + length if fit is None else f"{shown[: max(most - len(length), 1)]}{length}"
+    return escaped + length if max_chars is None else f"{escaped[: max(limit - len(length), 1)]}{length}"

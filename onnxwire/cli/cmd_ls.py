@@ -53,12 +53,12 @@ def add_parser(commands: Any) -> None:
     parser = add_command(commands, "ls", _DESCRIPTION, _EXAMPLES)
     parser.add_argument("file", metavar="FILE")
     parser.add_argument("pattern", metavar="PATTERN", nargs="?", help="list only elements with a matching name")
-    what = parser.add_mutually_exclusive_group()
-    what.add_argument("--nodes", action="store_true", help="list the nodes, of subgraphs and functions too")
-    what.add_argument("--inputs", action="store_true", help="list the inputs of the graph")
-    what.add_argument("--outputs", action="store_true", help="list the outputs of the graph")
-    what.add_argument("--values", action="store_true", help="list all values that have a type")
-    what.add_argument("--tree", action="store_true", help="sum the sizes of tensors by prefix of their names")
+    kinds = parser.add_mutually_exclusive_group()
+    kinds.add_argument("--nodes", action="store_true", help="list the nodes, of subgraphs and functions too")
+    kinds.add_argument("--inputs", action="store_true", help="list the inputs of the graph")
+    kinds.add_argument("--outputs", action="store_true", help="list the outputs of the graph")
+    kinds.add_argument("--values", action="store_true", help="list all values that have a type")
+    kinds.add_argument("--tree", action="store_true", help="sum the sizes of tensors by prefix of their names")
     parser.add_argument("--depth", metavar="N", type=whole_number, help="with --tree: levels to print; default: all")
     add_selection(parser)
     parser.add_argument("--json", action="store_true", help="print JSON")
@@ -72,7 +72,7 @@ def run(options: argparse.Namespace) -> int:
     if options.depth is not None and not options.tree:
         options.parser.error("--depth requires --tree")
     with load(options.file, SCHEMA.messages[f"onnx.{options.type}"]) as message:
-        rows = _chosen(_rows(message, options), options)
+        rows = _select_rows(_list_rows(message, options), options)
         if options.tree:
             tree = name_tree(rows)
             _print_tree(tree, options, painter(options.color))
@@ -84,7 +84,7 @@ def run(options: argparse.Namespace) -> int:
     return report_none(options, _noun_of(options)) if not count else 0
 
 
-def _chosen(rows: Iterator[Row], options: argparse.Namespace) -> Iterable[Row]:
+def _select_rows(rows: Iterator[Row], options: argparse.Namespace) -> Iterable[Row]:
     """Select and sort the rows; all rows are in memory only for sorting."""
     if options.pattern is not None or options.filter:
         rows = filter(row_test(options.pattern, options.regex, options.filter), rows)
@@ -93,7 +93,7 @@ def _chosen(rows: Iterator[Row], options: argparse.Namespace) -> Iterable[Row]:
     return islice(rows, options.limit)
 
 
-def _rows(message: Message, options: argparse.Namespace) -> Iterator[Row]:
+def _list_rows(message: Message, options: argparse.Namespace) -> Iterator[Row]:
     if options.nodes:
         return node_rows(message)
     if options.inputs or options.outputs:
@@ -114,7 +114,7 @@ def _print_json(rows: Iterable[Row]) -> int:
 def _print_rows(rows: Iterable[Row], options: argparse.Namespace, paint: Paint) -> int:
     """Print rows as a table; returns their number."""
     noun = _noun_of(options)
-    right: list[int] = []
+    right_columns: list[int] = []
     cells_of: Callable[[Row], list[str]]
     styles = ["bold", "cyan"]
     if options.nodes:
@@ -123,23 +123,29 @@ def _print_rows(rows: Iterable[Row], options: argparse.Namespace, paint: Paint) 
         headings, cells_of = ["name", "type", "path"], _value_cells
     else:
         headings, styles = ["name", "type", "shape", "bytes", "stored"], [*styles, "", "green"]
-        right, cells_of = [3], partial(_tensor_cells, options.file)
+        right_columns, cells_of = [3], partial(_tensor_cells, options.file)
     is_terminal = sys.stdout.isatty()
     count = size = 0
-    waiting = iter(rows)
-    first = headings if is_terminal else None
+    remaining_rows = iter(rows)
+    batch_headings = headings if is_terminal else None
     widths: list[int] = []
-    fit = terminal_width()
+    max_width = terminal_width()
     # Print in batches, so that a long list appears at once; columns only become wider.
-    while batch := list(islice(waiting, _BATCH_ROWS)):
+    while batch := list(islice(remaining_rows, _BATCH_ROWS)):
         count += len(batch)
         if noun == "tensor":
             size += sum(row["bytes"] for row in batch)
         lines = table_lines(
-            safe_rows([cells_of(row) for row in batch]), first, right, styles, paint, widths=widths, fit=fit
+            safe_rows([cells_of(row) for row in batch]),
+            batch_headings,
+            right_columns,
+            styles,
+            paint,
+            widths=widths,
+            max_width=max_width,
         )
         sys.stdout.write("\n".join(lines) + "\n")
-        first = None
+        batch_headings = None
     if is_terminal:
         print(count_text(count, noun) + (f", {size_text(size)}" if noun == "tensor" else ""))
     return count
@@ -155,7 +161,7 @@ def _noun_of(options: argparse.Namespace) -> str:
 def _node_cells(row: Row) -> list[str]:
     domain = row["domain"]
     operator = f"{domain}.{row['type']}" if domain else row["type"]
-    return [row["name"] or "-", operator, f"{_names(row['input'])} -> {_names(row['output'])}", row["path"]]
+    return [row["name"] or "-", operator, f"{_join_names(row['input'])} -> {_join_names(row['output'])}", row["path"]]
 
 
 def _value_cells(row: Row) -> list[str]:
@@ -167,7 +173,7 @@ def _tensor_cells(model: str, row: Row) -> list[str]:
     return [name, row["type"], str(row["shape"]), size_text(row["bytes"]), location_of(row, model)]
 
 
-def _names(names: list[str]) -> str:
+def _join_names(names: list[str]) -> str:
     """Join names by commas, and truncate the text."""
     text = names[0] if len(names) == 1 else ", ".join(names)
     return text if len(text) <= _MAX_NAMES_CHARS else text[: _MAX_NAMES_CHARS - 1] + "…"
@@ -175,12 +181,12 @@ def _names(names: list[str]) -> str:
 
 def _print_tree(root: Branch, options: argparse.Namespace, paint: Paint) -> None:
     if options.json:
-        print(json.dumps(_cut(root, options.depth).as_dict(), indent=2))
+        print(json.dumps(_limit_depth(root, options.depth).as_dict(), indent=2))
         return
     key: Callable[[Branch], Any] | None = (lambda branch: -branch.bytes) if options.sort == "bytes" else None
-    waiting = [(root, 0)]
-    while waiting:
-        branch, depth = waiting.pop()
+    stack = [(root, 0)]
+    while stack:
+        branch, depth = stack.pop()
         name = branch.name if depth else "total"
         line = f"{size_text(branch.bytes):>10}  {branch.count:>7,}  {'  ' * depth}"
         print(line + (paint(safe_text(name), "bold") if branch.children else safe_text(name)))
@@ -188,12 +194,12 @@ def _print_tree(root: Branch, options: argparse.Namespace, paint: Paint) -> None
             children = list(branch.children.values())
             if key is not None:
                 children.sort(key=key, reverse=options.reverse)
-            waiting += [(child, depth + 1) for child in reversed(children)]
+            stack += [(child, depth + 1) for child in reversed(children)]
 
 
-def _cut(branch: Branch, depth: int | None) -> Branch:
+def _limit_depth(branch: Branch, depth: int | None) -> Branch:
     """Return a copy of the branch, limited to a depth."""
     if depth is None:
         return branch
-    children = {name: _cut(child, depth - 1) for name, child in branch.children.items()} if depth else {}
+    children = {name: _limit_depth(child, depth - 1) for name, child in branch.children.items()} if depth else {}
     return Branch(branch.name, branch.bytes, branch.count, children)

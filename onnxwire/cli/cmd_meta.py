@@ -43,42 +43,44 @@ def add_parser(commands: Any) -> None:
 def run(options: argparse.Namespace) -> int:
     """List or change the metadata; returns the exit status."""
     changes = [entry.partition("=")[::2] for entry in options.entries if "=" in entry]
-    asked = [entry for entry in options.entries if "=" not in entry]
+    printed_keys = [entry for entry in options.entries if "=" not in entry]
     is_written = bool(options.output or options.in_place)
-    if (changes or options.delete) and (asked or options.json):
+    if (changes or options.delete) and (printed_keys or options.json):
         options.parser.error("a command either prints or changes entries; to set one, write KEY=VALUE")
     if bool(changes or options.delete) != is_written:
         reason = "no entry is changed" if is_written else "name the file to write after -o, or overwrite FILE with -i"
         options.parser.error(f"{reason}; KEY=VALUE and --delete KEY change entries")
     with load(options.file) as model:
-        holder = model.graph if options.graph else model
+        message = model.graph if options.graph else model
         if is_written:
-            _change(model, holder, changes, options.delete)
+            _change(model, message, changes, options.delete)
             save_result(model, options)
             return 0
-        entries = {entry.key: entry.value for entry in holder.metadata_props}
-    wanted = {key: entries[key] for key in asked if key in entries} if asked else entries
+        entries = {entry.key: entry.value for entry in message.metadata_props}
+    printed_entries = {key: entries[key] for key in printed_keys if key in entries} if printed_keys else entries
     if options.json:
-        print(json.dumps(wanted, indent=2, ensure_ascii=False))
-    elif asked:
-        for value in wanted.values():
+        print(json.dumps(printed_entries, indent=2, ensure_ascii=False))
+    elif printed_keys:
+        for value in printed_entries.values():
             print(value)
     else:
         for key, value in entries.items():
             print(f"{safe_text(key)} = {safe_text(value)}")
-    return 0 if wanted and len(wanted) == len(dict.fromkeys(asked or wanted)) else 1
+    return 0 if printed_entries and len(printed_entries) == len(dict.fromkeys(printed_keys or printed_entries)) else 1
 
 
 def _change(
-    model: ModelProto, holder: ModelProto | GraphProto, changes: list[tuple[str, str]], removed: list[str]
+    model: ModelProto, message: ModelProto | GraphProto, changes: list[tuple[str, str]], removed_keys: list[str]
 ) -> None:
-    """Set and remove entries; existing entries keep their order."""
-    props = holder.metadata_props
-    for key in removed:
+    """Set and remove entries; the order of the other entries does not change."""
+    props = message.metadata_props
+    for key in removed_keys:
         indices = [i for i, entry in enumerate(props) if entry.key == key]
         if not indices:
-            known = ", ".join(repr(entry.key) for entry in props) or "none"
-            raise PathError(f"there is no entry {key!r} to remove; the entries are: {known}", "", model._document.name)
+            keys_text = ", ".join(repr(entry.key) for entry in props) or "none"
+            raise PathError(
+                f"there is no entry {key!r} to remove; the entries are: {keys_text}", "", model._document.name
+            )
         for i in reversed(indices):
             del props[i]
     for key, value in changes:

@@ -17,7 +17,7 @@ from onnxwire.io.remote.address import shown_source
 from onnxwire.io.save import DEFAULT_THRESHOLD, save
 from onnxwire.io.tensor_list import tensors
 
-_UNPACK = """\
+_UNPACK_DESCRIPTION = """\
 Move the weights of a model to files in its folder (external data). Then the model is small enough for every tool, and
 many processes can share the weights. OUT may be MODEL; the new files replace old ones when all are complete.
 """
@@ -28,7 +28,7 @@ examples:
   onnxwire unpack model.onnx -o out/model.onnx --data 'weights/{name}.bin'
   onnxwire unpack big.onnx -o out/big.onnx --shard-size 2G     out/big-00001-of-00003.data and so on
 """
-_PACK = """\
+_PACK_DESCRIPTION = """\
 Combine a model and its external data in one file. The files of external data stay unchanged. OUT may be MODEL; the new
 file replaces it when it is complete.
 """
@@ -42,7 +42,7 @@ examples:
 
 def add_unpack_parser(commands: Any) -> None:
     """Add `unpack` to the parser's `commands`."""
-    parser = _add_parser(commands, "unpack", _UNPACK, _UNPACK_EXAMPLES)
+    parser = _add_parser(commands, "unpack", _UNPACK_DESCRIPTION, _UNPACK_EXAMPLES)
     parser.add_argument(
         "--data",
         metavar="NAME",
@@ -52,15 +52,19 @@ def add_unpack_parser(commands: Any) -> None:
     parser.add_argument(
         "--threshold",
         metavar="SIZE",
-        type=_size,
+        type=_parse_size_option,
         default=DEFAULT_THRESHOLD,
         help=f"keep tensors of fewer bytes in the model; default: {DEFAULT_THRESHOLD}",
     )
     parser.add_argument(
-        "--align", metavar="N", type=_size, default=4096, help="align each tensor to a multiple of N bytes; default: 4K"
+        "--align",
+        metavar="N",
+        type=_parse_size_option,
+        default=4096,
+        help="align each tensor to a multiple of N bytes; default: 4K",
     )
     parser.add_argument(
-        "--shard-size", metavar="SIZE", type=_size, help="start a new file before one gets longer than SIZE"
+        "--shard-size", metavar="SIZE", type=_parse_size_option, help="start a new file before a file would exceed SIZE"
     )
     parser.add_argument("--checksum", action="store_true", help="store the SHA-1 of each file in the model")
     parser.add_argument("--overwrite", action="store_true", help="also replace files that do not belong to the model")
@@ -69,18 +73,18 @@ def add_unpack_parser(commands: Any) -> None:
 
 def add_parser(commands: Any) -> None:
     """Add `pack` to the parser's `commands`."""
-    parser = _add_parser(commands, "pack", _PACK, _PACK_EXAMPLES)
+    parser = _add_parser(commands, "pack", _PACK_DESCRIPTION, _PACK_EXAMPLES)
     parser.add_argument(
         "--inline-align",
         metavar="N",
-        type=_size,
+        type=_parse_size_option,
         default=1,
         help="align each tensor to a multiple of N bytes in the file, by padding that other tools skip",
     )
     parser.add_argument(
         "--threshold",
         metavar="SIZE",
-        type=_size,
+        type=_parse_size_option,
         default=DEFAULT_THRESHOLD,
         help=f"do not align tensors of fewer bytes; default: {DEFAULT_THRESHOLD}",
     )
@@ -88,7 +92,7 @@ def add_parser(commands: Any) -> None:
 
 
 def _add_parser(commands: Any, name: str, description: str, examples: str) -> argparse.ArgumentParser:
-    """Add a command with the options that both have."""
+    """Add a command with the options that `pack` and `unpack` share."""
     sizes = "Sizes are in bytes; K, M, G and T are powers of 1024."
     parser = add_command(commands, name, description, f"{examples}\n{sizes}\n")
     stdout = "; - for stdout" if name == "pack" else ""
@@ -100,7 +104,7 @@ def _add_parser(commands: Any, name: str, description: str, examples: str) -> ar
     return parser
 
 
-def _size(text: str) -> int:
+def _parse_size_option(text: str) -> int:
     """Read a number of bytes, such as 4096, 64K or 2G."""
     size = parse_size(text)
     if size is None or size >= 1 << 63:
@@ -113,11 +117,11 @@ def run_unpack(options: argparse.Namespace) -> int:
     if options.output == "-":
         raise SaveError(errno.EINVAL, "the weights need a folder; name a file after -o", "<stdout>")
     # The default is passed as a function, since braces in OUT's name must not be read as a pattern.
-    default = os.path.splitext(os.path.basename(options.output))[0] + ".data"
+    default_name = os.path.splitext(os.path.basename(options.output))[0] + ".data"
     return _save(
         options,
         options.output,
-        external=(lambda tensor: default) if options.data is None else options.data,
+        external=(lambda tensor: default_name) if options.data is None else options.data,
         threshold=options.threshold,
         align=options.align,
         shard_size=options.shard_size,
@@ -133,13 +137,13 @@ def run_pack(options: argparse.Namespace) -> int:
     return _save(options, out, external=None, inline_align=options.inline_align, threshold=options.threshold)
 
 
-def _save(options: argparse.Namespace, out: str | IO[bytes], **how: Any) -> int:
+def _save(options: argparse.Namespace, out: str | IO[bytes], **save_options: Any) -> int:
     """Load the model, and save it with some options of `save`; returns the exit status."""
     with (
         load(options.file, external_root=options.external_root) as model,
         progress_bar(f"writing {shown_source(options.output)}", not options.no_progress) as progress,
     ):
-        save(model, out, progress=progress, **how)
+        save(model, out, progress=progress, **save_options)
     if options.verbose and os.path.isfile(options.output):
         _list_files(options.output)
     return 0

@@ -38,12 +38,12 @@ def add_parser(commands: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Rename; returns the exit status."""
-    olds, news = options.names[::2], options.names[1::2]
-    if len(olds) != len(news):
-        options.parser.error(f"names come in pairs, OLD NEW; {olds[-1]!r} has no new name")
-    if len(set(olds)) < len(olds):
-        raise EditError("one name has two new names; give each OLD once")
-    names = dict(zip(olds, news, strict=True))
+    old_names, new_names = options.names[::2], options.names[1::2]
+    if len(old_names) != len(new_names):
+        options.parser.error(f"names come in pairs, OLD NEW; {old_names[-1]!r} has no new name")
+    if len(set(old_names)) < len(old_names):
+        raise EditError("an old name has two new names; write each OLD once")
+    names = dict(zip(old_names, new_names, strict=True))
     with load(options.file) as model:
         count = rename_nodes(model, names) if options.nodes else rename_values(model, names)
         save_result(model, options)

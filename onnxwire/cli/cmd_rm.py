@@ -8,7 +8,7 @@ from typing import Any
 
 from onnxwire.cli.options import add_command
 from onnxwire.cli.result import add_result, load_to_change, save_result
-from onnxwire.cli.terminal import some_names
+from onnxwire.cli.terminal import join_first_names
 from onnxwire.transforms.assign import dangling_values, remove, values_of
 from onnxwire.transforms.bypass import bypass_all
 
@@ -47,10 +47,10 @@ def run(options: argparse.Namespace) -> int:
             bypass_all(model, options.paths)
             save_result(model, options)
             return 0
-        gone = values_of(model, options.paths)
+        removed_values = values_of(model, options.paths)
         remove(model, options.paths)
-        left = dangling_values(model, gone)
-        if left:
-            print(f"onnxwire: warning: removed, but still used: {some_names(left)}", file=sys.stderr)
+        used_values = dangling_values(model, removed_values)
+        if used_values:
+            print(f"onnxwire: warning: removed, but still used: {join_first_names(used_values)}", file=sys.stderr)
         save_result(model, options)
     return 0

@@ -9,7 +9,7 @@ from typing import Any
 
 from onnxwire.cli.options import add_command
 from onnxwire.cli.result import add_result, load_to_change, save_result
-from onnxwire.cli.terminal import some_names
+from onnxwire.cli.terminal import join_first_names
 from onnxwire.errors import EditError
 from onnxwire.io.remote.address import shown_source
 from onnxwire.messages import ModelProto
@@ -70,29 +70,29 @@ def run(options: argparse.Namespace) -> int:
 def _assign_weights(model: ModelProto, path: str, force: bool) -> None:
     """Assign the tensors of a .safetensors file to the initializers of the same names; report differences on stderr.
 
-    The payloads become raw_data of the model. Raises EditError if no name is in both, or, without `force`, if a tensor
-    of the file has another type or shape; the model is then unchanged.
+    The payloads become raw_data of the model. Raises EditError if no tensor has the name of an initializer, or, without
+    `force`, if a tensor of the file has another type or shape; the model is then unchanged.
     """
     from onnxwire.bridges.safetensors import from_safetensors, list_tensors
 
-    found, known = list_tensors(path), {tensor.name: tensor for tensor in model.graph.initializer}
-    names = [name for name in known if name in found]
-    where = f"{shown_source(path)}: tensor "
+    file_tensors, initializers = list_tensors(path), {tensor.name: tensor for tensor in model.graph.initializer}
+    names = [name for name in initializers if name in file_tensors]
+    location = f"{shown_source(path)}: tensor "
     if not names:
-        example = ", ".join(repr(name) for name in islice(found, 1)) or "none"
+        example = ", ".join(repr(name) for name in islice(file_tensors, 1)) or "none"
         raise EditError(f"no initializer has the name of a tensor in this file ({example}, ...)", shown_source(path))
     if not force:
         for name in names:
-            data_type, shape = found[name]
+            data_type, shape = file_tensors[name]
             try:
-                check_type(known[name], data_type.number, shape)
+                check_type(initializers[name], data_type.number, shape)
             except EditError as error:
-                raise EditError(error.reason, f"{where}{name!r}") from None
+                raise EditError(error.reason, f"{location}{name!r}") from None
     from_safetensors(model, path, names=names, refer_to_file=False)
-    for missing, place in (
-        ([name for name in known if name not in found], "file"),
-        ([name for name in found if name not in known], "model"),
+    for missing_names, container in (
+        ([name for name in initializers if name not in file_tensors], "file"),
+        ([name for name in file_tensors if name not in initializers], "model"),
     ):
-        if missing:
-            line = f"{shown_source(path)}: not in the {place}: {some_names(missing)}"
+        if missing_names:
+            line = f"{shown_source(path)}: not in the {container}: {join_first_names(missing_names)}"
             print(f"onnxwire: warning: {line}", file=sys.stderr)

@@ -59,11 +59,11 @@ examples:
 A PATH consists of .field, [index], [first:end] and [name], or begins with node:, tensor:, input:, output:, value: or
 function: and a name, optionally in "double quotes". Without a PATH the whole message is printed.
 """
-_MAX_ELEMENTS = 20  # elements of a field inside the printed message
-_MAX_VALUES = 1000  # elements of a tensor
-_MAX_BYTES = 256
+_MAX_ELEMENTS = 20  # maximum number of printed elements of a field in a message
+_MAX_VALUES = 1000  # maximum number of printed elements of a selected part of a tensor
+_MAX_BYTES = 256  # maximum number of printed bytes of a field
 _MAX_TEXT_CHARS = 100
-_MAX_JSON_VALUES = 1 << 20  # elements of a tensor as JSON
+_MAX_JSON_VALUES = 1 << 20  # maximum number of elements of a tensor in JSON
 _BARS = "▏▎▍▌▋▊▉█"
 
 
@@ -94,42 +94,43 @@ def run(options: argparse.Namespace) -> int:
 
 def _print(message: Message, options: argparse.Namespace) -> None:
     # This is a separate function, since the model can't be closed while a local variable refers to its bytes.
-    found = resolve(message, options.path)
+    target = resolve(message, options.path)
     if options.json:
-        print(json.dumps(_as_json(found, options), indent=2, allow_nan=False))
+        print(json.dumps(_as_json(target, options), indent=2, allow_nan=False))
     else:
-        for line in _lines(found, options, painter(options.color)):
+        for line in _lines(target, options, painter(options.color)):
             print(line)
 
 
 # --- JSON
 
 
-def _as_json(found: Resolved, options: argparse.Namespace) -> dict[str, Any]:
-    value = found.value
-    row: dict[str, Any] = {"path": found.path}
+def _as_json(target: Resolved, options: argparse.Namespace) -> dict[str, Any]:
+    """Return the element as a value for JSON."""
+    value = target.value
+    row: dict[str, Any] = {"path": target.path}
     if isinstance(value, TensorProto):
-        info = describe(value, found.path)
-        row |= {"message": "TensorProto", **next(tensor_rows(value)), "path": info.path}
-        if found.index is not None:
-            row["index"] = _index_text(found.index)
+        tensor_info = describe(value, target.path)
+        row |= {"message": "TensorProto", **next(tensor_rows(value)), "path": tensor_info.path}
+        if target.index is not None:
+            row["index"] = _index_text(target.index)
         if not options.no_stats and value.data_type != STRING.number:
-            row["statistics"] = json_numbers(asdict(_measure(found, options)))
-        if found.index is not None:
-            shape = _check_index(found)[1]
+            row["statistics"] = json_numbers(asdict(_measure(target, options)))
+        if target.index is not None:
+            shape = _check_index(target)[1]
             if math.prod(shape) > _MAX_JSON_VALUES:
                 reason = f"these are {math.prod(shape):,} elements; select up to {_MAX_JSON_VALUES:,}"
                 raise PathError(reason, options.path, shown_source(options.file))
-            array = value.read(found.index)
+            array = value.read(target.index)
             row |= {"shape_of_values": shape, "values": json_numbers(_to_list(array))}
         return row
     if isinstance(value, Message):
         span = value._span
-        where = {"offset": span[0], "bytes": span[1] - span[0]} if span is not None else {}
-        return row | {"message": value.DESCRIPTOR.name, **where, "value": _message_json(value)}
+        position = {"offset": span[0], "bytes": span[1] - span[0]} if span is not None else {}
+        return row | {"message": value.DESCRIPTOR.name, **position, "value": _message_json(value)}
     if isinstance(value, Repeated | list):
         return row | {"value": [_element_json(element) for element in value]}
-    return row | {"is_set": found.is_set, "value": _element_json(value)}
+    return row | {"is_set": target.is_set, "value": _element_json(value)}
 
 
 def _message_json(message: Message) -> Any:
@@ -159,47 +160,49 @@ def _to_list(array: Any) -> Any:
 # --- text
 
 
-def _lines(found: Resolved, options: argparse.Namespace, paint: Paint) -> list[str]:
-    value = found.value
+def _lines(target: Resolved, options: argparse.Namespace, paint: Paint) -> list[str]:
+    """Format the element as lines of text."""
+    value = target.value
     if isinstance(value, TensorProto):
-        return _tensor_lines(found, options, paint)
+        return _tensor_lines(target, options, paint)
     if isinstance(value, NodeProto):
-        return _heading(found, paint) + _node_lines(value, found.parent, paint)
+        return _heading(target, paint) + _node_lines(value, target.parent, paint)
     if isinstance(value, Message):
-        return _heading(found, paint) + _field_lines(value, paint)
+        return _heading(target, paint) + _field_lines(value, paint)
     if isinstance(value, bytes | Payload | memoryview):
         return _byte_lines(memoryview(value))
     if isinstance(value, Repeated | list):
-        start = _first_index(found)
-        if found.field is not None and not found.field.is_span:
-            return [describe_number(found.field, entry) for entry in value]
-        return [f"{start(i)}{one_line(entry, found.field)}" for i, entry in enumerate(value)]
+        format_index = _make_index_formatter(target)
+        if target.field is not None and not target.field.is_span:
+            return [describe_number(target.field, entry) for entry in value]
+        return [f"{format_index(i)}{one_line(entry, target.field)}" for i, entry in enumerate(value)]
     if isinstance(value, str):
         # Text is escaped only on a terminal, so that scripts get the unchanged text.
         return [safe_text(value) if sys.stdout.isatty() else value]
-    return [describe_number(found.field, value) if found.field is not None else str(value)]
+    return [describe_number(target.field, value) if target.field is not None else str(value)]
 
 
-def _first_index(found: Resolved) -> Any:
+def _make_index_formatter(target: Resolved) -> Any:
     """Return a function that formats the index of an element in a list."""
-    if isinstance(found.value, list) and found.parent is not None and found.field is not None:
-        bounds = [int(end) if end else None for end in found.path.rpartition("[")[2].rstrip("]").split(":")]
-        indices = range(len(getattr(found.parent, found.field.name)))[slice(*bounds)]
+    if isinstance(target.value, list) and target.parent is not None and target.field is not None:
+        bounds = [int(end) if end else None for end in target.path.rpartition("[")[2].rstrip("]").split(":")]
+        indices = range(len(getattr(target.parent, target.field.name)))[slice(*bounds)]
         return lambda i: f"[{indices[i]}]  "
     return lambda i: f"[{i}]  "
 
 
-def _heading(found: Resolved, paint: Paint) -> list[str]:
-    message: Message = found.value
+def _heading(target: Resolved, paint: Paint) -> list[str]:
+    """Return the title line of a message: path, type, name, size and offset."""
+    message: Message = target.value
     span = message._span
     name = getattr(message, "name", "") if "name" in message.DESCRIPTOR.fields_by_name else ""
-    where = f", {span[1] - span[0]:,} bytes at {span[0]:,}" if span is not None else ""
-    title = f"{found.path or message._document.name}: {message.DESCRIPTOR.name}{f' {name}' if name else ''}"
-    return [paint(safe_text(title), "bold") + (where if found.is_set else ", not set")]
+    position = f", {span[1] - span[0]:,} bytes at {span[0]:,}" if span is not None else ""
+    title = f"{target.path or message._document.name}: {message.DESCRIPTOR.name}{f' {name}' if name else ''}"
+    return [paint(safe_text(title), "bold") + (position if target.is_set else ", not set")]
 
 
 def _field_lines(message: Message, paint: Paint, skip: tuple[str, ...] = ()) -> list[str]:
-    """Format the present fields, one line each, and one per element of repeated messages and strings."""
+    """Format each present field as a line, and each element of repeated messages and strings."""
     lines = []
     for field in message.DESCRIPTOR.fields:
         if field.name in skip:
@@ -241,9 +244,11 @@ def one_line(value: Any, field: FieldDescriptor | None = None) -> str:
         nodes, tensors = count_text(len(value.node), "node"), count_text(len(value.initializer), "tensor")
         text = f"{value.name or '-'}  {nodes}, {tensors}"
     elif isinstance(value, Message):
-        fields = [one for one in value.DESCRIPTOR.fields if not one.is_repeated and value.HasField(one.name)]
-        shown = [one for one in fields if one.name != "raw_data"]
-        parts = [f"{one.name}={one_line(getattr(value, one.name), one)}" for one in shown]
+        fields = [
+            member for member in value.DESCRIPTOR.fields if not member.is_repeated and value.HasField(member.name)
+        ]
+        shown_members = [member for member in fields if member.name != "raw_data"]
+        parts = [f"{member.name}={one_line(getattr(value, member.name), member)}" for member in shown_members]
         text = " ".join(parts) or value.DESCRIPTOR.name
     else:
         assert field is not None
@@ -269,8 +274,8 @@ def _attribute_text(attribute: AttributeProto) -> str:
             if field.message_type is None:
                 parts.append(describe_list(field, values, _MAX_ELEMENTS))
             else:
-                more = ", …" if len(values) > _MAX_ELEMENTS else ""
-                parts.append(f"[{', '.join(one_line(value) for value in values[:_MAX_ELEMENTS])}{more}]")
+                suffix = ", …" if len(values) > _MAX_ELEMENTS else ""
+                parts.append(f"[{', '.join(one_line(value) for value in values[:_MAX_ELEMENTS])}{suffix}]")
         elif Message.HasField(attribute, field.name):
             value = getattr(attribute, field.name)
             if field.name == "t":
@@ -280,8 +285,8 @@ def _attribute_text(attribute: AttributeProto) -> str:
     if attribute.ref_attr_name:
         parts.append(f"the attribute {attribute.ref_attr_name} of the function")
     if not parts:
-        kind = AttributeProto.DESCRIPTOR.fields_by_name["type"]
-        name = describe_number(kind, attribute.type)
+        type_field = AttributeProto.DESCRIPTOR.fields_by_name["type"]
+        name = describe_number(type_field, attribute.type)
         parts.append("[]" if name.endswith("S") else f"no value ({name})")
     return ", ".join(parts)
 
@@ -295,28 +300,29 @@ def _few_values(tensor: TensorProto) -> str:
 
 def _node_lines(node: NodeProto, graph: Message | None, paint: Paint) -> list[str]:
     lines = [f"{paint('operator'.ljust(16), 'cyan')}{safe_text(operator_of(node))}"]
-    known = _values_of(graph, {*node.input, *node.output}) if graph is not None else {}
+    descriptions = _describe_values(graph, {*node.input, *node.output}) if graph is not None else {}
     for field in ("input", "output"):
         names = list(getattr(node, field))
         lines.append(f"{paint(f'{field:<15} ', 'cyan')}{len(names)}")
         rows = [
-            [f"  [{i}]", safe_text(name) or "(omitted)", *known.get(name, ("", ""))] for i, name in enumerate(names)
+            [f"  [{i}]", safe_text(name) or "(omitted)", *descriptions.get(name, ("", ""))]
+            for i, name in enumerate(names)
         ]
         lines += table_lines(rows)
     return lines + _field_lines(node, paint, ("name", "op_type", "domain", "input", "output"))
 
 
-def _values_of(graph: Message, names: set[str]) -> dict[str, tuple[str, str]]:
+def _describe_values(graph: Message, names: set[str]) -> dict[str, tuple[str, str]]:
     """Return the types of some values of a graph, and the paths of their descriptions."""
-    found: dict[str, tuple[str, str]] = {}
+    descriptions: dict[str, tuple[str, str]] = {}
     if "value_info" not in graph.DESCRIPTOR.fields_by_name:
-        return found
+        return descriptions
     for field in ("initializer", "input", "output", "value_info"):
         for i, value in enumerate(getattr(graph, field, ())):
-            if value.name in names and value.name not in found:
-                kind = _tensor_type(value) if field == "initializer" else describe_type(value.type)
-                found[value.name] = (safe_text(kind), f"{field}[{i}]")
-    return found
+            if value.name in names and value.name not in descriptions:
+                type_text = _tensor_type(value) if field == "initializer" else describe_type(value.type)
+                descriptions[value.name] = (safe_text(type_text), f"{field}[{i}]")
+    return descriptions
 
 
 def _byte_lines(data: memoryview) -> list[str]:
@@ -334,17 +340,18 @@ def _byte_lines(data: memoryview) -> list[str]:
 # --- tensors
 
 
-def _check_index(found: Resolved) -> tuple[list[range], list[int]]:
+def _check_index(target: Resolved) -> tuple[list[range], list[int]]:
     """Return the selected coordinates on each axis, and the shape of the selection."""
-    tensor: TensorProto = found.value
+    tensor: TensorProto = target.value
     try:
-        return expand_index(found.index if found.index is not None else ..., tuple(tensor.dims))
+        return expand_index(target.index if target.index is not None else ..., tuple(tensor.dims))
     except (IndexError, ValueError) as error:
         reason = f"{error}; the shape is {list(tensor.dims)}"
-        raise PathError(reason, f"{found.path}{_index_text(found.index)}", tensor._document.name) from None
+        raise PathError(reason, f"{target.path}{_index_text(target.index)}", tensor._document.name) from None
 
 
 def _index_text(index: tuple[IndexItem, ...] | None) -> str:
+    """Format an index of a tensor: [0:4,:8]."""
     parts = []
     for part in index or ():
         if isinstance(part, slice):
@@ -355,28 +362,28 @@ def _index_text(index: tuple[IndexItem, ...] | None) -> str:
     return f"[{','.join(parts)}]"
 
 
-def _measure(found: Resolved, options: argparse.Namespace) -> Statistics:
-    if found.index is not None:
-        _check_index(found)
+def _measure(target: Resolved, options: argparse.Namespace) -> Statistics:
+    if target.index is not None:
+        _check_index(target)
     with progress_bar("reading", not options.no_progress) as progress:
-        return measure(found.value, found.index, bins=options.bins, progress=progress)
+        return measure(target.value, target.index, bins=options.bins, progress=progress)
 
 
-def _tensor_lines(found: Resolved, options: argparse.Namespace, paint: Paint) -> list[str]:
-    tensor: TensorProto = found.value
-    info: TensorInfo = describe(tensor, found.path)
+def _tensor_lines(target: Resolved, options: argparse.Namespace, paint: Paint) -> list[str]:
+    tensor: TensorProto = target.value
+    tensor_info: TensorInfo = describe(tensor, target.path)
     row = next(tensor_rows(tensor))
-    lines = _heading(found, paint)
-    rows = [("type", row["type"]), ("shape", str(list(info.shape)))]
-    rows += [("bytes", f"{size_text(info.nbytes)}, {location_of(row, options.file)}")]
+    lines = _heading(target, paint)
+    rows = [("type", row["type"]), ("shape", str(list(tensor_info.shape)))]
+    rows += [("bytes", f"{size_text(tensor_info.nbytes)}, {location_of(row, options.file)}")]
     if tensor.doc_string:
         rows.append(("doc", tensor.doc_string))
-    ranges, shape = _check_index(found)
-    if found.index is not None:
-        rows.append(("chosen", f"{_index_text(found.index)}, shape {shape}"))
+    ranges, shape = _check_index(target)
+    if target.index is not None:
+        rows.append(("chosen", f"{_index_text(target.index)}, shape {shape}"))
     statistics = None
     if not options.no_stats and tensor.data_type != STRING.number:
-        statistics = _measure(found, options)
+        statistics = _measure(target, options)
         rows += statistics_rows(statistics)
     lines += [f"{paint(f'{key:<15} ', 'cyan')}{safe_text(text)}" for key, text in rows]
     # A histogram of equal elements would be a single bar.
@@ -384,77 +391,85 @@ def _tensor_lines(found: Resolved, options: argparse.Namespace, paint: Paint) ->
         histogram = statistics.histogram
         is_discrete = isinstance(statistics.max, int) and histogram.high == statistics.max + 1
         lines += ["", *histogram_lines(histogram, paint, is_discrete=is_discrete)]
-    return lines + _value_lines(found, ranges, shape, paint)
+    return lines + _value_lines(target, ranges, shape, paint)
 
 
-def statistics_rows(found: Statistics) -> list[tuple[str, str]]:
+def statistics_rows(statistics: Statistics) -> list[tuple[str, str]]:
     """Format statistics as keys and texts."""
-    rows = [("elements", f"{found.count:,}")] if found.count else [("elements", "none")]
+    rows = [("elements", f"{statistics.count:,}")] if statistics.count else [("elements", "none")]
     for key in ("min", "max", "mean", "std"):
-        value = getattr(found, key)
+        value = getattr(statistics, key)
         rows += [(key, number_text(value))] if value is not None else []
-    share = f"  ({found.zeros / found.count:.1%})" if found.zeros else ""
-    rows += [("zeros", f"{found.zeros:,}{share}"), ("NaN", f"{found.nan:,}"), ("Inf", f"{found.inf:,}")]
+    zeros_text = f"  ({statistics.zeros / statistics.count:.1%})" if statistics.zeros else ""
+    rows += [
+        ("zeros", f"{statistics.zeros:,}{zeros_text}"),
+        ("NaN", f"{statistics.nan:,}"),
+        ("Inf", f"{statistics.inf:,}"),
+    ]
     return rows
 
 
 def histogram_lines(histogram: Histogram, paint: Paint, width: int = 40, is_discrete: bool = False) -> list[str]:
     """Format a histogram as bars: one line per bin, with its lower edge and its number of elements.
 
-    width: the length of the longest bar, in characters. is_discrete: each bin is one integer, so that the last has no
-    upper edge.
+    width: the length of the longest bar, in characters. is_discrete: each bin is one integer, so the upper edge of the
+    last bin is not printed.
     """
-    most = max(histogram.counts) or 1
+    max_count = max(histogram.counts) or 1
     edges = histogram.edges
     is_whole = all(edge == int(edge) for edge in edges)
     starts = [f"{int(edge)}" if is_whole else f"{edge:.4g}" for edge in edges]
-    widest = max(map(len, starts))
+    start_width = max(map(len, starts))
     counts = [f"{count:,}" for count in histogram.counts]
     lines = []
     for start, count, text in zip(starts, histogram.counts, counts, strict=False):
-        eighths = -(-count * width * 8 // most)
+        eighths = -(-count * width * 8 // max_count)
         bar = "█" * (eighths // 8) + (_BARS[eighths % 8 - 1] if eighths % 8 else "")
         lines.append(
-            f"{start:>{widest}} {paint(bar, 'blue')}{' ' * (width - len(bar))} {text:>{max(map(len, counts))}}"
+            f"{start:>{start_width}} {paint(bar, 'blue')}{' ' * (width - len(bar))} {text:>{max(map(len, counts))}}"
         )
     if not is_discrete:
-        lines.append(f"{starts[-1]:>{widest}}")
+        lines.append(f"{starts[-1]:>{start_width}}")
     return lines
 
 
-def _value_lines(found: Resolved, ranges: list[range], shape: list[int], paint: Paint) -> list[str]:
-    """Format the elements; of too many, format only the first ones of the last two axes."""
+def _value_lines(target: Resolved, ranges: list[range], shape: list[int], paint: Paint) -> list[str]:
+    """Format the elements of a tensor; if it has many, only the first elements of the last two axes."""
     import numpy as np
 
-    tensor: TensorProto = found.value
+    tensor: TensorProto = target.value
     count = math.prod(shape)
     if not count:
         return []
-    most = _MAX_VALUES if found.index is not None else 64
-    shown: Any = found.index if found.index is not None else ...
-    title = f"values {_index_text(found.index)}" if found.index is not None else "values"
-    if count > most:
+    max_values = _MAX_VALUES if target.index is not None else 64
+    shown_index: Any = target.index if target.index is not None else ...
+    title = f"values {_index_text(target.index)}" if target.index is not None else "values"
+    if count > max_values:
         # The last two axes with several elements.
-        wide = [axis for axis, chosen in enumerate(ranges) if len(chosen) > 1][-2:]
-        rows = dict(zip(wide, (8,) if len(wide) == 1 else (4, 8), strict=True))
+        shown_axes = [axis for axis, axis_range in enumerate(ranges) if len(axis_range) > 1][-2:]
+        sizes_by_axis = dict(zip(shown_axes, (8,) if len(shown_axes) == 1 else (4, 8), strict=True))
         parts: list[IndexItem] = []
-        for axis, chosen in enumerate(ranges):
-            some = chosen[: rows.get(axis, 1)]
-            if axis not in rows:
-                parts.append(some[0])
+        for axis, axis_range in enumerate(ranges):
+            shown_range = axis_range[: sizes_by_axis.get(axis, 1)]
+            if axis not in sizes_by_axis:
+                parts.append(shown_range[0])
             else:
                 parts.append(
-                    slice(some.start, some.stop if some.stop >= 0 else None, None if some.step == 1 else some.step)
+                    slice(
+                        shown_range.start,
+                        shown_range.stop if shown_range.stop >= 0 else None,
+                        None if shown_range.step == 1 else shown_range.step,
+                    )
                 )
-        shown, title = tuple(parts), f"values {_index_text(tuple(parts))} of {count:,}"
+        shown_index, title = tuple(parts), f"values {_index_text(tuple(parts))} of {count:,}"
     if tensor.data_type == STRING.number:
-        array = tensor.numpy(strings="bytes")[shown]
+        array = tensor.numpy(strings="bytes")[shown_index]
         texts = [
             describe_bytes(value[: 4 * _MAX_TEXT_CHARS], len(value), _MAX_TEXT_CHARS)
             for value in np.asarray(array, object).reshape(-1)
         ]
         return ["", paint(title, "bold"), *texts]
-    array = tensor.read(shown)
+    array = tensor.read(shown_index)
     width = max(shutil.get_terminal_size((120, 24)).columns, 40)
     text = np.array2string(array, max_line_width=width, separator=" ", threshold=_MAX_VALUES + 1)
     return ["", paint(title, "bold"), *text.split("\n")]

@@ -40,9 +40,9 @@ Query a model, or a catalog that `onnxwire catalog` wrote, in SQL. The tables of
 uses, tensors, opsets, metadata, functions and model; `describe nodes` lists the columns of one. Weights are not read.
 """
 
-_CSV = (
+_CSV_HELP = (
     "print CSV; lists are written as JSON, and a text that a spreadsheet would parse as a formula gets an apostrophe "
-    "before it; --json and .parquet have every text unchanged"
+    "before it; --json and .parquet do not change any text"
 )
 
 _BATCH_ROWS = 1000  # rows that are converted to Python objects at a time
@@ -106,13 +106,14 @@ QUERIES = {
 
 
 def _examples() -> str:
+    """Return the end of the help: examples and queries."""
     lines = ["examples:", "  onnxwire sql model.onnx 'select op_type, count(*) from nodes group by 1'"]
     lines += ["  onnxwire sql model.onnx 'describe tensors'"]
     lines += ["  onnxwire sql model.onnx 'from tensors order by bytes desc' -o tensors.parquet"]
     lines += ["  onnxwire sql catalog/ \"select model from operators where type = 'Loop'\""]
     lines += ["  onnxwire sql s3://bucket/catalog 'select count(*) from models'", "", "queries:"]
-    for what, query in QUERIES.items():
-        lines += [f"  -- {what}", *(f"  {line.strip()}" for line in query.strip().splitlines())]
+    for purpose, query in QUERIES.items():
+        lines += [f"  -- {purpose}", *(f"  {line.strip()}" for line in query.strip().splitlines())]
     return "\n".join(lines)
 
 
@@ -121,9 +122,9 @@ def add_parser(commands: Any) -> None:
     parser = add_command(commands, "sql", _DESCRIPTION, _examples())
     parser.add_argument("file", metavar="FILE", help="a model, or the folder of a catalog; or the address of either")
     parser.add_argument("query", metavar="QUERY")
-    form = parser.add_mutually_exclusive_group()
-    form.add_argument("--json", action="store_true", help="print JSON: a list of objects")
-    form.add_argument("--csv", action="store_true", help=_CSV)
+    formats = parser.add_mutually_exclusive_group()
+    formats.add_argument("--json", action="store_true", help="print JSON: a list of objects")
+    formats.add_argument("--csv", action="store_true", help=_CSV_HELP)
     parser.add_argument(
         "-o",
         "--output",
@@ -145,42 +146,42 @@ def run(options: argparse.Namespace) -> int:
     """Print or write the result; returns the exit status."""
     from onnxwire.catalog.sql import first_line, sql
 
-    ending = os.path.splitext(options.output)[1].lower() if options.output != "-" else ""
-    form = ".json" if options.json else ".csv" if options.csv else ending
-    if options.output != "-" and form not in (".parquet", ".csv", ".json"):
+    extension = os.path.splitext(options.output)[1].lower() if options.output != "-" else ""
+    output_format = ".json" if options.json else ".csv" if options.csv else extension
+    if options.output != "-" and output_format not in (".parquet", ".csv", ".json"):
         options.parser.error(f"{options.output!r} must end in .parquet, .csv or .json")
-    if options.sandbox and form == ".parquet":
+    if options.sandbox and output_format == ".parquet":
         options.parser.error("with --sandbox DuckDB writes no files; write .csv or .json")
     refuse_same(options.file, options.output)
-    source, kind = options.file, SCHEMA.messages[f"onnx.{options.type}"]
+    source, message_class = options.file, SCHEMA.messages[f"onnx.{options.type}"]
     if options.output != "-" and not os.path.isdir(source) and not is_address(source):
-        source = load(source, kind)
+        source = load(source, message_class)
         refuse_weights(source, options.output)
-    found = sql(source, options.query, type=kind, read_only=options.sandbox)
-    if found is None:
+    relation = sql(source, options.query, type=message_class, read_only=options.sandbox)
+    if relation is None:
         return 0
     import duckdb
 
     try:
-        if form == ".parquet":
-            _write_parquet(found, options.output)
+        if output_format == ".parquet":
+            _write_parquet(relation, options.output)
         else:
-            _print(found, options, form)
+            _print(relation, options, output_format)
     except duckdb.Error as error:
         raise QueryError(first_line(error)) from None
     return 0
 
 
-def _write_parquet(found: duckdb.DuckDBPyRelation, path: str) -> None:
-    """Write the result; an old file is replaced when the new one is complete."""
+def _write_parquet(relation: duckdb.DuckDBPyRelation, path: str) -> None:
+    """Write the result; the file replaces an old file when it is complete."""
     import shutil
     import tempfile
 
     try:
         with open_output(path) as out, tempfile.TemporaryDirectory(prefix="onnxwire-") as folder:
-            unfinished = os.path.join(folder, "answer.parquet")
-            found.write_parquet(unfinished)
-            with open(unfinished, "rb") as file:
+            temporary_path = os.path.join(folder, "result.parquet")
+            relation.write_parquet(temporary_path)
+            with open(temporary_path, "rb") as file:
                 shutil.copyfileobj(file, out, 1 << 20)
     except Error:
         raise
@@ -188,11 +189,13 @@ def _write_parquet(found: duckdb.DuckDBPyRelation, path: str) -> None:
         raise SaveError.from_os_error(error, path) from None
 
 
-def _print(found: duckdb.DuckDBPyRelation, options: argparse.Namespace, form: str) -> None:
-    write_part = {".json": _json_parts, ".csv": _csv_parts}.get(form)
-    parts = write_part(found) if write_part else _table_parts(found, painter(options.color), options.output == "-")
+def _print(relation: duckdb.DuckDBPyRelation, options: argparse.Namespace, output_format: str) -> None:
+    make_parts = {".json": _json_parts, ".csv": _csv_parts}.get(output_format)
+    parts = (
+        make_parts(relation) if make_parts else _table_parts(relation, painter(options.color), options.output == "-")
+    )
     if options.output == "-":
-        is_raw = form == ".csv" and sys.stdout.isatty()
+        is_raw = output_format == ".csv" and sys.stdout.isatty()
         for text in parts:
             sys.stdout.write("\n".join(map(safe_text, text.split("\n"))) if is_raw else text)
         return
@@ -200,24 +203,24 @@ def _print(found: duckdb.DuckDBPyRelation, options: argparse.Namespace, form: st
         file.writelines(parts)
 
 
-def _batches(found: duckdb.DuckDBPyRelation) -> Iterator[list[Any]]:
+def _batches(relation: duckdb.DuckDBPyRelation) -> Iterator[list[Any]]:
     """Yield the rows in batches; yield at least one batch, which may be empty."""
     # Before DuckDB 2.0, a relation itself is a cursor.
-    rows = found.iter_rows() if hasattr(found, "iter_rows") else iter(found.fetchone, None)
+    rows = relation.iter_rows() if hasattr(relation, "iter_rows") else iter(relation.fetchone, None)
     yield list(islice(rows, _BATCH_ROWS))
     while batch := list(islice(rows, _BATCH_ROWS)):
         yield batch
 
 
-def _json_parts(found: duckdb.DuckDBPyRelation) -> Iterator[str]:
+def _json_parts(relation: duckdb.DuckDBPyRelation) -> Iterator[str]:
     """Yield the text of a list of objects, as json.dumps indents it."""
     start, end = "[\n", "\n]"
     is_first = True
-    # The encoder of the standard library in C does not indent; between values of one level, separators do.
+    # The C encoder of the standard library cannot indent, so the separators contain line breaks and indentation.
     encode = json.JSONEncoder(allow_nan=False, default=str, separators=(",\n    ", ": ")).encode
-    is_flat = all(re.fullmatch(r"(DECIMAL|ENUM)\(.*\)|[^(\[]*", str(type), re.DOTALL) for type in found.types)
-    for rows in _batches(found):
-        objects = [dict(zip(found.columns, map(json_numbers, row), strict=True)) for row in rows]
+    is_flat = all(re.fullmatch(r"(DECIMAL|ENUM)\(.*\)|[^(\[]*", str(type), re.DOTALL) for type in relation.types)
+    for rows in _batches(relation):
+        objects = [dict(zip(relation.columns, map(json_numbers, row), strict=True)) for row in rows]
         if is_flat:
             text = ",\n".join([f"  {{\n    {encode(row)[1:-1]}\n  }}" for row in objects])
         else:
@@ -228,39 +231,39 @@ def _json_parts(found: duckdb.DuckDBPyRelation) -> Iterator[str]:
     yield "[]\n" if is_first else f"{end}\n"
 
 
-def _csv_parts(found: duckdb.DuckDBPyRelation) -> Iterator[str]:
-    heading = [found.columns]
-    for rows in _batches(found):
+def _csv_parts(relation: duckdb.DuckDBPyRelation) -> Iterator[str]:
+    heading = [relation.columns]
+    for rows in _batches(relation):
         out = io.StringIO()
         write_csv(heading, out)
-        write_csv(([_cell(value) for value in row] for row in rows), out)
+        write_csv(([_csv_value(value) for value in row] for row in rows), out)
         heading = []
         yield out.getvalue()
 
 
-def _table_parts(found: duckdb.DuckDBPyRelation, paint: Paint, is_shown: bool) -> Iterator[str]:
+def _table_parts(relation: duckdb.DuckDBPyRelation, paint: Paint, is_shown: bool) -> Iterator[str]:
     """Yield lines of columns; from batch to batch, columns keep their width or become wider."""
-    headings = [safe_text(name) for name in found.columns]
-    is_number = [str(type) in _NUMBER_TYPES for type in found.types]
+    headings = [safe_text(name) for name in relation.columns]
+    is_number = [str(type) in _NUMBER_TYPES for type in relation.types]
     widths: list[int] = []
     # A single column wraps: it is often a text to read, such as a query plan.
-    fit = terminal_width() if is_shown and len(headings) > 1 else None
-    for rows in _batches(found):
-        cells = [[_shown(value) for value in row] for row in rows]
-        right = [i for i, number in enumerate(is_number) if number and rows]
-        lines = table_lines(cells, headings, right, ["bold", "cyan"], paint, widths=widths, fit=fit)
+    max_width = terminal_width() if is_shown and len(headings) > 1 else None
+    for rows in _batches(relation):
+        cells = [[_table_text(value) for value in row] for row in rows]
+        right_columns = [i for i, number in enumerate(is_number) if number and rows]
+        lines = table_lines(cells, headings, right_columns, ["bold", "cyan"], paint, widths=widths, max_width=max_width)
         headings = []
         yield "".join(f"{line}\n" for line in lines)
 
 
-def _cell(value: Any) -> Any:
+def _csv_value(value: Any) -> Any:
     """Return a value for CSV: lists and structs as JSON."""
     return json.dumps(json_numbers(value), default=str) if isinstance(value, list | dict) else value
 
 
-def _shown(value: Any) -> str:
+def _table_text(value: Any) -> str:
     if value is None:
         return "-"
     if isinstance(value, list):
-        return f"[{', '.join(map(_shown, value))}]"
+        return f"[{', '.join(map(_table_text, value))}]"
     return number_text(value) if isinstance(value, int | float) else safe_text(str(value))

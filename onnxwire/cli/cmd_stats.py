@@ -52,10 +52,10 @@ examples:
 min, max, mean and std are computed from the finite elements; for complex numbers, from their magnitudes. With --plot or
 --bins the weights are read twice. `onnxwire ls --help` describes PATTERN and --filter.
 """
-_PICTURES = (".html", ".png", ".svg")
+_PICTURE_EXTENSIONS = (".html", ".png", ".svg")
 _PLOT_BINS = 64
-_FIRST_COUNT = 7  # the column of the first count: zeros, NaN, Inf
-_WIDE_COLUMNS = 110  # minimum width of a terminal for names beside numbers of six digits
+_FIRST_COUNT_COLUMN = 7  # index of the first column of counts: zeros, NaN, Inf
+_MIN_WIDE_COLUMNS = 110  # minimum width of a terminal on which numbers have six digits
 
 
 def add_parser(commands: Any) -> None:
@@ -63,16 +63,16 @@ def add_parser(commands: Any) -> None:
     parser = add_command(commands, "stats", _DESCRIPTION, _EXAMPLES)
     parser.add_argument("file", metavar="FILE")
     parser.add_argument("pattern", metavar="PATTERN", nargs="?", help="only tensors with a matching name")
-    form = parser.add_mutually_exclusive_group()
-    form.add_argument("--json", action="store_true", help="print JSON")
-    form.add_argument("--csv", action="store_true", help="print CSV")
+    formats = parser.add_mutually_exclusive_group()
+    formats.add_argument("--json", action="store_true", help="print JSON")
+    formats.add_argument("--csv", action="store_true", help="print CSV")
     add_output(parser)
     parser.add_argument("--arrow", metavar="OUT", help="write an Arrow file; needs pyarrow")
     parser.add_argument("--parquet", metavar="OUT", help="write a Parquet file; needs pyarrow")
     parser.add_argument(
         "--plot",
         metavar="OUT",
-        type=_picture,
+        type=_parse_picture_path,
         help="write histograms as .html, .png or .svg; .png and .svg need matplotlib",
     )
     parser.add_argument(
@@ -89,8 +89,8 @@ def add_parser(commands: Any) -> None:
     parser.set_defaults(run=run, parser=parser)
 
 
-def _picture(text: str) -> str:
-    if not text.lower().endswith(_PICTURES):
+def _parse_picture_path(text: str) -> str:
+    if not text.lower().endswith(_PICTURE_EXTENSIONS):
         raise argparse.ArgumentTypeError(f"{text!r} must end in .html, .png or .svg")
     return text
 
@@ -101,52 +101,53 @@ def run(options: argparse.Namespace) -> int:
     for path in [*files, options.output]:
         refuse_same(options.file, path)
     if options.plot is not None:
-        _check_plot(options.plot)
+        _require_plot_package(options.plot)
     if options.arrow is not None or options.parquet is not None:
         # Report a missing package before all weights are read.
         write_arrow([], io.BytesIO())
     with load(options.file, SCHEMA.messages[f"onnx.{options.type}"], external_root=options.external_root) as message:
         for path in [*files, options.output]:
             refuse_weights(message, path)
-        rows, found = _measure(message, options)
+        rows, statistics = _measure(message, options)
     if options.arrow is not None:
         _write(options.arrow, write_arrow, rows)
     if options.parquet is not None:
         _write(options.parquet, write_parquet, rows)
     if options.plot is not None:
-        _plot(options.plot, found, os.path.basename(shown_source(options.file)))
+        _plot(options.plot, statistics, os.path.basename(shown_source(options.file)))
     if not files or options.json or options.csv or options.output != "-":
-        _print(rows, found, options)
+        _print(rows, statistics, options)
     return report_none(options, "tensor") if not rows else 0
 
 
 def _measure(message: Message, options: argparse.Namespace) -> tuple[list[Row], list[TensorStatistics]]:
     """Measure the tensors that the options select; returns rows and statistics in the same order."""
-    known = zip(find_tensors(message), tensor_rows(message), strict=True)
-    first = next(tensor_rows(message), {})
+    tensors_and_rows = zip(find_tensors(message), tensor_rows(message), strict=True)
+    first_row = next(tensor_rows(message), {})
     # Check conditions that need no statistics first, so that less is read.
-    early = [text for text in options.filter if filter_key(text) in {*first, "rank"}]
-    is_meant = row_test(options.pattern, options.regex, early)
-    chosen = (tensor for tensor, row in known if is_meant(row))
+    row_conditions = [text for text in options.filter if filter_key(text) in {*first_row, "rank"}]
+    is_selected = row_test(options.pattern, options.regex, row_conditions)
+    selected_tensors = (tensor for tensor, row in tensors_and_rows if is_selected(row))
     bins = options.bins or (_PLOT_BINS if options.plot is not None else 0)
     with progress_bar(f"reading {os.path.basename(shown_source(options.file))}", not options.no_progress) as progress:
-        found = measure_all(
-            chosen,
+        statistics = measure_all(
+            selected_tensors,
             bins=bins,
             threads=options.threads,
             progress=progress,
         )
-    by_path = {entry.info.path: entry for entry in found}
-    late = [text for text in options.filter if text not in early]
-    rows = arrange(list(filter(row_test(None, False, late), statistics_rows(found))), options)
+    by_path = {entry.info.path: entry for entry in statistics}
+    statistics_conditions = [text for text in options.filter if text not in row_conditions]
+    rows = arrange(list(filter(row_test(None, False, statistics_conditions), statistics_rows(statistics))), options)
     return rows, [by_path[row["path"]] for row in rows]
 
 
-def _print(rows: list[Row], found: list[TensorStatistics], options: argparse.Namespace) -> None:
+def _print(rows: list[Row], statistics: list[TensorStatistics], options: argparse.Namespace) -> None:
+    """Print the rows, or write them to the file of -o."""
     out = io.StringIO()
     if options.json:
         if options.bins is not None:
-            for row, entry in zip(rows, found, strict=True):
+            for row, entry in zip(rows, statistics, strict=True):
                 histogram = None if entry.statistics is None else entry.statistics.histogram
                 row["histogram"] = None if histogram is None else asdict(histogram)
         out.write(json.dumps(json_numbers(rows), indent=2, allow_nan=False) + "\n")
@@ -162,47 +163,61 @@ def _print(rows: list[Row], found: list[TensorStatistics], options: argparse.Nam
         _save(options.output, out.getvalue().encode("utf-8", "backslashreplace"))
 
 
-def _table(rows: list[Row], paint: Paint, fit: int | None) -> list[str]:
+def _table(rows: list[Row], paint: Paint, max_width: int | None) -> list[str]:
+    """Format statistics as an aligned table."""
     headings = ["name", "type", "shape", "min", "max", "mean", "std", "zeros", "NaN", "Inf"]
     if not rows:
         return []
     cells: list[list[str]] = []
     # On a narrow terminal, many digits and columns of zeros would leave too little room for names.
-    is_narrow = fit is not None and fit < _WIDE_COLUMNS
+    is_narrow = max_width is not None and max_width < _MIN_WIDE_COLUMNS
     digits = 3 if is_narrow else 6
     for row in rows:
         numbers = [number_text(row[key], digits) for key in ("min", "max", "mean", "std")]
-        share = "-" if row["zeros"] is None else f"{row['zeros'] / row['count']:.1%}" if row["zeros"] else "0"
+        zeros_text = "-" if row["zeros"] is None else f"{row['zeros'] / row['count']:.1%}" if row["zeros"] else "0"
         counts = [number_text(row[key]) for key in ("nan", "inf")]
         cells.append(
-            [safe_text(row["name"] or row["path"] or "-"), row["type"], str(row["shape"]), *numbers, share, *counts]
+            [
+                safe_text(row["name"] or row["path"] or "-"),
+                row["type"],
+                str(row["shape"]),
+                *numbers,
+                zeros_text,
+                *counts,
+            ]
         )
     if is_narrow:
-        kept = [i for i in range(len(headings)) if i < _FIRST_COUNT or any(texts[i] != "0" for texts in cells)]
-        headings = [headings[i] for i in kept]
-        cells = [[texts[i] for i in kept] for texts in cells]
-    lines = table_lines(cells, headings, range(3, len(headings)), ["bold", "cyan"], paint, fit=fit)
-    bad = [bool(row["nan"] or row["inf"]) for row in rows]
-    return lines[:1] + [paint(line, "red") if is_bad else line for line, is_bad in zip(lines[1:], bad, strict=True)]
+        kept_columns = [
+            i for i in range(len(headings)) if i < _FIRST_COUNT_COLUMN or any(texts[i] != "0" for texts in cells)
+        ]
+        headings = [headings[i] for i in kept_columns]
+        cells = [[texts[i] for i in kept_columns] for texts in cells]
+    lines = table_lines(cells, headings, range(3, len(headings)), ["bold", "cyan"], paint, max_width=max_width)
+    has_nonfinite = [bool(row["nan"] or row["inf"]) for row in rows]
+    return lines[:1] + [
+        paint(line, "red") if is_nonfinite else line
+        for line, is_nonfinite in zip(lines[1:], has_nonfinite, strict=True)
+    ]
 
 
-def _check_plot(path: str) -> None:
+def _require_plot_package(path: str) -> None:
+    """Raise MissingPackageError if the package for a picture is missing, before all weights are read."""
     if not path.lower().endswith(".html"):
         from onnxwire.analysis.statistics_plot import write_picture
 
         write_picture([], "", io.BytesIO(), path[-3:].lower())
 
 
-def _plot(path: str, found: list[TensorStatistics], title: str) -> None:
+def _plot(path: str, statistics: list[TensorStatistics], title: str) -> None:
     from onnxwire.analysis.statistics_plot import write_html, write_picture
 
     if path.lower().endswith(".html"):
         page = io.StringIO()
-        write_html(found, title, page)
+        write_html(statistics, title, page)
         _save(path, page.getvalue().encode("utf-8", "backslashreplace"))
         return
     picture = io.BytesIO()
-    write_picture(found, title, picture, path[-3:].lower())
+    write_picture(statistics, title, picture, path[-3:].lower())
     _save(path, picture.getvalue())
 
 
@@ -213,6 +228,7 @@ def _write(path: str, write: Any, rows: list[Row]) -> None:
 
 
 def _save(path: str, data: bytes) -> None:
+    """Write bytes to a file, or to stdout for -."""
     if path == "-":
         sys.stdout.flush()
         sys.stdout.buffer.write(data)

@@ -74,12 +74,12 @@ def add_parser(commands: Any) -> None:
         "--schema", metavar="TABLE", action="append", help="a table that describes the --type; repeatable"
     )
     parser.add_argument("--no-browser", action="store_true", help="do not open a browser")
-    parser.add_argument("--port", type=_port, default=0, metavar="N", help="the port; default: a free one")
+    parser.add_argument("--port", type=_parse_port, default=0, metavar="N", help="the port; default: a free one")
     parser.add_argument("--json", action="store_true", help="print the address as JSON, for programs that open it")
     parser.set_defaults(run=run, parser=parser)
 
 
-def _port(text: str) -> int:
+def _parse_port(text: str) -> int:
     if not text.isdecimal() or int(text) > 65535:
         raise argparse.ArgumentTypeError(f"{text!r} is not a port from 1 to 65535, or 0 for a free one")
     return int(text)
@@ -102,28 +102,28 @@ def run(options: argparse.Namespace) -> int:
     from onnxwire.viewer.server import Server
 
     queries: FieldQueries | None = None
-    edits = start = None
+    edits = start_page = None
     if options.file is None:
         from onnxwire.viewer.start_page import StartPage
 
-        start = StartPage()
+        start_page = StartPage()
     else:
-        message = load(options.file, _type_of(options))
-        queries = _queries_of(message)
+        message = load(options.file, _find_class(options))
+        queries = _make_queries(message)
     if options.edit:
         from onnxwire.viewer.edits import Edits
 
         edits = Edits(message, options.file)
-    comparison = other = None
+    comparison = other_queries = None
     if options.other is not None:
-        comparison, other = _compare(queries, options)
+        comparison, other_queries = _compare(queries, options)
     try:
-        server = Server(queries, options.port, edits, comparison, other, start)
+        server = Server(queries, options.port, edits, comparison, other_queries, start_page)
     except OSError as error:
         raise SourceError(error.errno, f"{error.strerror}; choose another --port", f"port {options.port}") from None
-    ending = _Ending()
+    end_signals = _EndSignals()
     # Ctrl-C and SIGTERM are the regular end, not an error.
-    with server, contextlib.suppress(KeyboardInterrupt), ending, contextlib.ExitStack() as stack:
+    with server, contextlib.suppress(KeyboardInterrupt), end_signals, contextlib.ExitStack() as stack:
         address = server.address
         print(
             json.dumps({"address": address, "file": options.file and shown_source(options.file)})
@@ -145,26 +145,26 @@ def run(options: argparse.Namespace) -> int:
         while True:
             with contextlib.suppress(KeyboardInterrupt):
                 server.serve_forever(poll_interval=0.1)
-            if edits is None or edits.is_saved or ending.is_asked_twice():
+            if edits is None or edits.is_saved or end_signals.is_second_request():
                 break
             _print_lines(
-                f"{_changes_of(edits)} not saved; save in the page, or press Ctrl-C again to end without saving"
+                f"{_changes_text(edits)} not saved; save in the page, or press Ctrl-C again to end without saving"
             )
     if edits is not None:
         if not edits.is_saved:
-            _print_lines(f"{shown_source(options.file)}: {_changes_of(edits)} not saved:", *edits.unsaved())
+            _print_lines(f"{shown_source(options.file)}: {_changes_text(edits)} not saved:", *edits.unsaved())
         edits.uploads.close()
-    if start is not None:
-        start.close()
-    # If threads still read the models, the models stay open until the process ends.
-    for one in filter(None, (queries, other)):
+    if start_page is not None:
+        start_page.close()
+    # A model that a thread still reads stays open until the process ends.
+    for side_queries in filter(None, (queries, other_queries)):
         with contextlib.suppress(InUseError):
-            one.message.close()
+            side_queries.message.close()
     return 0
 
 
-def _queries_of(message: Message) -> FieldQueries:
-    """Return the answers to the page's questions about a message."""
+def _make_queries(message: Message) -> FieldQueries:
+    """Return the object that answers the queries of the page about a message."""
     if isinstance(message, ModelProto):
         from onnxwire.viewer.queries import Queries
 
@@ -175,18 +175,18 @@ def _queries_of(message: Message) -> FieldQueries:
 
 
 def _compare(queries: Any, options: argparse.Namespace) -> tuple[ModelComparison, Queries]:
-    """Load the second model; returns its comparison with the first, and the answers to questions about it."""
+    """Load the second model; returns its comparison with the first, and the object that answers its queries."""
     from onnxwire.viewer.model_comparison import ModelComparison
     from onnxwire.viewer.queries import Queries
 
-    other = Queries(load(options.other))
-    comparison = ModelComparison(queries.model, other.model, options.match or "auto")
-    for side, one in enumerate((queries, other)):
-        one.marks = partial(comparison.marks, side)
-    return comparison, other
+    other_queries = Queries(load(options.other))
+    comparison = ModelComparison(queries.model, other_queries.model, options.match or "auto")
+    for side, side_queries in enumerate((queries, other_queries)):
+        side_queries.marks = partial(comparison.marks, side)
+    return comparison, other_queries
 
 
-def _type_of(options: argparse.Namespace) -> type[Message]:
+def _find_class(options: argparse.Namespace) -> type[Message]:
     """Return the class of the message in the file."""
     from onnxwire.engine.schema import load_schema
 
@@ -200,17 +200,17 @@ def _type_of(options: argparse.Namespace) -> type[Message]:
             schema = load_schema(*options.schema)
         except ValueError as error:
             options.parser.error(str(error))
-    # By the full name, or without the package.
-    known = dict(schema.messages)
+    # Accept the full name of a message, and its name without the package.
+    classes = dict(schema.messages)
     for name, cls in schema.messages.items():
-        known.setdefault(name.removeprefix(f"{cls.DESCRIPTOR.file.package}."), cls)
-    if options.type not in known:
-        hint = did_you_mean(options.type, known) or f"; the messages are {', '.join(known)}"
+        classes.setdefault(name.removeprefix(f"{cls.DESCRIPTOR.file.package}."), cls)
+    if options.type not in classes:
+        hint = did_you_mean(options.type, classes) or f"; the messages are {', '.join(classes)}"
         options.parser.error(f"there is no message {options.type!r}{hint}")
-    return known[options.type]
+    return classes[options.type]
 
 
-def _changes_of(edits: Edits) -> str:
+def _changes_text(edits: Edits) -> str:
     count = len(edits.unsaved())
     return f"{count_text(count, 'change')} {'is' if count == 1 else 'are'}"
 
@@ -220,21 +220,24 @@ def _print_lines(*lines: str) -> None:
         print("onnxwire:", safe_text(line), file=sys.stderr)
 
 
-class _Ending:
-    """A context manager in which SIGTERM raises KeyboardInterrupt, since background jobs of a shell ignore SIGINT."""
+class _EndSignals:
+    """A context manager that counts requests to end, and in which SIGTERM raises KeyboardInterrupt like Ctrl-C.
+
+    Background jobs of a shell ignore SIGINT, so SIGTERM ends them.
+    """
 
     def __enter__(self) -> None:
         self._count = 0
-        self._before = signal.signal(signal.SIGTERM, self._terminate)
+        self._previous_handler = signal.signal(signal.SIGTERM, self._terminate)
 
     def __exit__(self, *_: object) -> None:
-        signal.signal(signal.SIGTERM, self._before)
+        signal.signal(signal.SIGTERM, self._previous_handler)
 
     def _terminate(self, *_: object) -> None:
-        self._count += 1  # SIGTERM ends the page without a second request
+        self._count += 1  # counts as the first of two requests, so that SIGTERM ends the page at once
         raise KeyboardInterrupt
 
-    def is_asked_twice(self) -> bool:
+    def is_second_request(self) -> bool:
         """Return whether this is at least the second request to end."""
         self._count += 1
         return self._count > 1
@@ -249,7 +252,7 @@ def _redirect_page(address: str) -> Iterator[str]:
     descriptor, path = tempfile.mkstemp(prefix="onnxwire-", suffix=".html")  # with mode 0600
     try:
         with open(descriptor, "w", encoding="ascii") as file:
-            file.write(_REDIRECT.format(address=html.escape(address)))
+            file.write(_REDIRECT_HTML.format(address=html.escape(address)))
         yield path
     finally:
         _remove(path)
@@ -260,7 +263,7 @@ def _remove(path: str) -> None:
         os.unlink(path)
 
 
-_REDIRECT = """\
+_REDIRECT_HTML = """\
 <!doctype html>
 <html lang="en">
 <meta charset="utf-8">

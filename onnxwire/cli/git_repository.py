@@ -16,19 +16,21 @@ from onnxwire.messages import ModelProto
 
 _MAX_LOCK_SECONDS = 3  # time to wait while another process changes the same settings
 _MAX_POINTER_BYTES = 1024  # Git LFS treats larger files as content
+_ABSENT_SETTING_STATUS = 5  # of `git config --unset-all`: another process removed the setting in the meantime
 _POINTER = re.compile(
     rb"version https://git-lfs\.github\.com/spec/v1\n(?:ext-[^\n]*\n)*oid sha256:([0-9a-f]{64})\nsize (\d{1,18})\n"
 )
 
 
-def run_git(*arguments: str, file: IO[bytes] | None = None, may_fail: bool = False) -> str:
+def run_git(*arguments: str, file: IO[bytes] | None = None, may_fail: bool = False, accepted_status: int = 0) -> str:
     """Run git and return its output without the last line break.
 
     file: its standard input. may_fail: whether to return "" if git fails, instead of raising SourceError.
+    accepted_status: an exit status beside 0 that is no failure.
     """
     environment = {**os.environ, "LC_ALL": "C"}  # untranslated, because some messages are parsed
     try:
-        done = subprocess.run(
+        completed = subprocess.run(
             ["git", *arguments],
             stdin=file or subprocess.DEVNULL,
             capture_output=True,
@@ -37,10 +39,10 @@ def run_git(*arguments: str, file: IO[bytes] | None = None, may_fail: bool = Fal
         )
     except OSError as error:
         raise SourceError(error.errno, f"git cannot be run: {error.strerror}", "git") from None
-    if done.returncode and not may_fail:
-        reason = done.stderr.decode(errors="replace").strip() or f"exit status {done.returncode}"
+    if completed.returncode not in (0, accepted_status) and not may_fail:
+        reason = completed.stderr.decode(errors="replace").strip() or f"exit status {completed.returncode}"
         raise SourceError(None, f"`git {arguments[0]}` failed: {reason}", "git")
-    return done.stdout.decode(errors="surrogateescape").removesuffix("\n")
+    return completed.stdout.decode(errors="surrogateescape").removesuffix("\n")
 
 
 def load_version(path: str) -> ModelProto:
@@ -48,20 +50,20 @@ def load_version(path: str) -> ModelProto:
 
     Raises the errors of `load`, and SourceError for a pointer whose object is not in the local store.
     """
-    if not _head(path):  # a version that does not exist is an empty file, or /dev/null
+    if not _read_head(path):  # a version that does not exist is an empty file, or /dev/null
         return ModelProto()
     return load(resolve(path))
 
 
 def resolve(path: str) -> str:
-    """Return the path of a Git LFS pointer's object in the local store, and the given path of any other file."""
+    """Return the path of a Git LFS pointer's object in the local store, or `path` itself if the file is no pointer."""
     pointer = read_pointer(path)
     if pointer is None:
         return path
     digest, size = pointer
-    stored = _lfs_folder() / "objects" / digest[:2] / digest[2:4] / digest
-    if stored.is_file() and stored.stat().st_size == size:
-        return str(stored)
+    object_path = _lfs_folder() / "objects" / digest[:2] / digest[2:4] / digest
+    if object_path.is_file() and object_path.stat().st_size == size:
+        return str(object_path)
     reason = (
         f"a Git LFS pointer to {size:,} bytes that are not in the local store; fetch them with `git lfs fetch --all`"
     )
@@ -70,11 +72,11 @@ def resolve(path: str) -> str:
 
 def read_pointer(path: str) -> tuple[str, int] | None:
     """Return the SHA-256 and the size that a Git LFS pointer names; None for another file."""
-    found = _POINTER.fullmatch(_head(path))
-    return None if found is None else (found[1].decode(), int(found[2]))
+    match = _POINTER.fullmatch(_read_head(path))
+    return None if match is None else (match[1].decode(), int(match[2]))
 
 
-def _head(path: str) -> bytes:
+def _read_head(path: str) -> bytes:
     """Return the first bytes of a file, more than a pointer has. Raises SourceError."""
     try:
         with open(path, "rb") as file:
@@ -99,7 +101,7 @@ def write_setting(scope: str, *arguments: str) -> None:
     deadline = time.monotonic() + _MAX_LOCK_SECONDS
     while True:
         try:
-            run_git("config", scope, *arguments)
+            run_git("config", scope, *arguments, accepted_status=_ABSENT_SETTING_STATUS)
         except SourceError as error:
             if "File exists" not in str(error) or time.monotonic() > deadline:
                 raise
@@ -109,46 +111,47 @@ def write_setting(scope: str, *arguments: str) -> None:
 
 
 def attributes_file(is_global: bool) -> Path:
-    """Return the file of attributes that only this clone, or all repositories of this user, read."""
+    """Return the path of the attributes file of this clone, or of all repositories of this user."""
     if not is_global:
         return Path(run_git("rev-parse", "--git-path", "info/attributes"))
-    if named := run_git("config", "--global", "--type=path", "core.attributesFile", may_fail=True):
-        return Path(named)
+    if configured_path := run_git("config", "--global", "--type=path", "core.attributesFile", may_fail=True):
+        return Path(configured_path)
     return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "git" / "attributes"
 
 
-def edit_line(path: Path, line: str, *, is_kept: bool) -> None:
+def edit_line(path: Path, line: str, *, is_present: bool) -> None:
     """Move a line to the end of a text file, append it, or remove it; every other byte is preserved.
 
-    The file is created if necessary, and removed if nothing is left.
+    is_present: whether the file then contains the line.
+    The file is created if necessary, and deleted if it becomes empty.
     """
     if path.exists() and not path.is_file():  # a pipe would wait for a writer
         raise SourceError(None, "not a regular file", str(path))
     try:
-        old = path.read_bytes()
+        old_data = path.read_bytes()
     except FileNotFoundError:
-        old = b""
+        old_data = b""
     except OSError as error:
         raise SourceError(error.errno, error.strerror, str(path)) from None
     encoded = os.fsencode(line)
-    lines = [other for other in old.split(b"\n") if other != encoded]
-    if is_kept:
-        lines.insert(len(lines) - (lines[-1:] == [b""]), encoded)  # a file without a last line break keeps none
-    new = b"\n".join(lines)
-    if new == old:
+    lines = [existing_line for existing_line in old_data.split(b"\n") if existing_line != encoded]
+    if is_present:
+        lines.insert(len(lines) - (lines[-1:] == [b""]), encoded)  # before a last line break, if there is one
+    new_data = b"\n".join(lines)
+    if new_data == old_data:
         return
     try:
-        if not new and not path.is_symlink():
+        if not new_data and not path.is_symlink():
             path.unlink()
             return
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise SaveError(error.errno, error.strerror, str(path)) from None
     with AtomicFile(str(path)) as out:
-        out.write(new)
+        out.write(new_data)
 
 
-def refuse_outside(path: str) -> None:
+def require_repository(path: str) -> None:
     """Raise PathError unless the working directory is in a repository that git reads."""
     try:
         run_git("rev-parse", "--git-dir")

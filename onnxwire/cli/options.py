@@ -36,9 +36,12 @@ class Formatter(argparse.RawDescriptionHelpFormatter):
 
 
 def add_command(
-    commands: Any, name: str, description: str, examples: str, untrusted: str = "refuse redirects of servers"
+    commands: Any, name: str, description: str, examples: str, untrusted_help: str = "refuse redirects of servers"
 ) -> argparse.ArgumentParser:
-    """Add a command to the parser's `commands`. examples: the end of its help. untrusted: the help of --untrusted."""
+    """Add a command to the parser's `commands`.
+
+    examples: the end of its help. untrusted_help: the help of --untrusted.
+    """
     parser: argparse.ArgumentParser = commands.add_parser(
         name,
         help=SUMMARIES[name],
@@ -56,10 +59,10 @@ def add_command(
             "--header",
             metavar="'NAME: VALUE'",
             action="append",
-            type=_header,
+            type=_parse_header_option,
             help="send this header to HTTP servers; prefer ONNXWIRE_HTTP_HEADERS for secrets",
         )
-        group.add_argument("--untrusted", action="store_true", help=f"{untrusted}; see docs/untrusted.md")
+        group.add_argument("--untrusted", action="store_true", help=f"{untrusted_help}; see docs/untrusted.md")
     return parser
 
 
@@ -73,21 +76,21 @@ def server_settings(options: argparse.Namespace) -> Iterator[None]:
     if headers:
         values[HEADERS_VARIABLE] = "\n".join([*os.environ.get(HEADERS_VARIABLE, "").split("\n"), *headers])
     if "OPENBLAS_NUM_THREADS" not in os.environ:
-        # No command multiplies matrices. Starting numpy's threads for that would double the time of importing numpy.
+        # No command multiplies matrices, and starting the threads of OpenBLAS would double the time of importing numpy.
         values["OPENBLAS_NUM_THREADS"] = "1"
-    before = {name: os.environ.get(name) for name in values}
+    old_values = {name: os.environ.get(name) for name in values}
     os.environ.update({name: value for name, value in values.items() if value is not None})
     try:
         yield
     finally:
-        for name, value in before.items():
+        for name, value in old_values.items():
             if value is None:
                 os.environ.pop(name, None)
             else:
                 os.environ[name] = value
 
 
-def _header(text: str) -> str:
+def _parse_header_option(text: str) -> str:
     """Parse --header. The error does not contain the text, which may be a password."""
     try:
         parse_header(text.strip())
@@ -103,21 +106,21 @@ def whole_number(text: str) -> int:
     return int(text)
 
 
-def number_from(low: int, high: int, what: str) -> Callable[[str], int]:
-    """Return a function that parses an option's integer from `low` to `high`. what: the plural noun for errors."""
+def number_from(low: int, high: int, noun: str) -> Callable[[str], int]:
+    """Return a function that parses an option's integer from `low` to `high`. noun: a plural noun for errors."""
 
     def parse(text: str) -> int:
         if not (text.isascii() and text.isdecimal() and low <= int(text) <= high):
-            raise argparse.ArgumentTypeError(f"{text!r} is not a number of {what} from {low} to {high}")
+            raise argparse.ArgumentTypeError(f"{text!r} is not a number of {noun} from {low} to {high}")
         return int(text)
 
     return parse
 
 
-def add_type(parser: argparse.ArgumentParser, help: str, default: str | None = "ModelProto", *more: str) -> None:
-    """Add --type, the name of a message. more: other accepted words."""
+def add_type(parser: argparse.ArgumentParser, help: str, default: str | None = "ModelProto", *other_words: str) -> None:
+    """Add --type, the name of a message. other_words: other accepted values."""
     names = [name.partition(".")[2] for name in SCHEMA.messages]
-    parser.add_argument("--type", metavar="MESSAGE", default=default, choices=[*names, *more], help=help)
+    parser.add_argument("--type", metavar="MESSAGE", default=default, choices=[*names, *other_words], help=help)
 
 
 def add_output(parser: argparse.ArgumentParser) -> None:
@@ -140,4 +143,6 @@ def add_external_root(parser: argparse.ArgumentParser) -> None:
 def refuse_terminal(output: str | None) -> None:
     """Raise SaveError if a binary file would be written to a terminal."""
     if output == "-" and sys.stdout.isatty():
-        raise SaveError(errno.EINVAL, "a terminal can't show a binary file; name one after -o, or redirect", "<stdout>")
+        raise SaveError(
+            errno.EINVAL, "a terminal can't show a binary file; name a file after -o, or redirect stdout", "<stdout>"
+        )

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from importlib import import_module
 
 from onnxwire._version import __version__
-from onnxwire.cli.commands import GROUPS, WIDTH
+from onnxwire.cli.commands import GROUPS, NAME_COLUMN_CHARS
 from onnxwire.cli.options import Formatter
 from onnxwire.io.remote.address import without_credentials
 
@@ -60,7 +60,7 @@ class Parser(argparse.ArgumentParser):
 class CommandParser(Parser):
     """A parser that accepts positional words and options in any order, such as `ls FILE --nodes PATTERN`."""
 
-    _is_inside = False
+    _is_intermixed = False  # whether `parse_known_intermixed_args` is running, which calls `parse_known_args`
 
     def format_help(self) -> str:
         """Format the help with the description before the usage."""
@@ -72,13 +72,13 @@ class CommandParser(Parser):
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Parse intermixed words and options; argparse alone would not accept an optional word after an option."""
-        if self._is_inside:
+        if self._is_intermixed:
             return super().parse_known_args(args, namespace)
-        self._is_inside = True
+        self._is_intermixed = True
         try:
             return self.parse_known_intermixed_args(args, namespace)
         finally:
-            self._is_inside = False
+            self._is_intermixed = False
 
 
 class ProgramParser(Parser):
@@ -88,7 +88,11 @@ class ProgramParser(Parser):
         """List the commands by group, and examples."""
         lines = ["Inspect, check and edit ONNX files of any size, without protobuf.", "", "usage: onnxwire COMMAND ..."]
         for group, commands in GROUPS.items():
-            lines += ["", f"{group}:", *(f"  {name:<{WIDTH}}{summary}" for name, summary in commands.items())]
+            lines += [
+                "",
+                f"{group}:",
+                *(f"  {name:<{NAME_COLUMN_CHARS}}{summary}" for name, summary in commands.items()),
+            ]
         lines += ["", "options:", "  -h, --help  this help; `onnxwire COMMAND --help` describes a command"]
         lines += ["  --version   the version", "", _EXAMPLES]
         return "\n".join(lines)

@@ -10,12 +10,12 @@ from onnxwire.cli.terminal import CleanTerminal, safe_text
 
 
 @contextmanager
-def progress_bar(label: str, wanted: bool = True) -> Iterator[Callable[[int, int], object] | None]:
+def progress_bar(label: str, is_enabled: bool = True) -> Iterator[Callable[[int, int], object] | None]:
     """Return a context manager whose value is a `progress` callback that draws on stderr.
 
-    The value is None if stderr is not a terminal, if `wanted` is false, or without rich (the `cli` extra).
+    The value is None if stderr is not a terminal, if `is_enabled` is false, or without rich (the `cli` extra).
     """
-    if not wanted or not sys.stderr.isatty():
+    if not is_enabled or not sys.stderr.isatty():
         yield None
         return
     try:
@@ -29,4 +29,4 @@ def progress_bar(label: str, wanted: bool = True) -> Iterator[Callable[[int, int
     columns = (TextColumn("{task.description}", markup=False), BarColumn(), DownloadColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(file=file), transient=True, redirect_stdout=False) as bar:
         task = bar.add_task(safe_text(label), total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)
+        yield lambda done_bytes, total_bytes: bar.update(task, completed=done_bytes, total=total_bytes)

@@ -9,7 +9,7 @@ from onnxwire.engine.damage import fault_at
 from onnxwire.engine.descriptor import WIRE_END_GROUP, WIRE_LEN, WIRE_START_GROUP
 from onnxwire.engine.nesting_limit import MAX_DEPTH
 from onnxwire.io.remote.address import shown_source
-from onnxwire.io.sniff import best_fit, fits
+from onnxwire.io.sniff import best_fitting_type, fits
 from onnxwire.io.source import open_document
 from onnxwire.messages import SCHEMA
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from onnxwire.engine.document import Document
     from onnxwire.errors import DecodeError
 
-_MAX_BYTES = 64
+_MAX_VALUE_BYTES = 64
 
 
 def print_raw(path: str, type_name: str | None, out: IO[str]) -> int:
@@ -33,7 +33,7 @@ def print_raw(path: str, type_name: str | None, out: IO[str]) -> int:
     if type_name is not None:
         descriptor = SCHEMA.messages[f"onnx.{type_name}"].DESCRIPTOR if type_name != "none" else None
     elif not fits(document, model):
-        descriptor = best_fit(document) or model
+        descriptor = best_fitting_type(document) or model
     document.set_root((descriptor or model)._concrete_class)
     name = f" as {descriptor.full_name}" if descriptor is not None else ""
     print(f"# {ascii(shown_source(path))[1:-1]}: {len(document):,} bytes{name}", file=out)
@@ -70,70 +70,75 @@ class Printer:
             if offset < level.end:
                 offset = self._print_record(level, offset)
             elif level.group is not None or level.is_cut:
-                raise self._fault(level.start)
+                raise self._fault_error(level.start)
             else:
                 self.levels.pop()
                 if self.levels:
-                    self._line(None, "}")
+                    self._print_line(None, "}")
 
     def _print_record(self, level: _Level, offset: int) -> int:
         """Print the record at an offset, or the first line of a message or group; returns the next offset."""
         record = read(self.document, level.table, offset, level.end, in_group=level.group is not None)
-        field, wire, value, after = record.field, record.wire, record.value, record.after
-        if value == offset:
-            raise self._fault(offset)
+        field, wire, value_start, record_end = record.field, record.wire, record.value, record.after
+        if value_start == offset:
+            raise self._fault_error(offset)
         if wire == WIRE_END_GROUP:
             if record.number != level.group:
-                raise self._fault(offset)
+                raise self._fault_error(offset)
             self.levels.pop()
-            self._line(offset, "}")
-            return value
+            self._print_line(offset, "}")
+            return value_start
         label = _label(level.table, field, record.number)
         may_enter = len(self.levels) < MAX_DEPTH
         if wire == WIRE_START_GROUP and may_enter:
-            self._line(offset, f"{label} group {{")
+            self._print_line(offset, f"{label} group {{")
             self.levels.append(_Level(None, offset, level.end, group=record.number))
-            return value
-        if after is None:
+            return value_start
+        if record_end is None:
             # If a message runs past the end, print the part that exists.
             if record.raw is None or field is None or field.message_type is None or not may_enter:
-                raise self._fault(offset)
-            self._line(offset, f"{label} {{  # {level.end - value:,} of {record.raw:,} bytes")
+                raise self._fault_error(offset)
+            self._print_line(offset, f"{label} {{  # {level.end - value_start:,} of {record.raw:,} bytes")
             self.levels.append(_Level(field.message_type, offset, level.end, is_cut=True))
-            return value
+            return value_start
         if wire == WIRE_START_GROUP:
-            self._line(offset, f"{label} group {{ ... }}  # {after - value:,} bytes, nested too deep to show")
+            self._print_line(
+                offset, f"{label} group {{ ... }}  # {record_end - value_start:,} bytes, nested too deep to show"
+            )
         elif (
             wire == WIRE_LEN
             and may_enter
-            and (is_message(self.document, value, after) if field is None else field.message_type is not None)
+            and (
+                is_message(self.document, value_start, record_end) if field is None else field.message_type is not None
+            )
         ):
-            self._line(offset, f"{label} {{  # {after - value:,} bytes")
-            self.levels.append(_Level(field.message_type if field is not None else None, offset, after))
-            return value
+            self._print_line(offset, f"{label} {{  # {record_end - value_start:,} bytes")
+            self.levels.append(_Level(field.message_type if field is not None else None, offset, record_end))
+            return value_start
         else:
-            self._line(offset, f"{label}: {describe_record(self.document, record, _MAX_BYTES)}")
-        return after
+            self._print_line(offset, f"{label}: {describe_record(self.document, record, _MAX_VALUE_BYTES)}")
+        return record_end
 
-    def _fault(self, offset: int) -> DecodeError:
+    def _fault_error(self, offset: int) -> DecodeError:
         """Return the error for a record, as seen from the start of its outermost group or cut message."""
         levels = self.levels
         while levels and (levels[-1].group is not None or levels[-1].is_cut):
             offset = levels.pop().start
         return fault_at(self.document, offset, levels[-1].end)
 
-    def _line(self, offset: int | None, text: str) -> None:
-        shown = "" if offset is None else str(offset)
-        self.out.write(f"{shown:>{self.width}}  {'  ' * (len(self.levels) - 1)}{text}\n")
+    def _print_line(self, offset: int | None, text: str) -> None:
+        offset_text = "" if offset is None else str(offset)
+        self.out.write(f"{offset_text:>{self.width}}  {'  ' * (len(self.levels) - 1)}{text}\n")
 
 
 def _label(table: Descriptor | None, field: FieldDescriptor | None, number: int) -> str:
+    """Return the number and the name of a field, or the reason why it has no name."""
     if table is None:
         return str(number)
     if field is None:
         if any(row.number == number for row in table.fields):
             return f"{number} (unknown: wire type of no field)"
-        if any(first <= number <= last for first, last in table.reserved_ranges):
+        if any(first_number <= number <= last_number for first_number, last_number in table.reserved_ranges):
             return f"{number} (reserved)"
         return f"{number} (unknown)"
     if field.until is not None:

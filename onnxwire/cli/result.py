@@ -17,14 +17,14 @@ from onnxwire.messages import ModelProto
 
 def add_result(parser: argparse.ArgumentParser, is_required: bool = True) -> None:
     """Add -o and -i, of which one selects the output, and --no-progress."""
-    where = parser.add_mutually_exclusive_group(required=is_required)
-    where.add_argument("-o", "--output", metavar="OUT", help="the model to write, which may be FILE; - for stdout")
-    where.add_argument("-i", "--in-place", action="store_true", help="replace FILE by the changed model, atomically")
+    targets = parser.add_mutually_exclusive_group(required=is_required)
+    targets.add_argument("-o", "--output", metavar="OUT", help="the model to write, which may be FILE; - for stdout")
+    targets.add_argument("-i", "--in-place", action="store_true", help="replace FILE by the changed model, atomically")
     add_progress(parser)
 
 
 def load_to_change(options: argparse.Namespace) -> ModelProto:
-    """Load FILE. Raises SaveError if the output would overwrite its weights, even ones that the command removes."""
+    """Load FILE. Raises SaveError if the output would overwrite its weights, even weights that the command removes."""
     model = load(options.file)
     if options.output not in (None, "-"):
         refuse_weights(model, options.output)

@@ -31,9 +31,9 @@ def row_test(pattern: str | None, is_regex: bool, conditions: Iterable[str]) -> 
     """Return a predicate that tests the name and the conditions of a row."""
     tests: list[Callable[[Row], bool]] = [row_filter(text) for text in conditions]
     if pattern is not None:
-        is_meant = name_matcher(pattern, is_regex)
+        matches_name = name_matcher(pattern, is_regex)
         # The pattern is compared with the path of a row without a name.
-        tests.append(lambda row: is_meant(row["name"] or row["path"]))
+        tests.append(lambda row: matches_name(row["name"] or row["path"]))
     return lambda row: all(test(row) for test in tests)
 
 
@@ -50,10 +50,10 @@ def report_none(options: argparse.Namespace, noun: str) -> int:
     """Report on stderr that no row was selected; returns the exit status: 1 if a PATTERN or --filter was given."""
     if options.pattern is None and not options.filter:
         return 0
-    of = "" if options.pattern is None else f" matches {options.pattern!r}"
+    pattern_text = "" if options.pattern is None else f" matches {options.pattern!r}"
     conditions = " and ".join(options.filter)
-    and_ = f"{' and' if of else ' that fulfils'} {conditions}" if conditions else ""
-    print(f"onnxwire: {shown_source(options.file)}: no {noun}{of}{and_}", file=sys.stderr)
+    conditions_text = f"{' and' if pattern_text else ' that fulfils'} {conditions}" if conditions else ""
+    print(f"onnxwire: {shown_source(options.file)}: no {noun}{pattern_text}{conditions_text}", file=sys.stderr)
     return 1
 
 

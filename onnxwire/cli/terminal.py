@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     import argparse
     from typing import IO, Any
 
-_MAX_NAMES = 5
-_MAX_NAME_CHARS = 100
-_MIN_WIDTH = 8  # minimum width of a narrowed column, in characters
+_MAX_NAMES = 5  # maximum number of names that `join_first_names` prints
+_MAX_NAME_CHARS = 100  # maximum length of these names
+_MIN_COLUMN_CHARS = 8  # minimum width of a narrowed column, in characters
 
 Paint = Callable[[str, str], str]
 """A function from a text and a style, such as "bold" or "bold red", to the styled text."""
@@ -61,15 +61,14 @@ class CleanTerminal:
 
 
 @contextmanager
-def given_streams() -> Iterator[None]:
+def ensure_standard_streams() -> Iterator[None]:
     """Provide stdin, stdout and stderr if the process was started without them, as by `>&-`.
 
     Reading stdin or writing stdout then raises OSError, as for any closed descriptor; output to stderr is lost.
     """
-    before = sys.stdin, sys.stdout, sys.stderr
-    with ExitStack() as opened:
-        # The streams are opened first and in order, so that they get the descriptors 0 to 2, rather than a file of the
-        # command.
+    original_streams = sys.stdin, sys.stdout, sys.stderr
+    with ExitStack() as stack:
+        # Opened in this order before any other file, so that the streams get the descriptors 0 to 2.
         for name, mode, flags in (
             ("stdin", "r", os.O_WRONLY),
             ("stdout", "w", os.O_RDONLY),
@@ -77,22 +76,22 @@ def given_streams() -> Iterator[None]:
         ):
             if getattr(sys, name) is None:
                 opener = lambda _, __, flags=flags: os.open(os.devnull, flags)  # noqa: E731
-                setattr(sys, name, opened.enter_context(open(f"<{name}>", mode, encoding="utf-8", opener=opener)))
+                setattr(sys, name, stack.enter_context(open(f"<{name}>", mode, encoding="utf-8", opener=opener)))
         try:
             yield
         finally:
-            sys.stdin, sys.stdout, sys.stderr = before
+            sys.stdin, sys.stdout, sys.stderr = original_streams
 
 
 @contextmanager
 def clean_terminals() -> Iterator[None]:
     """Wrap stdout and stderr in CleanTerminal if they are terminals."""
-    before = sys.stdout, sys.stderr
-    sys.stdout, sys.stderr = (CleanTerminal(stream) if stream.isatty() else stream for stream in before)
+    original_streams = sys.stdout, sys.stderr
+    sys.stdout, sys.stderr = (CleanTerminal(stream) if stream.isatty() else stream for stream in original_streams)
     try:
         yield
     finally:
-        sys.stdout, sys.stderr = before
+        sys.stdout, sys.stderr = original_streams
 
 
 def painter(choice: str = "auto", out: IO[str] | None = None) -> Paint:
@@ -120,17 +119,21 @@ def painter(choice: str = "auto", out: IO[str] | None = None) -> Paint:
 
 def safe_text(text: str) -> str:
     """Escape control characters in text from a file."""
-    return text if text.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+    return (
+        text
+        if text.isprintable()
+        else "".join(character if character.isprintable() else ascii(character)[1:-1] for character in text)
+    )
 
 
-def some_names(names: Sequence[str]) -> str:
-    """Join the first names of a list with commas, and append the number of the others."""
-    more = f" and {len(names) - _MAX_NAMES:,} more" if len(names) > _MAX_NAMES else ""
-    return ", ".join(safe_text(cut_middle(name, _MAX_NAME_CHARS)) for name in names[:_MAX_NAMES]) + more
+def join_first_names(names: Sequence[str]) -> str:
+    """Join the first names of a list with commas, and append the number of the other names."""
+    suffix = f" and {len(names) - _MAX_NAMES:,} more" if len(names) > _MAX_NAMES else ""
+    return ", ".join(safe_text(cut_middle(name, _MAX_NAME_CHARS)) for name in names[:_MAX_NAMES]) + suffix
 
 
 def safe_rows(rows: list[list[str]]) -> list[list[str]]:
-    """Escape the cells of rows; test all of them at once first, since nearly all are printable."""
+    """Escape the cells of rows. They are first tested together, since nearly all texts are printable."""
     if "".join(map("".join, rows)).isprintable():
         return rows
     return [[safe_text(cell) for cell in row] for row in rows]
@@ -180,68 +183,73 @@ def cut_middle(text: str, width: int) -> str:
     return f"{text[: width - 1 - end]}…{text[len(text) - end :]}" if width > 1 else "…"[:width]
 
 
-def _fit_widths(widths: list[int], fixed: set[int], fit: int) -> None:
-    """Narrow the widest columns, except `fixed` ones, until a line fits; no column becomes narrower than 8
-    characters."""
-    left = sum(widths) + 2 * (len(widths) - 1) - fit
-    while left > 0:
-        order = sorted((width, i) for i, width in enumerate(widths) if i not in fixed and width > _MIN_WIDTH)
-        if not order:
+def _fit_widths(widths: list[int], fixed: set[int], max_width: int) -> None:
+    """Narrow the widest columns until a line has at most `max_width` characters.
+
+    fixed: indices of columns that keep their width. No column becomes narrower than _MIN_COLUMN_CHARS.
+    """
+    excess = sum(widths) + 2 * (len(widths) - 1) - max_width
+    while excess > 0:
+        candidates = sorted(
+            (width, i) for i, width in enumerate(widths) if i not in fixed and width > _MIN_COLUMN_CHARS
+        )
+        if not candidates:
             return
-        widest, i = order[-1]
-        second = order[-2][0] if len(order) > 1 else _MIN_WIDTH
-        step = min(left, max(1, widest - second))
+        widest, i = candidates[-1]
+        next_width = candidates[-2][0] if len(candidates) > 1 else _MIN_COLUMN_CHARS
+        step = min(excess, max(1, widest - next_width))
         widths[i] -= step
-        left -= step
+        excess -= step
 
 
 def table_lines(
     rows: Sequence[Sequence[str]],
     headings: Sequence[str] | None = None,
-    right: Iterable[int] = (),
+    right_columns: Iterable[int] = (),
     styles: Sequence[str] = (),
     paint: Paint | None = None,
-    widest: int = 60,
+    max_column_width: int = 60,
     widths: list[int] | None = None,
-    fit: int | None = None,
+    max_width: int | None = None,
 ) -> list[str]:
     """Format rows as lines with aligned columns.
 
-    headings: the headings of the columns, underlined in color. right: indices of the columns to align to the right.
-    styles: the styles of the columns, "" for none. widest: the maximum width of a column; a longer text exceeds its
-    column. widths: the widths of the previous batch, updated in place. fit: the width of the terminal, None for no
-    limit; the middle of long texts is omitted until the lines fit.
+    headings: the headings of the columns, underlined in color. right_columns: indices of the columns to align to the
+    right. styles: the styles of the columns, "" for none. max_column_width: the maximum width of a column; a longer
+    text exceeds its column. widths: the widths of the previous batch, updated in place. max_width: the width of the
+    terminal, None for no limit; the middle of long texts is omitted until the lines fit.
     """
     paint = paint or (lambda text, style: text)
-    every = [*([headings] if headings else []), *rows]
-    if not every:
+    all_rows = [*([headings] if headings else []), *rows]
+    if not all_rows:
         return []
-    to_right = set(right)
+    right_indices = set(right_columns)
     widths = [] if widths is None else widths
-    if fit is not None:
-        widest = max(widest, fit)
-    found = [min(max(map(len, column)), widest) for column in zip(*every, strict=False)]
-    widths[:] = [max(pair) for pair in zip_longest(widths, found, fillvalue=0)]
-    if fit is not None:
-        _fit_widths(widths, to_right, fit)
-        every = [
-            [cell if i in to_right else cut_middle(cell, widths[i]) for i, cell in enumerate(row)] for row in every
+    if max_width is not None:
+        max_column_width = max(max_column_width, max_width)
+    batch_widths = [min(max(map(len, column)), max_column_width) for column in zip(*all_rows, strict=False)]
+    widths[:] = [max(pair) for pair in zip_longest(widths, batch_widths, fillvalue=0)]
+    if max_width is not None:
+        _fit_widths(widths, right_indices, max_width)
+        all_rows = [
+            [cell if i in right_indices else cut_middle(cell, widths[i]) for i, cell in enumerate(row)]
+            for row in all_rows
         ]
     if paint("x", "bold") == "x":
-        last = len(widths) - 1
-        form = "  ".join(
-            f"{{:>{width}}}" if i in to_right else "{}" if i == last else f"{{:<{width}}}"
+        last_column = len(widths) - 1
+        format_row = "  ".join(
+            f"{{:>{width}}}" if i in right_indices else "{}" if i == last_column else f"{{:<{width}}}"
             for i, width in enumerate(widths)
         ).format
-        return [form(*row).rstrip() for row in every]
+        return [format_row(*row).rstrip() for row in all_rows]
     lines = []
-    for number, row in enumerate(every):
+    for number, row in enumerate(all_rows):
         cells = []
         for i, cell in enumerate(row):
             is_last = i == len(row) - 1
-            pad = " " * max(widths[i] - len(cell), 0)
+            padding = " " * max(widths[i] - len(cell), 0)
             style = "underline" if headings and number == 0 else styles[i] if i < len(styles) else ""
             painted = paint(cell, style) if style and cell else cell
-            cells.append(pad + painted if i in to_right else painted if is_last else painted + pad)
+            cells.append(padding + painted if i in right_indices else painted if is_last else painted + padding)
         lines.append("  ".join(cells).rstrip())
     return lines

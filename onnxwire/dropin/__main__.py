@@ -23,34 +23,34 @@ usage: python -m onnxwire.dropin [PYTHON OPTIONS] SCRIPT [ARGUMENTS]
        python -m onnxwire.dropin [PYTHON OPTIONS] - [ARGUMENTS]
 
 Run a program as python does, with `onnx` using the message classes of onnxwire. Child processes inherit
-ONNXWIRE_DROPIN=1, so they use them too."""
+ONNXWIRE_DROPIN=1, so they use these classes too."""
 
 
 def main(arguments: list[str]) -> None:
-    """Run the program that the arguments name; exit with status 2 if they name none."""
+    """Run the program that the arguments name; exit with status 2 if they name no program."""
     if not arguments or arguments[0] in ("-h", "--help"):
         print(USAGE, file=sys.stdout if arguments else sys.stderr)
         sys.exit(0 if arguments else 2)
     options, arguments = split_options(arguments)
     if arguments == [] or (arguments[0] in ("-m", "-c") and len(arguments) == 1):
-        reason = f"{arguments[0]} takes an argument" if arguments else "there is no program to run"
+        reason = f"{arguments[0]} needs an argument" if arguments else "there is no program to run"
         print(f"python -m onnxwire.dropin: {reason}", file=sys.stderr)
         sys.exit(2)
     if options:
-        _start_again(options, arguments)
+        _restart_python(options, arguments)
     install()
     os.environ["ONNXWIRE_DROPIN"] = "1"
     kind = arguments[0]
     if kind == "-m":
-        _put_first(os.getcwd())
+        _insert_in_path(os.getcwd())
         sys.argv = ["-m", *arguments[2:]]
         _run_module(arguments[1], alter_argv=True)
     elif kind == "-c":
-        _put_first("")
+        _insert_in_path("")
         sys.argv = ["-c", *arguments[2:]]
         _run(_main_module(), arguments[1], "<string>")
     elif kind == "-":
-        _put_first("")
+        _insert_in_path("")
         sys.argv = arguments
         module = _main_module()
         module.__file__ = "<stdin>"
@@ -64,37 +64,37 @@ def main(arguments: list[str]) -> None:
 def split_options(arguments: list[str]) -> tuple[list[str], list[str]]:
     """Split a python command line into interpreter options and the program (-m, -c, - or a path) with its arguments."""
     options: list[str] = []
-    rest = list(arguments)
-    while rest and rest[0].startswith("-") and rest[0] not in ("-", "-m", "-c"):
-        option = rest.pop(0)
+    remainder = list(arguments)
+    while remainder and remainder[0].startswith("-") and remainder[0] not in ("-", "-m", "-c"):
+        option = remainder.pop(0)
         if option.startswith("--"):
             options.append(option)
             if option == "--check-hash-based-pycs":
-                options += rest[:1]
-                del rest[:1]
+                options += remainder[:1]
+                del remainder[:1]
             continue
         # Short options may be joined, the last one with its value: -um json.tool, -Werror.
         for position, letter in enumerate(option[1:], 1):
             if letter in "mc":
                 options += [option[:position]] if position > 1 else []
                 value = option[position + 1 :]
-                return options, [f"-{letter}", *([value] if value else []), *rest]
+                return options, [f"-{letter}", *([value] if value else []), *remainder]
             if letter in "WX":
                 options.append(option)
                 if position == len(option) - 1:
-                    options += rest[:1]
-                    del rest[:1]
+                    options += remainder[:1]
+                    del remainder[:1]
                 break
         else:
             options.append(option)
-    return options, rest
+    return options, remainder
 
 
-def _start_again(options: list[str], arguments: list[str]) -> None:
+def _restart_python(options: list[str], arguments: list[str]) -> None:
     """Run the program in a new interpreter with additional options; does not return."""
     # The options of this interpreter, and -m onnxwire.dropin.
-    own = sys.orig_argv[1 : len(sys.orig_argv) - len(sys.argv[1:])]
-    command = [sys.executable, *options, *own, *arguments]
+    inherited = sys.orig_argv[1 : len(sys.orig_argv) - len(sys.argv[1:])]
+    command = [sys.executable, *options, *inherited, *arguments]
     if sys.platform == "win32":
         import subprocess
 
@@ -104,7 +104,7 @@ def _start_again(options: list[str], arguments: list[str]) -> None:
     os.execv(sys.executable, command)
 
 
-def _put_first(folder: str) -> None:
+def _insert_in_path(folder: str) -> None:
     if not sys.flags.safe_path:
         sys.path.insert(0, folder)
 
@@ -146,7 +146,7 @@ def _run_script(path: str) -> None:
         reason = f"can't open file {absolute_path!r}: [Errno {error.errno}] {error.strerror}"
         print(f"{sys.executable}: {reason}", file=sys.stderr)
         sys.exit(2)
-    _put_first(os.path.dirname(os.path.realpath(path)))
+    _insert_in_path(os.path.dirname(os.path.realpath(path)))
     from importlib import machinery, util
 
     is_compiled = data[:4] == util.MAGIC_NUMBER

@@ -18,16 +18,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from types import ModuleType
 
-# The modules that protoc generates, by name: the .proto file of each; and the package that contains them.
+# The .proto file of each module that protoc generates, and "" for the package that contains them.
 MODULES = {
     "onnx": "",
     "onnx.onnx_ml_pb2": "onnx/onnx-ml.proto",
     "onnx.onnx_data_pb2": "onnx/onnx-data.proto",
     "onnx.onnx_operators_ml_pb2": "onnx/onnx-operators-ml.proto",
 }
-_CHANGED_MODULES = ("onnx", "onnx.external_data_helper", "onnx.numpy_helper")
-# The modules of protobuf that `onnx` 1.17 to 1.23 imports, and their packages.
-_STAND_INS = {
+_PATCHED_MODULES = ("onnx", "onnx.external_data_helper", "onnx.numpy_helper")
+# The files of the substitutes for the modules of protobuf that `onnx` 1.17 to 1.23 imports, and "" for their package.
+_SUBSTITUTES = {
     "google": "",
     "google.protobuf": "__init__.py",
     "google.protobuf.message": "message.py",
@@ -45,10 +45,10 @@ class Finder(MetaPathFinder):
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Return the spec of such a module, or None for any other module."""
+        """Return the spec of a module with onnxwire's classes or of a patched module; None for any other module."""
         if MODULES.get(name):
             return ModuleSpec(name, _ClassesLoader(MODULES[name]), origin="onnxwire.dropin")
-        if name not in _CHANGED_MODULES and name != POOL:
+        if name not in _PATCHED_MODULES and name != POOL:
             return None
         for finder in sys.meta_path:
             spec = None if finder is self else finder.find_spec(name, path, target)
@@ -56,12 +56,12 @@ class Finder(MetaPathFinder):
                 break
         if spec is None or spec.loader is None:
             return None
-        run = spec.loader.exec_module
+        execute = spec.loader.exec_module
 
         def exec_module(module: ModuleType) -> None:
             from onnxwire.dropin.replacements import replace_functions
 
-            run(module)
+            execute(module)
             if name == POOL:
                 register_files([name for name, file in MODULES.items() if file])
                 return
@@ -69,7 +69,8 @@ class Finder(MetaPathFinder):
             if name == "onnx":
                 self.check_version(module.__version__)
 
-        # Patch this one loader object, so that its other features, such as data files of the package, still work.
+        # Only `exec_module` of this loader object is replaced, so that its other features, such as data files, still
+        # work.
         spec.loader.exec_module = exec_module  # type: ignore[method-assign]
         return spec
 
@@ -108,18 +109,18 @@ def _descriptor_name(descriptor: Descriptor | EnumDescriptor) -> str:
     return "_" + descriptor.full_name.partition(".")[2].replace(".", "_").upper()
 
 
-class StandInFinder(MetaPathFinder):
+class SubstituteFinder(MetaPathFinder):
     """A finder of substitutes for the protobuf modules that `onnx` imports, if protobuf is not installed."""
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Return the spec of one of the modules, else None."""
-        if name not in _STAND_INS:
+        """Return the spec of a substitute, or None for any other module."""
+        if name not in _SUBSTITUTES:
             return None
         if name == "google":
             spec = ModuleSpec(name, None, is_package=True)
             spec.submodule_search_locations = []
             return spec
-        file = os.path.join(os.path.dirname(__file__), "protobuf", _STAND_INS[name])
+        file = os.path.join(os.path.dirname(__file__), "protobuf", _SUBSTITUTES[name])
         return importlib.util.spec_from_file_location(name, file)

@@ -14,7 +14,7 @@ from onnxwire.engine.document import Document, keep_bytes_of
 from onnxwire.engine.mapping import FileMapping, map_file
 from onnxwire.engine.verify import find_long_values, verify_document
 from onnxwire.errors import FieldValueError, SaveError
-from onnxwire.io.atomic_file import NO_RENAME, AtomicFile
+from onnxwire.io.atomic_file import RENAME_ERRORS, AtomicFile
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from onnxwire.engine.message import Message
     from onnxwire.io.folder import Identity
 
-MAP_ABOVE = 1 << 24  # files with more bytes are mapped, unless the program or its environment sets another limit
+MAP_ABOVE_BYTES = 1 << 24  # files with more bytes are mapped, unless the program or its environment sets another limit
 VARIABLE = "ONNXWIRE_DROPIN_MAP_ABOVE"
 _MIN_MAPPED_VALUE_BYTES = 1 << 16
 _MAX_PARTS = 1 << 13  # parts of all mappings; Linux allows about 65,000 per process
 
-_map_above = MAP_ABOVE
+_map_above = MAP_ABOVE_BYTES
 # The mappings of each file: a program may load a file more than once.
 _mappings: dict[Identity, WeakSet[FileMapping | mmap]] = {}
 _lock = threading.RLock()  # protects changes of _mappings
@@ -45,36 +45,37 @@ _thread = _Thread()
 
 
 def set_map_above(size: int | None) -> None:
-    """Set the size in bytes above which files are mapped. None: the value of the variable, else MAP_ABOVE.
+    """Set the size in bytes above which files are mapped. None: the value of the variable, else MAP_ABOVE_BYTES.
 
     Raises FieldValueError for a size that is not a non-negative integer.
     """
     global _map_above
-    given: object = size
+    value: object = size
     if size is None:
-        given = os.environ.get(VARIABLE) or MAP_ABOVE
-        if isinstance(given, str) and given.isascii() and given.isdecimal():
-            given = int(given)
-    if not isinstance(given, int) or given < 0:
+        value = os.environ.get(VARIABLE) or MAP_ABOVE_BYTES
+        if isinstance(value, str) and value.isascii() and value.isdecimal():
+            value = int(value)
+    if not isinstance(value, int) or value < 0:
         name = "map_above" if size is not None else VARIABLE
-        raise FieldValueError(f"{name} is a number of bytes, such as {MAP_ABOVE}, not {given!r}")
-    _map_above = given
+        raise FieldValueError(f"{name} is a number of bytes, such as {MAP_ABOVE_BYTES}, not {value!r}")
+    _map_above = value
 
 
 def open_file(
-    descriptor: int, name: str, cls: type[Message] | None = None, written: Collection[Identity] | None = None
+    descriptor: int, name: str, cls: type[Message] | None = None, open_for_writing: Collection[Identity] | None = None
 ) -> Document:
     """Make a document of an open file: mapped, or read into memory if it is small or open for writing.
 
     descriptor: closed by the caller. cls: the class of the root message, which is then verified; the structure is read
     into memory, and only values of 64 KiB and more stay mapped, so a later write to the file can damage only these
-    values, and reading them detects it. None: a file of external data. written: the result of `files_open_for_writing`.
+    values, and reading them detects it. None: a file of external data.
+    open_for_writing: the result of `files_open_for_writing`.
     Raises OSError, and DecodeError for a damaged message.
     """
     status = os.fstat(descriptor)
     identity = status.st_dev, status.st_ino
-    is_mapped = stat.S_ISREG(status.st_mode) and status.st_size > _map_above and _has_room()
-    if is_mapped and identity not in (files_open_for_writing() if written is None else written):
+    is_mapped = stat.S_ISREG(status.st_mode) and status.st_size > _map_above and _has_free_descriptors()
+    if is_mapped and identity not in (files_open_for_writing() if open_for_writing is None else open_for_writing):
         return _map(descriptor, name, status, cls)
     with open(descriptor, "rb", closefd=False) as file:
         document = Document(file.read(), name)
@@ -89,34 +90,36 @@ def _map(descriptor: int, name: str, status: os.stat_result, cls: type[Message] 
     document = Document(mapping, name, None, os.dup(descriptor))
     try:
         if cls is not None:
-            _check(document, mapping, descriptor, cls)
+            _verify_and_read(document, mapping, descriptor, cls)
         document.check_unchanged()
     except BaseException:
         document.close()
         raise
-    watch_opening(_before_opening)
+    watch_opening(_protect_mapped_file)
     with _lock:
-        for known in [known for known, mappings in _mappings.items() if not mappings]:
-            del _mappings[known]
+        for identity in [identity for identity, mappings in _mappings.items() if not mappings]:
+            del _mappings[identity]
         _mappings.setdefault((status.st_dev, status.st_ino), WeakSet()).add(mapping)
     return document
 
 
-def _check(document: Document, mapping: FileMapping | mmap, descriptor: int, cls: type[Message]) -> None:
+def _verify_and_read(document: Document, mapping: FileMapping | mmap, descriptor: int, cls: type[Message]) -> None:
     """Verify a document, and read its structure into memory as far as the limit of mapping parts permits."""
     with _lock:
-        left = _MAX_PARTS - sum(_parts(known) for mappings in _mappings.values() for known in mappings)
-    values = find_long_values(document, cls, _MIN_MAPPED_VALUE_BYTES, max(left - 1, 0))
-    if isinstance(mapping, FileMapping) and left > 0:
-        _read_structure(mapping, descriptor, values, len(values) == left - 1)
+        n_parts_left = _MAX_PARTS - sum(
+            _count_parts(file_mapping) for mappings in _mappings.values() for file_mapping in mappings
+        )
+    values = find_long_values(document, cls, _MIN_MAPPED_VALUE_BYTES, max(n_parts_left - 1, 0))
+    if isinstance(mapping, FileMapping) and n_parts_left > 0:
+        _read_structure(mapping, descriptor, values, len(values) == n_parts_left - 1)
 
 
-def _parts(mapping: FileMapping | mmap) -> int:
+def _count_parts(mapping: FileMapping | mmap) -> int:
     return mapping.parts if isinstance(mapping, FileMapping) else 0
 
 
 def _read_structure(mapping: FileMapping, descriptor: int, values: list[tuple[int, int]], is_partial: bool) -> None:
-    """Read the bytes between the long values into memory. is_partial: the list of values is incomplete."""
+    """Read the bytes between the long values into memory. is_partial: whether the list of values is incomplete."""
     end = 0
     for start, stop in values if is_partial else [*values, (len(mapping), len(mapping))]:
         if start > end:
@@ -124,8 +127,8 @@ def _read_structure(mapping: FileMapping, descriptor: int, values: list[tuple[in
         end = stop
 
 
-def _has_room() -> bool:
-    """Return whether another descriptor may stay open: half of the process's limit is left to the program."""
+def _has_free_descriptors() -> bool:
+    """Return whether another descriptor may stay open: half of the process's limit is reserved for the program."""
     if sys.platform == "win32":
         return True
     from resource import RLIM_INFINITY, RLIMIT_NOFILE, getrlimit
@@ -141,26 +144,26 @@ def files_open_for_writing() -> set[Identity]:
         return set()  # mapped files can't be truncated there
     from fcntl import F_GETFL, fcntl
 
-    found = set()
+    identities = set()
     with suppress(OSError):
         for name in os.listdir("/dev/fd"):
             with suppress(OSError, ValueError):
                 if fcntl(int(name), F_GETFL) & (os.O_WRONLY | os.O_RDWR):
                     status = os.fstat(int(name))
-                    found.add((status.st_dev, status.st_ino))
-    return found
+                    identities.add((status.st_dev, status.st_ino))
+    return identities
 
 
-def _before_opening(path: object, flags: int, may_be_elsewhere: bool) -> None:
+def _protect_mapped_file(path: object, flags: int, is_folder_unknown: bool) -> None:
     """Replace a mapped file by a copy before the program opens it for writing.
 
-    The mapping keeps the old file; reading a truncated mapping would kill the process. If the file can't be replaced,
+    The mapping keeps the old file; reading a truncated mapping would end the process. If the file can't be replaced,
     its mapped bytes are read into memory instead.
-    path: the argument of `open`. flags: the flags of open(2). may_be_elsewhere: a relative path may belong to an
-    unknown folder.
-    Raises SaveError, which is an OSError, if both fail.
+    path: the argument of `open`. flags: the flags of open(2). is_folder_unknown: whether a relative path
+    may belong to another folder than the working directory.
+    Raises SaveError, which is an OSError, if the file can be neither replaced nor read.
     """
-    # Replacing a file opens others, whose names relative to their folder may equal those of mapped files in this one.
+    # Replacing a file opens files by names relative to their folder; the same names may be mapped files in this folder.
     if not _mappings or _thread.is_replacing or not isinstance(path, str | bytes | os.PathLike):
         return
     try:
@@ -170,16 +173,16 @@ def _before_opening(path: object, flags: int, may_be_elsewhere: bool) -> None:
     if not _mappings.get((status.st_dev, status.st_ino)):
         return
     name = os.fsdecode(path)
-    # If the program may truncate another file than this one, this one keeps its content.
-    is_cut = flags & os.O_TRUNC and (os.path.isabs(name) or not may_be_elsewhere)
+    # If the program may truncate a file in another folder instead, this file must keep its content.
+    is_truncated = flags & os.O_TRUNC and (os.path.isabs(name) or not is_folder_unknown)
     _thread.is_replacing = True
     try:
         # The fsync takes longer than the copy, but after a crash the file has its old content.
-        with nullcontext() if is_cut else open(name, "rb") as source, AtomicFile(name, in_place=False) as target:
+        with nullcontext() if is_truncated else open(name, "rb") as source, AtomicFile(name, in_place=False) as target:
             if source is not None:
                 target.copy(source.fileno(), 0, status.st_size)
     except SaveError as error:
-        if error.errno not in NO_RENAME or not os.access(name, os.W_OK):
+        if error.errno not in RENAME_ERRORS or not os.access(name, os.W_OK):
             raise
         with open(name, "rb") as file:
             keep_bytes_of(file.fileno())

@@ -28,17 +28,17 @@ _BINARY = "protobuf"  # the name of the binary format in onnx.serialization
 
 
 def replace_functions(module: ModuleType) -> None:
-    """Replace functions of a module of `onnx` that was just imported by ours."""
+    """Replace functions of a module of `onnx`, which was just imported, by functions of onnxwire."""
     if module.__name__ == "onnx":
-        load, save = _loader(module), _saver(module)
+        load, save = _make_load_model(module), _make_save_model(module)
         for name in ("load", "load_model"):
             setattr(module, name, load)
         for name in ("save", "save_model"):
             setattr(module, name, save)
     elif module.__name__ == "onnx.external_data_helper" and hasattr(module, "_validate_external_data_file_bounds"):
-        module.load_external_data_for_model = _data_loader(module)  # type: ignore[attr-defined]
+        module.load_external_data_for_model = _make_external_data_loader(module)  # type: ignore[attr-defined]
     elif module.__name__ == "onnx.numpy_helper":
-        module.to_array = _array_maker(module.to_array)  # type: ignore[attr-defined]
+        module.to_array = _make_to_array(module.to_array)  # type: ignore[attr-defined]
 
 
 def _is_path(file: object) -> bool:
@@ -51,10 +51,10 @@ def _is_binary(onnx: ModuleType, format: str | None, file: object) -> bool:
     return serializer.supported_format == _BINARY and type(serializer).__module__ == "onnx.serialization"
 
 
-# --- models
+# --- Models.
 
 
-def _loader(onnx: ModuleType) -> Callable[..., Any]:
+def _make_load_model(onnx: ModuleType) -> Callable[..., Any]:
     original = onnx.load_model
 
     @wraps(original)
@@ -72,7 +72,7 @@ def _loader(onnx: ModuleType) -> Callable[..., Any]:
 
 
 def _open_model(path: str) -> ModelProto:
-    """Open a model file; all of it is verified except the payloads."""
+    """Open a model file, and verify all bytes except payloads."""
     with open(path, "rb") as file:
         document = open_file(file.fileno(), path, ModelProto)
     try:
@@ -83,7 +83,7 @@ def _open_model(path: str) -> ModelProto:
         raise
 
 
-def _saver(onnx: ModuleType) -> Callable[..., Any]:
+def _make_save_model(onnx: ModuleType) -> Callable[..., Any]:
     original = onnx.save_model
 
     @wraps(original)
@@ -104,7 +104,7 @@ def _saver(onnx: ModuleType) -> Callable[..., Any]:
 
 def _write(message: Message, path: str) -> None:
     """Write a message to a file in place, as `onnx` does: other processes may have the file open."""
-    message.ByteSize()  # raises before the file is truncated if a file that the message is read from has changed
+    message.ByteSize()  # if a file of the message has changed, this raises before the target is truncated
     with open(path, "wb") as file:
         target = FileWriter(file.fileno(), fresh=True)
         total, pieces = encode_pieces(message, False, target)
@@ -114,10 +114,10 @@ def _write(message: Message, path: str) -> None:
         target.finish()
 
 
-# --- external data
+# --- External data.
 
 
-class _Window:
+class _PayloadFile:
     """A file object from which `onnx` reads the data of one tensor; it returns a payload instead of a copy."""
 
     def __init__(self, document: Document, descriptor: int) -> None:
@@ -139,13 +139,13 @@ class _Window:
         return memoryview(payload_at(self.document, self.position, end))
 
 
-def _data_loader(helper: ModuleType) -> Callable[..., Any]:
+def _make_external_data_loader(helper: ModuleType) -> Callable[..., Any]:
     original = helper.load_external_data_for_model
 
     @wraps(original)
     def load_external_data_for_model(model: Any, base_dir: str) -> None:
         documents: dict[tuple[int, int], Document] = {}
-        written = None
+        open_for_writing = None
         for tensor in helper._get_all_tensors(model):
             if not helper.uses_external_data(tensor):
                 continue
@@ -155,10 +155,10 @@ def _data_loader(helper: ModuleType) -> Callable[..., Any]:
                 status = os.fstat(descriptor)
                 key = status.st_dev, status.st_ino
                 if key not in documents:
-                    written = files_open_for_writing() if written is None else written
+                    open_for_writing = files_open_for_writing() if open_for_writing is None else open_for_writing
                     name = os.path.join(base_dir, info.location)
-                    documents[key] = open_file(descriptor, name, written=written)
-                window = _Window(documents[key], descriptor)
+                    documents[key] = open_file(descriptor, name, open_for_writing=open_for_writing)
+                window = _PayloadFile(documents[key], descriptor)
                 data = helper._validate_external_data_file_bounds(window, info, tensor.name)
             finally:
                 os.close(descriptor)
@@ -169,10 +169,10 @@ def _data_loader(helper: ModuleType) -> Callable[..., Any]:
     return load_external_data_for_model
 
 
-# --- arrays
+# --- Arrays.
 
 
-def _array_maker(original: Callable[..., Any]) -> Callable[..., Any]:
+def _make_to_array(original: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(original)
     def to_array(tensor: Any, base_dir: str = "") -> Any:
         array = _shared_array(tensor) if isinstance(tensor, TensorProto) else None
@@ -185,15 +185,20 @@ def _shared_array(tensor: TensorProto) -> Array | None:
     """Return an array that shares a tensor's raw_data, or None if numpy can't use the bytes without a copy."""
     import numpy as np
 
-    kind = BY_NUMBER.get(tensor.data_type)
-    if kind is None or kind.is_packed or tensor.data_location == TensorProto.EXTERNAL or tensor.HasField("segment"):
+    data_type = BY_NUMBER.get(tensor.data_type)
+    if (
+        data_type is None
+        or data_type.is_packed
+        or tensor.data_location == TensorProto.EXTERNAL
+        or tensor.HasField("segment")
+    ):
         return None
     payload = tensor._payload("raw_data")
     if payload is None or not len(payload):
         return None
     # For a faulty tensor, the original function raises its own error.
     with suppress(ValueError, TypeError):
-        array: Array = np.frombuffer(memoryview(payload), kind.dtype).reshape(tensor.dims)
+        array: Array = np.frombuffer(memoryview(payload), data_type.dtype).reshape(tensor.dims)
         if array.flags.aligned:
             return array
     return None

@@ -6,7 +6,7 @@ import importlib
 import sys
 from functools import partial
 
-from onnxwire.dropin.imports import MODULES, Finder, StandInFinder
+from onnxwire.dropin.imports import MODULES, Finder, SubstituteFinder
 from onnxwire.dropin.mapped import set_map_above
 from onnxwire.dropin.pool import is_imported, register_files
 from onnxwire.engine.message import Message, verify_on_parse
@@ -21,19 +21,19 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-NEWEST_ONNX = (1, 23)  # the release of onnx whose messages the tables describe
+NEWEST_ONNX_VERSION = (1, 23)  # the release of onnx whose messages the tables describe
 
 # Additional base classes, without the methods by which other libraries recognize arrays.
-_READERS: dict[str, tuple[type, ...]] = {
+_EXTRA_BASES: dict[str, tuple[type, ...]] = {
     "onnx.TensorProto": (TensorReader,),
     "onnx.SparseTensorProto": (SparseTensorReader,),
 }
 
-_undo: list[Callable[[], object]] = []  # functions that undo each step of the installation, in its order
+_undo_steps: list[Callable[[], object]] = []  # functions that undo each step of the installation, in its order
 
 
 class UnknownOnnxWarning(UserWarning):
-    """The `onnx` package is newer than the tables of onnxwire, so it may have fields that are unknown here."""
+    """The `onnx` package is newer than the tables of onnxwire, so it may have fields that onnxwire does not know."""
 
 
 class AlreadyImportedError(Error, ImportError):
@@ -42,7 +42,7 @@ class AlreadyImportedError(Error, ImportError):
 
 def is_installed() -> bool:
     """Return whether `import onnx` uses the classes of onnxwire."""
-    return bool(_undo)
+    return bool(_undo_steps)
 
 
 def install(*, map_above: int | None = None) -> None:
@@ -57,7 +57,7 @@ def install(*, map_above: int | None = None) -> None:
     Raises FieldValueError if that is not a number, and ImportError if `onnx` was imported before. Warns with
     UnknownOnnxWarning, when `onnx` is imported, if its release is newer than 1.23.
     """
-    if _undo:
+    if _undo_steps:
         return
     set_map_above(map_above)
     if any(name in sys.modules for name in MODULES):
@@ -65,10 +65,10 @@ def install(*, map_above: int | None = None) -> None:
             "onnx is already imported with the classes of protobuf; call onnxwire.dropin.install() before anything "
             "imports onnx, or start the program with `python -m onnxwire.dropin`"
         )
-    finders = Finder(_warn_of_version), StandInFinder()
+    finders = Finder(_warn_of_version), SubstituteFinder()
     sys.meta_path.insert(0, finders[0])
     sys.meta_path.append(finders[1])
-    _undo.extend(partial(sys.meta_path.remove, finder) for finder in finders)
+    _undo_steps.extend(partial(sys.meta_path.remove, finder) for finder in finders)
     try:
         base = importlib.import_module("google.protobuf.message")
         for cls in SCHEMA.messages.values():
@@ -77,9 +77,9 @@ def install(*, map_above: int | None = None) -> None:
         _show_unknown_fields()
         if is_imported():
             register_files([name for name, file in MODULES.items() if file])
-        for turn in (keep_identity, verify_on_parse, copy_to_arrays):
-            turn(True)
-            _undo.append(partial(turn, False))
+        for set_option in (keep_identity, verify_on_parse, copy_to_arrays):
+            set_option(True)
+            _undo_steps.append(partial(set_option, False))
     except BaseException:
         uninstall()
         raise
@@ -93,10 +93,10 @@ def uninstall() -> None:
     pending = sys.modules.get("onnxwire_dropin")
     if pending is not None:
         pending.disarm()
-    if not _undo:
+    if not _undo_steps:
         return
-    while _undo:
-        _undo.pop()()
+    while _undo_steps:
+        _undo_steps.pop()()
     for name in [name for name in sys.modules if name == "onnx" or name.startswith("onnx.")]:
         # An extension module can't be initialized twice in a process.
         if not name.startswith("onnx.onnx_cpp2py_export"):
@@ -108,13 +108,13 @@ def uninstall() -> None:
 
 def _change_class(cls: type[Message], base: type) -> None:
     descriptor = cls.DESCRIPTOR
-    _set_bases(cls, (Message, *_READERS.get(descriptor.full_name, ()), base))
-    _undo.append(partial(setattr, cls, "__module__", cls.__module__))
+    _set_bases(cls, (Message, *_EXTRA_BASES.get(descriptor.full_name, ()), base))
+    _undo_steps.append(partial(setattr, cls, "__module__", cls.__module__))
     cls.__module__ = MODULES_BY_FILE[descriptor.file.name]
     # `onnx` overwrites __repr__ of some classes.
-    _undo.append(partial(delattr, cls, "__repr__"))
+    _undo_steps.append(partial(delattr, cls, "__repr__"))
     cls.__repr__ = Message.__str__  # type: ignore[method-assign]
-    _undo.append(partial(delattr, cls, "__setstate__"))
+    _undo_steps.append(partial(delattr, cls, "__setstate__"))
     cls.__setstate__ = _set_state  # type: ignore[attr-defined]
 
 
@@ -124,42 +124,42 @@ def _set_state(message: Message, state: dict[str, bytes]) -> None:
 
 
 def _set_bases(cls: type, bases: tuple[type, ...]) -> None:
-    _undo.append(partial(setattr, cls, "__bases__", cls.__bases__))
+    _undo_steps.append(partial(setattr, cls, "__bases__", cls.__bases__))
     cls.__bases__ = bases
 
 
 def _show_unknown_fields() -> None:
-    """Make protobuf's `UnknownFieldSet` accept our messages; its text_format prints unknown fields with it."""
+    """Make protobuf's `UnknownFieldSet` accept messages of onnxwire; text_format prints unknown fields with it."""
     try:
         module = importlib.import_module("google.protobuf.unknown_fields")
     except ImportError:
-        return  # protobuf is not installed, or a release without this module, whose text_format needs none
+        return  # protobuf is not installed, or is a release whose text_format does not use this module
     original = module.UnknownFieldSet
 
     class Kind(type):
         def __call__(cls, message: object) -> object:
             if isinstance(message, Message):
-                # The C code accepts only its own messages; in a message without fields, all fields are unknown.
-                empty = importlib.import_module("google.protobuf.empty_pb2").Empty
-                message = empty.FromString(message._unknown_fields())
+                # The C code accepts only messages of protobuf; a message type without fields has only unknown fields.
+                empty_class = importlib.import_module("google.protobuf.empty_pb2").Empty
+                message = empty_class.FromString(message._unknown_fields())
             return original(message)
 
         def __instancecheck__(cls, instance: object) -> bool:
             return isinstance(instance, original)
 
-    _undo.append(partial(setattr, module, "UnknownFieldSet", original))
+    _undo_steps.append(partial(setattr, module, "UnknownFieldSet", original))
     module.UnknownFieldSet = Kind("UnknownFieldSet", (), {"__doc__": original.__doc__})  # type: ignore[attr-defined]
 
 
 def _warn_of_version(version: str) -> None:
     numbers = version.split(".")[:2]
-    if all(number.isdigit() for number in numbers) and tuple(map(int, numbers)) > NEWEST_ONNX:
+    if all(number.isdigit() for number in numbers) and tuple(map(int, numbers)) > NEWEST_ONNX_VERSION:
         import warnings
 
+        newest = ".".join(map(str, NEWEST_ONNX_VERSION))
         warnings.warn(
-            f"onnx {version} is newer than the messages of this onnxwire, which are those of "
-            f"{'.'.join(map(str, NEWEST_ONNX))}: fields that it added are unknown here; install a newer onnxwire, or "
-            "run without the switch",
+            f"onnx {version} is newer than the messages of this onnxwire, which are those of {newest}: onnxwire does "
+            "not know the fields that it added; install a newer onnxwire, or run without the switch",
             UnknownOnnxWarning,
             stacklevel=2,
         )

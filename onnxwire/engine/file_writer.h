@@ -96,8 +96,8 @@ static void ow_copy_pieces(void *work) {
     ow_copying *copying = (ow_copying *)work;
     uint8_t *buffer = (uint8_t *)PyMem_RawMalloc(OW_BUFFER);
     int is_sound = buffer != NULL;
-    while (is_sound && !ow_get(&copying->has_failed)) {
-        uint64_t done = ow_take(&copying->next, OW_PIECE);
+    while (is_sound && !ow_load_flag(&copying->has_failed)) {
+        uint64_t done = ow_fetch_add(&copying->next, OW_PIECE);
         if (done >= copying->n) break;
         uint64_t end = copying->n - done < OW_PIECE ? copying->n : done + OW_PIECE;
         while (done < end) {
@@ -111,7 +111,7 @@ static void ow_copy_pieces(void *work) {
         }
     }
     PyMem_RawFree(buffer);
-    if (!is_sound) ow_set(&copying->has_failed);
+    if (!is_sound) ow_set_flag(&copying->has_failed);
 }
 
 /* Copy through memory with two threads. Returns whether all was copied; a caller that copies again gets the error. */

@@ -13,17 +13,17 @@
 
        ow_open(&source, api->read, &pieces, pieces.size, buffer, sizeof buffer);
 
-   Lifetime. Every piece has an owner, and is valid and constant until `release`, whether the message is edited, its file
-   replaced or saved over by onnxwire, or every Python object of it deleted. A document whose pieces are held can't be
-   closed: its `close` raises InUseError. Two things are shared with the program, as they are with numpy arrays of a
-   tensor: a mapped file that another program writes to or truncates, which `check` and `read` detect, and the memory of
-   arrays that were given to `onnxwire.from_array`, which must not be written to.
+   Lifetime. Every piece has an owner. It is valid and constant until `release`, even if the message is edited, if its
+   file is replaced or overwritten by onnxwire, or if every Python object that refers to the message is deleted. A
+   document with unreleased pieces can't be closed: its `close` raises InUseError. Two kinds of memory can change, as they
+   can under numpy arrays of a tensor: a mapped file that another program writes to or truncates, which `check` and `read`
+   detect, and the memory of arrays that were passed to `onnxwire.from_array`, which must not be written to.
 
    Threads. `export_message` and `check` need the GIL (an attached thread state). `read` and the functions of this header
    are called with or without it, by any number of threads at once. `release` is called once, by any thread, with or
    without the GIL, after all reads have ended. While Python exits, from its `atexit` functions on, threads without the
-   GIL can't enter it: `release` then does not free the memory, and `read` fails where it needs
-   Python. Only the main interpreter is supported. */
+   GIL can't acquire it: `release` then does not free the memory, and `read` fails if it needs Python. Only the main
+   interpreter is supported. */
 #ifndef ONNXWIRE_PYTHON_H
 #define ONNXWIRE_PYTHON_H
 
@@ -49,7 +49,7 @@ typedef struct ow_python_piece {
     PyObject *owner; /* borrowed: bytes, or a memoryview of the piece; a new reference to it outlives the pieces */
 } ow_python_piece;
 
-/* The encoding of a message. As in Arrow's C data interface, a struct without a `release` is released; it may be moved by
+/* The encoding of a message. As in Arrow's C data interface, a struct whose `release` is NULL is released; it may be moved by
    copying it and setting `release` of the original to NULL. */
 typedef struct ow_python_pieces {
     uint64_t size;                /* of the encoding in bytes */
@@ -71,7 +71,7 @@ typedef struct ow_python_api {
 
     /* Copies a range of the encoding; an `ow_read_function` for `ow_open`. context: an ow_python_pieces. Returns 0; 1 for
        a range outside of the encoding or released pieces; 2 if the bytes can't be read, for a reason that `check` raises.
-       Before bytes of a mapped file are copied, one fstat detects changes of the file. */
+       Before it copies bytes of a mapped file, it detects changes of the file by one fstat. */
     int (*read)(void *context, uint64_t offset, void *buffer, size_t size);
 
     /* Returns 0 if no mapped file was written to or truncated since it was opened, and every `read` succeeded; otherwise
@@ -113,8 +113,8 @@ static inline const ow_python_piece *ow_python_find(const ow_python_pieces *piec
     return &pieces->items[low];
 }
 
-/* Returns a pointer to a range of the encoding; NULL if it is not within one piece, or on a server: `read` copies it. A
-   string or bytes value of 64 KiB or more is always within one piece. */
+/* Returns a pointer to a range of the encoding; NULL if the range is not within one piece, or is on a server;
+   `read` copies such a range. A string or bytes value of 64 KiB or more is always within one piece. */
 static inline const uint8_t *ow_python_bytes_at(const ow_python_pieces *pieces, uint64_t offset, uint64_t size) {
     const ow_python_piece *piece = ow_python_find(pieces, offset);
     if (piece == NULL || piece->data == NULL || size > piece->size - (offset - piece->offset)) return NULL;

@@ -23,35 +23,36 @@ def cyclic_components(edge_starts: Array, edge_ends: Array) -> list[list[int]]:
     targets = _to_integers(edge_ends[order])
     starts = _to_integers(np.searchsorted(edge_starts[order], np.arange(n + 1)))
     next_edges = starts[:]  # the next edge to visit, by vertex
-    number, low = (array("q", [-1]) * n for _ in range(2))
+    # By vertex: the position in the order of first visits, -1 before, and the smallest such position that it reaches.
+    visit_numbers, low_links = (array("q", [-1]) * n for _ in range(2))
     is_pending = bytearray(n)
     pending: list[int] = []
     n_visited = 0
     components = []
     for root in range(n):
-        levels = [] if number[root] >= 0 else [root]
+        levels = [] if visit_numbers[root] >= 0 else [root]
         while levels:
             node = levels[-1]
-            if number[node] < 0:
-                number[node] = low[node] = n_visited
+            if visit_numbers[node] < 0:
+                visit_numbers[node] = low_links[node] = n_visited
                 n_visited += 1
                 pending.append(node)
                 is_pending[node] = True
             end = starts[node + 1]
             for edge in range(next_edges[node], end):
                 target = targets[edge]
-                if number[target] < 0:
+                if visit_numbers[target] < 0:
                     next_edges[node] = edge + 1
                     levels.append(target)
                     break
                 if is_pending[target]:
-                    low[node] = min(low[node], number[target])
+                    low_links[node] = min(low_links[node], visit_numbers[target])
             else:
                 levels.pop()
                 if levels:
                     parent = levels[-1]
-                    low[parent] = min(low[parent], low[node])
-                if low[node] == number[node]:
+                    low_links[parent] = min(low_links[parent], low_links[node])
+                if low_links[node] == visit_numbers[node]:
                     members: list[int] = []
                     while not members or members[-1] != node:
                         members.append(pending.pop())

@@ -21,14 +21,15 @@ cdef extern from *:
     void prefetch "ow_prefetch"(const void* p) noexcept nogil
 
 cdef enum:
-    IS_IDENTIFIER = 1    # traits of a string: [A-Za-z_][A-Za-z0-9_]*
+    IS_IDENTIFIER = 1    # traits of a string: matches [A-Za-z_][A-Za-z0-9_]*
     IS_ASCII = 2
     IS_UTF8 = 4
-    HAS_ANGLE_BRACKET = 8  # has a "<"
-    HAS_DOT = 16         # has a dot
+    HAS_ANGLE_BRACKET = 8  # contains "<"
+    HAS_DOT = 16         # contains "."
 
 
 cdef inline uint64_t mix(uint64_t a) noexcept nogil:
+    """Spread each bit of a number over all bits."""
     a ^= a >> 32
     a *= <uint64_t>0xE9846AF9B1A615D
     return a ^ a >> 32

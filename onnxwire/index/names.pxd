@@ -12,7 +12,7 @@ cdef enum:
     IS_INPUT = 2             # flags of a name in a scope: defined as an input of the scope
     IS_INITIALIZER = 4       # defined by an initializer
     IS_NODE = 8              # defined by an output of a node
-    SHADOWS = 16             # also defined in an enclosing scope: this definition hides that one
+    SHADOWS = 16             # also defined in an enclosing scope: this definition hides the outer one
 
 cdef struct Definition:
     int32_t name
@@ -21,7 +21,7 @@ cdef struct Definition:
     int32_t node             # the number of the node that produces it; -1 for other kinds
     int32_t source           # a number that the caller assigns
     int32_t flags            # flags of the name in its scope: IS_INPUT, ...
-    int32_t hidden           # the hidden definition in an enclosing scope; -1 for none
+    int32_t hidden_index     # the index in `Names.definitions` of the definition that this one hides; -1 for none
 
 cdef struct Level:
     # An open scope.
@@ -33,7 +33,7 @@ cdef struct Level:
 cdef class Names:
     cdef Definition* definitions
     cdef int32_t n_definitions, definitions_capacity
-    cdef int32_t* current    # the definition that each name refers to, -1 for none
+    cdef int32_t* indexes    # the index in `definitions` of the definition that each name refers to; -1 for none
     cdef int32_t n_names
     cdef Level* levels
     cdef int32_t n_levels, levels_capacity
@@ -45,7 +45,7 @@ cdef class Names:
 
     cdef inline Definition* find(self, int32_t name) noexcept nogil:
         """Return the definition that a name refers to in the innermost scope, or NULL. name: below `n_names`."""
-        cdef int32_t i = self.current[name]
+        cdef int32_t i = self.indexes[name]
         return &self.definitions[i] if i >= 0 else NULL
 
     cdef inline bint is_produced(self, const Definition* definition) noexcept nogil:

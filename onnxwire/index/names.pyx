@@ -33,7 +33,7 @@ cdef class Names:
 
     def __dealloc__(self):
         free(self.definitions)
-        free(self.current)
+        free(self.indexes)
         free(self.levels)
 
     cdef int reserve(self, int32_t n_names) except -1:
@@ -43,11 +43,11 @@ cdef class Names:
         if n_names <= self.n_names:
             return 0
         capacity = n_names if self.n_names == 0 or n_names > INT32_MAX // 2 else max(n_names, self.n_names * 2)
-        data = realloc(self.current, <size_t>capacity * sizeof(int32_t))
+        data = realloc(self.indexes, <size_t>capacity * sizeof(int32_t))
         if data == NULL:
             raise MemoryError
-        self.current = <int32_t*>data
-        memset(self.current + self.n_names, 0xFF, <size_t>(capacity - self.n_names) * sizeof(int32_t))
+        self.indexes = <int32_t*>data
+        memset(self.indexes + self.n_names, 0xFF, <size_t>(capacity - self.n_names) * sizeof(int32_t))
         self.n_names = capacity
         return 0
 
@@ -72,8 +72,8 @@ cdef class Names:
         All definitions of a scope are added before a name is resolved in it, and in this order: inputs, initializers,
         outputs of nodes.
         """
-        cdef int32_t i = self.current[name]
-        cdef int32_t hidden = i
+        cdef int32_t i = self.indexes[name]
+        cdef int32_t hidden_index = i
         cdef Definition* definition
         cdef void* data
         cdef int flags = 0
@@ -88,7 +88,7 @@ cdef class Names:
         while i >= 0 and not flags:
             if self.is_produced(&self.definitions[i]):
                 flags = SHADOWS
-            i = self.definitions[i].hidden
+            i = self.definitions[i].hidden_index
         if self.n_definitions == self.definitions_capacity:
             if self.definitions_capacity > INT32_MAX // 2 - 1024:
                 raise MemoryError
@@ -104,8 +104,8 @@ cdef class Names:
         definition.node = node
         definition.source = source
         definition.flags = flags | 1 << (<int>kind - 1)
-        definition.hidden = hidden
-        self.current[name] = self.n_definitions
+        definition.hidden_index = hidden_index
+        self.indexes[name] = self.n_definitions
         self.n_definitions += 1
         return flags
 
@@ -114,7 +114,7 @@ cdef class Names:
         cdef int32_t first_definition = self.levels[self.n_levels - 1].first_definition
         while self.n_definitions > first_definition:
             self.n_definitions -= 1
-            self.current[self.definitions[self.n_definitions].name] = self.definitions[self.n_definitions].hidden
+            self.indexes[self.definitions[self.n_definitions].name] = self.definitions[self.n_definitions].hidden_index
         self.n_levels -= 1
         return 0
 

@@ -38,13 +38,13 @@ cdef class Producers:
 
     cdef int add(self, const uint8_t* p, uint64_t n, int32_t node) except -1:
         """Add a name, unless an earlier node produces it."""
-        cdef int32_t n_known = self.texts.n
+        cdef int32_t n_names_before = self.texts.n
         cdef int32_t capacity
         cdef void* nodes
         cdef int32_t id = intern(&self.texts, p, n, hash_and_prefetch(&self.texts, p, n))
         if id < 0:
             raise MemoryError
-        if id < n_known:
+        if id < n_names_before:
             return 0
         if id >= self.capacity:
             capacity = self.capacity * 2 if self.capacity else 1024
@@ -74,14 +74,14 @@ cdef class Producers:
         cdef const Field* field = &table.fields[<Py_ssize_t>(<dict><object>table.names)["output"]]
         cdef Document document
         cdef Span span
-        cdef Pair edited
+        cdef Pair edits
         cdef bytes name
         cdef int32_t index = 0
         while True:
             if not N_MEMORIES and iterator.peek(&span):
                 document = nodes.document
                 if (
-                    not find_edits(<PyObject*>document, span.p, span.p + span.n, &edited)
+                    not find_edits(<PyObject*>document, span.p, span.p + span.n, &edits)
                     and self.add_span(span.p, span.p + span.n, field, index)
                 ):
                     iterator.skip(&span)
@@ -154,10 +154,10 @@ cdef class Producers:
 
 
 @critical_section
-def producers_of(nodes, others):
+def producers_of(nodes, other_definitions):
     """Return the `Producers` of a repeated field of NodeProto.
 
-    others: the names that inputs and initializers define. Nodes do not define these names, by the rules of
+    other_definitions: the names that inputs and initializers define. Nodes do not define these names, by the rules of
     `index/names`.
     """
     cdef Producers producers = Producers.__new__(Producers)
@@ -166,7 +166,7 @@ def producers_of(nodes, others):
     producers.add(NULL, 0, NONE)  # the id 0 is the empty string
     producers.add_nodes(<RepeatedSpan?>nodes)
     producers.n = producers.texts.n - 1
-    for name in others:
+    for name in other_definitions:
         id = producers.id_of(name)
         if id > 0 and producers.nodes[id] != NONE:
             producers.nodes[id] = NONE

@@ -12,7 +12,7 @@ from contextlib import suppress
 from onnxwire.engine.file_writer import FileWriter, copy_range
 from onnxwire.errors import Error, SaveError
 from onnxwire.io.file_lock import try_lock
-from onnxwire.io.folder import LIST, Folder, absolute_path, find, identity_of
+from onnxwire.io.folder import LIST_FLAGS, Folder, absolute_path, identity_of, open_parent
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,11 +30,11 @@ SUFFIX = ".onnxwire-tmp"
 RANDOM_DIGITS = 12  # hexadecimal digits in a temporary name
 _SAFE_NAME_BYTES = 64  # all file systems allow names of this length
 _NONBLOCK = getattr(os, "O_NONBLOCK", 0)
-_NO_SPACE = (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC))
+_NO_SPACE_ERRORS = (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC))
 # Errors of creating a file in a folder, and of renaming one, after which the old file is overwritten instead.
-NO_NEW_FILE = (errno.EACCES, errno.EPERM, errno.EROFS)
-NO_RENAME = (errno.EBUSY, errno.EXDEV, *NO_NEW_FILE)
-_UNSUPPORTED = (errno.EINVAL, errno.ENOSYS, errno.EPERM, errno.EACCES, getattr(errno, "ENOTSUP", errno.EINVAL))
+CREATE_ERRORS = (errno.EACCES, errno.EPERM, errno.EROFS)
+RENAME_ERRORS = (errno.EBUSY, errno.EXDEV, *CREATE_ERRORS)
+_UNSUPPORTED_ERRORS = (errno.EINVAL, errno.ENOSYS, errno.EPERM, errno.EACCES, getattr(errno, "ENOTSUP", errno.EINVAL))
 
 
 class AtomicFile:
@@ -47,19 +47,19 @@ class AtomicFile:
     synced to disk and renamed over the old one. An error or a kill before the rename leaves the old file unchanged;
     processes that have the old file open or mapped keep its contents. The new file inherits the old one's permissions,
     and its owner, group, access control list and user attributes as far as permitted; other hard links keep the old
-    contents. If the path is a symbolic link, its target is replaced. Anything but a regular file, such as a pipe, a
-    device or /dev/stdout, is written directly.
+    contents. If the path is a symbolic link, its target is replaced. A path that is not a regular file, such as a pipe,
+    a device or /dev/stdout, is written directly.
 
     On Linux the new file has no name until it is on disk, so that a kill leaves no file behind. A kill between naming
     and renaming, or on systems without nameless files, leaves `.NAME.….onnxwire-tmp`, which the next save to the same
     path removes (except on Windows).
 
-    `prepare` does everything but the rename, so that several files can be prepared before any of them is replaced;
-    without a with statement, call `open`, `prepare`, and then `publish` or `abandon`.
+    `prepare` does all steps before the rename, so that several files can be prepared before any of them is replaced.
+    Without a with statement, call `open`, `prepare`, and then `publish` or `abandon`.
     If the file can't be replaced, because it is a mount point (as in a container) or its folder is read-only, the new
     contents are copied into the old file at the end. This is not atomic: a kill during the copy leaves the file
     damaged, and its old contents in a file `onnxwire-backup-…` in the temporary directory (`io/in_place.py`).
-    in_place: whether that is allowed.
+    in_place: whether this is allowed.
     folder: an open folder that contains the file; only the path's last component is then used, and a link there is
     replaced, not followed. The caller closes the folder.
 
@@ -75,20 +75,20 @@ class AtomicFile:
         folder: Folder | None = None,
         in_place: bool = True,
     ) -> None:
-        # Attributes that `__del__` reads are set first: a KeyboardInterrupt may occur at any line.
-        self._temporary: str | None = None  # the temporary name of the new file, while it has one
+        # `__del__` reads these attributes, and a KeyboardInterrupt may occur at any line; so they are set first.
+        self._temporary_name: str | None = None  # None before the new file is named, and after the rename
         self._descriptor = -1
         self._owns_folder = folder is None
         self.folder = folder
         self.size = size
         self.identity: Identity | None = None  # the identity of the new file, once it is prepared
-        self._stream = -1  # the open descriptor that a path such as /dev/stdout names
+        self._stream = -1  # the open descriptor, if the path is that of a descriptor, such as /dev/stdout
         self.progress = progress
-        self._in_place = in_place and sys.platform != "win32"
-        self._is_elsewhere = False  # the new file is in the temporary directory
+        self._may_overwrite = in_place and sys.platform != "win32"
+        self._is_in_temporary_directory = False  # whether the new file is there
         self._target: FileWriter | None = None  # while data is written
-        self._old: os.stat_result | None = None
-        self._direct = False
+        self._old_status: os.stat_result | None = None
+        self._is_direct = False
         self.path = os.fsdecode(path)
         self.name = os.path.basename(self.path)  # the name in the folder
         if folder is None and "://" in self.path:
@@ -116,10 +116,10 @@ class AtomicFile:
             return
         try:
             self._clean_up()
-            self._leave_folder()
-        except MemoryError:  # raised by a call; each step checks whether it is still needed, so all can run again
+            self._close_folder()
+        except MemoryError:  # even a call can raise it; steps that are done are skipped, so all steps are repeated
             self._clean_up()
-            self._leave_folder()
+            self._close_folder()
 
     @property
     def is_replaced(self) -> bool:
@@ -128,40 +128,43 @@ class AtomicFile:
         Determined from the disk: a KeyboardInterrupt may occur right after the rename, before a flag could be set.
         """
         with suppress(OSError):
-            return self.folder is not None and self.identity is not None and self.folder.holds(self.name, self.identity)
+            return (
+                self.folder is not None and self.identity is not None and self.folder.contains(self.name, self.identity)
+            )
         return False
 
-    def locate(self, *, beside: bool = False) -> None:
+    def locate(self, *, in_path_folder: bool = False) -> None:
         """Open the folder that will contain the file, if it is not open; `open` calls this.
 
-        beside: whether other files will be saved in the path's own folder; then a link to a file elsewhere is replaced.
+        in_path_folder: whether other files will be saved in the path's own folder; then a link to a file in another
+        folder is replaced.
         """
         if self.folder is not None or self._stream >= 0:
             return
         try:
             if os.path.basename(self.path) in ("", os.curdir, os.pardir):
                 raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-            found = find(self.path)
-            if isinstance(found, int):
-                self._stream = found
+            resolved = open_parent(self.path)
+            if isinstance(resolved, int):
+                self._stream = resolved
                 return
-            self.folder, self.name = found
-            if beside:
-                self._stay_beside()
+            self.folder, self.name = resolved
+            if in_path_folder:
+                self._use_path_folder()
         except BaseException as error:
             self.abandon(error)
             raise
 
-    def _stay_beside(self) -> None:
+    def _use_path_folder(self) -> None:
         """Use the path's own folder if a link leads to a file in another folder."""
         assert self.folder is not None
         path = absolute_path(self.path)
-        logical = Folder.at(os.path.dirname(path))
-        if logical.is_same(self.folder):
-            logical.close()
+        path_folder = Folder.at(os.path.dirname(path))
+        if path_folder.is_same(self.folder):
+            path_folder.close()
             return
-        self.folder, resolved = logical, self.folder
-        resolved.close()
+        self.folder, target_folder = path_folder, self.folder
+        target_folder.close()
         self.name = os.path.basename(path)
 
     @property
@@ -176,7 +179,9 @@ class AtomicFile:
         """Open the new file for writing."""
         try:
             self._open()
-            self._target = FileWriter(self._descriptor, self.progress, fresh=not self._direct, stream=self._direct)
+            self._target = FileWriter(
+                self._descriptor, self.progress, fresh=not self._is_direct, stream=self._is_direct
+            )
         except BaseException as error:
             self.abandon(error)
             raise
@@ -189,20 +194,20 @@ class AtomicFile:
         try:
             self._target.finish()
             self._target = None
-            self._settle()
-        except BaseException as fault:
-            self.abandon(fault)
+            self._sync_and_name()
+        except BaseException as error:
+            self.abandon(error)
             raise
 
     def publish(self) -> None:
         """Replace the old file with the prepared one."""
         try:
             self._replace()
-        except BaseException as fault:
-            self.abandon(fault)
+        except BaseException as error:
+            self.abandon(error)
             raise
         self._clean_up()
-        self._leave_folder()
+        self._close_folder()
 
     def close(self) -> None:
         """Close the descriptor of a prepared file. Another save to the same path may then remove it as stale."""
@@ -215,43 +220,43 @@ class AtomicFile:
         """Open the stream, the device or the new file."""
         self.locate()
         if self._stream >= 0:
-            self._direct = True
+            self._is_direct = True
             self._descriptor = os.dup(self._stream)
             return
         folder, name = self.folder, self.name
         assert folder is not None
-        self._old = folder.status(name)
-        if self._old and stat.S_ISLNK(self._old.st_mode):
-            self._old = None  # the link is replaced, and its target left unchanged
-        if self._old and stat.S_ISDIR(self._old.st_mode):
+        self._old_status = folder.status(name)
+        if self._old_status and stat.S_ISLNK(self._old_status.st_mode):
+            self._old_status = None  # the link is replaced, and its target left unchanged
+        if self._old_status and stat.S_ISDIR(self._old_status.st_mode):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-        if self._old and not stat.S_ISREG(self._old.st_mode):
-            self._direct = True
+        if self._old_status and not stat.S_ISREG(self._old_status.st_mode):
+            self._is_direct = True
             self._descriptor = folder.open(name, os.O_WRONLY)
             return
-        if self._old:
-            # A rename requires write permission for the directory only; but a read-only file must not be replaced.
+        if self._old_status:
+            # A read-only file must not be replaced, but a rename requires write permission for the directory only.
             os.close(folder.open(name, os.O_WRONLY | _NONBLOCK))
         _remove_stale(folder, name)
         # Other users must not read the new version of a private file, not even while it is written.
-        mode = 0o600 if self._old else 0o666
+        mode = 0o600 if self._old_status else 0o666
         try:
             self._open_nameless(folder, mode)
         except OSError:
-            # The file system has no nameless files; any other fault occurs again here.
+            # The file system has no nameless files. Any other error occurs again in the next call.
             try:
                 self._open_named(mode)
             except OSError as error:
-                if not self._in_place or not self._old or error.errno not in NO_NEW_FILE:
+                if not self._may_overwrite or not self._old_status or error.errno not in CREATE_ERRORS:
                     raise
-                self._open_elsewhere()
+                self._open_in_temporary_directory()
 
-    def _open_elsewhere(self) -> None:
+    def _open_in_temporary_directory(self) -> None:
         """Open a new file in the temporary directory; at the end its contents are copied over the old file."""
         import tempfile
 
-        self._temporary = None
-        self._is_elsewhere = True
+        self._temporary_name = None
+        self._is_in_temporary_directory = True
         with tempfile.TemporaryFile() as file:
             self._descriptor = os.dup(file.fileno())
 
@@ -269,7 +274,7 @@ class AtomicFile:
     def _open_named(self, mode: int) -> None:
         assert self.folder is not None
         while True:
-            name = self._temporary = temporary_name(self.name)
+            name = self._temporary_name = temporary_name(self.name)
             with suppress(FileExistsError):
                 descriptor = self.folder.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL, mode)
                 # Before this process locked the file, another save may have removed it as stale.
@@ -278,54 +283,54 @@ class AtomicFile:
                     return
                 os.close(descriptor)
 
-    def _settle(self) -> None:
+    def _sync_and_name(self) -> None:
         """Sync the data to disk, and name the new file."""
-        if self._direct:
-            _sync(self._descriptor, may_refuse=True)
+        if self._is_direct:
+            _sync(self._descriptor, ignore_unsupported=True)
             return
-        if self._is_elsewhere:
+        if self._is_in_temporary_directory:
             return
-        if self._temporary is None:
-            # The long sync happens here, while a kill leaves no file behind. btrfs does not make a nameless file
-            # durable, whatever fsync returns, so it is synced again below, which is fast then.
+        if self._temporary_name is None:
+            # The long sync happens here, while a kill leaves no file behind. On btrfs, fsync succeeds for a nameless
+            # file but does not make it durable; so it is synced again below, which is fast then.
             _sync(self._descriptor)
             self._link()
         assert self.folder is not None
-        if self._old:
-            _copy_attributes(self._descriptor, self._old, self.folder, self.name)
+        if self._old_status:
+            _copy_attributes(self._descriptor, self._old_status, self.folder, self.name)
         _sync(self._descriptor)
         self.identity = identity_of(os.fstat(self._descriptor))
         if sys.platform == "win32":
             self.close()  # an open file can't be renamed
 
     def _replace(self) -> None:
-        if self._direct:
+        if self._is_direct:
             return
         assert self.folder is not None
-        if not self._is_elsewhere:
-            assert self._temporary is not None
+        if not self._is_in_temporary_directory:
+            assert self._temporary_name is not None
             try:
-                self.folder.replace(self._temporary, self.name)
+                self.folder.replace(self._temporary_name, self.name)
             except OSError as error:
-                if not self._in_place or not self._old or error.errno not in NO_RENAME:
+                if not self._may_overwrite or not self._old_status or error.errno not in RENAME_ERRORS:
                     raise
             else:
-                self._temporary = None
+                self._temporary_name = None
                 sync_folder(self.folder)
                 return
-        assert self._old is not None
+        assert self._old_status is not None
         from onnxwire.io.in_place import write_over
 
-        write_over(self.folder, self.name, identity_of(self._old), self._descriptor, self.path)
-        self.identity = identity_of(self._old)
+        write_over(self.folder, self.name, identity_of(self._old_status), self._descriptor, self.path)
+        self.identity = identity_of(self._old_status)
 
     def _link(self) -> None:
         """Link a nameless file to a name."""
         assert self.folder is not None
         nameless = self._descriptor
-        self._temporary = temporary_name(self.name)
+        self._temporary_name = temporary_name(self.name)
         try:
-            self.folder.link(nameless, self._temporary)
+            self.folder.link(nameless, self._temporary_name)
         except OSError:
             # Some sandboxes and file systems create nameless files and then refuse to name them.
             self._open_named(stat.S_IMODE(os.fstat(nameless).st_mode))
@@ -345,19 +350,19 @@ class AtomicFile:
             if isinstance(error, OSError) and (self._target is None or error is self._target.failure):
                 raise SaveError.from_os_error(error, self.path, self._advice(error)) from None
         finally:
-            self._leave_folder()
+            self._close_folder()
 
     def _clean_up(self) -> None:
         # The file is removed before it is closed, which releases the lock. Windows requires the opposite order.
         for _ in range(2):
-            if self._temporary is not None and self.folder is not None:
+            if self._temporary_name is not None and self.folder is not None:
                 with suppress(OSError):
-                    self.folder.unlink(self._temporary)
-                    self._temporary = None
+                    self.folder.unlink(self._temporary_name)
+                    self._temporary_name = None
             with suppress(OSError):
                 self.close()
 
-    def _leave_folder(self) -> None:
+    def _close_folder(self) -> None:
         if self._owns_folder and self.folder is not None:
             folder, self.folder = self.folder, None
             folder.close()
@@ -366,7 +371,7 @@ class AtomicFile:
         if self.is_replaced:
             return "the new file is in place, but may be lost if the system stops now; save again"
         advice = self._advice_for(error)
-        if self._old and not self._direct:
+        if self._old_status and not self._is_direct:
             advice += f"{'; ' if advice else ''}the old file is unchanged"
         return advice
 
@@ -380,21 +385,21 @@ class AtomicFile:
 
     def _advice_for(self, error: OSError) -> str:
         folder = self._folder_name()
-        if error.errno in _NO_SPACE and not self._direct:
-            # Measured after the new file was removed.
-            if self._is_elsewhere:
+        if error.errno in _NO_SPACE_ERRORS and not self._is_direct:
+            # The new file is already removed, so its space counts as free.
+            if self._is_in_temporary_directory:
                 import tempfile
 
                 folder = tempfile.gettempdir()
-            free = f"{_free_space(folder):,} bytes are free in {folder}"
-            needed = f"the file needs {self.size:,} bytes and " if self.size is not None else ""
-            return f"{needed}{free}: make room, or save elsewhere"
+            free_text = f"{_free_space(folder):,} bytes are free in {folder}"
+            needed_text = f"the file needs {self.size:,} bytes and " if self.size is not None else ""
+            return f"{needed_text}{free_text}: make room, or save elsewhere"
         if error.errno == errno.EFBIG:
             return "the file system, or a limit of this process (ulimit -f), allows no file of this size"
         if error.errno == errno.EFAULT:
             return "the data to write can't be read; a mapped file was truncated while it was open"
-        if isinstance(error, PermissionError) and not self._direct:
-            if self._old and not os.access(os.path.join(folder, self.name), os.W_OK):
+        if isinstance(error, PermissionError) and not self._is_direct:
+            if self._old_status and not os.access(os.path.join(folder, self.name), os.W_OK):
                 return "make the file writable, or save under another name"
             if not os.access(folder, os.W_OK):
                 return f"the directory {folder} is not writable; save elsewhere"
@@ -435,28 +440,28 @@ class RawWriter(io.RawIOBase):
             return view.nbytes
 
 
-def temporary_start(name: str) -> str:
+def temporary_prefix(name: str) -> str:
     """Return the prefix of a file's temporary names, which are no longer than its name or _SAFE_NAME_BYTES."""
-    room = max(len(os.fsencode(name)), _SAFE_NAME_BYTES) - RANDOM_DIGITS - len(SUFFIX) - 2
-    while len(os.fsencode(name)) > room:
+    max_bytes = max(len(os.fsencode(name)), _SAFE_NAME_BYTES) - RANDOM_DIGITS - len(SUFFIX) - 2
+    while len(os.fsencode(name)) > max_bytes:
         name = name[:-1]
     return f".{name}."
 
 
 def temporary_name(name: str) -> str:
     """Return an unused temporary name for a file. A stale file of such a name is removed by the next save to `name`."""
-    return temporary_start(name) + os.urandom(RANDOM_DIGITS // 2).hex() + SUFFIX
+    return temporary_prefix(name) + os.urandom(RANDOM_DIGITS // 2).hex() + SUFFIX
 
 
 def _remove_stale(folder: Folder, name: str) -> None:
     """Remove temporary files of killed saves to the same name: those without a lock."""
     if sys.platform == "win32":
         return
-    start = temporary_start(name)
-    length = len(start) + RANDOM_DIGITS + len(SUFFIX)
+    prefix = temporary_prefix(name)
+    length = len(prefix) + RANDOM_DIGITS + len(SUFFIX)
     with suppress(OSError):  # no permission to list the directory
         for entry in folder.names():
-            if len(entry) != length or not entry.startswith(start) or not entry.endswith(SUFFIX):
+            if len(entry) != length or not entry.startswith(prefix) or not entry.endswith(SUFFIX):
                 continue
             with suppress(OSError):  # another user's file, or removed in the meantime
                 descriptor = folder.open(entry, os.O_RDWR | _NONBLOCK)
@@ -495,12 +500,12 @@ def _copy_attributes(descriptor: int, old: os.stat_result, folder: Folder, name:
         # The mode is set after the access control list, because it sets the list's mask.
         os.fchmod(descriptor, mode)
     except OSError as error:
-        if error.errno not in _UNSUPPORTED:  # a file system without permissions
+        if error.errno not in _UNSUPPORTED_ERRORS:  # a file system without permissions
             raise
 
 
-def _sync(descriptor: int, may_refuse: bool = False) -> None:
-    """Sync a file to disk. may_refuse: ignore errors of pipes and devices, which can't be synced."""
+def _sync(descriptor: int, ignore_unsupported: bool = False) -> None:
+    """Sync a file to disk. ignore_unsupported: ignore errors of pipes and devices, which can't be synced."""
     if sys.platform == "darwin":
         with suppress(OSError):
             # On macOS fsync leaves the data in the drive's cache.
@@ -509,7 +514,7 @@ def _sync(descriptor: int, may_refuse: bool = False) -> None:
     try:
         os.fsync(descriptor)
     except OSError as error:
-        if not may_refuse or error.errno not in _UNSUPPORTED:
+        if not ignore_unsupported or error.errno not in _UNSUPPORTED_ERRORS:
             raise
 
 
@@ -518,11 +523,11 @@ def sync_folder(folder: Folder) -> None:
     if sys.platform == "win32":
         return
     try:
-        descriptor = folder.open(os.curdir, LIST)
+        descriptor = folder.open(os.curdir, LIST_FLAGS)
     except PermissionError:
-        return  # a directory may be writable without being readable
+        return  # a directory can be writable but not readable
     try:
-        _sync(descriptor, may_refuse=True)
+        _sync(descriptor, ignore_unsupported=True)
     finally:
         os.close(descriptor)
 

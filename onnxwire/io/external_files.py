@@ -2,8 +2,8 @@
 
 The author of the model chooses the locations, and maybe the folder. Therefore a location is followed component by
 component, each opened relative to the previous folder, and access is decided by the file that was opened, not by its
-path. A file may be read if it is in or below the folder of the model's path, the folder that the model's symbolic link
-leads to, or `external_root`.
+path. A file may be read if it is in or below the folder of the model's path, the folder of the file to which the
+model's symbolic link leads, or `external_root`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from onnxwire.engine.document import Document
 from onnxwire.errors import ClosedError, Error, ExternalDataError, SourceError
 from onnxwire.io.folder import HAS_DIR_FD as _HAS_DIR_FD
-from onnxwire.io.folder import LIST, NO_FOLLOW, TRAVERSE_FLAGS, absolute_path, identity_of, walk
+from onnxwire.io.folder import LIST_FLAGS, NO_FOLLOW, TRAVERSE_FLAGS, absolute_path, identity_of, walk
 from onnxwire.tensor.external_data import fault_of
 from onnxwire.tensor.external_file import ExternalFile, advice_for
 
@@ -40,17 +40,17 @@ _READ_FLAGS = (
 
 _CHANGED_ERROR = "the file was changed or replaced while it was opened; load the model again"
 _COPY_ADVICE = "copy the file there, or pass its folder as external_root="
-_TYPES = {stat.S_IFDIR: "a folder", stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket"}
+_TYPE_NAMES = {stat.S_IFDIR: "a folder", stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket"}
 
 
 class ExternalFiles:
     """The external data files of one model. Each file is opened once, on first use.
 
-    model_path: the path of the model; None if it was not read from a file, and so has no folder. root: another trusted
+    model_path: the path of the model; None if it was not read from a file. root: another trusted
     folder (`external_root`), in which hard links are not checked. data: buffers by location, or a function from
     location to buffer or None, which take precedence over files (`external_data`). mmap: map the files; else read on
     demand. model: the status of the opened model file; if the path now leads to another file, its folder is not used.
-    folder: the folder of model_path, as given, or None. Raises SourceError if root is not a folder.
+    folder: the folder part of model_path, or None. Raises SourceError if root is not a folder.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class ExternalFiles:
         if file is None:
             if self._is_closed:
                 raise ClosedError("the files of external data were closed with their model; load it again")
-            file = self._by_location.setdefault(location, self._supplied(location) or self._opened(location))
+            file = self._by_location.setdefault(location, self._find_data(location) or self._open_file(location))
         return file
 
     def open_all(self, locations: Iterable[str]) -> None:
@@ -92,9 +92,9 @@ class ExternalFiles:
     def open_temporarily(self, location: str) -> Iterator[ExternalFile]:
         """Open the file of a location for a with block, without mapping it. Close it afterwards if it was not open.
 
-        This allows visiting any number of files one by one. Raises as `open` does.
+        So any number of files can be visited one by one. Raises the errors of `open`.
         """
-        file = self._by_location.get(location) or self._supplied(location)
+        file = self._by_location.get(location) or self._find_data(location)
         if file is not None:
             yield file
             return
@@ -119,16 +119,16 @@ class ExternalFiles:
         with suppress(Error):
             self.open(location)
 
-    def status_of(self, location: str, *, only_open: bool) -> os.stat_result | None:
-        """Return the status of the file of a location; None if it is missing, or, with only_open, not open."""
+    def status_of(self, location: str, *, if_open: bool) -> os.stat_result | None:
+        """Return the status of the file of a location; None if it is missing, or, with if_open, not open."""
         with suppress(Error, OSError):
-            if location in self._by_location or (not only_open and self._data is None):
+            if location in self._by_location or (not if_open and self._data is None):
                 with self.open_temporarily(location) as file:
                     return os.fstat(file.descriptor) if file.descriptor >= 0 else None
         return None
 
     def add(self, location: str, file: ExternalFile) -> ExternalFile:
-        """Use a file for a location from now on. It is closed with the others."""
+        """Register the file of a location. `close` closes it too."""
         self._by_location[location] = file
         return file
 
@@ -138,7 +138,7 @@ class ExternalFiles:
             file.check_unused()
 
     def close(self) -> None:
-        """Close all files. Raise InUseError, and close none, if arrays or memoryviews reference one."""
+        """Close all files. If arrays or memoryviews reference one of them, close none, and raise InUseError."""
         self.check_unused()
         self._is_closed = True
         for file in self._by_location.values():
@@ -146,7 +146,7 @@ class ExternalFiles:
         self._by_location.clear()
         self._by_identity.clear()
 
-    def _supplied(self, location: str) -> ExternalFile | None:
+    def _find_data(self, location: str) -> ExternalFile | None:
         if self._data is None:
             return None
         if callable(self._data):
@@ -162,7 +162,7 @@ class ExternalFiles:
         except (TypeError, ValueError, BufferError) as error:
             raise TypeError(f"external_data for {location!r} is not a contiguous buffer of bytes: {error}") from None
 
-    def _opened(self, location: str) -> ExternalFile:
+    def _open_file(self, location: str) -> ExternalFile:
         descriptor, name = self._folders.open(location)
         identity = identity_of(os.fstat(descriptor))
         file = self._by_identity.get(identity)
@@ -188,35 +188,35 @@ class AllowedFolders:
         self, model_path: str | None, root: str | os.PathLike[str] | None, model: os.stat_result | None
     ) -> None:
         self._model = model_path or ""
-        self._all: list[_Folder] = []
-        self._root: Identity | None = None
+        self._allowed: list[_Folder] = []
+        self._root_identity: Identity | None = None
         self._fault = "the model was not read from a file, so it has no folder"
         if model_path is not None:
             try:
-                self._find(model_path, model)
+                self._add_model_folders(model_path, model)
             except OSError as error:
                 self._fault = f"the model's folder can't be found ({error.strerror})"
         if root is not None:
             self._add_root(os.fspath(root))
 
-    def _find(self, model_path: str, model: os.stat_result | None) -> None:
+    def _add_model_folders(self, model_path: str, model: os.stat_result | None) -> None:
         """Find the folder of the model's path, and the folder of the file that it links to. Raises OSError."""
         path = absolute_path(model_path)
-        logical, status = _folder_of(path, os.path.dirname(model_path))
-        folders = [logical]
+        path_folder, status = _folder_of(path, os.path.dirname(model_path))
+        folders = [path_folder]
         if stat.S_ISLNK(status.st_mode):
-            found = os.path.realpath(path)
-            resolved, status = _folder_of(found, os.path.dirname(found))
-            # /dev/stdin may lead to a file; this does not allow access to the other files in /dev.
-            folder = os.path.realpath(logical.path)
-            is_of_devices = folder == "/dev" or folder.startswith("/proc/")
-            folders = [resolved] if is_of_devices else [logical, resolved]
+            real_path = os.path.realpath(path)
+            target_folder, status = _folder_of(real_path, os.path.dirname(real_path))
+            # /dev/stdin may be a link to a file, which must not allow access to the other files in /dev.
+            folder = os.path.realpath(path_folder.path)
+            is_device_folder = folder == "/dev" or folder.startswith("/proc/")
+            folders = [target_folder] if is_device_folder else [path_folder, target_folder]
         if not stat.S_ISREG(status.st_mode):
             return  # a pipe has no folder
         if model is not None and identity_of(status) != identity_of(model):
             self._fault = "the model's file was replaced while it was loaded, so its folder is unknown"
             return
-        self._all = folders
+        self._allowed = folders
 
     def _add_root(self, root: str) -> None:
         try:
@@ -225,14 +225,14 @@ class AllowedFolders:
                 raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
         except (OSError, ValueError) as error:
             raise SourceError.from_os_error(error, root, "external_root= must be an existing folder") from None
-        self._root = identity_of(status)
-        self._all.append(_Folder(absolute_path(root), root, self._root))
+        self._root_identity = identity_of(status)
+        self._allowed.append(_Folder(absolute_path(root), root, self._root_identity))
 
     def check(self, location: str) -> None:
         """Raise ExternalDataError for a location that is never allowed."""
         reason = fault_of(location)
         if reason:
-            raise self._refused(location, reason)
+            raise self._error(location, reason)
 
     def open(self, location: str) -> tuple[int, str]:
         """Open a file for reading, in the first allowed folder that contains the location.
@@ -240,45 +240,45 @@ class AllowedFolders:
         Returns its descriptor and its path for errors. Raises ExternalDataError and SourceError.
         """
         self.check(location)
-        if not self._all:
-            raise self._refused(location, f"{self._fault}; pass external_root= or external_data=")
-        missing: list[tuple[OSError, str]] = []
-        for folder in self._all:
+        if not self._allowed:
+            raise self._error(location, f"{self._fault}; pass external_root= or external_data=")
+        not_found: list[tuple[OSError, str]] = []
+        for folder in self._allowed:
             name = os.path.join(folder.name, location)
             try:
                 return (self._open_at if _HAS_DIR_FD else self._open_by_path)(folder, location), name
             except (FileNotFoundError, NotADirectoryError) as error:
                 # Without the traceback, whose frames would keep the callers' arrays alive.
-                missing.append((error.with_traceback(None), name))
+                not_found.append((error.with_traceback(None), name))
             except OSError as error:
                 raise SourceError.from_os_error(error, name, advice_for(error)) from None
-        raise SourceError.from_os_error(*missing[0], _COPY_ADVICE) from None
+        raise SourceError.from_os_error(*not_found[0], _COPY_ADVICE) from None
 
-    def _refused(self, location: str, reason: str) -> ExternalDataError:
-        shown = repr(location if len(location) <= 200 else location[:200] + "…")
-        return ExternalDataError(f"its external data at {shown} is not read: {reason}", source=self._model)
+    def _error(self, location: str, reason: str) -> ExternalDataError:
+        quoted = repr(location if len(location) <= 200 else location[:200] + "…")
+        return ExternalDataError(f"its external data at {quoted} is not read: {reason}", source=self._model)
 
     def _open_at(self, folder: _Folder, location: str) -> int:
         """Open a file for reading, component by component. Raises OSError and ExternalDataError."""
         start = os.open(folder.path, TRAVERSE_FLAGS)
         try:
             self._check_folder(location, folder, os.fstat(start))
-            here, name, status = walk(start, location.encode())
+            parent, name, status = walk(start, location.encode())
             assert status is not None
         finally:
             os.close(start)
         try:
-            chain = _folders_above(here)
-            self._check_inside(location, status, chain)
-            descriptor = os.open(name, _READ_FLAGS, dir_fd=here)
+            ancestors = _folders_above(parent)
+            self._check_inside(location, status, ancestors)
+            descriptor = os.open(name, _READ_FLAGS, dir_fd=parent)
             try:
-                self._check_file(location, descriptor, chain, lambda: os.lstat(name, dir_fd=here))
+                self._check_file(location, descriptor, ancestors, lambda: os.lstat(name, dir_fd=parent))
             except BaseException:
                 os.close(descriptor)
                 raise
             return descriptor
         finally:
-            os.close(here)
+            os.close(parent)
 
     def _open_by_path(self, folder: _Folder, location: str) -> int:
         """Open a file as `_open_at` does, on systems that can't open a name in an open folder, such as Windows.
@@ -287,18 +287,20 @@ class AllowedFolders:
         """
         self._check_folder(location, folder, os.stat(folder.path))
         path = os.path.join(folder.path, location)
-        real = os.path.realpath(path, strict=True)
-        above = os.path.dirname(real)
-        chain: list[Identity] = []
-        while not chain or above != os.path.dirname(above):
-            chain.append(identity_of(os.stat(above)))
-            above = os.path.dirname(above)
-        self._check_inside(location, os.lstat(real), chain)
-        descriptor = os.open(real, _READ_FLAGS)
+        real_path = os.path.realpath(path, strict=True)
+        parent_path = os.path.dirname(real_path)
+        ancestors: list[Identity] = []
+        while not ancestors or parent_path != os.path.dirname(parent_path):
+            ancestors.append(identity_of(os.stat(parent_path)))
+            parent_path = os.path.dirname(parent_path)
+        self._check_inside(location, os.lstat(real_path), ancestors)
+        descriptor = os.open(real_path, _READ_FLAGS)
         try:
-            self._check_file(location, descriptor, chain, lambda: os.lstat(real))
-            if os.path.realpath(path) != real or identity_of(os.lstat(real)) != identity_of(os.fstat(descriptor)):
-                raise self._refused(location, _CHANGED_ERROR)
+            self._check_file(location, descriptor, ancestors, lambda: os.lstat(real_path))
+            if os.path.realpath(path) != real_path or identity_of(os.lstat(real_path)) != identity_of(
+                os.fstat(descriptor)
+            ):
+                raise self._error(location, _CHANGED_ERROR)
         except BaseException:
             os.close(descriptor)
             raise
@@ -307,95 +309,95 @@ class AllowedFolders:
     def _check_folder(self, location: str, folder: _Folder, status: os.stat_result) -> None:
         if identity_of(status) != folder.identity:
             reason = f"the folder {folder.path} was replaced since the model was loaded; load it again"
-            raise self._refused(location, reason)
+            raise self._error(location, reason)
 
-    def _check_inside(self, location: str, status: os.stat_result, chain: Collection[Identity]) -> None:
-        """Refuse a file outside the allowed folders, and anything but a regular file."""
-        if not any(folder.identity in chain for folder in self._all):
-            raise self._refused(location, f"a symbolic link leads out of the model's folder; {_COPY_ADVICE}")
+    def _check_inside(self, location: str, status: os.stat_result, ancestors: Collection[Identity]) -> None:
+        """Raise ExternalDataError for a file outside the allowed folders, and unless it is a regular file."""
+        if not any(folder.identity in ancestors for folder in self._allowed):
+            raise self._error(location, f"a symbolic link leads out of the model's folder; {_COPY_ADVICE}")
         self._check_type(location, status)
 
     def _check_type(self, location: str, status: os.stat_result) -> None:
         if not stat.S_ISREG(status.st_mode):
-            kind = _TYPES.get(stat.S_IFMT(status.st_mode), "a device")
-            raise self._refused(location, f"it is {kind}, not a file")
+            kind = _TYPE_NAMES.get(stat.S_IFMT(status.st_mode), "a device")
+            raise self._error(location, f"it is {kind}, not a file")
 
     def _check_file(
-        self, location: str, descriptor: int, chain: Collection[Identity], look_again: Callable[[], os.stat_result]
+        self, location: str, descriptor: int, ancestors: Collection[Identity], read_status: Callable[[], os.stat_result]
     ) -> None:
-        """Refuse anything but a regular file, and a file that may be a hard link to one outside the allowed folders."""
+        """Raise ExternalDataError unless the file is regular and all its hard links are in the allowed folders."""
         status = os.fstat(descriptor)
         self._check_type(location, status)
-        if self._root in chain:
+        if self._root_identity in ancestors:
             return
         if status.st_nlink > 1 and (not _HAS_DIR_FD or self._count_names(status) < status.st_nlink):
-            raise self._refused(
+            raise self._error(
                 location,
                 f"the file has {status.st_nlink} names (hard links), not all of them found in the model's folder, so "
                 f"it may belong to another folder; {_COPY_ADVICE}",
             )
-        # Removing or moving a name during the count makes it wrong, and changes the ctime.
-        if len({(*identity_of(s), s.st_nlink, s.st_ctime_ns) for s in (status, look_again())}) > 1:
-            raise self._refused(location, _CHANGED_ERROR)
+        # A name that is removed or moved during the count makes the count wrong, and changes the ctime.
+        if len({(*identity_of(s), s.st_nlink, s.st_ctime_ns) for s in (status, read_status())}) > 1:
+            raise self._error(location, _CHANGED_ERROR)
 
-    def _count_names(self, wanted: os.stat_result) -> int:
+    def _count_names(self, file_status: os.stat_result) -> int:
         """Return how many names of a file are in or below the allowed folders. The search is limited."""
-        found, left = 0, _MAX_ENTRIES
-        seen: set[Identity] = set()
+        n_found, n_entries_left = 0, _MAX_ENTRIES
+        visited: set[Identity] = set()
 
-        def search(path: str, above: int | None, depth: int) -> None:
-            nonlocal found, left
-            folder = os.open(path, LIST | (NO_FOLLOW if depth else 0), dir_fd=above)
+        def search(path: str, parent: int | None, depth: int) -> None:
+            nonlocal n_found, n_entries_left
+            folder = os.open(path, LIST_FLAGS | (NO_FOLLOW if depth else 0), dir_fd=parent)
             try:
                 identity = identity_of(os.fstat(folder))
-                if identity in seen or depth > _MAX_DEPTH:
+                if identity in visited or depth > _MAX_DEPTH:
                     return
-                seen.add(identity)
+                visited.add(identity)
                 with os.scandir(folder) as entries:
                     for entry in entries:
-                        left -= 1
-                        if left < 0 or found == wanted.st_nlink:
+                        n_entries_left -= 1
+                        if n_entries_left < 0 or n_found == file_status.st_nlink:
                             return
                         with suppress(OSError):  # no permission to list the folder, or removed in the meantime
                             if entry.is_dir(follow_symlinks=False):
                                 search(entry.name, folder, depth + 1)
-                            elif entry.inode() == wanted.st_ino:
-                                found += identity_of(entry.stat(follow_symlinks=False)) == identity_of(wanted)
+                            elif entry.inode() == file_status.st_ino:
+                                n_found += identity_of(entry.stat(follow_symlinks=False)) == identity_of(file_status)
             finally:
                 os.close(folder)
 
-        for folder in self._all:
+        for folder in self._allowed:
             with suppress(OSError):
                 search(folder.path, None, 0)
-        return found
+        return n_found
 
 
 def _folder_of(path: str, name: str) -> tuple[_Folder, os.stat_result]:
     """Return the folder of a path, and the status of the path's last component in it. Raises OSError."""
-    folder, last = os.path.split(path)
+    folder, file_name = os.path.split(path)
     if not _HAS_DIR_FD:
         return _Folder(folder, name, identity_of(os.stat(folder))), os.lstat(path)
-    here = os.open(folder, TRAVERSE_FLAGS)
+    descriptor = os.open(folder, TRAVERSE_FLAGS)
     try:
-        return _Folder(folder, name, identity_of(os.fstat(here))), os.lstat(last, dir_fd=here)
+        return _Folder(folder, name, identity_of(os.fstat(descriptor))), os.lstat(file_name, dir_fd=descriptor)
     finally:
-        os.close(here)
+        os.close(descriptor)
 
 
 def _folders_above(folder: int) -> list[Identity]:
     """Return the identities of an open folder and its ancestors, up to the root or an inaccessible folder."""
-    here = os.dup(folder)
-    chain: list[Identity] = []
+    folder_descriptor = os.dup(folder)
+    ancestors: list[Identity] = []
     try:
         while True:
-            identity = identity_of(os.fstat(here))
-            if identity in chain[-1:]:
-                return chain  # the root is its own parent
-            chain.append(identity)
+            identity = identity_of(os.fstat(folder_descriptor))
+            if identity in ancestors[-1:]:
+                return ancestors  # the root is its own parent
+            ancestors.append(identity)
             try:
-                inner, here = here, os.open("..", TRAVERSE_FLAGS, dir_fd=here)
+                previous, folder_descriptor = folder_descriptor, os.open("..", TRAVERSE_FLAGS, dir_fd=folder_descriptor)
             except OSError:
-                return chain
-            os.close(inner)
+                return ancestors
+            os.close(previous)
     finally:
-        os.close(here)
+        os.close(folder_descriptor)

@@ -16,9 +16,9 @@ from array import array
 from contextlib import suppress
 
 from onnxwire.errors import Error, FieldTypeError, FieldValueError, SaveError
-from onnxwire.io.atomic_file import RANDOM_DIGITS, SUFFIX, AtomicFile, temporary_name, temporary_start
+from onnxwire.io.atomic_file import RANDOM_DIGITS, SUFFIX, AtomicFile, temporary_name, temporary_prefix
 from onnxwire.io.folder import identity_of
-from onnxwire.io.prefetch import open_external, prefetch, scheduled
+from onnxwire.io.prefetch import fetch_in_order, open_external, prefetch
 from onnxwire.io.tensor_list import describe, find_tensors, is_external
 from onnxwire.tensor.dtypes import STRING
 from onnxwire.tensor.external_data import fault_of
@@ -41,9 +41,9 @@ if TYPE_CHECKING:
     Choice = str | os.PathLike[str] | Callable[[TensorInfo], str | None] | None
     """The destination of payloads: one file, a pattern of file names, a function, or None for the model's own file."""
 
-_MAX_PADDING = 1 << 21  # zero bytes between payloads: below the largest alignment in use, that of huge pages
-_OLD_SUFFIX = ".old"  # follows a temporary name; marks the only copy of old data, which is never removed as stale
-_UNSAFE_NAME_CHARS = re.compile(r"[^A-Za-z0-9._-]+|\.{2,}")  # the official runtime refuses any name that contains ".."
+_MAX_PADDING = 1 << 21  # zero bytes between payloads; the largest alignment in use, that of huge pages, needs fewer
+_OLD_SUFFIX = ".old"  # after a temporary name: the file is the only copy of old data, and never removed as stale
+_UNSAFE_NAME_CHARS = re.compile(r"[^A-Za-z0-9._-]+|\.{2,}")  # the official runtime rejects names that contain ".."
 _MAX_NAME_CHARS = 100  # limit for a tensor's name in a file name
 
 
@@ -56,8 +56,8 @@ class _DataFile:
         self.size = 0
         self.payloads: list[tuple[int, Origin]] = []  # payloads with their offsets, ascending
         self.atomic: AtomicFile | None = None  # the writer of this file
-        self.old = ""  # the temporary name of the replaced file
-        self.found: tuple[int, ...] = ()  # the `_state` of the existing file at this location
+        self.old_name = ""  # the temporary name of the replaced file
+        self.existing_state: tuple[int, ...] = ()  # the `_file_state` of the existing file at this location
         self._align = align
         self._offsets: dict[Origin, int] = {}
 
@@ -71,13 +71,13 @@ class _DataFile:
         """Its name in that folder."""
         return posixpath.basename(self.location)
 
-    def add(self, origin: Origin, size: int, limit: float) -> int:
-        """Add a payload. Return its offset, or -1 if the file is not empty and would become longer than `limit`."""
+    def add(self, origin: Origin, size: int, max_size: float) -> int:
+        """Add a payload. Return its offset, or -1 if the file is not empty and would become longer than `max_size`."""
         # A range of external data that several tensors share is written once.
         offset = self._offsets.get(origin) if isinstance(origin, tuple) else None
         if offset is None:
             offset = self.size + -self.size % self._align
-            if self.size and offset + size > limit:
+            if self.size and offset + size > max_size:
                 return -1
             if isinstance(origin, tuple):
                 self._offsets[origin] = offset
@@ -130,33 +130,33 @@ class Relocation:
         # For each tensor: the number of its file, 0 for none, and the offset and size of its payload there.
         self._numbers, self._offsets, self._sizes = array("I"), array("q"), array("q")
         # Another thread, or the caller's function `external`, may edit the message in the meantime.
-        before, self.copy = type(message)(), type(message)()
-        before.CopyFrom(message)
+        snapshot, self.copy = type(message)(), type(message)()
+        snapshot.CopyFrom(message)
         self._source = message._document.files
-        self.copy.CopyFrom(before)
-        self._plan(before, choice, threshold, align, shard_size or math.inf)
-        self._refer(["0" * 40] * len(self._files) if checksum else [None] * len(self._files))
+        self.copy.CopyFrom(snapshot)
+        self._plan(snapshot, choice, threshold, align, shard_size or math.inf)
+        self._set_references(["0" * 40] * len(self._files) if checksum else [None] * len(self._files))
         self.size = sum(file.size for file in self._files)
 
-    def _plan(self, message: Message, choice: Choice, threshold: int, align: int, limit: float) -> None:
+    def _plan(self, message: Message, choice: Choice, threshold: int, align: int, max_size: float) -> None:
         """Choose the file and offset of each payload that is moved."""
         shards: dict[str, list[_DataFile]] = {}
-        choose = _chooser(choice, "" if self._model is None else self._model.name)
-        last: object = None
-        location = ""  # `last`, normalized
+        choose = _make_chooser(choice, "" if self._model is None else self._model.name)
+        last_name: object = None
+        location = ""  # `last_name`, normalized
         open_external(message)
         for path, source in find_tensors(message):
             info = describe(source, path)
             number = offset = size = 0
             is_moved = info.data_type != STRING.number and info.nbytes >= max(threshold, 1)
-            chosen = choose(info) if is_moved else None
-            if chosen is not None:
-                if chosen is not last:
-                    last, location = chosen, _normal(chosen)
+            file_name = choose(info) if is_moved else None
+            if file_name is not None:
+                if file_name is not last_name:
+                    last_name, location = file_name, _normalize(file_name)
                 storage = Storage(source)
                 origin, size = storage.origin, storage.data_type.count_bytes(storage.count)
                 files = shards.setdefault(location, [])
-                offset = files[-1].add(origin, size, limit) if files else -1
+                offset = files[-1].add(origin, size, max_size) if files else -1
                 if offset < 0:
                     self._files.append(_DataFile(location, align, len(self._files) + 1))
                     files.append(self._files[-1])
@@ -168,9 +168,9 @@ class Relocation:
             self._offsets.append(offset)
             self._sizes.append(size)
         for files in shards.values():
-            _number(files)
+            _number_shards(files)
 
-    def _refer(self, digests: list[str | None]) -> None:
+    def _set_references(self, digests: list[str | None]) -> None:
         """Make the tensors of the copy refer to their new files. digests: the checksum of each file, or None."""
         if self._source is not None and self.copy._document.memory is not None:
             tensors = zip(self._numbers, find_tensors(self.copy), strict=True)
@@ -206,7 +206,7 @@ class Relocation:
     def _open_model_folder(self) -> None:
         model = self._model
         if model is not None:
-            model.locate(beside=True)
+            model.locate(in_path_folder=True)
         if model is None or model.folder is None or not model.is_plain:
             raise FieldTypeError("external data is saved beside a model; save the model to a path of a file")
         self._model_folder = model.folder.copy()
@@ -226,41 +226,41 @@ class Relocation:
         if not path:
             return self._model_folder
         if self._subfolder is None or self._subfolder[0] != path:
-            # Only one is open at a time, since every tensor may have its own folder.
-            here = self._model_folder.copy()
+            # Only one subfolder is open at a time, since every tensor may have its own.
+            folder = self._model_folder.copy()
             for name in path.split("/"):
-                with here:
-                    here = here.inner(name)
-            before, self._subfolder = self._subfolder, (path, here)
-            if before is not None:
-                before[1].close()
+                with folder:
+                    folder = folder.subfolder(name)
+            previous, self._subfolder = self._subfolder, (path, folder)
+            if previous is not None:
+                previous[1].close()
         return self._subfolder[1]
 
     def _check_names(self) -> None:
-        """Refuse names that collide with each other or with the model."""
+        """Raise FieldValueError for names that collide with each other or with the model."""
         assert self._model is not None
-        # Some file systems ignore case. A model behind a link has two names.
+        # Names are compared in lower case, as some file systems do. A model whose path is a link has two names.
         model = (os.path.basename(self._model.path), self._model.name)
         names = {name.casefold(): "the model itself" for name in model}
         for file in self._files:
-            other = names.setdefault(file.location.casefold(), file.location)
-            if other is not file.location:
-                raise _invalid(file.location, f"the name collides with {other}")
+            owner = names.setdefault(file.location.casefold(), file.location)
+            if owner is not file.location:
+                raise _name_error(file.location, f"the name collides with {owner}")
         for file in self._files:
-            above = file.folder
-            while above:
-                if above.casefold() in names:
-                    raise _invalid(file.location, f"{above} is also the name of a file")
-                above = posixpath.dirname(above)
+            folder = file.folder
+            while folder:
+                if folder.casefold() in names:
+                    raise _name_error(file.location, f"{folder} is also the name of a file")
+                folder = posixpath.dirname(folder)
 
     def _check_paths(self) -> None:
-        """Refuse links, and existing files that contain anything but the model's own data."""
+        """Raise an error for links, and for existing files that contain other data than the model's own."""
         assert self._model is not None
-        # Data that can't be read is reported before files that would be overwritten.
+        # First report data that can't be read, then files that would be overwritten.
         origins = (origin for file in self._files for _, origin in file.payloads)
         for source in {origin[0] for origin in origins if isinstance(origin, tuple)}:
             source.check_unchanged()
-        owned: set[Identity] | None = None
+        own_files: set[Identity] | None = None
         for file in self._files:
             path = self._path(file.location)
             try:
@@ -271,42 +271,46 @@ class Relocation:
                 continue
             if not stat.S_ISREG(status.st_mode):
                 raise SaveError(errno.EEXIST, "the path exists and is not a regular file; choose another name", path)
-            file.found = _state(status)
+            file.existing_state = _file_state(status)
             if self._source is not None and self._source.is_beside(self._model.path):
                 # Tensors removed from the message may still need the old file, which may not be open yet.
                 self._source.keep_open(file.location)
             if not self._overwrite:
-                owned = _files_of(self._model.path, type(self.copy)) if owned is None else owned
-                if identity_of(status) not in owned:
-                    raise _not_owned(path)
+                own_files = _own_data_files(self._model.path, type(self.copy)) if own_files is None else own_files
+                if identity_of(status) not in own_files:
+                    raise _not_owned_error(path)
 
     def _status_of(self, file: _DataFile) -> os.stat_result | None:
         """Return the status of an existing file, or None. Raises OSError; FieldValueError for a link on the path."""
         assert self._model_folder is not None
-        here, names = self._model_folder.copy(), file.location.split("/")
+        folder, names = self._model_folder.copy(), file.location.split("/")
         for number, name in enumerate(names, 1):
-            with here:
-                status = here.status(name)
+            with folder:
+                status = folder.status(name)
                 if status is None:
                     return None
                 if stat.S_ISLNK(status.st_mode):
-                    raise _invalid(file.location, "the path contains a symbolic link")
+                    raise _name_error(file.location, "the path contains a symbolic link")
                 if number < len(names):
-                    here = here.inner(name)
+                    folder = folder.subfolder(name)
         return status
 
     def write(self, progress: Callable[[int], object] | None = None) -> None:
         """Write all files and sync them to disk, under temporary names. progress: called with the bytes written."""
-        with scheduled((tensor,) for tensor in self._remote):
+        with fetch_in_order((tensor,) for tensor in self._remote):
             self._write(progress)
 
     def _write(self, progress: Callable[[int], object] | None) -> None:
-        done = 0
+        n_written = 0
         digests: list[str | None] = []
         for file in self._files:
-            self._make_folder(file)
-            report = None if progress is None else lambda written, before=done: progress(before + written)
-            path, folder = self._path(file.location), self._reopen(file)
+            self._create_folder(file)
+            report = (
+                None
+                if progress is None
+                else lambda n_payload_bytes, offset=n_written: progress(offset + n_payload_bytes)
+            )
+            path, folder = self._path(file.location), self._open_folder_of(file)
             file.atomic = atomic = AtomicFile(path, file.size, report, folder=folder, in_place=False)
             target = atomic.open()
             try:
@@ -321,16 +325,17 @@ class Relocation:
             # There may be more files than a process may have open.
             atomic.close()
             file.payloads.clear()
-            done += file.size
+            n_written += file.size
         if digests:
-            self._refer(digests)
+            self._set_references(digests)
 
-    def _make_folder(self, file: _DataFile) -> None:
+    def _create_folder(self, file: _DataFile) -> None:
+        """Create the missing folders on the path of a file."""
         names = file.folder.split("/") if file.folder else []
         for depth in range(len(names)):
-            above, path = "/".join(names[:depth]), "/".join(names[: depth + 1])
+            parent_path, path = "/".join(names[:depth]), "/".join(names[: depth + 1])
             try:
-                folder = self._folder(above)
+                folder = self._folder(parent_path)
                 if folder.status(names[depth]) is None:
                     self._created.append(path)  # recorded first, so that a KeyboardInterrupt can't lose the path
                     folder.mkdir(names[depth])
@@ -339,7 +344,7 @@ class Relocation:
             except OSError as error:
                 raise SaveError.from_os_error(error, self._path(path), "save elsewhere") from None
 
-    def _reopen(self, file: _DataFile) -> Folder:
+    def _open_folder_of(self, file: _DataFile) -> Folder:
         try:
             return self._folder(file.folder)
         except OSError as error:
@@ -350,15 +355,15 @@ class Relocation:
         """Rename the files into place. Old files keep a temporary name until the block ends."""
         for file in self._files:
             assert file.atomic is not None
-            file.atomic.folder = folder = self._reopen(file)
+            file.atomic.folder = folder = self._open_folder_of(file)
             try:
                 if folder.status(file.name) is not None:
-                    file.old = (
+                    file.old_name = (
                         temporary_name(file.name) + _OLD_SUFFIX
                     )  # recorded first, so that a KeyboardInterrupt can't lose it
-                    folder.replace(file.name, file.old)
-                    if not self._overwrite and _state(folder.status(file.old)) != file.found:
-                        raise _not_owned(file.atomic.path)
+                    folder.replace(file.name, file.old_name)
+                    if not self._overwrite and _file_state(folder.status(file.old_name)) != file.existing_state:
+                        raise _not_owned_error(file.atomic.path)
             except Error:
                 raise
             except OSError as error:
@@ -367,8 +372,8 @@ class Relocation:
 
     def _end(self) -> None:
         if self._model_folder is not None and self._model is not None:
-            if self._model_folder.holds(self._model.name, self._model.identity):
-                self._remove_old()
+            if self._model_folder.contains(self._model.name, self._model.identity):
+                self._remove_old_files()
             else:
                 self._undo()
                 self._model.abandon()
@@ -388,19 +393,19 @@ class Relocation:
             return
         atomic.folder = folder = self._folder(file.folder)
         is_new = atomic.is_replaced
-        if file.old and folder.status(file.old) is not None:
+        if file.old_name and folder.status(file.old_name) is not None:
             # A file that another process created in the meantime is not removed.
             if is_new or folder.status(file.name) is None:
-                folder.replace(file.old, file.name)
+                folder.replace(file.old_name, file.name)
         elif is_new:
             folder.unlink(file.name)
         atomic.abandon()
 
-    def _remove_old(self) -> None:
-        """Remove the replaced files, and those that killed saves left: the new model is in place."""
+    def _remove_old_files(self) -> None:
+        """Remove the replaced files, and the remains of killed saves, because the new model is in place."""
         prefixes: dict[str, set[str]] = {}
         for file in self._files:
-            prefixes.setdefault(file.folder, set()).add(temporary_start(file.name))
+            prefixes.setdefault(file.folder, set()).add(temporary_prefix(file.name))
         for path, names_to_remove in prefixes.items():
             with suppress(OSError):
                 folder = self._folder(path)
@@ -413,12 +418,12 @@ class Relocation:
                             folder.unlink(name)
 
 
-def _state(status: os.stat_result | None) -> tuple[int, ...]:
-    """Return numbers that distinguish a file from a later one, even if that reuses its inode."""
+def _file_state(status: os.stat_result | None) -> tuple[int, ...]:
+    """Return numbers that distinguish a file from a later file, even if the later one reuses its inode."""
     return () if status is None else (*identity_of(status), status.st_size, status.st_mtime_ns)
 
 
-def _not_owned(path: str) -> SaveError:
+def _not_owned_error(path: str) -> SaveError:
     return SaveError(
         errno.EEXIST,
         "the existing file is not the model's; allow replacing it with overwrite=True, or choose another name",
@@ -426,11 +431,11 @@ def _not_owned(path: str) -> SaveError:
     )
 
 
-def _invalid(location: str, reason: str) -> FieldValueError:
+def _name_error(location: str, reason: str) -> FieldValueError:
     return FieldValueError(f"external data can't be saved to {location!r}: {reason}")
 
 
-def _normal(location: object) -> str:
+def _normalize(location: object) -> str:
     """Return a location in normal form."""
     if isinstance(location, os.PathLike):
         location = os.fspath(location)
@@ -438,11 +443,11 @@ def _normal(location: object) -> str:
         raise FieldTypeError(f"the name of an external data file is a str, not {type(location).__name__}")
     fault = fault_of(location)
     if fault:
-        raise _invalid(location, fault)
+        raise _name_error(location, fault)
     return posixpath.normpath(location)
 
 
-def _number(files: list[_DataFile]) -> None:
+def _number_shards(files: list[_DataFile]) -> None:
     """Name shards weights-00001-of-00003.data and so on."""
     if len(files) > 1:
         stem, suffix = os.path.splitext(files[0].location)
@@ -450,41 +455,41 @@ def _number(files: list[_DataFile]) -> None:
             file.location = f"{stem}-{number:05}-of-{len(files):05}{suffix}"
 
 
-def _chooser(choice: Choice, model: str) -> Callable[[TensorInfo], object]:
+def _make_chooser(choice: Choice, model: str) -> Callable[[TensorInfo], object]:
     """Return the function from TensorInfo to file name. model: a name that the function must not return."""
     if choice is None:
         return lambda info: None
     if callable(choice):
         return choice
-    location = _normal(choice)
+    location = _normalize(choice)
     if "{name}" not in location:
         return lambda info: location
-    taken = {model.casefold()}
+    used_names = {model.casefold()}
     # The last suffix tried for each stem: millions of tensors may have the same name.
     numbers: dict[str, int] = {}
 
     def name_of(info: TensorInfo) -> str:
         stem = _UNSAFE_NAME_CHARS.sub("_", info.name or info.path)[-_MAX_NAME_CHARS:].strip(".") or "tensor"
         name, folded = location.replace("{name}", stem), stem.casefold()
-        while name.casefold() in taken:
+        while name.casefold() in used_names:
             numbers[folded] = numbers.get(folded, 1) + 1
             name = location.replace("{name}", f"{stem}_{numbers[folded]}")
-        taken.add(name.casefold())
+        used_names.add(name.casefold())
         return name
 
     return name_of
 
 
-def _files_of(path: str, cls: type[Message]) -> set[Identity]:
-    """Return the files that contain nothing but external data of the model at a path; empty if there is no model.
+def _own_data_files(path: str, cls: type[Message]) -> set[Identity]:
+    """Return the files that contain only external data of the model at a path; empty if there is no model.
 
-    A reference from the model alone proves nothing: it can refer to any file in its folder. Every byte must belong to a
-    tensor that fits its type and dims, or be zero padding.
+    That the model refers to a file is not sufficient, since it can refer to any file in its folder. Every byte of the
+    file must belong to a tensor that fits its type and dims, or be zero padding.
     """
     from onnxwire.io.load import load
 
     spans: dict[ExternalFile, list[tuple[int, int]]] = {}
-    owned = set()
+    own_files = set()
     with suppress(Error), load(path, cls) as message:
         for _, tensor in find_tensors(message):
             if is_external(tensor):
@@ -492,10 +497,10 @@ def _files_of(path: str, cls: type[Message]) -> set[Identity]:
                     file, offset, length = Storage(tensor).file or (None, 0, 0)
                     if file is not None and file.descriptor >= 0:
                         spans.setdefault(file, []).append((offset, offset + length))
-        for file, covered in spans.items():
-            if _is_covered(file, covered):
-                owned.add(identity_of(os.fstat(file.descriptor)))
-    return owned
+        for file, file_spans in spans.items():
+            if _is_covered(file, file_spans):
+                own_files.add(identity_of(os.fstat(file.descriptor)))
+    return own_files
 
 
 def _is_covered(file: ExternalFile, spans: list[tuple[int, int]]) -> bool:

@@ -1,8 +1,8 @@
 """Open folders, in which files are opened, created, renamed and removed by name; and paths followed link by link.
 
-The same path, used twice, may lead to two files: anyone who may write to a folder on the path can insert a link in
-between. Therefore a folder is opened once, and names are used relative to it. Systems without such calls, such as
-Windows, use paths.
+The same path, used twice, may lead to two files, because any user who may write to a folder on the path can insert a
+link in between. Therefore a folder is opened once, and names are used relative to it. Systems without such calls, such
+as Windows, use paths.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 HAS_DIR_FD = {os.open, os.link, os.mkdir, os.readlink, os.rename, os.rmdir, os.stat, os.unlink} <= os.supports_dir_fd
 HAS_DIR_FD = HAS_DIR_FD and {os.scandir, os.listdir} <= os.supports_fd
 NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)
-LIST = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0)
+LIST_FLAGS = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0)
 # Traversing a folder does not require permission to list it.
-TRAVERSE_FLAGS = LIST | getattr(os, "O_PATH", getattr(os, "O_SEARCH", 0))
-FLAGS = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
-_MAX_LINKS = 40  # the limit of Linux
+TRAVERSE_FLAGS = LIST_FLAGS | getattr(os, "O_PATH", getattr(os, "O_SEARCH", 0))
+OPEN_FLAGS = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+_MAX_LINKS = 40  # followed in one path, as on Linux
 
 
 def identity_of(status: os.stat_result) -> Identity:
@@ -51,7 +51,7 @@ def match_pattern(pattern: str) -> list[str]:
 
 
 def absolute_path(path: str) -> str:
-    """Return an absolute path, without resolving links or "..": those may only be resolved by the system."""
+    """Return an absolute path, without resolving links or "..": only the system can resolve them correctly."""
     return path if os.path.isabs(path) else os.path.join(os.getcwd(), path)
 
 
@@ -72,13 +72,13 @@ class Folder:
         return cls(path, os.open(path or os.curdir, TRAVERSE_FLAGS)) if HAS_DIR_FD else cls(path)
 
     @property
-    def _at(self) -> int | None:
+    def _dir_fd(self) -> int | None:
         return self._descriptor if self._descriptor >= 0 else None
 
-    def _name(self, name: str) -> str:
+    def _name_or_path(self, name: str) -> str:
         return name if self._descriptor >= 0 else os.path.join(self.path, name)
 
-    def inner(self, name: str) -> Folder:
+    def subfolder(self, name: str) -> Folder:
         """Open a subfolder."""
         path = os.path.join(self.path, name)
         if self._descriptor >= 0:
@@ -100,48 +100,48 @@ class Folder:
 
     def open(self, name: str, flags: int, mode: int = 0o666) -> int:
         """Open or create a file. Return its descriptor."""
-        return os.open(self._name(name), flags | NO_FOLLOW | FLAGS, mode, dir_fd=self._at)
+        return os.open(self._name_or_path(name), flags | NO_FOLLOW | OPEN_FLAGS, mode, dir_fd=self._dir_fd)
 
     def status(self, name: str) -> os.stat_result | None:
         """Return the status of the entry of a name, without following a link; None if there is no such entry."""
         with suppress(FileNotFoundError):
-            return os.stat(self._name(name), dir_fd=self._at, follow_symlinks=False)
+            return os.stat(self._name_or_path(name), dir_fd=self._dir_fd, follow_symlinks=False)
         return None
 
-    def holds(self, name: str, identity: Identity | None) -> bool:
+    def contains(self, name: str, identity: Identity | None) -> bool:
         """Return whether a name refers to the file or folder with this identity."""
         status = self.status(name)
         return status is not None and identity_of(status) == identity
 
     def replace(self, old: str, new: str) -> None:
         """Rename a file, replacing any entry of the new name."""
-        os.replace(self._name(old), self._name(new), src_dir_fd=self._at, dst_dir_fd=self._at)
+        os.replace(self._name_or_path(old), self._name_or_path(new), src_dir_fd=self._dir_fd, dst_dir_fd=self._dir_fd)
 
     def unlink(self, name: str) -> None:
         """Remove a file."""
-        os.unlink(self._name(name), dir_fd=self._at)
+        os.unlink(self._name_or_path(name), dir_fd=self._dir_fd)
 
     def mkdir(self, name: str) -> None:
         """Create a subfolder."""
-        os.mkdir(self._name(name), dir_fd=self._at)
+        os.mkdir(self._name_or_path(name), dir_fd=self._dir_fd)
 
     def rmdir(self, name: str) -> None:
         """Remove an empty subfolder."""
-        os.rmdir(self._name(name), dir_fd=self._at)
+        os.rmdir(self._name_or_path(name), dir_fd=self._dir_fd)
 
-    def link(self, nameless: int, name: str) -> None:
+    def link(self, descriptor: int, name: str) -> None:
         """Link an open file without a name to a name (Linux)."""
-        # Only with a directory descriptor does Python call linkat, which can follow the link; as the path is absolute,
-        # the descriptor is ignored.
-        path = f"/proc/self/fd/{nameless}"
-        os.link(path, self._name(name), src_dir_fd=nameless, dst_dir_fd=self._at, follow_symlinks=True)
+        # Python calls linkat, which can follow the link, only if a directory descriptor is passed. The system ignores
+        # the descriptor, because the path is absolute.
+        path = f"/proc/self/fd/{descriptor}"
+        os.link(path, self._name_or_path(name), src_dir_fd=descriptor, dst_dir_fd=self._dir_fd, follow_symlinks=True)
 
     def names(self) -> list[str]:
         """Return the names of all entries."""
         if self._descriptor < 0:
             return os.listdir(self.path)
         # The descriptor may have been opened for traversal only.
-        descriptor = self.open(os.curdir, LIST)
+        descriptor = self.open(os.curdir, LIST_FLAGS)
         try:
             return os.listdir(descriptor)
         finally:
@@ -160,30 +160,30 @@ class Folder:
         self.close()
 
 
-def find(path: str) -> tuple[Folder, str] | int:
-    """Follow the symbolic links of a path. Return the open folder it leads to, and a name there, which need not exist.
+def open_parent(path: str) -> tuple[Folder, str] | int:
+    """Follow the symbolic links of a path. Return the open folder of the file, and its name there, which may be new.
 
     Return a descriptor number if the path names an open descriptor, as /dev/stdout does: a file opened by that name
     would be written from its beginning, or be replaced. Raises OSError, also for a link in a sticky folder that `walk`
-    refuses.
+    rejects.
     """
     if not HAS_DIR_FD:
-        return _find_by_path(path)
+        return _open_parent_by_path(path)
     start = os.open("/" if os.path.isabs(path) else os.curdir, TRAVERSE_FLAGS)
     try:
-        here, last, _ = walk(start, os.fsencode(path), may_be_new=True)
+        folder, last_name, _ = walk(start, os.fsencode(path), may_be_new=True)
     finally:
         os.close(start)
-    name = os.fsdecode(last)
-    if _is_descriptor(here, name):
-        os.close(here)
+    name = os.fsdecode(last_name)
+    if _is_descriptor(folder, name):
+        os.close(folder)
         return int(name)
-    # Errors show a path without links as it was given.
+    # Errors show the caller's path if it is not a link.
     path = absolute_path(path)
-    return Folder(os.path.dirname(os.path.realpath(path) if os.path.islink(path) else path), here), name
+    return Folder(os.path.dirname(os.path.realpath(path) if os.path.islink(path) else path), folder), name
 
 
-def _find_by_path(path: str) -> tuple[Folder, str] | int:
+def _open_parent_by_path(path: str) -> tuple[Folder, str] | int:
     path = absolute_path(path)
     for _ in range(_MAX_LINKS):
         folder, name = os.path.split(path)
@@ -201,45 +201,45 @@ def _find_by_path(path: str) -> tuple[Folder, str] | int:
 def walk(start: int, path: bytes, *, may_be_new: bool = False) -> tuple[int, bytes, os.stat_result | None]:
     """Follow a path from an open folder, resolving symbolic links one by one.
 
-    Returns a new descriptor of the folder that contains the file, the file's name, and its status, which is not that of
-    a link. may_be_new: return None as the status if there is no such file, and for names of open descriptors.
+    Returns a new descriptor of the folder that contains the file, the file's name, and its status; the file is never a
+    link. may_be_new: return None as the status if there is no such file, and for names of open descriptors.
     A link in a world-writable sticky folder, such as /tmp, is followed only if the user or the folder's owner owns it,
     as Linux does with protected_symlinks, because any user can create one there.
-    Raises OSError as opening the path would.
+    Raises the OSError that opening the path would raise.
     """
-    rest, links, here = names_of(path), 0, os.dup(start)
+    components, n_links, folder = reversed_components(path), 0, os.dup(start)
     try:
         while True:
-            name = rest.pop() if rest else b"."
-            if may_be_new and not rest and _is_descriptor(here, os.fsdecode(name)):
-                return here, name, None
+            name = components.pop() if components else b"."
+            if may_be_new and not components and _is_descriptor(folder, os.fsdecode(name)):
+                return folder, name, None
             try:
-                status = os.lstat(name, dir_fd=here)
+                status = os.lstat(name, dir_fd=folder)
             except FileNotFoundError:
-                if may_be_new and not rest:
-                    return here, name, None
+                if may_be_new and not components:
+                    return folder, name, None
                 raise
             if stat.S_ISLNK(status.st_mode):
-                links += 1
-                if links > _MAX_LINKS:
+                n_links += 1
+                if n_links > _MAX_LINKS:
                     raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
-                _check_link(os.fstat(here), status)
-                target = os.readlink(name, dir_fd=here)
-                rest += names_of(target)
+                _check_link(os.fstat(folder), status)
+                target = os.readlink(name, dir_fd=folder)
+                components += reversed_components(target)
                 if not target.startswith(b"/"):
                     continue
                 name = b"/"
-            elif not rest:
-                return here, name, status
+            elif not components:
+                return folder, name, status
             # This fails if the folder was replaced by a link in the meantime.
-            outer, here = here, os.open(name, TRAVERSE_FLAGS | NO_FOLLOW, dir_fd=here)
-            os.close(outer)
+            parent, folder = folder, os.open(name, TRAVERSE_FLAGS | NO_FOLLOW, dir_fd=folder)
+            os.close(parent)
     except BaseException:
-        os.close(here)
+        os.close(folder)
         raise
 
 
-def names_of(path: bytes) -> list[bytes]:
+def reversed_components(path: bytes) -> list[bytes]:
     """Return the components of a path in reverse order."""
     return [name for name in reversed(path.split(b"/")) if name not in (b"", b".")]
 

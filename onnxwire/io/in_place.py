@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from onnxwire.io.folder import Folder, Identity
 
 
-def write_over(folder: Folder, name: str, expected: Identity, source: int, path: str) -> None:
+def write_over(folder: Folder, name: str, identity: Identity, source: int, path: str) -> None:
     """Overwrite a file with the contents of the open file `source`. The file keeps its inode.
 
-    expected: the identity that the file must have; path: its path in errors. Documents that map the file first copy its
+    identity: the identity that the file must have; path: its path in errors. Documents that map the file first copy its
     bytes to memory. The old contents are copied to a backup file in the temporary directory, and restored if writing
     fails; if restoring fails too, or the process is killed, the backup remains.
     Raises OSError; SaveError, with the path of the backup, if the old contents could not be restored.
@@ -30,7 +30,7 @@ def write_over(folder: Folder, name: str, expected: Identity, source: int, path:
         if not try_lock(target):
             raise OSError(errno.EBUSY, "another save is overwriting the file; wait until it ends, and save again")
         status = os.fstat(target)
-        if identity_of(status) != expected:
+        if identity_of(status) != identity:
             raise OSError(errno.EBUSY, "the file was replaced in the meantime; save again")
         keep_bytes_of(target)
         backup, backup_path = tempfile.mkstemp(prefix="onnxwire-backup-")
@@ -39,7 +39,7 @@ def write_over(folder: Folder, name: str, expected: Identity, source: int, path:
             copy_range(target, 0, backup, 0, status.st_size, fresh=True)
             os.fsync(backup)
             size = os.fstat(source).st_size
-            _make_room(target, status.st_size, size)
+            _reserve_space(target, status.st_size, size)
             try:
                 _overwrite(target, source, size)
             except BaseException:
@@ -59,8 +59,8 @@ def write_over(folder: Folder, name: str, expected: Identity, source: int, path:
         os.close(target)
 
 
-def _make_room(target: int, old_size: int, size: int) -> None:
-    """Reserve disk space for the growth of an open file. Leave the file unchanged if there is no room."""
+def _reserve_space(target: int, old_size: int, size: int) -> None:
+    """Reserve disk space for the growth of an open file. Leave the file unchanged if there is not enough."""
     if size <= old_size or not hasattr(os, "posix_fallocate"):
         return
     try:

@@ -41,16 +41,16 @@ def load(
 
     source: a path, which is mapped, not read; bytes, bytearray, memoryview or mmap, which are shared, not copied; a
     binary file object; or an address, such as https://host/model.onnx or s3://bucket/model.onnx. Ranges of a file on a
-    server are fetched on demand; its external data is found beside it. type: the class of the root message.
+    server are fetched on demand; its external data is expected beside it. type: the class of the root message.
     mmap: whether files are mapped. If False, the document is read into memory, and external data files are read on
     demand. The system kills a process that touches a mapped page beyond the end of a truncated file, so use False for
-    files that other programs may overwrite. Mapped or not, payloads, arrays and encodings of a file that was written to
-    since it was opened are refused with SourceError.
+    files that other programs may overwrite. Mapped or not, reading a payload, array or encoding of a file that was
+    written to since it was opened raises SourceError.
     external_root: a folder that may contain external data, in addition to the document's own folder. external_data: the
     data itself: a mapping from location to a bytes-like object, or a function from location to a bytes-like object or
     None; for a location without data the file is opened.
     storage_options: options of the address's store (credentials, region, `client_options`, `retry_config`), passed as
-    keyword arguments to obstore's `from_url`. store: an existing obstore store or fsspec file system, in which source
+    keyword arguments to obstore's `from_url`. store: an existing obstore store or fsspec file system, in which `source`
     is a file name. cache: a folder that stores fetched ranges for later runs; default: the environment variable
     ONNXWIRE_CACHE, if set. allow_hosts: servers, as `host` or `host:port`, that an HTTP server may redirect to;
     default: ONNXWIRE_ALLOW_HOSTS, separated by commas. If none are given, requests for the model may be redirected
@@ -69,9 +69,10 @@ def load(
     try:
         refuse_empty(document)
         document.files = files_beside(source, document, root=external_root, data=external_data, mmap=mmap)
-        return _root(document, type)
+        return _open_root(document, type)
     except BaseException:
-        # The caller may store the error, whose traceback references these frames: release the source now.
+        # The caller may store the error, whose traceback references this frame and the source. So release the source
+        # now.
         document.close()
         raise
 
@@ -88,22 +89,22 @@ def files_beside(source: Source, document: Document, **options: Any) -> External
     return ExternalFiles(path, model=status, **options)
 
 
-def _root(document: Document, type: type[MessageT]) -> MessageT:
-    """Return the root view of a document. Raise DecodeError if the bytes are probably of another type."""
+def _open_root(document: Document, type: type[MessageT]) -> MessageT:
+    """Return the root view of a document. Raise DecodeError if the bytes are probably a message of another type."""
     try:
         message = root_view(document, type)
     except DecodeError as error:
-        from onnxwire.io.sniff import foreign_format
+        from onnxwire.io.sniff import describe_foreign_format
 
-        foreign = foreign_format(document)
-        if foreign is None:
+        reason = describe_foreign_format(document)
+        if reason is None:
             raise
-        raise DecodeError(foreign, 0, "", document.name) from error
-    # A model's tags are unlike those of any other message; documents of other types are examined more closely.
+        raise DecodeError(reason, 0, "", document.name) from error
+    # The tags of a ModelProto are distinctive; documents of other types are examined more closely.
     if message._is_doubtful or type is not ModelProto:
-        from onnxwire.io.sniff import type_mismatch
+        from onnxwire.io.sniff import describe_type_mismatch
 
-        reason = type_mismatch(message)
+        reason = describe_type_mismatch(message)
         if reason is not None:
             raise DecodeError(reason, 0, "", document.name)
     return message

@@ -28,29 +28,29 @@ def prefetch(tensors: Iterable[TensorProto]) -> None:
     """Fetch the payloads of several tensors of a model on a server in parallel.
 
     tensors: any TensorProtos. Fetched bytes stay in memory until the model is closed. Tensors in local files and in
-    memory are skipped. Raises as `TensorProto.numpy` does.
+    memory are skipped. Raises the errors of `TensorProto.numpy`.
     """
-    found = list(tensors)
-    for tensor in found:
+    tensor_list = list(tensors)
+    for tensor in tensor_list:
         if not isinstance(tensor, TensorProto):
             raise TypeError(f"expected TensorProtos, not {type(tensor).__name__}")
-    open_external(found)
-    wanted: dict[int, tuple[Any, PartialMemory, list[Range]]] = {}
-    for tensor in found:
-        place = _remote_range(tensor)
-        if place is not None:
-            memory, start, end = place
-            wanted.setdefault(id(memory), (memory.source, memory, []))[2].append((start, end))
-    if wanted:
+    open_external(tensor_list)
+    ranges_by_memory: dict[int, tuple[Any, PartialMemory, list[Range]]] = {}
+    for tensor in tensor_list:
+        remote_range = _remote_range(tensor)
+        if remote_range is not None:
+            memory, start, end = remote_range
+            ranges_by_memory.setdefault(id(memory), (memory.source, memory, []))[2].append((start, end))
+    if ranges_by_memory:
         from onnxwire.io.remote.file import fetch_all
 
-        fetch_all(list(wanted.values()))
+        fetch_all(list(ranges_by_memory.values()))
 
 
 def open_external(source: Message | Iterable[TensorProto]) -> None:
     """Open the external data files of tensors, or of all tensors of a message, concurrently if they are on servers.
 
-    No-op for local models. Faults are left to the code that reads the tensors.
+    No-op for local models. Faults are ignored; the code that reads the tensors reports them.
     """
     if isinstance(source, Message):
         if source._document.memory is None:
@@ -65,18 +65,18 @@ def open_external(source: Message | Iterable[TensorProto]) -> None:
         files.open_all(locations)
 
 
-def scheduled(rows: Iterable[tuple[TensorProto, ...]]) -> AbstractContextManager[object]:
+def fetch_in_order(rows: Iterable[tuple[TensorProto, ...]]) -> AbstractContextManager[object]:
     """Return a context in which payloads are fetched concurrently before they are read.
 
     rows: tensors, or pairs of compared tensors, in the order in which they are read. Pairs with the same range of the
-    same file are not read. Fetched bytes stay in memory only until they are read; faults are left to the code that
-    reads the tensors. No-op for local models, and for payloads that were fetched before.
+    same file are not read. Fetched bytes stay in memory only until they are read. Faults are ignored; the code that
+    reads the tensors reports them. No-op for local models, and for payloads that were fetched before.
     """
     ranges: dict[tuple[RemoteFile, int, int], None] = {}
     for row in rows:
-        places = [place for tensor in row if (place := _place_to_fetch(tensor)) is not None]
-        if len(row) == 1 or len(set(places)) == len(places):
-            ranges |= dict.fromkeys(places)
+        payload_ranges = [payload_range for tensor in row if (payload_range := _range_to_fetch(tensor)) is not None]
+        if len(row) == 1 or len(set(payload_ranges)) == len(payload_ranges):
+            ranges |= dict.fromkeys(payload_ranges)
     if not ranges:
         return nullcontext()
     from onnxwire.io.remote.schedule import Schedule
@@ -84,21 +84,21 @@ def scheduled(rows: Iterable[tuple[TensorProto, ...]]) -> AbstractContextManager
     return Schedule(ranges)
 
 
-def _place_to_fetch(tensor: TensorProto) -> tuple[RemoteFile, int, int] | None:
-    """Return the file and range of a payload that has to be fetched by itself; None for any other, and for a fault."""
+def _range_to_fetch(tensor: TensorProto) -> tuple[RemoteFile, int, int] | None:
+    """Return the file and range of a payload that has to be fetched by itself; None for other and faulty tensors."""
     if tensor._document.memory is None or not (is_external(tensor) or tensor.ByteSize() >= _LONG_BYTES):
         return None
     try:
-        place = _remote_range(tensor)
+        remote_range = _remote_range(tensor)
     except Error:
         return None
-    if place is None or not place[0].missing([place[1:]]):
+    if remote_range is None or not remote_range[0].missing([remote_range[1:]]):
         return None
-    return place[0].source, *place[1:]  # type: ignore[return-value]
+    return remote_range[0].source, *remote_range[1:]  # type: ignore[return-value]
 
 
 def _remote_range(tensor: TensorProto) -> tuple[PartialMemory, int, int] | None:
-    """Return the memory and range of a payload on a server; None for any other. Raises as `TensorProto.numpy` does."""
+    """Return the memory and range of a payload on a server, else None. Raises the errors of `TensorProto.numpy`."""
     storage = Storage(tensor)
     if storage.source is None:
         return None

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 _CHUNK_BYTES = 1 << 23  # bytes written to a file object at a time
-_MAX_BYTES_IN_MEMORY = 1 << 26  # a larger encoding goes to a temporary file
+_MAX_BYTES_IN_MEMORY = 1 << 26  # a larger encoding is written to a temporary file
 _MAX_ALIGNMENT = 1 << 30  # the size of the largest memory pages
 
 DEFAULT_THRESHOLD = 1024
@@ -87,7 +87,7 @@ def save(
     function from TensorInfo to a file name, or None for inline. Payloads of fewer than `threshold` bytes, and strings,
     are always inline; every other payload begins at a multiple of `align` bytes. shard_size: the size in bytes at which
     another file is started, as weights-00001-of-00003.data. checksum: also store the SHA-1 of each file.
-    overwrite: allow replacing files that contain anything but the data of the old model at the path, saving over a file
+    overwrite: allow replacing files that contain other data than that of the old model at the path, saving over a file
     that contains the model's own external data, and referring to external files that were replaced since they were
     opened.
     New files are renamed into place once all data is on disk, the model last; if a rename fails, the old files are
@@ -101,7 +101,7 @@ def save(
     padding that readers skip.
 
     Raises SaveError if a file can't be written, and leaves the old files unchanged; SourceError if a file that contains
-    data of the message can't be read; TensorError for a tensor to be moved whose parts do not fit together. Warns with
+    data of the message can't be read; TensorError for an inconsistent tensor that is to be moved. Warns with
     LargeFileWarning if the file is larger than 2 GiB, and with ExternalDataWarning if external files that the model
     refers to are not in the new file's folder.
     """
@@ -110,10 +110,10 @@ def save(
 
     if not isinstance(message, Message):
         raise FieldTypeError(f"expected a message of onnxwire, not {type(message).__name__}")
-    threshold = _bytes("threshold", threshold, 0)
-    align = _bytes("align", align, 1, _MAX_ALIGNMENT)
-    shard_size = None if shard_size is None else _bytes("shard_size", shard_size, 1)
-    inline_align = _bytes("inline_align", inline_align, 0, _MAX_ALIGNMENT)
+    threshold = _check_bytes("threshold", threshold, 0)
+    align = _check_bytes("align", align, 1, _MAX_ALIGNMENT)
+    shard_size = None if shard_size is None else _check_bytes("shard_size", shard_size, 1)
+    inline_align = _check_bytes("inline_align", inline_align, 0, _MAX_ALIGNMENT)
     if store is not None or (isinstance(path, str) and "://" in path):
         from onnxwire.io.remote.address import is_address, shown_source
 
@@ -132,11 +132,13 @@ def save(
         raise FieldTypeError(f"expected a path or a binary file object, not {type(path).__name__}")
     if file is not None:
         message._document.check_unchanged()  # before the search, which would read missing pages of a truncated file
-    named = references_of(message) if file is not None and isinstance(external, EllipsisType) else None
+    references = references_of(message) if file is not None and isinstance(external, EllipsisType) else None
     if file is not None and not overwrite:
-        refuse_weights(message, file.path, named)
+        refuse_weights(message, file.path, references)
     if isinstance(external, EllipsisType):
-        advice = "" if file is None or named is None else check_references(named, file.path, refuse=not overwrite)
+        advice = (
+            "" if file is None or references is None else check_references(references, file.path, refuse=not overwrite)
+        )
         total = _save(message, file or path, None, deterministic, progress, inline_align, threshold)  # type: ignore[arg-type]
         if advice:
             import warnings
@@ -148,13 +150,13 @@ def save(
         with Relocation(
             message, file, external, threshold=threshold, align=align, shard_size=shard_size, checksum=checksum,
             overwrite=overwrite,
-        ) as moved:  # fmt: skip
-            total = _save(message, file or path, moved, deterministic, progress, inline_align, threshold)  # type: ignore[arg-type]
+        ) as relocation:  # fmt: skip
+            total = _save(message, file or path, relocation, deterministic, progress, inline_align, threshold)  # type: ignore[arg-type]
     _warn_of_size(total)
     return total
 
 
-def _bytes(name: str, value: object, minimum: int, maximum: int = sys.maxsize) -> int:
+def _check_bytes(name: str, value: object, minimum: int, maximum: int = sys.maxsize) -> int:
     """Return an argument that is a number of bytes as an int. Raises FieldTypeError and FieldValueError."""
     try:
         number = index(value)  # type: ignore[arg-type]
@@ -168,7 +170,7 @@ def _bytes(name: str, value: object, minimum: int, maximum: int = sys.maxsize) -
 def _save(
     message: Message,
     file: AtomicFile | IO[bytes],
-    moved: Relocation | None,
+    relocation: Relocation | None,
     deterministic: bool,
     progress: Callable[[int, int], object] | None,
     alignment: int,
@@ -178,42 +180,42 @@ def _save(
     from onnxwire.engine.write import write_pieces
     from onnxwire.io.atomic_file import AtomicFile
 
-    content = message if moved is None else moved.copy
+    content = message if relocation is None else relocation.copy
     if not isinstance(file, AtomicFile):
         total, pieces = _encode(content, deterministic, None, alignment, threshold)
-        with _scheduled(pieces):
+        with _fetch_in_order(pieces):
             _write_to_object(file, total, pieces, progress)
         return total
     message._document.check_unchanged()
-    external_size = 0 if moved is None else moved.size
+    external_size = 0 if relocation is None else relocation.size
     full_size = 0
-    done = None
+    report = None
     if progress is not None:
 
-        def done(written: int) -> object:
-            return progress(min(written, full_size), full_size)
+        def report(n_bytes: int) -> object:
+            return progress(min(n_bytes, full_size), full_size)
 
-        file.progress = lambda written: done(external_size + written)
+        file.progress = lambda n_bytes: report(external_size + n_bytes)
     with file as target:
-        if moved is not None:
+        if relocation is not None:
             full_size = external_size + (content.ByteSize() if progress is not None else 0)
-            moved.write(done)
+            relocation.write(report)
         total, pieces = _encode(content, deterministic, target, alignment, threshold)
         file.size = total
         full_size = external_size + total
-        with _scheduled(pieces):
+        with _fetch_in_order(pieces):
             write_pieces(target, pieces)
         if not target.is_stream:
             target.seek(total)
-        if done is not None:
-            done(full_size)
-        if moved is not None:
+        if report is not None:
+            report(full_size)
+        if relocation is not None:
             file.prepare()
-            moved.publish()
+            relocation.publish()
     return total
 
 
-def _scheduled(pieces: list[bytes | Piece]) -> AbstractContextManager[object]:
+def _fetch_in_order(pieces: list[bytes | Piece]) -> AbstractContextManager[object]:
     """Return a context in which pieces of files on servers are fetched concurrently before they are written."""
     from onnxwire.engine.write import missing_ranges
 
@@ -234,12 +236,12 @@ def _encode(
     if alignment <= 1:
         return encode_pieces(message, deterministic, target)
     from onnxwire.engine.align import aligned_pieces
-    from onnxwire.tensor.dtypes import PADDING
+    from onnxwire.tensor.dtypes import PADDING_FIELD
 
     document = message._document
     if deterministic or document.is_edited or message._span != (0, len(document)):
         document = encoded_document(message, deterministic)
-    return aligned_pieces(document, type(message), [(TensorProto, "raw_data", PADDING)], threshold, alignment)
+    return aligned_pieces(document, type(message), [(TensorProto, "raw_data", PADDING_FIELD)], threshold, alignment)
 
 
 def encoded_document(message: Message, deterministic: bool) -> Document:
@@ -266,33 +268,33 @@ def _write_to_object(
 ) -> None:
     from onnxwire.engine.write import chunks_of
 
-    written = 0
-    for rest in chunks_of(pieces, _CHUNK_BYTES):
-        while rest:
+    n_written = 0
+    for chunk in chunks_of(pieces, _CHUNK_BYTES):
+        while chunk:
             # An unbuffered file may accept only a part.
-            count = _write_some(file, rest, written, total)
-            rest = rest[count:]
-            written += count
+            count = _write_some(file, chunk, n_written, total)
+            chunk = chunk[count:]
+            n_written += count
         if progress is not None:
-            progress(written, total)
+            progress(n_written, total)
 
 
-def _write_some(file: IO[bytes], rest: memoryview, written: int, total: int) -> int:
-    """Write bytes to a file object. Return how many it accepted. Source: io.RawIOBase.write."""
+def _write_some(file: IO[bytes], chunk: memoryview, n_written: int, total: int) -> int:
+    """Write bytes to a file object. Return the number of bytes that it accepted. Source: io.RawIOBase.write."""
     try:
-        count = file.write(rest)
+        count = file.write(chunk)
         if count is None:
             raise BlockingIOError(errno.EAGAIN, "its write returned None, so it is not blocking; make it blocking")
-        if not isinstance(count, Integral) or not 0 < count <= len(rest):
-            raise OSError(errno.EIO, f"its write returned {count!r} for {len(rest):,} bytes, not the number written")
+        if not isinstance(count, Integral) or not 0 < count <= len(chunk):
+            raise OSError(errno.EIO, f"its write returned {count!r} for {len(chunk):,} bytes, not the number written")
     except OSError as error:
         if isinstance(error, Error):
             raise
         name = getattr(file, "name", None)
         name = name if isinstance(name, str) else f"<{type(file).__name__}>"
         # A buffered file object reports the number of bytes that it accepted before it failed.
-        written += getattr(error, "characters_written", 0) if isinstance(error, BlockingIOError) else 0
-        raise SaveError.from_os_error(error, name, f"{written:,} of {total:,} bytes are written") from None
+        n_written += getattr(error, "characters_written", 0) if isinstance(error, BlockingIOError) else 0
+        raise SaveError.from_os_error(error, name, f"{n_written:,} of {total:,} bytes are written") from None
     return count
 
 

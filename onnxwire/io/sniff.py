@@ -42,28 +42,28 @@ _MAGIC = [
     (0, b"MZ", "a Windows executable"),
     (0, b"\x89PNG", "a PNG image"),
 ]
-_HEAD_BYTES = 512
+_FIRST_BYTES = 512
 _MAX_RECORDS = 1024  # records examined for each candidate type
-_MAX_NESTED_BYTES = 1 << 16
-_MAX_DEPTH = 2
-_MAX_TEXT_BYTES = 256
-_MAX_NODE_DEF_FIELDS = 64
-_ATTR_OF_NODE_DEF = 5
+_MAX_NESTED_BYTES = 1 << 16  # of a nested message that is examined
+_MAX_DEPTH = 2  # levels of nested messages examined
+_MAX_TEXT_BYTES = 256  # of a string that are examined
+_MAX_NODE_DEF_FIELDS = 64  # examined
+_ATTR_OF_NODE_DEF = 5  # the number of the field `attr`
 _CONTROL_BYTES = frozenset(range(32)) - frozenset(b"\t\n\r")
 
 
-def foreign_format(document: Document) -> str | None:
-    """Return a sentence that names the foreign format of a document, judged by its first bytes; None if unknown."""
-    head = bytes_at(document, 0, min(len(document), _HEAD_BYTES))
+def describe_foreign_format(document: Document) -> str | None:
+    """Return a sentence with the format of a document that is not ONNX, judged by its first bytes; None if unknown."""
+    first_bytes = bytes_at(document, 0, min(len(document), _FIRST_BYTES))
     for offset, magic, name in _MAGIC:
-        if head[offset : offset + len(magic)] == magic:
+        if first_bytes[offset : offset + len(magic)] == magic:
             return f"this is not an ONNX file but {name}"
-    text = head.lstrip(b"\xef\xbb\xbf \t\r\n").lower()
+    text = first_bytes.lstrip(b"\xef\xbb\xbf \t\r\n").lower()
     if text.startswith((b"<!doctype html", b"<html")):
         return "this is not an ONNX file but an HTML page, perhaps a login or error page saved by a download"
-    if head[8:10] == b'{"' and int.from_bytes(head[:8], "little") <= len(document) - 8:
+    if first_bytes[8:10] == b'{"' and int.from_bytes(first_bytes[:8], "little") <= len(document) - 8:
         return "this is not an ONNX file but a safetensors file"
-    if text.startswith((b"{", b"[")) and not head.strip(b"\t\r\n" + bytes(range(32, 127))):
+    if text.startswith((b"{", b"[")) and not first_bytes.strip(b"\t\r\n" + bytes(range(32, 127))):
         return "this is not an ONNX file but JSON text"
     if text.startswith((b"ir_version:", b"ir_version ", b"graph {", b"node {", b"producer_name:")):
         return "this is not a binary ONNX file but its text form; convert it with onnxwire.from_text"
@@ -73,9 +73,9 @@ def foreign_format(document: Document) -> str | None:
         )
     if _is_graph_def(document):
         return "this is not an ONNX file but a TensorFlow graph (GraphDef); convert it with tf2onnx"
-    if head and not head.strip(b"\0"):
+    if first_bytes and not first_bytes.strip(b"\0"):
         return "the file starts with zero bytes; it may not have been written completely"
-    if len(head) > 16 and not head.strip(b"\t\r\n" + bytes(range(32, 127))):
+    if len(first_bytes) > 16 and not first_bytes.strip(b"\t\r\n" + bytes(range(32, 127))):
         return "this is not an ONNX file but plain text"
     return None
 
@@ -102,26 +102,26 @@ def _is_graph_def(document: Document) -> bool:
 def _records(document: Document, start: int, end: int) -> Iterator[tuple[int, int, int, int]]:
     """Yield number, wire type, and the bounds of the value of the records of a range, up to a damaged one."""
     while start < end:
-        number, wire, value, after, _ = read_record(document, start, end)
-        if after is None:
+        number, wire, value, value_end, _ = read_record(document, start, end)
+        if value_end is None:
             return
-        yield number, wire, value, after
-        start = after
+        yield number, wire, value, value_end
+        start = value_end
 
 
-def type_mismatch(message: Message) -> str | None:
-    """Return the reason why a decoded root message is probably not of its type; None if it probably is."""
+def describe_type_mismatch(message: Message) -> str | None:
+    """Return a sentence if a decoded root message is probably of another type than its class, else None."""
     document, expected = message._document, message.DESCRIPTOR
-    foreign = foreign_format(document)
-    if foreign is not None:
-        return foreign
-    hits, misfits = _fit(document, expected)
-    if misfits:
-        other = best_fit(document)
-        if other is not None and other is not expected:
-            name = other.full_name.partition(".")[2]
+    reason = describe_foreign_format(document)
+    if reason is not None:
+        return reason
+    n_hits, n_misfits = _count_fits(document, expected)
+    if n_misfits:
+        best_type = best_fitting_type(document)
+        if best_type is not None and best_type is not expected:
+            name = best_type.full_name.partition(".")[2]
             return f"this looks like {name}, not {expected.name}; load it with type=onnxwire.{name}"
-    if not hits:
+    if not n_hits:
         return (
             f"it has no known field of {expected.name}; this is not an ONNX file, or it contains another message type"
         )
@@ -130,57 +130,59 @@ def type_mismatch(message: Message) -> str | None:
 
 def fits(document: Document, descriptor: Descriptor) -> bool:
     """Return whether the first records of a document fit a message type."""
-    hits, misfits = _fit(document, descriptor)
-    return hits > 0 and misfits == 0
+    n_hits, n_misfits = _count_fits(document, descriptor)
+    return n_hits > 0 and n_misfits == 0
 
 
-def best_fit(document: Document) -> Descriptor | None:
-    """Return the message type that knows most of a document's records and contradicts none; None if there is none."""
-    best: tuple[int, Descriptor] | None = None
+def best_fitting_type(document: Document) -> Descriptor | None:
+    """Return the message type that has fields for most of a document's first records and fits all of them, or None."""
+    best_match: tuple[int, Descriptor] | None = None
     for cls in SCHEMA.messages.values():
-        hits, misfits = _fit(document, cls.DESCRIPTOR)
-        if misfits == 0 and hits and (best is None or hits > best[0]):
-            best = hits, cls.DESCRIPTOR
-    return best[1] if best else None
+        n_hits, n_misfits = _count_fits(document, cls.DESCRIPTOR)
+        if n_misfits == 0 and n_hits and (best_match is None or n_hits > best_match[0]):
+            best_match = n_hits, cls.DESCRIPTOR
+    return best_match[1] if best_match else None
 
 
-def _fit(document: Document, descriptor: Descriptor) -> tuple[int, int]:
-    """Return how many of a document's first records, nested ones included, fit a message type, and how many do not.
+def _count_fits(document: Document, descriptor: Descriptor) -> tuple[int, int]:
+    """Count the first records of a document, including nested ones, that fit a message type, and those that do not.
 
     Valid text in a string field is counted twice, because arbitrary bytes often look like a number, but rarely like
     text.
     """
-    hits = misfits = 0
+    n_hits = n_misfits = 0
     # Spans of messages to examine; large nested messages are skipped.
-    pending = [(descriptor, 0, len(document), 0)]
-    left = _MAX_RECORDS
-    while pending:
-        table, start, end, depth = pending.pop()
-        fields, retired = table.fields_by_number, {field.number for field in table.retired_fields}
-        seen = set()
-        while start < end and left:
-            left -= 1
-            number, wire, value, after, _ = read_record(document, start, end)
-            if after is None:
-                misfits += 1
+    spans_to_examine = [(descriptor, 0, len(document), 0)]
+    n_records_left = _MAX_RECORDS
+    while spans_to_examine:
+        table, start, end, depth = spans_to_examine.pop()
+        fields, retired_numbers = table.fields_by_number, {field.number for field in table.retired_fields}
+        seen_numbers = set()
+        while start < end and n_records_left:
+            n_records_left -= 1
+            number, wire, value, value_end, _ = read_record(document, start, end)
+            if value_end is None:
+                n_misfits += 1
                 break
-            start = after
+            start = value_end
             field = fields.get(number)
             if field is None or not field.accepts(wire):
-                misfits += number not in retired
+                n_misfits += number not in retired_numbers
                 continue
-            hits += 1
+            n_hits += 1
             if not field.is_repeated:
-                misfits += number in seen
-                seen.add(number)
+                n_misfits += number in seen_numbers
+                seen_numbers.add(number)
             if field.type == field.TYPE_STRING:
-                hits += 1
-                text = bytes_at(document, value, min(after, value + _MAX_TEXT_BYTES))
-                misfits += not _CONTROL_BYTES.isdisjoint(text)
+                n_hits += 1
+                text = bytes_at(document, value, min(value_end, value + _MAX_TEXT_BYTES))
+                n_misfits += not _CONTROL_BYTES.isdisjoint(text)
             elif field.message_type is not None:
-                if depth < _MAX_DEPTH and after - value <= _MAX_NESTED_BYTES:
-                    pending.append((field.message_type, value, after, depth + 1))
-            elif wire == WIRE_LEN and not field.is_span and after > value:
+                if depth < _MAX_DEPTH and value_end - value <= _MAX_NESTED_BYTES:
+                    spans_to_examine.append((field.message_type, value, value_end, depth + 1))
+            elif wire == WIRE_LEN and not field.is_span and value_end > value:
                 size = {WIRE_FIXED64: 8, WIRE_FIXED32: 4}.get(field.wire_type)
-                misfits += bool((after - value) % size if size else bytes_at(document, after - 1, after)[0] > 127)
-    return hits, misfits
+                n_misfits += bool(
+                    (value_end - value) % size if size else bytes_at(document, value_end - 1, value_end)[0] > 127
+                )
+    return n_hits, n_misfits

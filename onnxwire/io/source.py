@@ -96,7 +96,7 @@ def _advice(path: str) -> str:
 
 
 def _map_cached(descriptor: int, name: str, may_map: bool) -> Document:
-    """Map an open regular file as a document of a name, and close the descriptor. Raises SourceError."""
+    """Map an open regular file as a document, and close the descriptor. name: of the document. Raises SourceError."""
     try:
         return _map_descriptor(descriptor, name, may_map)
     except OSError as error:
@@ -106,7 +106,7 @@ def _map_cached(descriptor: int, name: str, may_map: bool) -> Document:
 
 
 def _map_descriptor(descriptor: int, name: str, may_map: bool) -> Document:
-    """Map a regular file. Read anything else, such as a pipe, to its end."""
+    """Map a regular file. Read any other file, such as a pipe, to its end."""
     from onnxwire.engine.mapping import map_file
 
     status = os.fstat(descriptor)
@@ -123,7 +123,7 @@ def _map_descriptor(descriptor: int, name: str, may_map: bool) -> Document:
 
 
 def _map_file(file: IO[bytes], may_map: bool) -> Document:
-    """Map the rest of a file object from its position on, or read it if it can't be mapped."""
+    """Map a file object from its position on, or read it if it can't be mapped."""
     name = getattr(file, "name", None)
     name = name if isinstance(name, str) else f"<{type(file).__name__}>"
     # Map only a plain file: the descriptor of a GzipFile has the compressed bytes instead of those that `read` returns.

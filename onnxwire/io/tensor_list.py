@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from onnxwire.io.source import Source
 
 _MAX_SHOWN = 20  # tensors in a repr
-_BATCH_SIZE = 1024  # tensors that are appended to the columns at a time
+_BATCH_TENSORS = 1024  # that are appended to the columns at a time
 
 _MAX_ALIGNMENT = 1 << 16  # the granularity of mappings on Windows, the largest of all systems
 
@@ -41,7 +41,7 @@ class TensorInfo(
 
     __module__ = "onnxwire"
 
-    # Annotated here: importing dataclasses or typing would take longer than the rest of this module.
+    # Plain annotations: importing dataclasses or typing would take longer than importing this module.
     __slots__ = ()
     path: str
     name: str
@@ -77,13 +77,13 @@ class TensorList(Sequence[TensorInfo]):
         self._offsets = array("q")
         self._file_numbers = array("I")
         self._files: list[tuple[str | None, str | None]] = []  # distinct pairs of file and location
-        found: Iterable[tuple[int, Any]] = [(0, message)]
+        numbered_tensors: Iterable[tuple[int, Any]] = [(0, message)]
         if not isinstance(message, TensorProto):
             self._paths = paths = Paths()
-            found = Search(message, [TensorProto], paths)
-        known: dict[tuple[str | None, str | None], int] = {}
-        entries = ((number, *_entry(tensor)) for number, tensor in found)
-        while batch := list(islice(entries, _BATCH_SIZE)):
+            numbered_tensors = Search(message, [TensorProto], paths)
+        file_numbers: dict[tuple[str | None, str | None], int] = {}
+        entries = ((number, *_entry(tensor)) for number, tensor in numbered_tensors)
+        while batch := list(islice(entries, _BATCH_TENSORS)):
             numbers, names, types, shapes, sizes, files, offsets, locations = zip(*batch, strict=True)
             self._numbers.extend(numbers)
             self._names += names
@@ -91,8 +91,10 @@ class TensorList(Sequence[TensorInfo]):
             self._shapes += shapes
             self._sizes.extend(sizes)
             self._offsets.extend(-1 if offset is None else offset for offset in offsets)
-            self._file_numbers.extend(known.setdefault(pair, len(known)) for pair in zip(files, locations, strict=True))
-        self._files += known
+            self._file_numbers.extend(
+                file_numbers.setdefault(pair, len(file_numbers)) for pair in zip(files, locations, strict=True)
+            )
+        self._files += file_numbers
 
     def __len__(self) -> int:
         return len(self._numbers)
@@ -114,17 +116,17 @@ class TensorList(Sequence[TensorInfo]):
     def __iter__(self) -> Iterator[TensorInfo]:
         return self._infos()
 
-    def _infos(self, part: slice | None = None) -> Iterator[TensorInfo]:
+    def _infos(self, rows: slice | None = None) -> Iterator[TensorInfo]:
         columns: list[Any] = [
             self._numbers, self._names, self._types, self._shapes, self._sizes, self._offsets, self._file_numbers
         ]  # fmt: skip
-        if part is not None:
-            columns = [column[part] for column in columns]
+        if rows is not None:
+            columns = [column[rows] for column in columns]
         for number, name, data_type, shape, nbytes, offset, file_number in zip(*columns, strict=True):
             file, location = self._files[file_number]
             path = self._paths[number]
-            at = None if offset < 0 else offset
-            yield _new_tuple(TensorInfo, (path, name, data_type, shape, nbytes, file, at, location))
+            payload_offset = None if offset < 0 else offset
+            yield _new_tuple(TensorInfo, (path, name, data_type, shape, nbytes, file, payload_offset, location))
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, TensorList | list):
@@ -138,12 +140,12 @@ class TensorList(Sequence[TensorInfo]):
 
 
 def tensors(source: Source | Message, type: type[Message] = ModelProto) -> Sequence[TensorInfo]:
-    """List all tensors: initializers, sparse tensors, attributes, and those of subgraphs, functions, training graphs.
+    """List all tensors: initializers, sparse tensors and attributes, also in subgraphs, functions and training graphs.
 
     source: a message, or any source of `load`; type: the class of the source's root message. Order: by path in the
     document. Payloads are skipped, external files are not opened, and faults of tensors are not reported.
     Returns an immutable sequence of TensorInfo.
-    Raises as `load` does, and DecodeError for damaged bytes, and messages nested more than 100 levels deep.
+    Raises the errors of `load`, and DecodeError for damaged bytes and for messages nested more than 100 levels deep.
     """
     if isinstance(source, Message):
         return TensorList(source)

@@ -19,7 +19,7 @@ def verify(source: Source, type: type[Message] = ModelProto, *, checksums: bool 
 
     source, type: as for `load`; zero bytes are a valid, empty message. checksums: also read the external data files
     whose SHA-1 a tensor contains, and compare.
-    Raises DecodeError at the first fault that a protobuf parser would reject, SourceError as `load` does, and
+    Raises DecodeError at the first fault that a protobuf parser would reject, SourceError like `load`, and
     ExternalDataError for a file with a different checksum or a location that is not allowed.
     """
     document = open_document(source)
@@ -44,12 +44,12 @@ def _verify_checksums(message: Message) -> None:
     for _, tensor in find_tensors(message):
         if not is_external(tensor):
             continue
-        wanted = reference_of(tensor).checksum
-        if wanted is None:
+        checksum = reference_of(tensor).checksum
+        if checksum is None:
             continue
         file, _, _ = locate_payload(tensor, message._document.files)
         if id(file) not in digests:
             digests[id(file)] = file.sha1()
-        if digests[id(file)] != wanted.lower():
-            reason = f"{file.name} has the SHA-1 {digests[id(file)]}, not the checksum {wanted}; fetch it again"
+        if digests[id(file)] != checksum.lower():
+            reason = f"{file.name} has the SHA-1 {digests[id(file)]}, not the checksum {checksum}; fetch it again"
             raise tensor_error(tensor, reason, ExternalDataError)

@@ -5,7 +5,7 @@
  * With constant b this takes about ten instructions for every width on every processor. Packing is the inverse. With
  * the compiler's vector types (SSE2 on x86-64, NEON on aarch64) two such numbers are processed at a time.
  *
- * Both functions never read at or after `end`, and write exactly the bytes of the elements.
+ * No function reads at or after `end`. `ow_unpack` and `ow_pack` write exactly the bytes of the elements.
  */
 #ifndef ONNXWIRE_BITS_H
 #define ONNXWIRE_BITS_H
@@ -27,7 +27,7 @@ enum { OW_WORDS = sizeof(ow_words) / 8, OW_GROUP = sizeof(ow_words) /* elements 
 #define OW_EVERY(n) (~(uint64_t)0 / OW_LOW(n))    /* the lowest bit of every n bits; n divides 64 */
 #define OW_LOW(n) (((uint64_t)1 << (n)) - 1)     /* n set bits */
 
-OW_INLINE uint64_t ow_little(uint64_t word) {
+OW_INLINE uint64_t ow_swap_if_big_endian(uint64_t word) {
 #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
     return __builtin_bswap64(word);
 #else
@@ -41,7 +41,7 @@ OW_INLINE ow_words ow_load_words(const uint8_t *p, int stride) {
     ow_words words;
     for (int i = 0; i < OW_WORDS; i++) {
         memcpy(&array[i], p + i * stride, 8);
-        array[i] = ow_little(array[i]);
+        array[i] = ow_swap_if_big_endian(array[i]);
     }
     memcpy(&words, array, sizeof words);
     return words;
@@ -52,7 +52,7 @@ OW_INLINE void ow_store_words(uint8_t *p, ow_words words, int stride) {
     uint64_t array[OW_WORDS];
     memcpy(array, &words, sizeof words);
     for (int i = 0; i < OW_WORDS; i++) {
-        array[i] = ow_little(array[i]);
+        array[i] = ow_swap_if_big_endian(array[i]);
         memcpy(p + i * stride, &array[i], 8);
     }
 }

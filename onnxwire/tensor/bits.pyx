@@ -40,12 +40,12 @@ cdef int unpack_buffer(Py_buffer* packed, Py_buffer* elements, int bits, Py_ssiz
     cdef const uint8_t* end = p + packed.len
     cdef uint8_t* out = <uint8_t*>elements.buf
     cdef Py_ssize_t n = elements.len
-    cdef uint64_t available
+    cdef uint64_t n_stored
     check_elements(elements, bits)
     # No buffer has 2**61 bytes, so these products can't overflow.
-    available = <uint64_t>packed.len * 8 / bits
-    if start < 0 or <uint64_t>start > available or <uint64_t>n > available - start:
-        raise ValueError(f"{packed.len} bytes contain {available} elements of {bits} bits, not {n} from index {start}")
+    n_stored = <uint64_t>packed.len * 8 / bits
+    if start < 0 or <uint64_t>start > n_stored or <uint64_t>n > n_stored - start:
+        raise ValueError(f"{packed.len} bytes contain {n_stored} elements of {bits} bits, not {n} from index {start}")
     if n == 0:
         return 0
     p += <uint64_t>start * bits / 8
@@ -81,11 +81,11 @@ cdef int pack_buffer(Py_buffer* elements, Py_buffer* packed, int bits) except -1
     cdef const uint8_t* p = <const uint8_t*>elements.buf
     cdef uint8_t* out = <uint8_t*>packed.buf
     cdef Py_ssize_t n = elements.len
-    cdef uint64_t needed
+    cdef uint64_t required_bytes
     check_elements(elements, bits)
-    needed = (<uint64_t>n * bits + 7) / 8
-    if <uint64_t>packed.len != needed:
-        raise ValueError(f"{n} elements of {bits} bits take {needed} bytes, not {packed.len}")
+    required_bytes = (<uint64_t>n * bits + 7) / 8
+    if <uint64_t>packed.len != required_bytes:
+        raise ValueError(f"{n} elements of {bits} bits take {required_bytes} bytes, not {packed.len}")
     if n < MIN_NOGIL_ELEMENTS:
         ow_pack(p, out, n, bits)
     else:

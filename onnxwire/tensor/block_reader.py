@@ -41,31 +41,31 @@ class BlockReader:
 
         buffer: memory of at least that size, which the result may reference.
         """
-        first, size = self.data_type.count_bytes(start), self.data_type.count_bytes(count)
+        byte_start, size = self.data_type.count_bytes(start), self.data_type.count_bytes(count)
         if self.source is not None:
             file, offset = self.source
             if file.memory is not None:
-                return self._fetch(first, size)
+                return self._fetch(byte_start, size)
             data = memoryview(buffer)[:size]
-            file.read_into(offset + first, data)
+            file.read_into(offset + byte_start, data)
             return data
         if self._is_typed:
             with self._lock:
                 if self._decoded is None:
                     self._decoded = self._storage.decoded_bytes()
-                return self._decoded[first : first + size]
-        return self._storage.payload(first, first + size)
+                return self._decoded[byte_start : byte_start + size]
+        return self._storage.payload(byte_start, byte_start + size)
 
-    def _fetch(self, first: int, size: int) -> memoryview:
+    def _fetch(self, byte_start: int, size: int) -> memoryview:
         """Return bytes of a tensor on a server. Fetch the window that contains them, unless it is cached."""
         assert self.source is not None
         file, offset = self.source
         end = self.data_type.count_bytes(self.count)
-        number = first // _WINDOW_BYTES
+        number = byte_start // _WINDOW_BYTES
         start = number * _WINDOW_BYTES
-        if first + size > start + _WINDOW_BYTES:
+        if byte_start + size > start + _WINDOW_BYTES:
             data = memoryview(bytearray(size))
-            file.read_into(offset + first, data)
+            file.read_into(offset + byte_start, data)
             return data
         with self._lock:
             window = self._windows.get(number)
@@ -75,7 +75,7 @@ class BlockReader:
                 window = memoryview(bytearray(min(_WINDOW_BYTES, end - start)))
                 file.read_into(offset + start, window)
                 self._windows[number] = window
-        return window[first - start : first - start + size]
+        return window[byte_start - start : byte_start - start + size]
 
     def release(self) -> None:
         """Release decoded and fetched bytes."""

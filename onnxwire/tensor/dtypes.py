@@ -109,7 +109,7 @@ FIELDS = ("float_data", "int32_data", "string_data", "int64_data", "double_data"
 # No release of ONNX has used or reserved a field number above 16 in TensorProto, and upstream assigns ascending
 # numbers. protobuf's descriptor.proto reserves 50000 to 99999 for private use; their tags take three bytes. Numbers
 # just above 50000 are the most likely to be used by others.
-PADDING = 64064
+PADDING_FIELD = 64064
 """The number of the unknown field that stores padding before an aligned payload in a TensorProto."""
 
 LITTLE_ENDIAN = sys.byteorder == "little"

@@ -21,23 +21,23 @@ if TYPE_CHECKING:
             """Return the open file of a location. Raises ExternalDataError and SourceError."""
 
 
-_NO_FOLDER = "the model was not read from a file, so it has no folder; pass external_root= or external_data="
+_NO_FOLDER_REASON = "the model was not read from a file, so it has no folder; pass external_root= or external_data="
 _MAX_LOCATION_BYTES = 4096  # PATH_MAX of Linux
 
 _IS_WINDOWS = sys.platform == "win32"
 _WINDOWS_DEVICES = {"CON", "PRN", "AUX", "NUL", "CONIN$", "CONOUT$"} | {
-    f"{d}{n}" for d in ("COM", "LPT") for n in "123456789¹²³"
+    f"{device}{number}" for device in ("COM", "LPT") for number in "123456789¹²³"
 }
 
 
 class Reference(namedtuple("Reference", ("location", "offset", "length", "checksum"))):
-    """A tensor's reference to its data: `length` bytes from `offset` of a file; without a length, all bytes from it on.
+    """A tensor's reference to its data: `length` bytes from `offset` of a file; without a length, up to its end.
 
     location: the file's path relative to the model's folder; checksum: the SHA-1 of the complete file as hexadecimal
     digits.
     """
 
-    # Annotated here: importing typing.NamedTuple would take as long as the rest of this module.
+    # Plain annotations: importing typing.NamedTuple would take as long as importing this module.
     __slots__ = ()
     location: str
     offset: int
@@ -85,7 +85,7 @@ def locate_payload(tensor: TensorFields, files: Files | None) -> tuple[ExternalF
     if files is None:
         location = reference.location
         quoted = repr(location if len(location) <= 200 else location[:200] + "…")
-        raise _error(tensor, f"its external data at {quoted} is not read: {fault_of(location) or _NO_FOLDER}")
+        raise _error(tensor, f"its external data at {quoted} is not read: {fault_of(location) or _NO_FOLDER_REASON}")
     try:
         file = files.open(reference.location)
     except ExternalDataError as error:

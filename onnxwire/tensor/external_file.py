@@ -25,8 +25,8 @@ class ExternalFile:
     """A file that contains data of tensors, or a buffer that replaces one.
 
     document: the file's bytes, mapped or in memory. With `size`, the document has only the descriptor of an open file
-    of that size in bytes, which is read on demand; the attribute is then None. name: the name in errors; size: the
-    number of bytes when the file was opened.
+    of that size in bytes, which is read on demand; the attribute `document` is then None. name: the name in errors;
+    size: the number of bytes when the file was opened.
     """
 
     def __init__(self, document: Document, size: int | None = None) -> None:
@@ -54,8 +54,8 @@ class ExternalFile:
                     errno.EIO, "the file was truncated while it was opened; load it again", name
                 ) from None
             raise SourceError.from_os_error(error, name, advice_for(error)) from None
-        # Pass only the buffer, which keeps the mapping alive: if the document had the mapping, it would advise the
-        # system of a scan.
+        # Pass only the buffer, which keeps the mapping alive: a document that knows the mapping advises the system of
+        # sequential access.
         return cls(Document(data, name, None, descriptor), None if mmap else size)
 
     @property
@@ -90,7 +90,7 @@ class ExternalFile:
         return payload_at(self.document, offset, offset + length)
 
     def read_into(self, offset: int, out: Buffer) -> None:
-        """Fill a contiguous writable buffer with the bytes from `offset` on. Raises as `view` does."""
+        """Fill a contiguous writable buffer with the bytes from `offset` on. Raises the errors of `view`."""
         with memoryview(out) as items:
             self._check_range(offset, items.nbytes)
             if not items.nbytes:
@@ -116,7 +116,7 @@ class ExternalFile:
                     n_read += count
 
     def sha1(self) -> str:
-        """Return the SHA-1 of the file as hexadecimal digits. The file is read, not mapped. Raises as `view` does."""
+        """Return the SHA-1 of the file as hexadecimal digits, without mapping it. Raises the errors of `view`."""
         from hashlib import sha1
 
         digest = sha1(usedforsecurity=False)

@@ -34,7 +34,7 @@ class TensorReader:
     def raw_view(self: TensorFields) -> memoryview:
         """The payload in the format of raw_data, a read-only memoryview of `nbytes` bytes.
 
-        It shares the bytes of raw_data and external data, and is a copy for other fields. Raises as `numpy` does.
+        It shares the bytes of raw_data and external data, and is a copy for other fields. Raises the errors of `numpy`.
         """
         return Storage(self).payload()
 
@@ -67,7 +67,7 @@ class TensorReader:
         return array
 
     def read(self: TensorFields, index: Index) -> Array:
-        """Return a copy of `numpy()[index]`. Only the bytes of those elements are read.
+        """Return a copy of `numpy()[index]`. Only the bytes of the selected elements are read.
 
         index: ints, slices and an Ellipsis, as in numpy. From a file that is not mapped (`load(..., mmap=False)`)
         nearby elements are read together.

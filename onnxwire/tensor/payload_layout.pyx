@@ -120,6 +120,7 @@ cdef int64_t stored_elements(const Layout* layout) noexcept nogil:
 
 
 cdef inline int32_t bits_of(int32_t data_type) noexcept nogil:
+    """Return the size of an element in bits."""
     return BITS[data_type] if 0 <= data_type < N_TYPES else 8
 
 
@@ -153,7 +154,7 @@ cdef int64_t payload_size(const Layout* layout) noexcept nogil:
     return layout.raw_size if layout.has_raw and layout.raw_size > 0 else required_bytes(layout)
 
 
-# --- message objects
+# --- Message objects.
 
 @cython.final
 @cython.freelist(8)
@@ -374,7 +375,7 @@ def plain_number(str text):
     return None if number < 0 else number
 
 
-# --- columns
+# --- Columns of many tensors.
 
 def element_column(const int32_t[:] counts, const int32_t[:] starts, const int64_t[::1] sizes):
     """Return the element counts of many shapes: a buffer of int64, -1 for negative or excessive dims.

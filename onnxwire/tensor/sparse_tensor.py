@@ -87,7 +87,7 @@ class SparseTensorReader:
     def numpy(self: SparseTensorFields, *, strings: Literal["str", "bytes"] = "str") -> np.ndarray[Any, Any]:
         """Return a new dense array of `shape` and `dtype`. Elements without a value are 0, or empty strings.
 
-        Raises TensorError as `to_coo` does, and if there is not enough memory.
+        Raises TensorError like `to_coo`, and if there is not enough memory.
         """
         import numpy as np
 
@@ -130,12 +130,12 @@ class SparseTensor(SparseTensorReader):
 
 
 def first_unordered_row(table: np.ndarray[Any, Any]) -> int | None:
-    """Return the first row that is not lexicographically greater than the previous one; None if all are."""
+    """Return the first row that is not lexicographically greater than the previous row; None if there is none."""
     import numpy as np
 
     increases = table[1:] > table[:-1]
     decreases = table[1:] < table[:-1]
     # The order of two rows is that of the first column in which they differ.
-    first = np.argmax(increases | decreases, axis=1) if len(increases) else np.empty(0, np.int64)
-    rows = np.flatnonzero(~increases[np.arange(len(increases)), first])
+    first_columns = np.argmax(increases | decreases, axis=1) if len(increases) else np.empty(0, np.int64)
+    rows = np.flatnonzero(~increases[np.arange(len(increases)), first_columns])
     return int(rows[0]) + 1 if len(rows) else None

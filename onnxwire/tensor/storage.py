@@ -53,8 +53,8 @@ def count_elements(tensor: TensorFields, data_type: DataType) -> int:
     if is_negative:
         raise tensor_error(tensor, f"the dims {dims} contain a negative number; dims must be 0 or more")
     # numpy also rejects an empty array whose other dims are too large.
-    largest, _, is_excessive = count([dim or 1 for dim in dims])
-    if is_excessive or data_type.count_bytes(largest) > MAX_COUNT:
+    n_without_zeros, _, is_excessive = count([dim or 1 for dim in dims])
+    if is_excessive or data_type.count_bytes(n_without_zeros) > MAX_COUNT:
         raise tensor_error(tensor, f"the dims {dims} describe more elements than a file or an array can contain")
     return elements
 
@@ -99,7 +99,7 @@ class Storage:
 
     shape: the shape of the array, or of the chunk if the tensor has a segment; count: the number of its elements;
     field: "raw_data", one of FIELDS, "external_data", or "" if there are no elements.
-    Raises TensorError for a tensor without valid elements; ExternalDataError and SourceError as `locate_payload` does.
+    Raises TensorError for a tensor without valid elements; ExternalDataError and SourceError like `locate_payload`.
     """
 
     __slots__ = ("_external", "count", "data_type", "field", "shape", "tensor")
@@ -146,8 +146,10 @@ class Storage:
         if filled_fields[0] == "raw_data" and self.data_type is STRING:
             raise self._error("the elements of STRING can't be in raw_data; they belong in string_data")
         if filled_fields[0] not in ("raw_data", self.data_type.field):
-            allowed = f"{self.data_type.field} or raw_data"
-            raise self._error(f"elements of {self.data_type.name} belong in {allowed}, not in {filled_fields[0]}")
+            allowed_fields = f"{self.data_type.field} or raw_data"
+            raise self._error(
+                f"elements of {self.data_type.name} belong in {allowed_fields}, not in {filled_fields[0]}"
+            )
         return filled_fields[0]
 
     def _check_count(self) -> None:
@@ -202,7 +204,7 @@ class Storage:
         return (file, offset) if file.is_readable else None
 
     def payload(self, start: int = 0, end: int | None = None) -> memoryview:
-        """Return the bytes from start to end in the format of raw_data. They are shared if they are stored in it."""
+        """Return the bytes from start to end in the format of raw_data, shared if they are stored in that format."""
         if self._external is not None:
             file, offset, length = self._external
             return memoryview(file.view(offset + start, (length if end is None else end) - start))
@@ -234,7 +236,7 @@ class Storage:
         return np.frombuffer(payload, np.uint8) if len(payload) else np.empty(0, np.uint8)
 
     def decoded_bytes(self) -> memoryview:
-        """Return the elements of a typed field in the format of raw_data. They are shared if they are stored in it.
+        """Return the elements of a typed field in the format of raw_data, shared if they are stored in that format.
 
         Returns an empty memoryview for a tensor without elements.
         """
@@ -245,10 +247,10 @@ class Storage:
         if not self.field:
             return memoryview(b"")
         if self.data_type.bits == 6:
-            return packed_bytes(self._codes(), 6).data
+            return packed_bytes(self._codes_of_6_bits(), 6).data
         if self.data_type.is_packed:
             return self._entries().astype(np.uint8).data
-        return little_endian(self._typed()[0], self.data_type).view(np.uint8).data
+        return little_endian(self._typed_elements()[0], self.data_type).view(np.uint8).data
 
     def array(self, strings: str = "str") -> tuple[Array, bool]:
         """Return the elements as an array, and whether the array is a copy. strings: as for TensorProto.numpy."""
@@ -268,7 +270,7 @@ class Storage:
         if data_type is STRING:
             return self._strings(strings), True
         if self.field not in ("raw_data", "external_data"):
-            array, is_copy = self._typed()
+            array, is_copy = self._typed_elements()
         else:
             array, is_copy = elements_of(self.payload(), self.count, data_type), data_type.is_packed or self.is_unmapped
         return array.reshape(self.shape), is_copy
@@ -277,13 +279,13 @@ class Storage:
         entries: Array = getattr(self.tensor, self.field).numpy()
         return entries
 
-    def _codes(self) -> Array:
+    def _codes_of_6_bits(self) -> Array:
         """Return the entries of 6-bit elements: their low bits. Source: onnx.proto, TensorProto.int32_data."""
         import numpy as np
 
         return self._entries().astype(np.uint8) & np.uint8(0x3F)
 
-    def _typed(self) -> tuple[Array, bool]:
+    def _typed_elements(self) -> tuple[Array, bool]:
         """Return the elements of the data type's repeated field, shape (count,), and whether they are a copy."""
         import numpy as np
 
@@ -293,13 +295,13 @@ class Storage:
         if entries.dtype == data_type.dtype:
             return entries, False
         if data_type.bits == 6:
-            return self._codes().view(data_type.dtype), True
+            return self._codes_of_6_bits().view(data_type.dtype), True
         if data_type.is_packed:
             return elements_of(entries.astype(np.uint8), self.count, data_type), True
         if data_type.name == "BOOL":
-            truths: Array = entries.astype(np.uint8) != 0
-            return truths, True
-        # Entries contain integers, or 16- and 8-bit floats as integers: either way the low bits are the element.
+            flags: Array = entries.astype(np.uint8) != 0
+            return flags, True
+        # Entries are integers, or 16- and 8-bit floats stored as integers. In both cases the low bits are the element.
         return entries.astype(f"u{data_type.bits // 8}").view(data_type.dtype), True
 
     def _strings(self, strings: str) -> Array:
@@ -342,15 +344,15 @@ class Storage:
         byte_ranges = []
         for start, step, count in _runs(ranges, self.shape, _MAX_GAP_BYTES * 8 // self.data_type.bits):
             low, high = sorted((start, start + (count - 1) * step))
-            first = low * self.data_type.bits // 8
-            byte_ranges.append((offset + first, offset + self.data_type.count_bytes(high + 1)))
+            byte_start = low * self.data_type.bits // 8
+            byte_ranges.append((offset + byte_start, offset + self.data_type.count_bytes(high + 1)))
         memory.source.fetch(memory, byte_ranges)
 
     def elements(self, start: int, count: int) -> Array:
         """Return consecutive elements from index `start`; shape (count,)."""
         data_type = self.data_type
         if self.field not in ("raw_data", "external_data"):
-            return self._typed()[0][start : start + count]
+            return self._typed_elements()[0][start : start + count]
         # Start at an element that begins at a byte boundary: with 6 bits every fourth does.
         n_skipped = start % (8 // math.gcd(8, data_type.bits)) if data_type.is_packed else 0
         first, end = (start - n_skipped) * data_type.bits // 8, data_type.count_bytes(start + count)
@@ -373,11 +375,11 @@ def expand_index(index: Index, shape: tuple[int, ...]) -> tuple[list[range], lis
         raise IndexError(f"too many indices: the tensor has {len(shape)} dimensions, the index {len(parts) - 1}")
     parts[ellipsis : ellipsis + 1] = [slice(None)] * n_missing
     ranges: list[range] = []
-    result: list[int] = []
+    result_shape: list[int] = []
     for axis, (part, dim) in enumerate(zip(parts, shape, strict=True)):
         if isinstance(part, slice):
             ranges.append(range(*part.indices(dim)))
-            result.append(len(ranges[-1]))
+            result_shape.append(len(ranges[-1]))
             continue
         if isinstance(part, bool) or not hasattr(part, "__index__"):
             raise FieldTypeError(f"an index consists of ints, slices and an Ellipsis, not {type(part).__name__}")
@@ -385,7 +387,7 @@ def expand_index(index: Index, shape: tuple[int, ...]) -> tuple[list[range], lis
         if not -dim <= number < dim:
             raise IndexError(f"index {number} is out of bounds for axis {axis} with size {dim}")
         ranges.append(range(number % dim, number % dim + 1))
-    return ranges, result
+    return ranges, result_shape
 
 
 def _runs(ranges: list[range], shape: tuple[int, ...], max_step: int) -> Iterator[tuple[int, int, int]]:
@@ -396,25 +398,25 @@ def _runs(ranges: list[range], shape: tuple[int, ...], max_step: int) -> Iterato
     strides = [1] * len(shape)
     for axis in range(len(shape) - 1, 0, -1):
         strides[axis - 1] = strides[axis] * shape[axis]
-    # Trailing axes that are selected completely form one block with the axis before them.
-    last = len(ranges) - 1
-    while last > 0 and ranges[last] == range(shape[last]):
-        last -= 1
-    if last < 0:
+    # Trailing axes that are selected completely are one block per coordinate of the axis before them.
+    last_axis = len(ranges) - 1
+    while last_axis > 0 and ranges[last_axis] == range(shape[last_axis]):
+        last_axis -= 1
+    if last_axis < 0:
         yield 0, 1, 1
         return
-    coordinates, block = ranges[last], strides[last]
+    coordinates, block_size = ranges[last_axis], strides[last_axis]
     starts = [0]
-    for outer, stride in zip(ranges[:last], strides[:last], strict=True):
-        starts = [start + coordinate * stride for start in starts for coordinate in outer]
+    for axis_coordinates, stride in zip(ranges[:last_axis], strides[:last_axis], strict=True):
+        starts = [start + coordinate * stride for start in starts for coordinate in axis_coordinates]
     for start in starts:
         if coordinates.step == 1:
-            yield start + coordinates.start * block, 1, len(coordinates) * block
-        elif block == 1 and abs(coordinates.step) <= max_step:
+            yield start + coordinates.start * block_size, 1, len(coordinates) * block_size
+        elif block_size == 1 and abs(coordinates.step) <= max_step:
             yield start + coordinates.start, coordinates.step, len(coordinates)
         else:
             for coordinate in coordinates:
-                yield start + coordinate * block, 1, block
+                yield start + coordinate * block_size, 1, block_size
 
 
 def elements_of(data: Any, count: int, data_type: DataType, start: int = 0) -> Array:

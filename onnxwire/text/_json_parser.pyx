@@ -16,12 +16,12 @@ from onnxwire.text._tokenizer cimport END, NO_INDEX, Entry, Tokenizer
 
 from onnxwire.errors import DecodeError
 from onnxwire.text import text_source
-from onnxwire.text.json_values import NO_TEXT, URL_SAFE, converter_of, decode_base64
+from onnxwire.text.json_values import LONE_SURROGATE_REASON, URL_SAFE, converter_of, decode_base64
 from onnxwire.text.number_ranges import UnknownNameError
-from onnxwire.text.printed_fields import BATCH
-from onnxwire.text.text_source import show, unknown_field
+from onnxwire.text.printed_fields import BATCH_NUMBERS
+from onnxwire.text.text_source import quote_token, unknown_field_reason
 
-cdef Py_ssize_t MAX_PENDING = BATCH  # values that are collected before they are added to a repeated field
+cdef Py_ssize_t MAX_PENDING = BATCH_NUMBERS  # values that are collected before they are added to a repeated field
 cdef Py_ssize_t MAX_KEY_CHARS = 1 << 16
 cdef double FLOAT_MAX = float.fromhex("0x1.fffffep+127")
 _scan = JSONDecoder().scan_once
@@ -51,18 +51,18 @@ cdef class JsonParser(Tokenizer):
             return 0
         while True:
             if self.peek() != c'"':
-                raise self.error(f"expected a field's name in double quotes, found {self.found()}")
+                raise self.error(f"expected a field's name in double quotes, found {self.describe_next()}")
             key = self.read_key(table, &end)
             entry = table.get(key) if end >= 0 else None
             if entry is None:
                 if not self.ignore_unknown:
-                    raise self.error(unknown_field(message.DESCRIPTOR, key, table))
+                    raise self.error(unknown_field_reason(message.DESCRIPTOR, key, table))
                 self.skip_key(end)
                 self.skip_value()
             else:
                 if entry.name in seen:
-                    as_other = f", first as {show(seen[entry.name])}" if seen[entry.name] != key else ""
-                    raise self.error(f"the key {show(key)} occurs a second time{as_other}", entry)
+                    first_spelling = f", first as {quote_token(seen[entry.name])}" if seen[entry.name] != key else ""
+                    raise self.error(f"the key {quote_token(key)} occurs a second time{first_spelling}", entry)
                 seen[entry.name] = key
                 self.skip_key(end, entry)
                 if self.is_null():
@@ -88,7 +88,7 @@ cdef class JsonParser(Tokenizer):
                 self.pos += 1
                 return 0
             raise self.error("expected an object, found an array")
-        raise self.error(f"expected an object, found {self.found()}")
+        raise self.error(f"expected an object, found {self.describe_next()}")
 
     cdef int read_field(self, message, Entry entry) except -1:
         """Read a field's value, which is not null."""
@@ -104,7 +104,7 @@ cdef class JsonParser(Tokenizer):
                 setattr(message, entry.name, value)
             return 0
         if self.peek() != c"[":
-            raise self.error(f"expected an array, found {self.found()}", entry)
+            raise self.error(f"expected an array, found {self.describe_next()}", entry)
         self.pos += 1
         if self.peek() == c"]":
             self.pos += 1
@@ -135,19 +135,19 @@ cdef class JsonParser(Tokenizer):
         cdef double real = 0
         cdef int c = self.peek()
         if c == c'"':
-            if entry.least <= entry.greatest:
+            if entry.minimum <= entry.maximum:
                 end = self.closing_quote(self.pos + 1, c'"')
                 if end < self.n and self.parse_integer(self.pos + 1, end, entry, &number):
                     self.pos = end + 1
                     return number
-            value = self.string(text_source.CHUNK // 2, &end, entry, n_pending)
+            value = self.string(text_source.CHUNK_CHARS // 2, &end, entry, n_pending)
             if entry.type == STRING and end >= 0 and value.isascii():
                 self.pos = end
                 return value
             if end < 0:
                 return self.read_long(entry, n_pending)
         elif c == c"{" or c == c"[":
-            raise self.error(f"expected one value, found {self.found()}", entry, n_pending)
+            raise self.error(f"expected one value, found {self.describe_next()}", entry, n_pending)
         else:
             end = self.word_end()
             if self.parse_integer(self.pos, end, entry, &number):
@@ -176,18 +176,18 @@ cdef class JsonParser(Tokenizer):
     cdef literal(self, Py_ssize_t end, Entry entry, Py_ssize_t n_pending):
         """Return the value of the number, true, false, null or NaN from the position to `end`."""
         try:
-            value, after = _scan(self.buf, self.pos)
+            value, token_end = _scan(self.buf, self.pos)
         except (StopIteration, ValueError):
-            after = -1
-        if after != end:
-            raise self.error(f"expected a value, found {self.found()}", entry, n_pending)
+            token_end = -1
+        if token_end != end:
+            raise self.error(f"expected a value, found {self.describe_next()}", entry, n_pending)
         return value
 
     cdef bint is_null(self) except -1:
         """Return whether the next token is null."""
         return self.peek() == c"n" and self.word() == "null"
 
-    # --- values of unknown fields
+    # --- Values of unknown fields.
 
     cdef int skip_value(self) except -1:
         """Skip any value; nesting is not limited."""
@@ -223,7 +223,7 @@ cdef class JsonParser(Tokenizer):
         """Skip the key of the next member, if the closing bracket is that of an object."""
         if closer == c"}":
             if self.peek() != c'"':
-                raise self.error(f"expected a key in double quotes, found {self.found()}")
+                raise self.error(f"expected a key in double quotes, found {self.describe_next()}")
             self.skip_key(-1)
         return 0
 
@@ -237,13 +237,13 @@ cdef class JsonParser(Tokenizer):
         else:
             self.pos = end
         if self.peek() != c":":
-            raise self.error(f"expected ':', found {self.found()}", entry)
+            raise self.error(f"expected ':', found {self.describe_next()}", entry)
         self.pos += 1
         return 0
 
     cdef int skip_string(self) except -1:
         cdef Py_ssize_t end = 0
-        self.string(text_source.CHUNK // 2, &end)
+        self.string(text_source.CHUNK_CHARS // 2, &end)
         if end >= 0:
             self.pos = end
         else:
@@ -251,7 +251,7 @@ cdef class JsonParser(Tokenizer):
                 pass
         return 0
 
-    # --- strings
+    # --- Strings.
 
     cdef str read_key(self, dict table, Py_ssize_t* end):
         """Return the string at the position; `end` is set as by `string`."""
@@ -267,7 +267,8 @@ cdef class JsonParser(Tokenizer):
     cdef str string(self, Py_ssize_t max_chars, Py_ssize_t* end, Entry entry=None, Py_ssize_t n_pending=NO_INDEX):
         """Return the string at the position, which does not change, and the string's end.
 
-        If more than max_chars are in memory without an end, `end` is -1 and the result is a part of the string.
+        If more than max_chars characters are in memory without a closing quote, `end` is -1 and the result is a part of
+        the string.
         """
         while True:
             try:
@@ -277,11 +278,11 @@ cdef class JsonParser(Tokenizer):
                 if self.closing_quote(self.pos + 1, c'"') < self.n:
                     raise self.error(f"the string is not valid JSON: {error.msg}", entry, n_pending) from None
             if self.is_last:
-                raise self.unclosed(c'"', entry, n_pending)
+                raise self.unclosed_error(c'"', entry, n_pending)
             if self.n - self.pos > max_chars:
                 end[0] = -1
                 return self.buf[self.pos + 1 : self.pos + 100]
-            self.more()
+            self.read_more()
 
     def decoded_pieces(self, Entry entry or None, Py_ssize_t n_pending):
         """Yield the characters of the string at the position, and skip it."""
@@ -304,19 +305,19 @@ cdef class JsonParser(Tokenizer):
         except DecodeError:
             raise
         except UnicodeEncodeError:
-            raise self.error(NO_TEXT, entry, n_pending, position) from None
+            raise self.error(LONE_SURROGATE_REASON, entry, n_pending, position) from None
         except ValueError as error:
             raise self.error(str(error), entry, n_pending, position) from None
         return self.convert(out.getvalue(), entry, n_pending, position)
 
     cdef bytes read_long_base64(self, Entry entry, Py_ssize_t n_pending):
-        out, rest = io.BytesIO(), io.BytesIO()
+        out, encoded = io.BytesIO(), io.BytesIO()
         is_plain = True
         for piece in self.decoded_pieces(entry, n_pending):
-            rest.write(piece.encode())
+            encoded.write(piece.encode())
             if not is_plain:
                 continue
-            data = rest.getvalue()
+            data = encoded.getvalue()
             n_complete = len(data) // 4 * 4
             try:
                 decoded = a2b_base64(data[:n_complete].translate(URL_SAFE))
@@ -326,9 +327,9 @@ cdef class JsonParser(Tokenizer):
             is_plain = len(decoded) == n_complete // 4 * 3
             if is_plain:
                 out.write(decoded)
-                rest = io.BytesIO()
-                rest.write(data[n_complete:])
-        out.write(decode_base64(rest.getvalue()))
+                encoded = io.BytesIO()
+                encoded.write(data[n_complete:])
+        out.write(decode_base64(encoded.getvalue()))
         return out.getvalue()
 
 
@@ -341,4 +342,4 @@ def parse_json(message, text, *, ignore_unknown=False):
     parser.path.append(message)
     parser.read_message(message, parser.table_of(message.DESCRIPTOR))
     if parser.peek() != END:
-        raise parser.error(f"expected the end of the text, found {parser.found()}")
+        raise parser.error(f"expected the end of the text, found {parser.describe_next()}")

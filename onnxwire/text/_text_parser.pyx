@@ -11,24 +11,24 @@ from onnxwire._nesting_limits cimport MAX_DEPTH
 from onnxwire.engine.table cimport BYTES, DOUBLE, FLOAT, MESSAGE, STRING
 from onnxwire.text._tokenizer cimport END, NO_INDEX, Entry, Tokenizer
 
-from onnxwire.text.printed_fields import BATCH
-from onnxwire.text.text_source import show, unknown_field
+from onnxwire.text.printed_fields import BATCH_NUMBERS
+from onnxwire.text.text_source import quote_token, unknown_field_reason
 from onnxwire.text.text_values import RetiredFieldWarning, converter_of, unescape
 
-cdef Py_ssize_t MAX_PENDING = BATCH  # values that are collected before they are added to a repeated field
+cdef Py_ssize_t MAX_PENDING = BATCH_NUMBERS  # values that are collected before they are added to a repeated field
 _WORD = re.compile(r"[0-9a-zA-Z_+-]|\..")
 _NAME = re.compile(r"\w")
 _TOO_DEEP = f"messages nested more than {MAX_DEPTH} deep, which protobuf readers reject"
 
 
-cdef inline bint is_quote(int c) noexcept:
+cdef inline bint is_quotation_mark(int c) noexcept:
     return c == c'"' or c == c"'"
 
 
 @cython.final
 @cython.internal
 cdef class TextParser(Tokenizer):
-    cdef set retired     # pairs of a message's descriptor and a retired field that a warning was given of
+    cdef set retired     # the retired fields that were reported, as pairs of the message's descriptor and the name
 
     cdef int read_message(self, message, dict table, int closer) except -1:
         """Read the fields of a message, and its closing bracket.
@@ -66,7 +66,7 @@ cdef class TextParser(Tokenizer):
                 self.pos += 1
                 c = self.peek()
             elif entry.type != MESSAGE:
-                raise self.error(f"expected ':', found {self.found()}", entry, n_pending)
+                raise self.error(f"expected ':', found {self.describe_next()}", entry, n_pending)
             is_list = entry.is_repeated and c == c"["
             is_empty = False
             if is_list:
@@ -98,7 +98,7 @@ cdef class TextParser(Tokenizer):
         return 0
 
     cdef int check_first(self, Entry entry, dict seen) except -1:
-        """Check that neither a singular field nor another member of its oneof has occurred."""
+        """Raise DecodeError if a singular field, or another member of its oneof, has already occurred."""
         if entry.name in seen:
             raise self.error("the field occurs a second time", entry)
         seen[entry.name] = True
@@ -113,7 +113,7 @@ cdef class TextParser(Tokenizer):
         """Read a message that is a field's value, which remains the current message."""
         cdef int c = self.peek()
         if c != c"{" and c != c"<":
-            raise self.error(f"expected '{{', found {self.found()}", entry, 0)
+            raise self.error(f"expected '{{', found {self.describe_next()}", entry, 0)
         if len(self.path) // 2 == MAX_DEPTH:
             raise self.error(_TOO_DEEP, entry, 0)
         self.pos += 1
@@ -148,16 +148,16 @@ cdef class TextParser(Tokenizer):
             c = self.peek()
         return c
 
-    # --- strings
+    # --- Strings.
 
     cdef read_string(self, int quote, Entry entry, Py_ssize_t n_pending):
         """Read adjacent string literals, which form one value. entry: None for an unknown field."""
         cdef bint is_text = entry is not None and entry.type == STRING
         cdef Py_ssize_t end
         cdef list parts = []
-        if not is_quote(quote):
-            raise self.error(f"expected a string, found {self.found()}", entry, n_pending)
-        while is_quote(quote):
+        if not is_quotation_mark(quote):
+            raise self.error(f"expected a string, found {self.describe_next()}", entry, n_pending)
+        while is_quotation_mark(quote):
             end = self.closing_quote(self.pos + 1, <Py_UCS4>quote)
             try:
                 if end < self.n:
@@ -181,13 +181,13 @@ cdef class TextParser(Tokenizer):
     cdef decode(self, str text, int quote, Entry entry, Py_ssize_t n_pending):
         """Decode a string literal or a part of one: to a str only for a string field. Raises UnicodeError."""
         if "\n" in text:
-            raise self.unclosed(quote, entry, n_pending)
+            raise self.unclosed_error(quote, entry, n_pending)
         if "\\" in text:
             return unescape(text)
         data = text.encode()
         return text if entry is not None and entry.type == STRING else data
 
-    # --- unknown fields
+    # --- Unknown fields.
 
     cdef int check_unknown(self, message, str name, dict table, int closer) except -1:
         """Check that an unknown field may be skipped; warns of a retired one."""
@@ -197,12 +197,12 @@ cdef class TextParser(Tokenizer):
         if name == "[":
             raise self.error("expected a field; extensions and Any are not supported here")
         if not _NAME.match(name):
-            or_end = "" if closer == END else f" or {chr(closer)!r}"
-            raise self.error(f"expected a field{or_end}, found {show(name)}")
+            or_closer = "" if closer == END else f" or {chr(closer)!r}"
+            raise self.error(f"expected a field{or_closer}, found {quote_token(name)}")
         if self.ignore_unknown:
             return 0
         if name not in getattr(descriptor, "retired_names", ()):
-            raise self.error(unknown_field(descriptor, name, table))
+            raise self.error(unknown_field_reason(descriptor, name, table))
         if (descriptor, name) not in self.retired:
             self.retired.add((descriptor, name))
             error = self.error(f"{descriptor.name} no longer has the field {name!r}; it is skipped")
@@ -218,7 +218,7 @@ cdef class TextParser(Tokenizer):
             self.pos += 1
             c = self.peek()
         elif c != c"{" and c != c"<" and c != c"[":
-            raise self.error(f"expected ':', found {self.found()}")
+            raise self.error(f"expected ':', found {self.describe_next()}")
         if c != c"[":
             self.skip_value(depth)
         else:
@@ -236,7 +236,7 @@ cdef class TextParser(Tokenizer):
         """Skip a message, string, number or name."""
         cdef int c = self.peek()
         cdef int closer
-        if is_quote(c):
+        if is_quotation_mark(c):
             self.read_string(c, None, NO_INDEX)
         elif c == c"{" or c == c"<":
             if depth == MAX_DEPTH:
@@ -245,13 +245,13 @@ cdef class TextParser(Tokenizer):
             self.pos += 1
             while self.peek() != closer:
                 if not _NAME.match(self.word()):
-                    raise self.error(f"expected a field or {chr(closer)!r}, found {self.found()}")
+                    raise self.error(f"expected a field or {chr(closer)!r}, found {self.describe_next()}")
                 self.skip_field(depth + 1)
             self.pos += 1
         elif _WORD.match(self.word()):
             self.pos = self.word_end()
         else:
-            raise self.error(f"expected a value, found {self.found()}")
+            raise self.error(f"expected a value, found {self.describe_next()}")
         return 0
 
 

@@ -3,8 +3,8 @@
 from libc.stdint cimport int64_t
 
 cdef enum:
-    END = -1             # the end of the text, in place of a character
-    NO_INDEX = -1        # an error of the field as a whole, in place of a number of values
+    END = -1             # returned instead of a character at the end of the text
+    NO_INDEX = -1        # passed instead of a number of values: the error concerns the whole field
 
 
 cdef class Entry:
@@ -16,27 +16,27 @@ cdef class Entry:
     cdef dict table      # the table of the message that is the value; None until one occurs
     cdef int type
     cdef bint is_repeated
-    cdef int64_t least, greatest  # range of the value of an integer field; empty for other types
+    cdef int64_t minimum, maximum  # of an integer field; minimum > maximum for other types
 
 
 cdef class Tokenizer:
-    """A text, of which `buf` is in memory, parsed up to the index `pos`."""
+    """The text to parse. `buf` is the part in memory, `pos` the index in it of the next character to parse."""
     cdef str buf
     cdef int kind        # size of a character of `buf` in bytes
     cdef const void* data
     cdef Py_ssize_t n    # number of characters of `buf`
     cdef Py_ssize_t pos
-    cdef bint is_last    # the text ends at the end of `buf`
+    cdef bint is_last    # whether the text ends at the end of `buf`
     cdef bint is_json
     cdef bint ignore_unknown
-    cdef object rest     # iterator of the pieces after `buf`
+    cdef object later_pieces  # iterator of the pieces after `buf`
     cdef object converter_of  # returns the function that converts values of a field
     cdef str source      # name of the text
     cdef Py_ssize_t line, column  # position of the first character of `buf`
     cdef dict tables     # per message, its entries by name
     cdef list path       # the root message, then the Entry and the message for each level down to the current message
 
-    cdef int more(self) except -1
+    cdef int read_more(self) except -1
     cdef int peek(self) except -2
     cdef Py_ssize_t word_end(self) except -1
     cdef str word(self)
@@ -44,10 +44,10 @@ cdef class Tokenizer:
     cdef bint parse_real(self, Py_ssize_t end, double* value) except -1
     cdef bint has_next(self, int closer, Entry entry=*, Py_ssize_t n_pending=*) except -1
     cdef Py_ssize_t closing_quote(self, Py_ssize_t start, Py_UCS4 quote) except -1
-    cdef str found(self)
-    cdef object unclosed(self, int quote, Entry entry, Py_ssize_t n_pending, str position=*)
+    cdef str describe_next(self)
+    cdef object unclosed_error(self, int quote, Entry entry, Py_ssize_t n_pending, str position=*)
     cdef Py_ssize_t run_start(self, Py_ssize_t start, Py_ssize_t end) noexcept
-    cdef Py_ssize_t safe_cut(self, Py_ssize_t start) except -1
+    cdef Py_ssize_t find_cut(self, Py_ssize_t start) except -1
     cdef bint is_at(self, int character) noexcept
     cdef dict table_of(self, message_type)
     cdef object enter(self, message, Entry entry)

@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """The tokens of a text, for the parsers of the text format and JSON.
 
-A text is read in pieces: if the end of the text in memory may cut a token, the token is read again after `more`.
+A text is read in pieces. If a token may continue after the text in memory, it is read again after `read_more`.
 """
 import re
 
@@ -15,7 +15,7 @@ from onnxwire.engine.table cimport ENUM
 
 from onnxwire.engine.descriptor import INTEGER_RANGES
 from onnxwire.errors import DecodeError
-from onnxwire.text.text_source import pieces_of, show
+from onnxwire.text.text_source import pieces_of, quote_token
 
 cdef extern from "Python.h":
     bint is_space "Py_UNICODE_ISSPACE"(int c)
@@ -24,7 +24,7 @@ cdef extern from "Python.h":
 
 cdef enum:
     LETTER = 1           # [a-zA-Z_]
-    OTHER = 2            # [0-9+-]
+    DIGIT_OR_SIGN = 2            # [0-9+-]
     DOT = 4
     MAX_DIGITS = 18      # digits of any number that fits int64_t
     MAX_REAL_CHARS = 40
@@ -36,12 +36,15 @@ cdef int[8] NEXT_STATE = [
     DIGITS, ZERO, DIGITS, DECIMALS, DECIMALS, EXPONENT_DIGITS, EXPONENT_DIGITS, EXPONENT_DIGITS,
 ]
 
-cdef char[128] CLASSES
+cdef char[128] CHARACTER_CLASSES
 for _i in range(128):
-    CLASSES[_i] = LETTER if chr(_i).isalpha() or _i == c"_" else OTHER if chr(_i).isdigit() or chr(_i) in "+-" else 0
-CLASSES[c"."] = DOT
+    if chr(_i).isalpha() or _i == c"_":
+        CHARACTER_CLASSES[_i] = LETTER
+    else:
+        CHARACTER_CLASSES[_i] = DIGIT_OR_SIGN if chr(_i).isdigit() or chr(_i) in "+-" else 0
+CHARACTER_CLASSES[c"."] = DOT
 # Names of JSON tokens in error messages.
-_NAMES = {ord('"'): "a string", ord("{"): "an object", ord("["): "an array", 0xFEFF: "a byte order mark"}
+_JSON_TOKEN_NAMES = {ord('"'): "a string", ord("{"): "an object", ord("["): "an array", 0xFEFF: "a byte order mark"}
 # Python decodes the result of such an escape again, together with the text before it: `\1\u0032` is `\12`.
 _ASCII_ESCAPE = re.compile(r"\\[uU]00")
 _LOW_SURROGATE = re.compile(r"\\u[dD][c-fC-F]")
@@ -50,48 +53,48 @@ _LOW_SURROGATE = re.compile(r"\\u[dD][c-fC-F]")
 cdef class Tokenizer:
     def __cinit__(self, text, converter_of, bint ignore_unknown, bint is_json):
         self.converter_of = converter_of
-        self.source, self.rest = pieces_of(text)
+        self.source, self.later_pieces = pieces_of(text)
         self.buf = ""
         self.is_json = is_json
         self.ignore_unknown = ignore_unknown
         self.tables = {}
         self.path = []
-        self.more()
+        self.read_more()
 
-    cdef int more(self) except -1:
-        """Drop the text before `pos`, and append more of the text, if there is more."""
+    cdef int read_more(self) except -1:
+        """Drop the text before `pos`, and append the next pieces of the text."""
         cdef list pieces = [PyUnicode_Substring(self.buf, self.pos, self.n)]
         # The text in memory is doubled, so that a token of any length takes linear time.
-        cdef Py_ssize_t wanted = max(self.n - self.pos, 1)
+        cdef Py_ssize_t n_to_read = max(self.n - self.pos, 1)
         cdef Py_ssize_t n_lines = self.buf.count("\n", 0, self.pos)
         self.line += n_lines
         self.column = self.pos - 1 - self.buf.rfind("\n", 0, self.pos) if n_lines else self.column + self.pos
-        fault = None
-        while wanted > 0 and not self.is_last:
+        decode_error = None
+        while n_to_read > 0 and not self.is_last:
             try:
-                piece = next(self.rest, None)
+                piece = next(self.later_pieces, None)
             except UnicodeDecodeError as error:
-                fault = error
+                decode_error = error
                 piece = error.object[: error.start].decode(error.encoding, "replace")
                 self.is_last = True
             if piece is None:
                 self.is_last = True
                 break
             pieces.append(piece)
-            wanted -= len(piece)
+            n_to_read -= len(piece)
         self.buf = "".join(pieces)
         self.kind = PyUnicode_KIND(self.buf)
         self.data = PyUnicode_DATA(self.buf)
         self.n = PyUnicode_GET_LENGTH(self.buf)
         self.pos = 0
-        if fault is not None:
+        if decode_error is not None:
             self.pos = self.n
             self.path.clear()
-            byte = fault.object[fault.start]
-            raise self.error(f"the byte 0x{byte:02x} is not valid {fault.encoding} here ({fault.reason})")
+            byte = decode_error.object[decode_error.start]
+            raise self.error(f"the byte 0x{byte:02x} is not valid {decode_error.encoding} here ({decode_error.reason})")
         return 0
 
-    # --- tokens
+    # --- Tokens.
 
     cdef int peek(self) except -2:
         """Skip white space and comments; returns the next character, or END."""
@@ -113,14 +116,14 @@ cdef class Tokenizer:
                 self.pos += 1
             if self.is_last:
                 return END
-            self.more()
+            self.read_more()
 
     cdef bint is_at(self, int character) noexcept:
-        """Return whether the next character, which is in memory, is this one."""
+        """Return whether the next character in memory is `character`."""
         return self.pos < self.n and PyUnicode_READ(self.kind, self.data, self.pos) == character
 
     cdef Py_ssize_t word_end(self) except -1:
-        """Return the index after the name or number at the position, or else after one character.
+        """Return the index after the name or number at the position, or after one character of any other token.
 
         Names contain no dot, and numbers may begin with a dot before a digit.
         """
@@ -132,35 +135,35 @@ cdef class Tokenizer:
             allowed = 0
             while i < self.n:
                 c = PyUnicode_READ(self.kind, self.data, i)
-                if c >= 128 or not CLASSES[c]:
+                if c >= 128 or not CHARACTER_CLASSES[c]:
                     break
                 if i == self.pos:
-                    allowed = LETTER | OTHER | (0 if CLASSES[c] == LETTER else DOT)
+                    allowed = LETTER | DIGIT_OR_SIGN | (0 if CHARACTER_CLASSES[c] == LETTER else DOT)
                 elif i == self.pos + 1 and self.is_at(c".") and not c"0" <= c <= c"9":
                     break
-                elif not CLASSES[c] & allowed:
+                elif not CHARACTER_CLASSES[c] & allowed:
                     break
                 i += 1
             if i < self.n or self.is_last:
                 return i if i > self.pos else min(i + 1, self.n)
-            self.more()
+            self.read_more()
 
     cdef str word(self):
-        """Return the name or number at the position, or else one character; "" at the end of the text."""
+        """Return the name or number at the position, or one character of any other token; "" at the end of the text."""
         cdef Py_ssize_t end = self.word_end()
         return PyUnicode_Substring(self.buf, self.pos, end)
 
-    cdef str found(self):
+    cdef str describe_next(self):
         """Describe the next token for an error message."""
         cdef int c = self.peek()
-        return (_NAMES.get(c) if self.is_json else None) or show(self.word())
+        return (_JSON_TOKEN_NAMES.get(c) if self.is_json else None) or quote_token(self.word())
 
     cdef bint parse_integer(self, Py_ssize_t start, Py_ssize_t end, Entry entry, int64_t* value) noexcept:
         """Parse a decimal number of a field. Returns False for other notations and numbers, which may be valid."""
         cdef bint is_negative
         cdef int64_t number = 0
         cdef int c
-        if entry.least > entry.greatest or start >= end:
+        if entry.minimum > entry.maximum or start >= end:
             return False
         is_negative = PyUnicode_READ(self.kind, self.data, start) == c"-"
         start += is_negative
@@ -175,7 +178,7 @@ cdef class Tokenizer:
             number = number * 10 + (c - c"0")
             start += 1
         value[0] = -number if is_negative else number
-        return entry.least <= value[0] <= entry.greatest
+        return entry.minimum <= value[0] <= entry.maximum
 
     cdef bint parse_real(self, Py_ssize_t end, double* value) except -1:
         """Parse the number from the position to `end` if it is in the notation of printers; integers only in text.
@@ -214,11 +217,11 @@ cdef class Tokenizer:
         """Skip the comma or closing bracket after an element; returns whether it was a comma."""
         cdef int c = self.peek()
         if c != c"," and c != closer:
-            raise self.error(f"expected ',' or {chr(closer)!r}, found {self.found()}", entry, n_pending)
+            raise self.error(f"expected ',' or {chr(closer)!r}, found {self.describe_next()}", entry, n_pending)
         self.pos += 1
         return c == c","
 
-    # --- strings
+    # --- Strings.
 
     cdef Py_ssize_t closing_quote(self, Py_ssize_t start, Py_UCS4 quote) except -1:
         """Return the index of the quote that ends a string literal, or `n`."""
@@ -243,54 +246,54 @@ cdef class Tokenizer:
 
         Parts that are longer than the text in memory are yielded as soon as they are read.
         """
-        cdef Py_ssize_t at = 1, start, end
+        cdef Py_ssize_t n_skipped = 1, start, end
         cdef str position = None
-        cdef bint is_cut
+        cdef bint is_incomplete
         while True:
-            start = self.pos + at
+            start = self.pos + n_skipped
             end = self.closing_quote(start, <Py_UCS4>quote)
-            is_cut = end == self.n and not self.is_last
-            if end == self.n and not is_cut:
-                raise self.unclosed(quote, entry, n_pending, position)
-            if is_cut:
+            is_incomplete = end == self.n and not self.is_last
+            if end == self.n and not is_incomplete:
+                raise self.unclosed_error(quote, entry, n_pending, position)
+            if is_incomplete:
                 position = position or self.position()
-                end = self.safe_cut(start)
-            if end > start or not is_cut:
+                end = self.find_cut(start)
+            if end > start or not is_incomplete:
                 yield self.buf[start:end]
-                self.pos = end if is_cut else end + 1
-                at = 0
-            if not is_cut:
+                self.pos = end if is_incomplete else end + 1
+                n_skipped = 0
+            if not is_incomplete:
                 return
-            self.more()
+            self.read_more()
 
-    cdef Py_ssize_t safe_cut(self, Py_ssize_t start) except -1:
+    cdef Py_ssize_t find_cut(self, Py_ssize_t start) except -1:
         """Return an index at which the literal that begins at `start` can be cut, or `start`.
 
-        No escape is cut, nor a surrogate pair of two escapes. At least 12 characters follow, so that an escape at the
-        index is complete.
+        The index is not inside an escape or a surrogate pair of two escapes. At least 12 characters follow, so that an
+        escape at the index is complete.
         """
         cdef str buf = self.buf
-        cdef Py_ssize_t last = self.n - 12, slash, first
+        cdef Py_ssize_t cut = self.n - 12, slash, run
         if not self.is_json and _ASCII_ESCAPE.search(buf, start):
             return start
-        while last > start:
-            slash = buf.rfind("\\", start, last)
-            if slash < 0 or last - slash > 256:  # longer than any escape
-                return last
-            first = self.run_start(start, slash)
-            if first > start and not _LOW_SURROGATE.match(buf, first):
-                return first
-            if slash - first > 1:  # pairs, which are escaped backslashes
-                return first + (slash - first) // 2 * 2
-            last = first
+        while cut > start:
+            slash = buf.rfind("\\", start, cut)
+            if slash < 0 or cut - slash > 256:  # longer than any escape
+                return cut
+            run = self.run_start(start, slash)
+            if run > start and not _LOW_SURROGATE.match(buf, run):
+                return run
+            if slash - run > 1:  # pairs, which are escaped backslashes
+                return run + (slash - run) // 2 * 2
+            cut = run
         return start
 
-    cdef object unclosed(self, int quote, Entry entry, Py_ssize_t n_pending, str position=None):
+    cdef object unclosed_error(self, int quote, Entry entry, Py_ssize_t n_pending, str position=None):
         """Make the error for a string literal without an end."""
         on_line = "" if self.is_json else " on its line"
         return self.error(f"the string is not closed by {chr(quote)}{on_line}", entry, n_pending, position)
 
-    # --- messages
+    # --- Messages.
 
     cdef dict table_of(self, message_type):
         """Return the entries of a message's fields by name, in JSON also by JSON name."""
@@ -307,17 +310,17 @@ cdef class Tokenizer:
             entry.is_repeated = field.is_repeated
             entry.oneof = field.containing_oneof.name if field.containing_oneof else None
             entry.convert = self.converter_of(field)
-            entry.greatest = -1
+            entry.maximum = -1
             if entry.type in INTEGER_RANGES and entry.type != ENUM:
-                _, least, greatest = INTEGER_RANGES[entry.type]
-                entry.least, entry.greatest = least, min(greatest, INT64_MAX)
+                _, minimum, maximum = INTEGER_RANGES[entry.type]
+                entry.minimum, entry.maximum = minimum, min(maximum, INT64_MAX)
             table[entry.name] = entry
         if self.is_json:
             table.update([(field.json_name, table[field.name]) for field in message_type.fields])
         return table
 
     cdef object enter(self, message, Entry entry):
-        """Make the message that is a value of a field; the following tokens are its own, up to `leave`."""
+        """Make a message that is a value of a field, and the current message until `leave`."""
         if entry.is_repeated:
             message = getattr(message, entry.name).add()
         else:
@@ -334,7 +337,7 @@ cdef class Tokenizer:
         self.path.pop()
         return 0
 
-    # --- errors
+    # --- Errors.
 
     cdef str position(self):
         """Return line and column of the position."""
@@ -351,12 +354,12 @@ cdef class Tokenizer:
         read before the fault and are not yet in the message; NO_INDEX if the fault concerns the whole field.
         """
         cdef list names = []
-        cdef Entry outer
+        cdef Entry path_entry
         cdef Py_ssize_t i
         for i in range(1, len(self.path), 2):
-            outer = self.path[i]
-            n = len(getattr(self.path[i - 1], outer.name)) if outer.is_repeated else 0
-            names.append(f"{outer.name}[{n - 1}]" if outer.is_repeated else outer.name)
+            path_entry = self.path[i]
+            n = len(getattr(self.path[i - 1], path_entry.name)) if path_entry.is_repeated else 0
+            names.append(f"{path_entry.name}[{n - 1}]" if path_entry.is_repeated else path_entry.name)
         if entry is not None:
             n = len(getattr(self.path[len(self.path) - 1], entry.name)) if entry.is_repeated else 0
             has_index = entry.is_repeated and n_pending != NO_INDEX

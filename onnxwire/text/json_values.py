@@ -12,11 +12,11 @@ from typing import Any
 from onnxwire.engine.descriptor import INTEGER_RANGES, FieldDescriptor
 from onnxwire.text.number_ranges import enum_reader, integer_reader
 
-NO_TEXT = "the string has a lone surrogate, which is not text"
+LONE_SURROGATE_REASON = "the string has a lone surrogate, which is not text"
 _FLOAT_MAX = float.fromhex("0x1.fffffep+127")
 
 
-def _found(value: object) -> str:
+def _quote_value(value: object) -> str:
     """Quote a value for an error message."""
     if isinstance(value, tuple | list):
         return "an object or array"
@@ -26,22 +26,22 @@ def _found(value: object) -> str:
 
 def _convert_text(value: Any) -> str:
     if value.__class__ is not str:
-        raise ValueError(f"expected a string, found {_found(value)}")
+        raise ValueError(f"expected a string, found {_quote_value(value)}")
     if not value.isascii():
         try:
             value.encode()
         except UnicodeEncodeError:
-            raise ValueError(NO_TEXT) from None
+            raise ValueError(LONE_SURROGATE_REASON) from None
     return value
 
 
 def _convert_base64(value: Any) -> bytes:
     if value.__class__ is not str:
-        raise ValueError(f"expected a string of base64, found {_found(value)}")
+        raise ValueError(f"expected a string of base64, found {_quote_value(value)}")
     try:
         return decode_base64(value.encode())
     except UnicodeEncodeError:
-        raise ValueError(NO_TEXT) from None
+        raise ValueError(LONE_SURROGATE_REASON) from None
 
 
 def decode_base64(data: bytes) -> bytes:
@@ -69,7 +69,7 @@ def _integer_of(value: Any) -> int:
                 number = float(value)
     if number.is_integer():
         return int(number)
-    raise ValueError(f"expected an integer, found {_found(value)}")
+    raise ValueError(f"expected an integer, found {_quote_value(value)}")
 
 
 def _float_converter(field: Any) -> Callable[[Any], float]:
@@ -80,7 +80,7 @@ def _float_converter(field: Any) -> Callable[[Any], float]:
             if not isfinite(value):
                 raise ValueError('expected a finite number; "NaN", "Infinity" and "-Infinity" need quotes')
             if is_single and abs(value) > _FLOAT_MAX:
-                raise ValueError(f"{_found(value)} is out of the range of float")
+                raise ValueError(f"{_quote_value(value)} is out of the range of float")
             return value
         if isinstance(value, str | int) and value != "nan":
             try:
@@ -88,15 +88,15 @@ def _float_converter(field: Any) -> Callable[[Any], float]:
             except ValueError:
                 pass
             except OverflowError:
-                raise ValueError(f"{_found(value)} is out of the range of double") from None
-        raise ValueError(f"expected a number, found {_found(value)}")
+                raise ValueError(f"{_quote_value(value)} is out of the range of double") from None
+        raise ValueError(f"expected a number, found {_quote_value(value)}")
 
     return convert
 
 
 def _convert_bool(value: Any) -> bool:
     if value.__class__ is not bool:
-        raise ValueError(f"expected true or false, found {_found(value)}")
+        raise ValueError(f"expected true or false, found {_quote_value(value)}")
     return value
 
 
@@ -106,9 +106,9 @@ def converter_of(field: Any) -> Callable[[Any], Any] | None:
     if kind == FieldDescriptor.TYPE_FLOAT or kind == FieldDescriptor.TYPE_DOUBLE:
         return _float_converter(field)
     if kind == FieldDescriptor.TYPE_ENUM:
-        return enum_reader(field, int, _found)
+        return enum_reader(field, int, _quote_value)
     if kind in INTEGER_RANGES:
-        return integer_reader(field, _integer_of, _found)
+        return integer_reader(field, _integer_of, _quote_value)
     return _CONVERTERS.get(kind)
 
 

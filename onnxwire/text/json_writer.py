@@ -16,7 +16,7 @@ from onnxwire.engine.message import Message
 from onnxwire.engine.nesting_limit import MAX_DEPTH, too_deep
 from onnxwire.errors import DecodeError
 from onnxwire.text.printed_fields import (
-    BATCH,
+    BATCH_NUMBERS,
     Format,
     LongValue,
     byte_count,
@@ -100,14 +100,14 @@ _FORMATS: dict[int, Format] = {
 
 class _JsonPrinter:
     def __init__(
-        self, out: IO[str], document: Document, max_bytes: int | None, indent: int | None, keeps_names: bool
+        self, out: IO[str], document: Document, max_bytes: int | None, indent: int | None, preserves_names: bool
     ) -> None:
         self.write = out.write
         self.document = document
         self.max_bytes = max_bytes
-        self.keeps_names = keeps_names
+        self.keeps_names = preserves_names
         self.step = "" if indent is None else " " * indent
-        self.outermost = "" if indent is None else "\n"
+        self.root_break = "" if indent is None else "\n"
         self.comma = ", " if indent is None else ","
         self.keys: dict[FieldDescriptor, str] = {}
         self.enum_formats: dict[EnumDescriptor, Format] = {}
@@ -118,29 +118,29 @@ class _JsonPrinter:
         if depth > MAX_DEPTH:
             raise too_deep(message)
         write = self.write
-        outer = self.outermost if line_break is None else line_break
-        inner = outer + self.step
-        before = "{" + inner
+        outer_break = self.root_break if line_break is None else line_break
+        inner_break = outer_break + self.step
+        prefix = "{" + inner_break
         for field, values in present_fields(message):
-            write(before + self._key(field))
-            before = self.comma + inner
+            write(prefix + self._key(field))
+            prefix = self.comma + inner_break
             if field.type == FieldDescriptor.TYPE_MESSAGE:
                 if field.is_repeated:
-                    element_break = inner + self.step
+                    element_break = inner_break + self.step
                     bracket = "[" + element_break
                     for index, value in enumerate(values):
                         write(bracket)
                         self._print_child(field, index, value, depth + 1, element_break)
                         bracket = self.comma + element_break
-                    write(inner + "]")
+                    write(inner_break + "]")
                 else:
                     for value in values:
-                        self._print_child(field, 0, value, depth + 1, inner)
+                        self._print_child(field, 0, value, depth + 1, inner_break)
             elif field.type == FieldDescriptor.TYPE_STRING or field.type == FieldDescriptor.TYPE_BYTES:
-                self._print_payloads(message, field, values, inner)
+                self._print_payloads(message, field, values, inner_break)
             else:
-                self._print_numbers(field, values, inner)
-        write("{}" if before[0] == "{" else outer + "}")
+                self._print_numbers(field, values, inner_break)
+        write("{}" if prefix[0] == "{" else outer_break + "}")
 
     def _print_child(self, field: FieldDescriptor, index: int, value: Message, depth: int, line_break: str) -> None:
         self.path.append((field, index))
@@ -159,25 +159,25 @@ class _JsonPrinter:
                 self._print_payload("", message, field, value, 0)
             return
         element_break = line_break + self.step
-        before = "[" + element_break
+        prefix = "[" + element_break
         for index, value in enumerate(values):
-            self._print_payload(before, message, field, value, index)
-            before = self.comma + element_break
+            self._print_payload(prefix, message, field, value, index)
+            prefix = self.comma + element_break
         self.write(line_break + "]")
 
     def _print_payload(
-        self, before: str, message: Message, field: FieldDescriptor, value: str | bytes | LongValue, index: int
+        self, prefix: str, message: Message, field: FieldDescriptor, value: str | bytes | LongValue, index: int
     ) -> None:
         if self.max_bytes is not None and byte_count(value) > self.max_bytes:
-            self.write(f'{before}{{"elidedBytes": {byte_count(value)}}}')
+            self.write(f'{prefix}{{"elidedBytes": {byte_count(value)}}}')
         elif isinstance(value, str):
             if not value.isascii():
                 self._check_text(value, message, field, index)
-            self.write(before + encode_basestring_ascii(value))
+            self.write(prefix + encode_basestring_ascii(value))
         elif isinstance(value, bytes):
-            self.write(f'{before}"{b2a_base64(value, newline=False).decode("ascii")}"')
+            self.write(f'{prefix}"{b2a_base64(value, newline=False).decode("ascii")}"')
         else:
-            self.write(before + '"')
+            self.write(prefix + '"')
             if field.type == FieldDescriptor.TYPE_STRING:
                 for text in value.read_text():
                     self._check_text(text, message, field, index)
@@ -189,22 +189,24 @@ class _JsonPrinter:
 
     def _print_numbers(self, field: FieldDescriptor, values: Any, line_break: str) -> None:
         if field.enum_type is None:
-            form = _FORMATS.get(field.type, format_plainly)
+            format_batch = _FORMATS.get(field.type, format_plainly)
         else:
-            form = self.enum_formats.get(field.enum_type) or enum_format(field.enum_type, encode_basestring_ascii)
-            self.enum_formats[field.enum_type] = form
+            format_batch = self.enum_formats.get(field.enum_type) or enum_format(
+                field.enum_type, encode_basestring_ascii
+            )
+            self.enum_formats[field.enum_type] = format_batch
         if not field.is_repeated:
-            self.write(form(values)[0])
+            self.write(format_batch(values)[0])
             return
         if self.max_bytes is not None and len(values) > self.max_bytes:
             self.write(f'{{"elidedValues": {len(values)}}}')
             return
-        between = self.comma + line_break + self.step
-        before = "[" + line_break + self.step
+        separator = self.comma + line_break + self.step
+        prefix = "[" + line_break + self.step
         iterator = iter(values)
-        while batch := list(islice(iterator, BATCH)):
-            self.write(before + between.join(form(batch)))
-            before = between
+        while batch := list(islice(iterator, BATCH_NUMBERS)):
+            self.write(prefix + separator.join(format_batch(batch)))
+            prefix = separator
         self.write(line_break + "]")
 
     def _check_text(self, text: str, message: Message, field: FieldDescriptor, index: int) -> None:
@@ -220,7 +222,7 @@ class _JsonPrinter:
         payload = getattr(message, field.name)._payloads()[index] if field.is_repeated else message._payload(field.name)
         document = self.document
         steps = [*self.path, (field, index)]
-        path = ".".join(step.name + (f"[{at}]" if step.is_repeated else "") for step, at in steps)
+        path = ".".join(step.name + (f"[{step_index}]" if step.is_repeated else "") for step, step_index in steps)
         offset = None
         # A string that was assigned has a path in the message, but no offset in the file.
         if payload is not None and payload.span is not None and payload.document is document and document.root:

@@ -17,11 +17,11 @@ def integer_reader(field: Any, parse: Callable[[Any], int], show: Callable[[Any]
 
     parse: converts a value to an int, or raises ValueError. show: quotes a value in an error.
     """
-    name, least, greatest = INTEGER_RANGES[field.type]
+    name, minimum, maximum = INTEGER_RANGES[field.type]
 
     def read(value: Any) -> int:
         number = parse(value)
-        if least <= number <= greatest:
+        if minimum <= number <= maximum:
             return number
         raise ValueError(f"{show(value)} is out of the range of {name}")
 
@@ -35,8 +35,8 @@ def enum_reader(field: Any, parse: Callable[[Any], int], show: Callable[[Any], s
     """
     enum = field.enum_type
     numbers: dict[str, int] = {name: value.number for name, value in enum.values_by_name.items()}
-    known = set(numbers.values())
-    _, least, greatest = INTEGER_RANGES[FieldDescriptor.TYPE_ENUM]
+    known_numbers = set(numbers.values())
+    _, minimum, maximum = INTEGER_RANGES[FieldDescriptor.TYPE_ENUM]
 
     def read(value: Any) -> int:
         is_name = value.__class__ is str
@@ -48,7 +48,7 @@ def enum_reader(field: Any, parse: Callable[[Any], int], show: Callable[[Any], s
         except (ValueError, TypeError, OverflowError):
             error_class = UnknownNameError if is_name else ValueError
             raise error_class(f"{enum.full_name} has no value {show(value)}") from None
-        if number in known or (not enum.is_closed and least <= number <= greatest):
+        if number in known_numbers or (not enum.is_closed and minimum <= number <= maximum):
             return number
         raise ValueError(f"{enum.full_name} has no value with the number {show(value)}")
 

@@ -13,7 +13,7 @@ from onnxwire.engine.repeated_span import RepeatedSpan
 
 SMALL_BYTES = 1 << 16  # a message or value of at most this size is read at once
 CHUNK_BYTES = 3 << 14  # longer values are read in chunks: a multiple of 3 for base64, small enough for the caches
-BATCH = 4096  # number of numbers that are formatted at a time
+BATCH_NUMBERS = 4096  # formatted at a time
 
 Format = Callable[[Sequence[Any]], list[str]]
 
@@ -99,9 +99,9 @@ def format_plainly(values: Sequence[Any]) -> list[str]:
     return list(map(str, values))
 
 
-def enum_format(enum: EnumDescriptor, written: Callable[[str], str] = str) -> Format:
-    """Return a formatter of enum values: by name, or by number if unnamed. written: formats a name."""
-    names = {number: written(value.name) for number, value in enum.values_by_number.items()}
+def enum_format(enum: EnumDescriptor, format_name: Callable[[str], str] = str) -> Format:
+    """Return a formatter of enum values: by name, or by number if unnamed. format_name: formats a name."""
+    names = {number: format_name(value.name) for number, value in enum.values_by_number.items()}
     return lambda values: [names.get(value) or str(value) for value in values]
 
 

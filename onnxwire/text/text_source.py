@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 Text = str | bytes | bytearray | memoryview | IO[str] | IO[bytes]
 """A text, or a file object that is read as text; bytes are UTF-8."""
 
-CHUNK = 1 << 18  # characters of the text that are read at a time
+CHUNK_CHARS = 1 << 18  # read at a time
 
 
 def new_message(cls: type[MessageT]) -> MessageT:
-    """Make an empty message of a class. Raises TypeError for anything but a message class of onnxwire."""
+    """Make an empty message of a class. Raises TypeError unless it is a message class of onnxwire."""
     if not isinstance(cls, type) or not issubclass(cls, Message):
         raise TypeError(f"expected a message class of onnxwire, not {cls!r}")
     return cls()
@@ -36,11 +36,11 @@ def pieces_of(text: Text) -> tuple[str, Iterator[str]]:
     if isinstance(text, str):
         return source, _slices(text)
     if isinstance(text, bytes | bytearray | memoryview):
-        return source, _decoded(_slices(memoryview(text).cast("B")), source)
+        return source, _decode(_slices(memoryview(text).cast("B")), source)
     if hasattr(text, "read"):
         name = getattr(text, "name", None)
         source = name if isinstance(name, str) else source
-        return source, _decoded(_chunks(text, source), source)
+        return source, _decode(_chunks(text, source), source)
     raise TypeError(f"expected a str, bytes or a file object, not {type(text).__name__}")
 
 
@@ -48,7 +48,7 @@ def _chunks(text: IO[Any], source: str) -> Iterator[Any]:
     """Yield pieces from a file object, the last of them empty."""
     while True:
         try:
-            piece = text.read(CHUNK)
+            piece = text.read(CHUNK_CHARS)
             if piece is None:
                 raise BlockingIOError(errno.EAGAIN, "its read() returned None; make the stream blocking")
         except OSError as error:
@@ -56,7 +56,7 @@ def _chunks(text: IO[Any], source: str) -> Iterator[Any]:
         yield piece
 
 
-def _decoded(pieces: Iterator[Any], source: str) -> Iterator[str]:
+def _decode(pieces: Iterator[Any], source: str) -> Iterator[str]:
     decoder = getincrementaldecoder("utf-8")()
     for piece in pieces:
         if isinstance(piece, str):
@@ -72,19 +72,19 @@ def _decoded(pieces: Iterator[Any], source: str) -> Iterator[str]:
 
 
 def _slices(text: Any) -> Iterator[Any]:
-    for start in range(0, len(text), CHUNK):
-        yield text[start : start + CHUNK]
+    for start in range(0, len(text), CHUNK_CHARS):
+        yield text[start : start + CHUNK_CHARS]
     if not isinstance(text, str):
         yield b""
 
 
-def show(token: str) -> str:
+def quote_token(token: str) -> str:
     """Quote a token for an error message."""
     if not token:
         return "the end of the text"
     return repr(token if len(token) <= 40 else token[:37] + "...")
 
 
-def unknown_field(descriptor: Any, name: str, names: Any) -> str:
+def unknown_field_reason(descriptor: Any, name: str, names: Any) -> str:
     """Return the error text for an unknown field. names: the names of the known fields."""
-    return f"{descriptor.name} has no field {show(name)}{did_you_mean(name, names)}"
+    return f"{descriptor.name} has no field {quote_token(name)}{did_you_mean(name, names)}"

@@ -8,7 +8,7 @@ from typing import Any
 
 from onnxwire.engine.descriptor import INTEGER_RANGES, FieldDescriptor
 from onnxwire.text.number_ranges import enum_reader, integer_reader
-from onnxwire.text.text_source import show
+from onnxwire.text.text_source import quote_token
 
 
 class RetiredFieldWarning(UserWarning):
@@ -24,7 +24,7 @@ def _parse_integer(token: str) -> int:
     except ValueError:
         octal = _OCTAL.fullmatch(token)
         if octal is None:
-            raise ValueError(f"expected an integer, found {show(token)}") from None
+            raise ValueError(f"expected an integer, found {quote_token(token)}") from None
         return int(f"{octal[1]}0o{octal[2]}", 0)
 
 
@@ -37,7 +37,7 @@ def _read_enum_number(token: str) -> int:
 
 def _read_float(token: str) -> float:
     if _OCTAL_FLOAT.match(token):
-        raise ValueError(f"{show(token)} looks octal; floats have no octal notation")
+        raise ValueError(f"{quote_token(token)} looks octal; floats have no octal notation")
     try:
         return float(token)
     except ValueError:
@@ -49,7 +49,7 @@ def _read_float(token: str) -> float:
     try:
         return float(token.rstrip("fF"))
     except ValueError:
-        raise ValueError(f"expected a number, found {show(token)}") from None
+        raise ValueError(f"expected a number, found {quote_token(token)}") from None
 
 
 _OCTAL_FLOAT = re.compile("-?0[0-9]")
@@ -61,7 +61,7 @@ _BOOLS = dict.fromkeys(("true", "t", "1", "True"), True) | dict.fromkeys(("false
 def _read_bool(token: str) -> bool:
     value = _BOOLS.get(token)
     if value is None:
-        raise ValueError(f"expected true or false, found {show(token)}")
+        raise ValueError(f"expected true or false, found {quote_token(token)}")
     return value
 
 
@@ -92,5 +92,5 @@ def converter_of(field: Any) -> Callable[[str], Any] | None:
     if kind == FieldDescriptor.TYPE_BOOL:
         return _read_bool
     if kind == FieldDescriptor.TYPE_ENUM:
-        return enum_reader(field, _read_enum_number, show)
-    return integer_reader(field, _parse_integer, show) if kind in INTEGER_RANGES else None
+        return enum_reader(field, _read_enum_number, quote_token)
+    return integer_reader(field, _parse_integer, quote_token) if kind in INTEGER_RANGES else None

@@ -28,17 +28,17 @@ Line = str | tuple[str, Payload]  # whole lines, or the start of a line and the 
 class UnknownFieldPrinter:
     """Prints the unknown fields of any number of messages."""
 
-    __slots__ = ("_unknown",)
+    __slots__ = ("_by_descriptor",)
 
     def __init__(self) -> None:
-        self._unknown: dict[Descriptor, _UnknownFields] = {}
+        self._by_descriptor: dict[Descriptor, _UnknownFields] = {}
 
     def lines_of(self, message: Message, indent: str) -> Iterator[Line]:
         """Yield the unknown fields of a message; indent: the spaces before each line."""
-        unknown = self._unknown.get(message.DESCRIPTOR)
-        if unknown is None:
-            unknown = self._unknown[message.DESCRIPTOR] = _UnknownFields(message.DESCRIPTOR)
-        if not message._is_doubtful and not unknown.may_hide:
+        unknown_fields = self._by_descriptor.get(message.DESCRIPTOR)
+        if unknown_fields is None:
+            unknown_fields = self._by_descriptor[message.DESCRIPTOR] = _UnknownFields(message.DESCRIPTOR)
+        if not message._is_doubtful and not unknown_fields.has_repeated_closed_enum:
             return
         document, span = message._document, message._span
         if span is None:  # a message that was edited, or has several spans
@@ -46,52 +46,56 @@ class UnknownFieldPrinter:
             document, span = Document(data, document.name), (0, len(data))
             document.set_root(type(message))
         for _, number, wire, value, after, raw in walk_records(document, *span):
-            for record in unknown.in_record(document, number, wire, value, after, raw):
+            for record in unknown_fields.find_in_record(document, number, wire, value, after, raw):
                 yield from _record_lines(document, number, *record, indent, _MAX_UNKNOWN_DEPTH)
 
 
 def _record_lines(
-    document: Document, number: int, wire: int, value: int, after: int, raw: int | None, indent: str, left: int
+    document: Document, number: int, wire: int, value: int, after: int, raw: int | None, indent: str, max_depth: int
 ) -> Iterator[Line]:
-    """Yield one record. left: levels of messages and groups that are printed in it."""
+    """Yield one record. max_depth: levels of messages and groups that are printed in it."""
     if wire == WIRE_VARINT:
         yield f"{indent}{number}: {raw}\n"
     elif wire == WIRE_FIXED32:
         yield f"{indent}{number}: 0x{raw:08x}\n"
     elif wire == WIRE_FIXED64:
         yield f"{indent}{number}: 0x{raw:016x}\n"
-    elif wire == WIRE_START_GROUP or (left > 0 and value < after and _is_message(document, value, after, left)):
+    elif wire == WIRE_START_GROUP or (
+        max_depth > 0 and value < after and _is_message(document, value, after, max_depth)
+    ):
         yield f"{indent}{number} {{\n"
         while value < after:
-            number, wire, inner, following, raw = read_record(document, value, after)
+            number, wire, nested_value, nested_after, raw = read_record(document, value, after)
             if wire == WIRE_END_GROUP:
                 break
-            if following is None:
+            if nested_after is None:
                 raise fault_at(document, value, after)
-            yield from _record_lines(document, number, wire, inner, following, raw, indent + "  ", left - 1)
-            value = following
+            yield from _record_lines(
+                document, number, wire, nested_value, nested_after, raw, indent + "  ", max_depth - 1
+            )
+            value = nested_after
         yield f"{indent}}}\n"
     else:
         yield f"{indent}{number}: ", payload_at(document, value, after)
 
 
-def _is_message(document: Document, start: int, end: int, left: int) -> bool:
-    """Return whether protoc prints unknown bytes as a message. left: levels of groups that may nest in it."""
+def _is_message(document: Document, start: int, end: int, max_depth: int) -> bool:
+    """Return whether protoc prints unknown bytes as a message. max_depth: levels of groups that may nest in it."""
     while start < end:
         _, wire, value, after, _ = read_record(document, start, end)
-        if after is None or (wire == WIRE_START_GROUP and not _is_shallow(document, value, after, left - 1)):
+        if after is None or (wire == WIRE_START_GROUP and not _is_shallow(document, value, after, max_depth - 1)):
             return False
         start = after
     return True
 
 
-def _is_shallow(document: Document, start: int, end: int, left: int) -> bool:
-    """Return whether at most `left` groups nest in a group."""
-    while left >= 0:
+def _is_shallow(document: Document, start: int, end: int, max_depth: int) -> bool:
+    """Return whether at most `max_depth` groups nest in a group."""
+    while max_depth >= 0:
         _, wire, value, after, _ = read_record(document, start, end)
         if after is None:
             return wire == WIRE_END_GROUP
-        if wire == WIRE_START_GROUP and not _is_shallow(document, value, after, left - 1):
+        if wire == WIRE_START_GROUP and not _is_shallow(document, value, after, max_depth - 1):
             return False
         start = after
     return False
@@ -100,30 +104,32 @@ def _is_shallow(document: Document, start: int, end: int, left: int) -> bool:
 class _UnknownFields:
     """Finds the unknown fields among the records of a message."""
 
-    __slots__ = ("closed", "fields", "may_hide")
+    __slots__ = ("closed_enum_values", "fields", "has_repeated_closed_enum")
 
     def __init__(self, descriptor: Descriptor) -> None:
         self.fields = descriptor.fields_by_number
-        self.closed = {
+        self.closed_enum_values = {
             field.number: {value.number for value in field.enum_type.values}
             for field in descriptor.fields
             if field.enum_type is not None and field.enum_type.is_closed
         }
         # Packed runs may contain unknown values of a closed enum.
-        self.may_hide = any(self.fields[number].is_repeated for number in self.closed)
+        self.has_repeated_closed_enum = any(self.fields[number].is_repeated for number in self.closed_enum_values)
 
-    def in_record(
+    def find_in_record(
         self, document: Document, number: int, wire: int, value: int, after: int, raw: int | None
     ) -> Iterable[Record]:
         """Return the unknown fields in a record: (wire type, start and end of the value, raw value)."""
         field = self.fields.get(number)
         if field is None or not field.accepts(wire):
             return [(wire, value, after, raw)]
-        if number not in self.closed:
+        if number not in self.closed_enum_values:
             return []
         values = [raw] if raw is not None else _read_varints(document, value, after)
         numbers = [(bits & 0xFFFFFFFF ^ 1 << 31) - (1 << 31) for bits in values]
-        return [(WIRE_VARINT, value, after, n & (1 << 64) - 1) for n in numbers if n not in self.closed[number]]
+        return [
+            (WIRE_VARINT, value, after, n & (1 << 64) - 1) for n in numbers if n not in self.closed_enum_values[number]
+        ]
 
 
 def _read_varints(document: Document, start: int, end: int) -> Iterator[int]:

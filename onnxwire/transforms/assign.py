@@ -55,14 +55,14 @@ def assign(message: Message, assignment: str, *, keep_type: bool = False) -> str
     Raises PathError if the path names nothing, EditError for a value of the wrong type, SourceError for a file that
     can't be read; the message is then unchanged.
     """
-    path, found, text = _split(message, assignment)
-    return _assign(message, path, found, text, True, keep_type)
+    path, target, text = _split_assignment(message, assignment)
+    return _assign(message, path, target, text, True, keep_type)
 
 
 def set_value(message: Message, path: str, text: str, *, files: bool = False) -> str:
     """Set the target of a path, as `assign` does; returns the path in fields and indexes.
 
-    path, text: the left and right side of an assignment. files: read @FILE from a file; by default it is plain text.
+    path, text: the left and right side of an assignment. files: read @FILE from a file; by default it is text.
     Raises the errors of `assign`.
     """
     return _assign(message, path, resolve(message, path), text, files)
@@ -72,52 +72,52 @@ def add_element(message: Message, path: str, text: str | None = None) -> str:
     """Append an element to a repeated field, or set an absent singular field; returns the path of the new value.
 
     message: the root; it is changed. path: the path of the field. text: the value as for `set_value`; None for an empty
-        message,
-    a 0 or an empty text. Raises PathError and EditError as `set_value` does; the message is then unchanged.
+    message, a 0 or an empty text.
+    Raises PathError and EditError like `set_value`; the message is then unchanged.
     """
-    found = resolve(message, path)
-    field, parent = found.field, found.parent
-    if field is None or parent is None or found.path.endswith("]"):
-        raise EditError("nothing can be added here; name a field", f"{message._document.name}: {path!r}")
+    target = resolve(message, path)
+    field, parent = target.field, target.parent
+    if field is None or parent is None or target.path.endswith("]"):
+        raise EditError("nothing can be added to this path; name a field", f"{message._document.name}: {path!r}")
     if not field.is_repeated:
-        if found.is_set:
+        if target.is_set:
             raise EditError("the field is already set; assign to it", f"{message._document.name}: {path!r}")
         if text is not None:
-            return set_value(message, found.path, text)
+            return set_value(message, target.path, text)
         if field.message_type is not None:
-            found.value.SetInParent()
+            target.value.SetInParent()
         else:
             setattr(parent, field.name, field.default_value)
-        return found.path
+        return target.path
     elements = getattr(parent, field.name)
-    added = f"{found.path}[{len(elements)}]"
+    element_path = f"{target.path}[{len(elements)}]"
     # The element is made in a separate message, so that nothing is added if the value is invalid.
-    scratch = type(parent)()
-    made = getattr(scratch, field.name)
+    temporary = type(parent)()
+    new_elements = getattr(temporary, field.name)
     if field.message_type is not None:
-        made.add()
+        new_elements.add()
     else:
         # A closed enum may lack the value 0.
-        first = field.enum_type.values[0].number if field.enum_type is not None else 0
-        made.append({field.TYPE_STRING: "", field.TYPE_BYTES: b""}.get(field.type, first))
+        default_number = field.enum_type.values[0].number if field.enum_type is not None else 0
+        new_elements.append({field.TYPE_STRING: "", field.TYPE_BYTES: b""}.get(field.type, default_number))
     if text is not None:
-        _assign(message, added, resolve(scratch, f"{field.name}[0]"), text, False)
-    elements.extend(made)
-    return added
+        _assign(message, element_path, resolve(temporary, f"{field.name}[0]"), text, False)
+    elements.extend(new_elements)
+    return element_path
 
 
-def _assign(message: Message, path: str, found: Resolved, text: str, files: bool, keep_type: bool = False) -> str:
-    if found.parent is None or found.field is None:
-        reason = f"the path names the root message; set one of its fields, such as {_likely_field(message)}=..."
-        raise EditError(reason, f"{message._document.name}: {_short(f'{path}={text}')}")
+def _assign(message: Message, path: str, target: Resolved, text: str, files: bool, keep_type: bool = False) -> str:
+    if target.parent is None or target.field is None:
+        reason = f"the path names the root message; set one of its fields, such as {_example_field(message)}=..."
+        raise EditError(reason, f"{message._document.name}: {_shorten(f'{path}={text}')}")
     try:
-        _set(found, text, files, keep_type)
+        _set_target(target, text, files, keep_type)
     except EditError as error:
-        raise EditError(error.reason, f"{message._document.name}: {path}={_short(text)}") from None
-    return found.path
+        raise EditError(error.reason, f"{message._document.name}: {path}={_shorten(text)}") from None
+    return target.path
 
 
-def _split(message: Message, assignment: str) -> tuple[str, Resolved, str]:
+def _split_assignment(message: Message, assignment: str) -> tuple[str, Resolved, str]:
     """Split an assignment at the first = that ends a valid path, since names may contain =.
 
     Returns the path, its target, and the value.
@@ -125,7 +125,7 @@ def _split(message: Message, assignment: str) -> tuple[str, Resolved, str]:
     ends = [match.start() for match in re.finditer(r'"(?:[^"\\]|\\.)*"|(=)', assignment) if match[1]]
     if not ends:
         reason = "the assignment has no =; write PATH=VALUE, such as graph.node[0].op_type=Relu"
-        raise EditError(reason, _short(assignment))
+        raise EditError(reason, _shorten(assignment))
     fault: PathError | None = None
     for end in ends:
         try:
@@ -136,7 +136,7 @@ def _split(message: Message, assignment: str) -> tuple[str, Resolved, str]:
     raise fault
 
 
-def _likely_field(message: Message) -> str:
+def _example_field(message: Message) -> str:
     """Return the name of a field for the example in an error: the first string field, if there is one."""
     fields = type(message).DESCRIPTOR.fields
     return next(
@@ -144,53 +144,53 @@ def _likely_field(message: Message) -> str:
     )
 
 
-def _short(text: str) -> str:
+def _shorten(text: str) -> str:
     return text if len(text) <= _MAX_QUOTED_CHARS else f"{text[:_MAX_QUOTED_CHARS]}..."
 
 
-def _set(found: Resolved, text: str, files: bool, keep_type: bool) -> None:
-    """Set the target of a path. files: read @FILE from a file. keep_type: as for `assign`."""
-    field, parent = found.field, found.parent
+def _set_target(target: Resolved, text: str, files: bool, keep_type: bool) -> None:
+    """Set the target of a path. files, keep_type: as for `set_value` and `assign`."""
+    field, parent = target.field, target.parent
     assert field is not None and parent is not None
-    if _is_within_value(found):
+    if _is_within_value(target):
         raise EditError("a part of a string or of bytes can't be set; set the whole field")
     is_file = files and text.startswith("@")
-    if isinstance(found.value, TensorProto) and (found.index is not None or is_file):
-        _set_tensor(found, text, keep_type)
-    elif isinstance(found.value, Message):
-        _set_message(found.value, text)
+    if isinstance(target.value, TensorProto) and (target.index is not None or is_file):
+        _set_tensor(target, text, keep_type)
+    elif isinstance(target.value, Message):
+        _set_message(target.value, text)
     elif field.message_type is not None:
         raise EditError("the path names several messages; set one of them, such as [0]")
-    elif field.is_repeated and found.element_index is None:
-        if found.path.endswith("]"):
+    elif field.is_repeated and target.element_index is None:
+        if target.path.endswith("]"):
             raise EditError("a slice can't be set; set the whole field, or one element")
-        getattr(parent, field.name)[:] = [_parse(field, item) for item in _items(text)]
+        getattr(parent, field.name)[:] = [_parse(field, item) for item in _split_list(text)]
     elif field.is_repeated:
-        getattr(parent, field.name)[found.element_index] = _parse(field, text)
+        getattr(parent, field.name)[target.element_index] = _parse(field, text)
     elif field.type == field.TYPE_BYTES and is_file:
         parent._share(field.name, _map_file(text[1:]))
     else:
         setattr(parent, field.name, _parse(field, text))
 
 
-def _is_within_value(found: Resolved) -> bool:
+def _is_within_value(target: Resolved) -> bool:
     """Return whether a path names a part of a string or bytes value."""
-    if found.field is None or not found.path.endswith("]"):
+    if target.field is None or not target.path.endswith("]"):
         return False
-    return not found.field.is_repeated or re.search(r"\]\[[^\]]*\]$", found.path) is not None
+    return not target.field.is_repeated or re.search(r"\]\[[^\]]*\]$", target.path) is not None
 
 
-def _items(text: str) -> list[str]:
+def _split_list(text: str) -> list[str]:
     """Split a list, with or without brackets, into its elements; a list with quotes is parsed as JSON."""
-    inner = text.strip()
-    if inner.startswith("[") and inner.endswith("]"):
-        if '"' in inner:
+    content = text.strip()
+    if content.startswith("[") and content.endswith("]"):
+        if '"' in content:
             try:
-                return [item if isinstance(item, str) else json.dumps(item) for item in json.loads(inner)]
+                return [item if isinstance(item, str) else json.dumps(item) for item in json.loads(content)]
             except ValueError as error:
                 raise EditError(f"the list is not valid JSON: {error}") from None
-        inner = inner[1:-1]
-    return [item.strip() for item in inner.split(",")] if inner.strip() else []
+        content = content[1:-1]
+    return [item.strip() for item in content.split(",")] if content.strip() else []
 
 
 def _parse(field: FieldDescriptor, text: str) -> object:
@@ -211,32 +211,32 @@ def _parse(field: FieldDescriptor, text: str) -> object:
         return TensorProto.DataType.Value(text.upper())
     if field.type == field.TYPE_BOOL:
         if text not in ("true", "false", "1", "0"):
-            raise EditError(f"{_short(text)!r} is neither true nor false")
+            raise EditError(f"{_shorten(text)!r} is neither true nor false")
         return text in ("true", "1")
     if field.type in (field.TYPE_FLOAT, field.TYPE_DOUBLE):
         return _number(text, float, "is not a number")
     return _number(text, lambda digits: int(digits, 0), "is not a whole number")
 
 
-def _number(text: str, read: Callable[[str], Any], fault: str) -> Any:
+def _number(text: str, parse: Callable[[str], Any], fault: str) -> Any:
     try:
-        return read(text.strip())
+        return parse(text.strip())
     except ValueError:
-        raise EditError(f"{_short(text)!r} {fault}") from None
+        raise EditError(f"{_shorten(text)!r} {fault}") from None
 
 
 def _set_message(message: Message, text: str) -> None:
     """Set a message to text format in braces, or to the value of an attribute, metadata entry, opset or dimension."""
-    inner = text.strip()
+    content = text.strip()
     is_text = isinstance(message, StringStringEntryProto) or (
         isinstance(message, AttributeProto) and message.type == AttributeProto.STRING
     )
     # A string value may begin with a brace: metadata are often JSON.
-    if not is_text and inner.startswith("{") and inner.endswith("}"):
+    if not is_text and content.startswith("{") and content.endswith("}"):
         from onnxwire.text.text_reader import from_text
 
         try:
-            message.CopyFrom(from_text(inner[1:-1], type(message)))
+            message.CopyFrom(from_text(content[1:-1], type(message)))
         except Error as error:
             raise EditError(str(error)) from None
         return
@@ -246,20 +246,20 @@ def _set_message(message: Message, text: str) -> None:
     elif isinstance(message, OperatorSetIdProto):
         message.version = _parse(fields["version"], text)  # type: ignore[assignment]
     elif isinstance(message, TensorShapeProto.Dimension):
-        if re.fullmatch(r"-?\d+", inner):
-            message.dim_value = _parse(fields["dim_value"], inner)  # type: ignore[assignment]
+        if re.fullmatch(r"-?\d+", content):
+            message.dim_value = _parse(fields["dim_value"], content)  # type: ignore[assignment]
         else:
             message.dim_param = text
     elif isinstance(message, AttributeProto) and message.type in VALUES:
         field = fields[VALUES[message.type]]
         if field.is_repeated:
-            getattr(message, field.name)[:] = [_parse(field, item) for item in _items(text)]
+            getattr(message, field.name)[:] = [_parse(field, item) for item in _split_list(text)]
         else:
             setattr(message, field.name, _parse(field, text))
     else:
         name = type(message).DESCRIPTOR.name
         hint = ", or @FILE.npy" if isinstance(message, TensorProto) else ""
-        field_name = _likely_field(message)
+        field_name = _example_field(message)
         raise EditError(
             f"assign text format in braces{hint} to a {name}; or set one of its fields, such as .{field_name}"
         )
@@ -276,7 +276,7 @@ def _map_file(path: str) -> memoryview:
         raise SourceError.from_os_error(error, path) from None
 
 
-def _set_tensor(found: Resolved, text: str, keep_type: bool) -> None:
+def _set_tensor(target: Resolved, text: str, keep_type: bool) -> None:
     """Set a tensor to the array in an .npy file, or some of its elements to a number."""
     import numpy as np
 
@@ -284,30 +284,30 @@ def _set_tensor(found: Resolved, text: str, keep_type: bool) -> None:
     from onnxwire.messages.constructors import from_array
     from onnxwire.tensor.placement import clear_elements
 
-    tensor: TensorProto = found.value
-    if found.index is None:
+    tensor: TensorProto = target.value
+    if target.index is None:
         array = read_npy(text[1:])
     else:
         array = tensor.numpy(writable=True)
-        value: Any = text if array.dtype == object else _number(text, _element_of(array), "is not a number")
+        value: Any = text if array.dtype == object else _number(text, _element_parser(array), "is not a number")
         try:
             with np.errstate(over="raise", invalid="raise"):
-                array[found.index] = value
+                array[target.index] = value
         except IndexError as error:
             raise EditError(str(error)) from None
         except (OverflowError, FloatingPointError, TypeError, ValueError) as error:
             raise EditError(f"{array.dtype} can't store it: {error}") from None
-    made = from_array(array)
+    new_tensor = from_array(array)
     if keep_type:
-        check_type(tensor, made.data_type, list(made.dims))
+        check_type(tensor, new_tensor.data_type, list(new_tensor.dims))
     clear_elements(tensor)
     tensor.ClearField("dims")
     # Name, doc_string and metadata_props do not change.
-    tensor.MergeFrom(made)
+    tensor.MergeFrom(new_tensor)
 
 
 def check_type(tensor: TensorProto, data_type: int, dims: Sequence[int]) -> None:
-    """Raise EditError if a new value of a tensor has another data type or shape; an undefined tensor may get any."""
+    """Raise EditError if a new value has another data type or shape than the tensor, unless the tensor is undefined."""
     if tensor.data_type and (tensor.data_type, list(tensor.dims)) != (data_type, list(dims)):
         old, new = (
             f"{name_of(kind)} {list(shape)}" for kind, shape in ((tensor.data_type, tensor.dims), (data_type, dims))
@@ -315,7 +315,7 @@ def check_type(tensor: TensorProto, data_type: int, dims: Sequence[int]) -> None
         raise EditError(f"the tensor is {old}, and the new value {new}; to change type or shape, pass keep_type=False")
 
 
-def _element_of(array: Any) -> Callable[[str], Any]:
+def _element_parser(array: Any) -> Callable[[str], Any]:
     if array.dtype.kind in "iu" or "int" in array.dtype.name:
         return lambda text: int(text, 0)
     if array.dtype.kind == "b":
@@ -326,36 +326,36 @@ def _element_of(array: Any) -> Callable[[str], Any]:
 def remove(message: Message, paths: Sequence[str]) -> list[str]:
     """Remove the targets of paths: elements, slices of elements, or fields; returns their full paths.
 
-    message: the root; it is changed. All paths are resolved before anything is removed, so indexes do not shift.
+    message: the root; it is changed. All paths are resolved before the first removal, so that indexes do not shift.
     Raises PathError if a path names nothing, EditError for a target that can't be removed.
     """
     targets: dict[str, tuple[Message, FieldDescriptor, set[int] | None]] = {}
-    removed = []
+    removed_paths = []
     source = message._document.name
     for path in paths:
-        found = resolve(message, path)
-        if found.parent is None or found.field is None:
+        target = resolve(message, path)
+        if target.parent is None or target.field is None:
             raise EditError("the root message can't be removed", f"{source}: {path!r}")
-        if found.index is not None or _is_within_value(found):
+        if target.index is not None or _is_within_value(target):
             raise EditError("a part of a value can't be removed; remove the whole value", f"{source}: {path}")
-        removed.append(found.path)
+        removed_paths.append(target.path)
         indexes: set[int] | None = None
-        container = found.path
-        if found.field.is_repeated and container.endswith("]"):
+        container = target.path
+        if target.field.is_repeated and container.endswith("]"):
             container, _, content = container[:-1].rpartition("[")
-            count = len(getattr(found.parent, found.field.name))
+            count = len(getattr(target.parent, target.field.name))
             (part,) = parse_index(content) or (0,)
-            indexes = set(range(*part.indices(count))) if isinstance(part, slice) else {found.element_index or 0}
-        elif not found.is_set:
+            indexes = set(range(*part.indices(count))) if isinstance(part, slice) else {target.element_index or 0}
+        elif not target.is_set:
             raise PathError("the field is not set, so it can't be removed", path, source)
-        known = targets.get(container)
-        if known is not None and (known[2] is None or indexes is None):
+        earlier = targets.get(container)
+        if earlier is not None and (earlier[2] is None or indexes is None):
             indexes = None
-        elif known is not None and indexes is not None and known[2] is not None:
-            known[2].update(indexes)
-            indexes = known[2]
-        targets[container] = found.parent, found.field, indexes
-    # Deepest first: nothing can be removed from a message that was removed itself.
+        elif earlier is not None and indexes is not None and earlier[2] is not None:
+            earlier[2].update(indexes)
+            indexes = earlier[2]
+        targets[container] = target.parent, target.field, indexes
+    # Deepest first, because nothing can be removed from a message that is already removed.
     for container in sorted(targets, key=lambda path: -path.count(".")):
         parent, field, indexes = targets[container]
         if indexes is None:
@@ -363,13 +363,13 @@ def remove(message: Message, paths: Sequence[str]) -> list[str]:
         else:
             values = getattr(parent, field.name)
             keep_at(values, [index for index in range(len(values)) if index not in indexes])
-    return removed
+    return removed_paths
 
 
-def dangling_values(model: ModelProto, before: Iterable[str]) -> list[str]:
-    """Return the names, among those in `before`, that the model uses but no longer defines."""
-    names = set(before)
-    used: dict[str, None] = {}
+def dangling_values(model: ModelProto, candidates: Iterable[str]) -> list[str]:
+    """Return the names, among those in `candidates`, that the model uses but no longer defines."""
+    names = set(candidates)
+    used_names: dict[str, None] = {}
     if not names:
         return []
     classes: list[type[Message]] = [GraphProto, FunctionProto]
@@ -378,11 +378,11 @@ def dangling_values(model: ModelProto, before: Iterable[str]) -> list[str]:
         if not names:
             return []
     for _, node in Search(model, [NodeProto]):
-        used.update((name, None) for name in node.input if name in names)
+        used_names.update((name, None) for name in node.input if name in names)
     for _, scope in Search(model, classes):
         outputs = scope.output if isinstance(scope, FunctionProto) else (value.name for value in scope.output)  # type: ignore[attr-defined]
-        used.update((name, None) for name in outputs if name in names)
-    return list(used)
+        used_names.update((name, None) for name in outputs if name in names)
+    return list(used_names)
 
 
 def values_of(message: Message, paths: Iterable[str]) -> set[str]:

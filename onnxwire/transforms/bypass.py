@@ -26,77 +26,87 @@ def bypass(model: ModelProto, path: str, input: int = 0) -> str:
     If the first output is an output of the graph, it keeps its name: the producer of the input is renamed to it. If the
     first output is not used, the node is only removed.
     Raises PathError if there is no such node; EditError if another output of the node is used, if the node lacks the
-    input, or if an output of the graph would be a value that no node of the graph produces. The model is then
+    input, or if an output of the graph would then be a value that no node of the graph produces. The model is then
     unchanged.
     """
-    found = resolve(model, path)
-    node, source = found.value, model._document.name
-    scope_path = found.path.rpartition(".node[")[0]
-    if not isinstance(node, NodeProto) or found.element_index is None or not scope_path:
+    target = resolve(model, path)
+    node, source = target.value, model._document.name
+    scope_path = target.path.rpartition(".node[")[0]
+    if not isinstance(node, NodeProto) or target.element_index is None or not scope_path:
         raise PathError("the path does not name a node of a graph", path, source)
     scope: Scope = resolve(model, scope_path).value
 
-    def refuse(reason: str) -> EditError:
-        return EditError(reason, f"{source}: {found.path}")
+    def edit_error(reason: str) -> EditError:
+        return EditError(reason, f"{source}: {target.path}")
 
     outputs, inputs = list(node.output), list(node.input)
     output_names = set(_output_names(scope))
-    used = _used_names(scope, found.element_index) | output_names
+    used_names = _used_names(scope, target.element_index) | output_names
     for name in outputs[1:]:
-        if name and name in used:
-            raise refuse(f"its output {name!r} is also used, and only the first output can be connected to an input")
-    old = outputs[0] if outputs else ""
-    if not old or old not in used:
-        del scope.node[found.element_index]
-        return found.path
-    new = inputs[input] if 0 <= input < len(inputs) else ""
-    if not new:
-        raise refuse(f"the node has no input {input} to connect the consumers of {old!r} to; remove it without bypass")
-    if new == old:
-        raise refuse("its input is its own output")
-    if old in output_names:
-        is_made = any(new in other.output for index, other in enumerate(scope.node) if index != found.element_index)
-        if not is_made or new in output_names:
-            obstacle = "another output of the graph" if is_made else "not produced by a node of this graph"
-            raise refuse(
-                f"{old!r} is an output of the graph, and {new!r} is {obstacle}, so it can't be renamed to {old!r}; "
-                "set op_type to Identity instead"
+        if name and name in used_names:
+            raise edit_error(
+                f"its output {name!r} is also used, and only the first output can be connected to an input"
+            )
+    output_name = outputs[0] if outputs else ""
+    if not output_name or output_name not in used_names:
+        del scope.node[target.element_index]
+        return target.path
+    input_name = inputs[input] if 0 <= input < len(inputs) else ""
+    if not input_name:
+        raise edit_error(
+            f"the node has no input {input} to connect the consumers of {output_name!r} to; remove it without bypass"
+        )
+    if input_name == output_name:
+        raise edit_error("its input is its own output")
+    if output_name in output_names:
+        is_produced = any(
+            input_name in other_node.output
+            for index, other_node in enumerate(scope.node)
+            if index != target.element_index
+        )
+        if not is_produced or input_name in output_names:
+            obstacle = "another output of the graph" if is_produced else "not produced by a node of this graph"
+            raise edit_error(
+                f"{output_name!r} is an output of the graph, and {input_name!r} is {obstacle}, so it can't be renamed "
+                f"to {output_name!r}; set op_type to Identity instead"
             )
         # The two values swap names, so that the removed value does not have the output's name. All remaining
         # errors are raised here.
-        rename_values(model, {new: old, old: new}, scope=scope_path)
+        rename_values(model, {input_name: output_name, output_name: input_name}, scope=scope_path)
         if isinstance(scope, GraphProto):
             # Both values had a type; the type of the output remains.
-            keep_if(scope.value_info, lambda value: value.name != old)
-        old, new = new, old
+            keep_if(scope.value_info, lambda value: value.name != output_name)
+        output_name, input_name = input_name, output_name
     # This step precedes the removal of the node, so that the model is unchanged if it raises.
-    replace_uses(model, old, new, scope=scope_path)
-    del scope.node[found.element_index]
-    return found.path
+    replace_uses(model, output_name, input_name, scope=scope_path)
+    del scope.node[target.element_index]
+    return target.path
 
 
 def bypass_all(model: ModelProto, paths: Iterable[str]) -> list[str]:
-    """Bypass several nodes by their first inputs; returns their paths, in the given order.
+    """Bypass several nodes by their first inputs; returns their paths, in the order of `paths`.
 
-    All paths are resolved first, so indexes do not shift. Raises the errors of `bypass`; the nodes before the faulty
-    one are then already removed.
+    All paths are resolved first, so that indexes do not shift. Raises the errors of `bypass`; the nodes before the
+    faulty node are then already removed.
     """
-    found = list(dict.fromkeys(resolve(model, path).path for path in paths))
+    node_paths = list(dict.fromkeys(resolve(model, path).path for path in paths))
     # Later nodes, and those in subgraphs of nodes, come first.
-    for path in sorted(found, key=lambda path: [int(index) for index in re.findall(r"\[(\d+)\]", path)], reverse=True):
+    for path in sorted(
+        node_paths, key=lambda path: [int(index) for index in re.findall(r"\[(\d+)\]", path)], reverse=True
+    ):
         bypass(model, path)
-    return found
+    return node_paths
 
 
 def _output_names(scope: Scope) -> list[str]:
     return list(scope.output) if isinstance(scope, FunctionProto) else [value.name for value in scope.output]
 
 
-def _used_names(scope: Scope, without: int) -> set[str]:
+def _used_names(scope: Scope, excluded_index: int) -> set[str]:
     """Return the names that the nodes of a graph or function read, in their subgraphs too, except one node."""
-    used: set[str] = set()
+    names: set[str] = set()
     for index, node in enumerate(scope.node):
-        if index != without:
-            used.update(node.input)
-            used.update(captured_names(node))
-    return used
+        if index != excluded_index:
+            names.update(node.input)
+            names.update(captured_names(node))
+    return names

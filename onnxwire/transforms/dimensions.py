@@ -28,9 +28,9 @@ _POSITION = re.compile(r"(?:input:)?(.*)\[(-?\d{1,9})\]", re.DOTALL)
 _WORD = re.compile(r"[^\W\d]\w*")
 _NUMBER = re.compile(r"-?\d+")
 _MAX_DIM = (1 << 63) - 1
-_MAX_SHAPE_ELEMENTS = 64  # maximum number of elements of a constant that is a shape
-_SHAPE_READERS = {"Reshape": 1, "Expand": 1, "ConstantOfShape": 0}  # the input that is a shape
-_GENERATED_PREFIX = "unk__"  # the names that shape inference of the onnx package creates start with this
+_MAX_SHAPE_ELEMENTS = 64  # of a constant that is a shape
+_SHAPE_READERS = {"Reshape": 1, "Expand": 1, "ConstantOfShape": 0}  # the index of the input that is a shape
+_GENERATED_PREFIX = "unk__"  # of the names that shape inference of the onnx package creates
 _MAX_NESTED_GRAPHS = 33
 
 
@@ -39,9 +39,9 @@ class DimensionChanges:
     """The changes that `change_dimensions` made, and the dependent parts that it could not change.
 
     count: the number of changed dimensions in types. cleared: names of values whose dimension was an expression of a
-    changed one, such as `2*batch`, which is now unknown. constants: "node: shape" for constant shapes that contain the
-    old size at the position of a changed dimension. unknown: names of values whose shape was removed and could not be
-    inferred. scopes: subgraphs in which a changed name means another dimension; they are unchanged. reason: why shapes
+    changed variable, such as `2*batch`, and is now unknown. constants: "node: shape" for constant shapes that contain
+    the old size at the index of a changed dimension. unknown: names of values whose shape was removed and could not be
+    inferred. scopes: subgraphs in which a changed variable is another dimension; they are unchanged. reason: why shapes
     were not inferred, or "".
     """
 
@@ -74,76 +74,85 @@ def change_dimensions(
     inference, and the changes. Raises PathError for a variable or input that does not exist, EditError for changes that
     contradict each other or sizes that no dimension can have.
     """
-    change = _Change(model)
+    change = _DimensionChange(model)
     for old, new in (renames or {}).items():
-        change.rename(old, _variable(new))
+        change.rename(old, _check_variable(new))
     for name, size in sizes.items():
-        change.set(name, _value(size))
+        change.set(name, _parse_dimension(size))
     if dynamic is not None:
-        change.make_dynamic(_variable(dynamic))
+        change.make_dynamic(_check_variable(dynamic))
     return change.apply(infer)
 
 
-def _variable(text: str) -> str:
+def _check_variable(text: str) -> str:
     if not _WORD.fullmatch(text):
         raise EditError("the name of a dimension variable is made of letters, digits and _", repr(text))
     return text
 
 
-def _value(size: str | int) -> str | int:
+def _parse_dimension(size: str | int) -> str | int:
     """Return the new value of a dimension: a size, or the name of a variable."""
     if isinstance(size, str) and not _NUMBER.fullmatch(size):
-        return _variable(size)
+        return _check_variable(size)
     number = int(size) if len(str(size)) < 30 else -1
     if not 0 <= number <= _MAX_DIM:
         raise EditError(f"a dimension is a number from 0 to {_MAX_DIM:,}, or the name of a variable", str(size)[:40])
     return number
 
 
-class _Change:
-    """The changes to one model: collected first, then applied together."""
+class _DimensionChange:
+    """The changes to one model: collected first, then applied together.
+
+    symbols: the new values of variables. positions: by input and index, a dimension without a variable, and its value.
+    """
 
     def __init__(self, model: ModelProto) -> None:
         self.model = model
         self.symbols: dict[str, str | int] = {}
         self.positions: dict[tuple[str, int], tuple[Dim, str | int]] = {}
-        initialized = {tensor.name for tensor in model.graph.initializer}
-        self.inputs = {value.name: value for value in model.graph.input if value.name not in initialized}
-        self.known = {
+        initializer_names = {tensor.name for tensor in model.graph.initializer}
+        self.inputs = {value.name: value for value in model.graph.input if value.name not in initializer_names}
+        self.variables = {
             dim.dim_param: None for _, dim in Search(model.graph, [TensorShapeProto.Dimension]) if dim.dim_param
         }
 
-    def refuse(self, name: str, reason: str) -> EditError:
+    def edit_error(self, name: str, reason: str) -> EditError:
+        """Return the error for a variable or input."""
         return EditError(reason, f"{self.model._document.name}: {name[:200]!r}")
 
     def rename(self, old: str, new: str) -> None:
+        """Add the renaming of a variable."""
         self._set_symbol(old, new)
-        if new in self.known and new != old:
-            raise self.refuse(old, f"there is a dimension variable {new!r} already; to make both equal, set it instead")
+        if new in self.variables and new != old:
+            raise self.edit_error(
+                old, f"there is a dimension variable {new!r} already; to make both equal, set it instead"
+            )
 
     def _set_symbol(self, old: str, new: str | int) -> None:
-        if old not in self.known:
-            known = ", ".join(list(self.known)[:20]) or "none"
-            hint = did_you_mean(old, self.known) or f"; there are: {known}"
+        if old not in self.variables:
+            variables = ", ".join(list(self.variables)[:20]) or "none"
+            hint = did_you_mean(old, self.variables) or f"; there are: {variables}"
             reason = f"there is no dimension variable of this name{hint}; a dimension of an input is input:NAME[INDEX]"
             raise PathError(reason, old[:200], self.model._document.name)
         if self.symbols.setdefault(old, new) != new:
-            raise self.refuse(old, f"it can't become both {self.symbols[old]} and {new}")
+            raise self.edit_error(old, f"it can't become both {self.symbols[old]} and {new}")
 
     def set(self, name: str, value: str | int) -> None:
-        found = _POSITION.fullmatch(name)
-        if name in self.known or found is None:
+        """Add a new value of a variable, or of the dimension `input:NAME[INDEX]`."""
+        position = _POSITION.fullmatch(name)
+        if name in self.variables or position is None:
             self._set_symbol(name, value)
             return
-        dims = self._dims_of(found[1])
-        index = int(found[2])
+        dims = self._dims_of(position[1])
+        index = int(position[2])
         if not -len(dims) <= index < len(dims):
             raise PathError(f"the input has {len(dims)} dimensions", name[:200], self.model._document.name)
-        self._set_position(found[1], index % len(dims), dims[index], value)
+        self._set_position(position[1], index % len(dims), dims[index], value)
 
     def make_dynamic(self, name: str) -> None:
+        """Add a variable as the first dimension of every input."""
         if not self.inputs:
-            raise self.refuse(name, "the model has no inputs")
+            raise self.edit_error(name, "the model has no inputs")
         for value in self.inputs.values():
             dims = self._dims_of(value.name)
             if len(dims):
@@ -162,82 +171,86 @@ class _Change:
         if dim.dim_param:
             self._set_symbol(dim.dim_param, value)
         elif self.positions.setdefault((name, index), (dim, value))[1] != value:
-            raise self.refuse(name, f"dimension {index} can't become both {self.positions[name, index][1]} and {value}")
+            raise self.edit_error(
+                name, f"dimension {index} can't become both {self.positions[name, index][1]} and {value}"
+            )
 
     def apply(self, infer: bool) -> tuple[ModelProto, DimensionChanges]:
         """Make all changes."""
-        done = DimensionChanges()
-        fixed = {
+        changes = DimensionChanges()
+        old_sizes = {
             index: dim.dim_value
             for (_, index), (dim, value) in self.positions.items()
-            if _read(dim) not in (None, value)
+            if _read_dim(dim) not in (None, value)
         }
-        is_stale = any(_read(dim) != value for dim, value in self.positions.values())
+        is_stale = any(_read_dim(dim) != value for dim, value in self.positions.values())
         graph = self.model.graph
-        excluded = _scopes_that_redefine(graph, self.symbols)
-        done.scopes += excluded
-        self._change_symbols(excluded, done)
+        excluded_scopes = _scopes_that_redefine(graph, self.symbols)
+        changes.scopes += excluded_scopes
+        self._change_symbols(excluded_scopes, changes)
         for dim, value in self.positions.values():
-            done.count += _read(dim) != value
-            _write(dim, value)
+            changes.count += _read_dim(dim) != value
+            _write_dim(dim, value)
         if is_stale:
-            done.constants += _constant_shapes(graph, fixed)
-        shaped = _shaped_values(self.model, clear=is_stale)
-        made = self.model
+            changes.constants += _constant_shapes(graph, old_sizes)
+        shaped_before = _shaped_values(self.model, clear=is_stale)
+        result = self.model
         if infer:
-            made = _inferred(self.model, done)
-        after = _shaped_values(made) if is_stale else shaped
-        lost = shaped - after
-        done.unknown += [value.name for value in (*made.graph.output, *made.graph.value_info) if value.name in lost]
-        return made, done
+            result = _infer_shapes(self.model, changes)
+        shaped_after = _shaped_values(result) if is_stale else shaped_before
+        lost_names = shaped_before - shaped_after
+        changes.unknown += [
+            value.name for value in (*result.graph.output, *result.graph.value_info) if value.name in lost_names
+        ]
+        return result, changes
 
-    def _change_symbols(self, excluded: list[str], done: DimensionChanges) -> None:
+    def _change_symbols(self, excluded_scopes: list[str], changes: DimensionChanges) -> None:
         if not self.symbols:
             return
-        cleared: dict[str, None] = {}
+        cleared_paths: dict[str, None] = {}
         for path, dim in Search(self.model.graph, [TensorShapeProto.Dimension]):
             text = dim.dim_param
-            if not text or any(_is_in(path, scope) for scope in excluded):
+            if not text or any(_is_in(path, scope) for scope in excluded_scopes):
                 continue
             if text in self.symbols:
-                done.count += 1
-                _write(dim, self.symbols[text])
+                changes.count += 1
+                _write_dim(dim, self.symbols[text])
             elif not self.symbols.keys().isdisjoint(_WORD.findall(text)):
                 dim.Clear()
-                cleared[path.partition(".type.")[0]] = None
-        for path in cleared:
+                cleared_paths[path.partition(".type.")[0]] = None
+        for path in cleared_paths:
             value = resolve(self.model.graph, path).value
-            done.cleared.append(value.name if isinstance(value, ValueInfoProto) else path)
+            changes.cleared.append(value.name if isinstance(value, ValueInfoProto) else path)
 
 
 def _is_in(path: str, scope: str) -> bool:
     return path.startswith(scope) and path[len(scope) : len(scope) + 1] in ("", ".", "[")
 
 
-def _read(dim: Dim) -> str | int | None:
+def _read_dim(dim: Dim) -> str | int | None:
     """Return a dimension: a variable, a size, or None if it is unknown; -1, which some exporters write, is unknown."""
     if dim.dim_param:
         return dim.dim_param
     return dim.dim_value if dim.HasField("dim_value") and dim.dim_value >= 0 else None
 
 
-def _write(dim: Dim, value: str | int) -> None:
+def _write_dim(dim: Dim, value: str | int) -> None:
     if isinstance(value, int):
         dim.dim_value = value
     else:
         dim.dim_param = value
 
 
-def _shape_of(kind: TypeProto) -> TensorShapeProto | None:
+def _shape_of(type_proto: TypeProto) -> TensorShapeProto | None:
     """Return the shape of a tensor type, or of the type that an optional contains; None if there is no shape."""
     for _ in range(_MAX_NESTED_GRAPHS):
-        which = kind.WhichOneof("value")
-        if which != "optional_type":
+        type_field = type_proto.WhichOneof("value")
+        if type_field != "optional_type":
             break
-        kind = kind.optional_type.elem_type
-    if which not in ("tensor_type", "sparse_tensor_type"):
+        type_proto = type_proto.optional_type.elem_type
+    if type_field not in ("tensor_type", "sparse_tensor_type"):
         return None
-    tensor = getattr(kind, which)
+    tensor = getattr(type_proto, type_field)
     return tensor.shape if tensor.HasField("shape") else None
 
 
@@ -246,75 +259,82 @@ def _graph_values(graph: GraphProto) -> dict[str, ValueInfoProto]:
 
 
 def _scopes_that_redefine(graph: GraphProto, symbols: Mapping[str, object]) -> list[str]:
-    """Return the paths of the bodies of Loop and Scan in which a variable means another dimension than outside."""
+    """Return the paths of the bodies of Loop and Scan in which a variable is another dimension than outside."""
     if not symbols:
         return []
-    found: list[str] = []
+    paths: list[str] = []
     values: dict[str, dict[str, ValueInfoProto]] = {"": _graph_values(graph)}
     for path, node in Search(graph, [NodeProto]):
         if node.op_type not in ("Loop", "Scan") or node.domain not in ("", "ai.onnx"):
             continue
-        bodies = [number for number, attribute in enumerate(node.attribute) if attribute.name == "body"]
-        if not bodies or any(_is_in(path, scope) for scope in found):
+        body_indexes = [number for number, attribute in enumerate(node.attribute) if attribute.name == "body"]
+        if not body_indexes or any(_is_in(path, scope) for scope in paths):
             continue
-        around = path.rpartition("node[")[0].rstrip(".")
-        if around not in values:
-            # Keep only the graphs around this one, which the search will return to.
-            values = {key: known for key, known in values.items() if around.startswith(key)}
-            values[around] = _graph_values(resolve(graph, around).value)
-        outer, body = values[around], node.attribute[bodies[0]].g
-        pairs = ((outer[name].type, given.type) for name, given in _pairs(node, body) if name in outer)
-        if any(_differs(here, there, symbols) for here, there in pairs):
-            found.append(f"{path}.attribute[{bodies[0]}].g")
-    return found
+        enclosing_path = path.rpartition("node[")[0].rstrip(".")
+        if enclosing_path not in values:
+            # Keep only the enclosing graphs, to which the search will return.
+            values = {key: graph_values for key, graph_values in values.items() if enclosing_path.startswith(key)}
+            values[enclosing_path] = _graph_values(resolve(graph, enclosing_path).value)
+        enclosing_values, body = values[enclosing_path], node.attribute[body_indexes[0]].g
+        pairs = (
+            (enclosing_values[name].type, body_input.type)
+            for name, body_input in _input_pairs(node, body)
+            if name in enclosing_values
+        )
+        if any(_differs(outer_type, inner_type, symbols) for outer_type, inner_type in pairs):
+            paths.append(f"{path}.attribute[{body_indexes[0]}].g")
+    return paths
 
 
-def _pairs(node: NodeProto, body: GraphProto) -> Iterator[tuple[str, ValueInfoProto]]:
-    """Yield the inputs of a body of Loop or Scan that have the shape of an input of the node, and that input's name."""
+def _input_pairs(node: NodeProto, body: GraphProto) -> Iterator[tuple[str, ValueInfoProto]]:
+    """Yield pairs of an input's name and the input of the body that has its shape, for a node Loop or Scan."""
     if node.op_type == "Loop":
         yield from zip(node.input[2:], body.input[2:], strict=False)
         return
-    scanned = next((attribute.i for attribute in node.attribute if attribute.name == "num_scan_inputs"), 0)
-    yield from list(zip(node.input, body.input, strict=False))[: max(len(node.input) - max(scanned, 0), 0)]
+    n_scanned = next((attribute.i for attribute in node.attribute if attribute.name == "num_scan_inputs"), 0)
+    yield from list(zip(node.input, body.input, strict=False))[: max(len(node.input) - max(n_scanned, 0), 0)]
 
 
-def _differs(outer: TypeProto, inner: TypeProto, symbols: Mapping[str, object]) -> bool:
+def _differs(outer_type: TypeProto, inner_type: TypeProto, symbols: Mapping[str, object]) -> bool:
     """Return whether a dimension is one of the variables inside, and a size or another variable outside."""
-    shapes = _shape_of(outer), _shape_of(inner)
+    shapes = _shape_of(outer_type), _shape_of(inner_type)
     if shapes[0] is None or shapes[1] is None or len(shapes[0].dim) != len(shapes[1].dim):
         return False
     pairs = zip(shapes[0].dim, shapes[1].dim, strict=True)
-    return any(there.dim_param in symbols and _read(here) not in (None, there.dim_param) for here, there in pairs)
+    return any(
+        inner_dim.dim_param in symbols and _read_dim(outer_dim) not in (None, inner_dim.dim_param)
+        for outer_dim, inner_dim in pairs
+    )
 
 
 def _shaped_values(model: ModelProto, clear: bool = False) -> set[str]:
     """Return the names of the values of the main graph that have a shape, except for its inputs and initializers.
 
-    clear: remove the shapes, of the values of subgraphs too.
+    clear: remove these shapes, and those of values of subgraphs.
     """
     graph = model.graph
-    fixed = {tensor.name for tensor in graph.initializer}
-    found = {
+    initializer_names = {tensor.name for tensor in graph.initializer}
+    names = {
         value.name
         for values in (graph.output, graph.value_info)
         for value in values
-        if value.name not in fixed and _is_inferred(value.type)
+        if value.name not in initializer_names and _is_inferred(value.type)
     }
     if clear:
         for path, value in Search(graph, [ValueInfoProto]):
-            if not path.startswith("input[") and value.name not in fixed:
-                for _, kind in Search(value.type, [TypeProto.Tensor, TypeProto.SparseTensor]):
-                    kind.ClearField("shape")
-    return found
+            if not path.startswith("input[") and value.name not in initializer_names:
+                for _, tensor_type in Search(value.type, [TypeProto.Tensor, TypeProto.SparseTensor]):
+                    tensor_type.ClearField("shape")
+    return names
 
 
-def _is_inferred(kind: TypeProto) -> bool:
+def _is_inferred(type_proto: TypeProto) -> bool:
     """Return whether a type has a shape without dimensions that the onnx package could not infer."""
-    shape = _shape_of(kind)
+    shape = _shape_of(type_proto)
     return shape is not None and not any(dim.dim_param.startswith(_GENERATED_PREFIX) for dim in shape.dim)
 
 
-def _constant_shapes(graph: GraphProto, fixed: Mapping[int, int]) -> list[str]:
+def _constant_shapes(graph: GraphProto, old_sizes: Mapping[int, int]) -> list[str]:
     """Return "node: shape" for nodes with a constant shape that has an old size at its position."""
     constants: dict[str, TensorProto] = {tensor.name: tensor for tensor in graph.initializer}
     readers: list[NodeProto] = []
@@ -325,15 +345,15 @@ def _constant_shapes(graph: GraphProto, fixed: Mapping[int, int]) -> list[str]:
                 constants.setdefault(node.output[0], tensor)
         elif node.op_type in _SHAPE_READERS:
             readers.append(node)
-    found = []
+    descriptions = []
     for node in readers:
-        at = _SHAPE_READERS[node.op_type]
-        name = node.input[at] if at < len(node.input) else ""
+        input_index = _SHAPE_READERS[node.op_type]
+        name = node.input[input_index] if input_index < len(node.input) else ""
         shape = _small_shape(constants[name]) if name in constants else []
-        if any(index < len(shape) and shape[index] == size for index, size in fixed.items()):
+        if any(index < len(shape) and shape[index] == size for index, size in old_sizes.items()):
             label = node.name or (node.output[0] if len(node.output) else "")
-            found.append(f"{node.op_type} {label}: {name} = {shape}")
-    return found
+            descriptions.append(f"{node.op_type} {label}: {name} = {shape}")
+    return descriptions
 
 
 def _small_shape(tensor: TensorProto) -> list[int]:
@@ -346,16 +366,16 @@ def _small_shape(tensor: TensorProto) -> list[int]:
         return []
 
 
-def _inferred(model: ModelProto, done: DimensionChanges) -> ModelProto:
-    """Return the model with inferred shapes, or the model itself and the reason in `done`."""
+def _infer_shapes(model: ModelProto, changes: DimensionChanges) -> ModelProto:
+    """Return the model with inferred shapes, or the model itself and the reason in `changes`."""
     from onnxwire.bridges.onnx_tools import infer_shapes
 
     try:
         return infer_shapes(model, data_prop=True)
     except MissingPackageError as error:
-        done.reason = str(error)
+        changes.reason = str(error)
     except Error:
         raise
     except Exception as error:  # the exceptions of the official package have no common base class
-        done.reason = f"the onnx package rejects the model: {' '.join(str(error).split())}"
+        changes.reason = f"the onnx package rejects the model: {' '.join(str(error).split())}"
     return model

@@ -52,62 +52,64 @@ def boundary(graph: GraphProto, nodes: Iterable[int]) -> tuple[list[str], list[s
     """Return the values that enter and leave a set of nodes of a graph.
 
     nodes: indexes of nodes. Returns arguments for `extract`: the inputs, without initializers; and the outputs that
-    other nodes or the graph use, or that nothing uses.
+    other nodes or the graph use, or that are not used.
     """
-    chosen = set(nodes)
-    constants = {tensor.name for tensor in graph.initializer}
-    constants.update(sparse.values.name for sparse in graph.sparse_initializer)
+    node_indexes = set(nodes)
+    initializer_names = {tensor.name for tensor in graph.initializer}
+    initializer_names.update(sparse.values.name for sparse in graph.sparse_initializer)
     inputs: dict[str, None] = {}
-    made: dict[str, None] = {}
-    inside: set[str] = set()
-    outside = {value.name for value in graph.output}
+    produced: dict[str, None] = {}
+    used_inside: set[str] = set()
+    used_outside = {value.name for value in graph.output}
     for index, node in enumerate(graph.node):
-        taken = [name for name in (*node.input, *captured_names(node)) if name]
-        if index in chosen:
-            inputs.update(dict.fromkeys(taken))
-            inside.update(taken)
-            made.update((name, None) for name in node.output if name)
+        used_names = [name for name in (*node.input, *captured_names(node)) if name]
+        if index in node_indexes:
+            inputs.update(dict.fromkeys(used_names))
+            used_inside.update(used_names)
+            produced.update((name, None) for name in node.output if name)
         else:
-            outside.update(taken)
-    given = [name for name in inputs if name not in made and name not in constants]
-    return given, [name for name in made if name in outside or name not in inside]
+            used_outside.update(used_names)
+    outer_inputs = [name for name in inputs if name not in produced and name not in initializer_names]
+    return outer_inputs, [name for name in produced if name in used_outside or name not in used_inside]
 
 
 def cut(model: ModelProto, inputs: Iterable[str] | None, outputs: Iterable[str], source: str = "") -> None:
     """Reduce a model in place to the part that computes some values from others. Arguments as for `extract`; source:
     the file's name for errors."""
     graph = model.graph
-    wanted = _listed(outputs, "outputs")
-    given = None if inputs is None else _listed(inputs, "inputs")
-    plan = _Plan(graph, given, wanted, source or model._document.name)
-    names = [value.name for value in graph.input if value.name in plan.used] if given is None else given
-    untyped = _replace_values(graph, names, wanted, plan)
+    output_names = _unique_names(outputs, "outputs")
+    input_names = None if inputs is None else _unique_names(inputs, "inputs")
+    plan = _Plan(graph, input_names, output_names, source or model._document.name)
+    names = (
+        [value.name for value in graph.input if value.name in plan.used_names] if input_names is None else input_names
+    )
+    untyped_names = _replace_values(graph, names, output_names, plan)
     keep_at(graph.node, sorted(plan.nodes))
-    made = {name for node in graph.node for name in node.output} | plan.constants
+    defined_names = {name for node in graph.node for name in node.output} | plan.constants
     _rename_redefined(graph, set(names))
     keep_if(graph.initializer, lambda tensor: tensor.name in plan.constants)
-    keep_if(graph.sparse_initializer, lambda s: s.values.name in plan.constants)
-    ends = {*names, *wanted}
-    keep_if(graph.value_info, lambda value: value.name in made and value.name not in ends)
-    # Keep only annotations of used values, since only their parameters were kept.
-    keep_if(graph.quantization_annotation, lambda annotation: annotation.tensor_name in plan.used)
+    keep_if(graph.sparse_initializer, lambda sparse: sparse.values.name in plan.constants)
+    end_names = {*names, *output_names}
+    keep_if(graph.value_info, lambda value: value.name in defined_names and value.name not in end_names)
+    # Other annotations refer to parameters that were not kept.
+    keep_if(graph.quantization_annotation, lambda annotation: annotation.tensor_name in plan.used_names)
     model.ClearField("training_info")
-    called = _called_functions(model)
-    keep_if(model.functions, lambda function: _call(function) in called)
-    if untyped:
-        shown = ", ".join(map(repr, untyped[:_MAX_LISTED_NAMES]))
-        more = " and others" if len(untyped) > _MAX_LISTED_NAMES else ""
+    called_keys = _called_functions(model)
+    keep_if(model.functions, lambda function: _call(function) in called_keys)
+    if untyped_names:
+        quoted_names = ", ".join(map(repr, untyped_names[:_MAX_LISTED_NAMES]))
+        ending = " and others" if len(untyped_names) > _MAX_LISTED_NAMES else ""
         warnings.warn(
-            f"the model does not declare the type of {shown}{more}, which some runtimes need; "
+            f"the model does not declare the type of {quoted_names}{ending}, which some runtimes need; "
             "run onnxwire.infer_shapes on the model first to add the types",
             UntypedValueWarning,
             stacklevel=3,
         )
 
 
-def _listed(names: Iterable[str], what: str) -> list[str]:
+def _unique_names(names: Iterable[str], parameter: str) -> list[str]:
     if isinstance(names, str):
-        raise FieldTypeError(f"{what} is a list of names; write [{names!r}]")
+        raise FieldTypeError(f"{parameter} is a list of names; write [{names!r}]")
     return list(dict.fromkeys(names))
 
 
@@ -123,79 +125,86 @@ def keep_at(elements: RepeatedSpan[Any], indexes: list[int]) -> None:
         elements._arrange(indexes, len(elements))
 
 
-def _rename_redefined(graph: GraphProto, given: set[str]) -> None:
+def _rename_redefined(graph: GraphProto, input_names: set[str]) -> None:
     """Rename outputs of kept nodes that have the name of an input: a name may have one definition only."""
-    taken: set[str] = set()
-    tried: dict[str, int] = {}  # for each name, the number of the last suffix that was tried
+    used_names: set[str] = set()
+    last_suffixes: dict[str, int] = {}  # by name
     for node in graph.node:
         for index, name in enumerate(node.output):
-            if name in given:
-                taken = taken or {other for kept in graph.node for other in (*kept.input, *kept.output)}
+            if name in input_names:
+                used_names = used_names or {
+                    used_name for kept_node in graph.node for used_name in (*kept_node.input, *kept_node.output)
+                }
                 new = f"{name}_unused"
-                while new in taken:
-                    tried[name] = tried.get(name, 1) + 1
-                    new = f"{name}_unused_{tried[name]}"
-                taken.add(new)
+                while new in used_names:
+                    last_suffixes[name] = last_suffixes.get(name, 1) + 1
+                    new = f"{name}_unused_{last_suffixes[name]}"
+                used_names.add(new)
                 node.output[index] = new
 
 
 class _Plan:
-    """The part of a graph that is needed. nodes: indexes; constants: names of initializers; used: all names in use."""
+    """The needed part of a graph. nodes: indexes; constants: names of initializers; used_names: all names in use."""
 
-    def __init__(self, graph: GraphProto, given: list[str] | None, wanted: list[str], source: str) -> None:
+    def __init__(self, graph: GraphProto, input_names: list[str] | None, output_names: list[str], source: str) -> None:
         self.nodes: set[int] = set()
         self.constants: set[str] = set()
-        self.used: set[str] = set()
-        self._inputs, self._initializers, self._makers = definitions(graph)
+        self.used_names: set[str] = set()
+        self._inputs, self._initializers, self._producers = definitions(graph)
         self._source = source
-        for name in (*(given or ()), *wanted):
-            if name not in self._makers and name not in self._inputs and name not in self._initializers:
-                raise self._absent(name)
+        for name in (*(input_names or ()), *output_names):
+            if name not in self._producers and name not in self._inputs and name not in self._initializers:
+                raise self._absent_error(name)
         parameters = {
             annotation.tensor_name: [entry.value for entry in annotation.quant_parameter_tensor_names]
             for annotation in graph.quantization_annotation
         }
-        self._follow(graph, set(given or ()), given is None, wanted, parameters)
+        self._follow(graph, set(input_names or ()), input_names is None, output_names, parameters)
 
     def _follow(
-        self, graph: GraphProto, given: set[str], may_use_own: bool, wanted: list[str], parameters: dict[str, list[str]]
+        self,
+        graph: GraphProto,
+        input_names: set[str],
+        may_use_model_inputs: bool,
+        output_names: list[str],
+        parameters: dict[str, list[str]],
     ) -> None:
-        """Walk from the outputs back to the given values."""
-        missing: dict[str, str] = {}
-        waiting = [(name, "") for name in reversed(wanted)]
-        while waiting:
-            name, user = waiting.pop()
-            if not name or name in self.used:
+        """Walk from the outputs back to the inputs, and collect the nodes and names on the way."""
+        missing_names: dict[str, str] = {}
+        pending = [(name, "") for name in reversed(output_names)]
+        while pending:
+            name, user = pending.pop()
+            if not name or name in self.used_names:
                 continue
-            self.used.add(name)
-            waiting += [(other, user) for other in parameters.get(name, ()) if other in self._initializers]
-            if name in given:
+            self.used_names.add(name)
+            pending += [(read_name, user) for read_name in parameters.get(name, ()) if read_name in self._initializers]
+            if name in input_names:
                 continue
             # An initializer with the name of an input is the input's default value.
             if name in self._initializers:
                 self.constants.add(name)
-            elif name in self._makers:
-                index = self._makers[name]
+            elif name in self._producers:
+                index = self._producers[name]
                 if index not in self.nodes:
                     self.nodes.add(index)
                     node = graph.node[index]
                     user = node.name or node.op_type
-                    waiting += [(other, user) for other in (*node.input, *captured_names(node))]
-            elif not (may_use_own and name in self._inputs):
-                missing[name] = user
-        if missing:
-            raise self._incomputable(missing)
+                    pending += [(read_name, user) for read_name in (*node.input, *captured_names(node))]
+            elif not (may_use_model_inputs and name in self._inputs):
+                missing_names[name] = user
+        if missing_names:
+            raise self._incomputable_error(missing_names)
 
-    def _absent(self, name: str) -> PathError:
-        hint = did_you_mean(name, (*self._inputs, *self._makers, *self._initializers))
+    def _absent_error(self, name: str) -> PathError:
+        hint = did_you_mean(name, (*self._inputs, *self._producers, *self._initializers))
         return PathError(f"there is no value called {name!r} in the main graph{hint}", "", self._source)
 
-    def _incomputable(self, missing: dict[str, str]) -> PathError:
-        listed = list(missing.items())[:_MAX_LISTED_NAMES]
-        shown = [f"{name!r}{f' (of {user})' if user else ''}" for name, user in listed]
-        more = f" and {len(missing) - len(listed):,} more" if len(missing) > len(listed) else ""
+    def _incomputable_error(self, missing_names: dict[str, str]) -> PathError:
+        shown_items = list(missing_names.items())[:_MAX_LISTED_NAMES]
+        descriptions = [f"{name!r}{f' (of {user})' if user else ''}" for name, user in shown_items]
+        ending = f" and {len(missing_names) - len(shown_items):,} more" if len(missing_names) > len(shown_items) else ""
         return PathError(
-            f"the outputs can't be computed from these inputs alone: they also need {', '.join(shown)}{more}; "
+            f"the outputs can't be computed from these inputs alone: they also need {', '.join(descriptions)}{ending}; "
             "add these to the inputs, or values between them and the outputs",
             "",
             self._source,
@@ -204,16 +213,21 @@ class _Plan:
 
 def _replace_values(graph: GraphProto, inputs: list[str], outputs: list[str], plan: _Plan) -> list[str]:
     """Replace the inputs and outputs of a graph; returns the names whose types are unknown."""
-    ends = {*inputs, *outputs}
+    end_names = {*inputs, *outputs}
     types: dict[str, ValueInfoProto] = {}
-    for known in (graph.value_info, graph.output, graph.input):
-        types.update({value.name: value for value in known if value.name in ends and value.HasField("type")})
-    for name, dims, tensor in _constants(graph):
-        if name in ends and name not in types:
-            types[name] = _typed(name, tensor, list(dims))
-    # Inputs whose default value is used stay inputs; initializers that the caller names become inputs without default.
-    own_defaults = [value for value in graph.input if value.name in plan.constants and value.name not in ends]
-    new_inputs = [*(types.get(name) or ValueInfoProto(name=name) for name in inputs), *own_defaults]
+    for declared_values in (graph.value_info, graph.output, graph.input):
+        types.update(
+            {value.name: value for value in declared_values if value.name in end_names and value.HasField("type")}
+        )
+    for name, dims, tensor in _initializers(graph):
+        if name in end_names and name not in types:
+            types[name] = _value_info_of(name, tensor, list(dims))
+    # Inputs whose default value is used stay inputs. Initializers that the caller names become inputs without a
+    # default.
+    inputs_with_defaults = [
+        value for value in graph.input if value.name in plan.constants and value.name not in end_names
+    ]
+    new_inputs = [*(types.get(name) or ValueInfoProto(name=name) for name in inputs), *inputs_with_defaults]
     new_outputs = [types.get(name) or ValueInfoProto(name=name) for name in outputs]
     for field, values in (("input", new_inputs), ("output", new_outputs)):
         graph.ClearField(field)  # type: ignore[arg-type]
@@ -221,7 +235,7 @@ def _replace_values(graph: GraphProto, inputs: list[str], outputs: list[str], pl
     return [name for name in dict.fromkeys([*inputs, *outputs]) if name not in types]
 
 
-def _constants(graph: GraphProto) -> Iterator[tuple[str, Iterable[int], TensorProto | SparseTensorProto]]:
+def _initializers(graph: GraphProto) -> Iterator[tuple[str, Iterable[int], TensorProto | SparseTensorProto]]:
     """Yield name, dims and message of each initializer."""
     for tensor in graph.initializer:
         yield tensor.name, tensor.dims, tensor
@@ -229,7 +243,7 @@ def _constants(graph: GraphProto) -> Iterator[tuple[str, Iterable[int], TensorPr
         yield sparse.values.name, sparse.dims, sparse
 
 
-def _typed(name: str, tensor: TensorProto | SparseTensorProto, dims: list[int]) -> ValueInfoProto:
+def _value_info_of(name: str, tensor: TensorProto | SparseTensorProto, dims: list[int]) -> ValueInfoProto:
     value = ValueInfoProto(name=name)
     is_dense = isinstance(tensor, TensorProto)
     kind = value.type.tensor_type if is_dense else value.type.sparse_tensor_type
@@ -252,12 +266,12 @@ def _call(message: NodeProto | FunctionProto) -> _Call:
 def _called_functions(model: ModelProto) -> set[_Call]:
     """Return the functions that the main graph calls, directly or not."""
     functions = {_call(function): function for function in model.functions}
-    called: set[_Call] = set()
-    waiting: list[GraphProto | FunctionProto] = [model.graph] if functions else []
-    while waiting:
-        for _, node in Search(waiting.pop(), [NodeProto]):
+    called_keys: set[_Call] = set()
+    pending: list[GraphProto | FunctionProto] = [model.graph] if functions else []
+    while pending:
+        for _, node in Search(pending.pop(), [NodeProto]):
             name = _call(node)
-            if name in functions and name not in called:
-                called.add(name)
-                waiting.append(functions[name])
-    return called
+            if name in functions and name not in called_keys:
+                called_keys.add(name)
+                pending.append(functions[name])
+    return called_keys

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     _Scope = GraphProto | FunctionProto
     _Id = tuple[str, int]  # an element of a merged list: "base", "ours" or "theirs", and its index there
 
-_ORDERED = ("input", "output")
+_ORDERED_FIELDS = ("input", "output")
 """The fields whose order is part of the interface of a graph."""
-_CONTRADICTIONS = (
+_CONFLICT_RULES = (
     "error",
     "graph-value-info-known-name",
     "initializer-overridable",
@@ -34,7 +34,7 @@ _CONTRADICTIONS = (
     "quant-annotation-value-known",
 )
 """The rules, and a severity, whose faults are conflicts if only the merged model has them."""
-_INDEX = re.compile(r"\[\d+\]")
+_INDEX_IN_TEXT = re.compile(r"\[\d+\]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +42,9 @@ class Conflict:
     """An element that both sides changed, each in another way.
 
     kind, name: the kind and name of the element: "node", "tensor", "input", "opset", "metadata", ...; "field" for a
-    single field; the severity and id of a rule for a fault that only the merged model has. path: the path of the graph
-    or function that contains the element, "" for the model. ours, theirs: what each side did, such as "changed" or
-    "removed"; the text and "" for a fault.
+    singular field; the severity and id of a rule for a fault that only the merged model has. path: the path of the
+    graph or function that contains the element, "" for the model. ours, theirs: the action of each side, such as
+    "changed" or "removed"; for a fault, its text and "".
     """
 
     __module__ = "onnxwire"
@@ -57,25 +57,25 @@ class Conflict:
 
     def __str__(self) -> str:
         """Return the conflict as one line."""
-        head = f"{self.kind} {self.name}{f' in {self.path}' if self.path else ''}"
+        subject = f"{self.kind} {self.name}{f' in {self.path}' if self.path else ''}"
         if not self.theirs:
-            return f"{head}: {self.ours}"
+            return f"{subject}: {self.ours}"
         if self.ours == self.theirs:
-            return f"{head}: {self.ours} by both sides, in different ways"
-        return f"{head}: our side {self.ours}, their side {self.theirs}"
+            return f"{subject}: {self.ours} by both sides, in different ways"
+        return f"{subject}: our side {self.ours}, their side {self.theirs}"
 
 
 def merge_changes(base: ModelProto, ours: ModelProto, theirs: ModelProto) -> tuple[ModelProto, list[Conflict]]:
     """Apply the changes from `base` to `theirs` to a copy of `ours`.
 
-    Nodes, tensors, inputs, outputs, metadata entries, functions and other elements with names are merged as wholes: an
-    element that one side added, changed or removed is taken from that side. Nodes are paired by name, else by the
+    Nodes, tensors, inputs, outputs, metadata entries, functions and other elements with names are not divided: an
+    element that one side added, changed or removed is copied from that side. Nodes are paired by name, else by the
     values that they produce. Changes inside functions, and inside the graphs of If, Loop and Scan, are merged likewise.
-    Where both sides changed one element in different ways there is a conflict, and the merged model has ours. These are
-    conflicts too: an error of `check` that neither side has and the merged model would have, such as a node of one
-    side that reads a value removed by the other; a new version of an operator set on one side with new or changed
-    nodes of its domain on the other; and a function that one side removed, or whose inputs, outputs or attributes it
-    changed, with new or changed calls of it on the other.
+    If both sides changed one element in different ways, this is a conflict, and the merged model contains the element
+    of `ours`. These are conflicts too: an error of `check` that neither side has and the merged model would have, such
+    as a node of one side that reads a value removed by the other; a new version of an operator set on one side with new
+    or changed nodes of its domain on the other; and a function that one side removed, or whose inputs, outputs or
+    attributes it changed, with new or changed calls of it on the other.
     Merged nodes are sorted topologically if those of both sides are.
     Returns the merged model, which shares the bytes of all three, and the conflicts. Raises DecodeError for damage and
     FieldTypeError for another message than a model.
@@ -87,10 +87,10 @@ def merge_changes(base: ModelProto, ours: ModelProto, theirs: ModelProto) -> tup
     merged.CopyFrom(ours)
     merge = _Merge()
     merge.merge_fields(base, ours, theirs, merged, "")
-    merge.conflicts += _mixed_operators(base, ours, theirs)
-    merge.conflicts += _mixed_calls(base, ours, theirs)
+    merge.conflicts += _operator_set_conflicts(base, ours, theirs)
+    merge.conflicts += _call_conflicts(base, ours, theirs)
     if not merge.conflicts:
-        merge.conflicts += _new_errors(merged, base, ours, theirs)
+        merge.conflicts += _new_fault_conflicts(merged, base, ours, theirs)
     return merged, merge.conflicts
 
 
@@ -123,54 +123,74 @@ class _Merge:
         self, base: Any, ours: Any, theirs: Any, merged: Any, field: FieldDescriptor, path: str
     ) -> None:
         """Merge a repeated field whose elements have names."""
-        old, mine, other = (getattr(message, field.name) for message in (base, ours, theirs))
-        ours_of, theirs_of = _pairs(field, old, mine), _pairs(field, old, other)
-        my_ids: dict[int, _Id] = {index: ("base", at) for at, index in ours_of.items()}
-        their_ids: dict[int, _Id] = {index: ("base", at) for at, index in theirs_of.items()}
-        my_new = [index for index in range(len(mine)) if index not in my_ids]
-        their_new = [index for index in range(len(other)) if index not in their_ids]
+        base_elements, our_elements, their_elements = (getattr(message, field.name) for message in (base, ours, theirs))
+        ours_of, theirs_of = (
+            _partner_indexes(field, base_elements, our_elements),
+            _partner_indexes(field, base_elements, their_elements),
+        )
+        our_ids: dict[int, _Id] = {index: ("base", base_index) for base_index, index in ours_of.items()}
+        their_ids: dict[int, _Id] = {index: ("base", base_index) for base_index, index in theirs_of.items()}
+        our_new = [index for index in range(len(our_elements)) if index not in our_ids]
+        their_new = [index for index in range(len(their_elements)) if index not in their_ids]
         # Elements of one name that both sides added.
-        both = _pairs(field, [mine[index] for index in my_new], [other[index] for index in their_new])
-        twins = {my_new[one]: their_new[two] for one, two in both.items()}
+        common_pairs = _partner_indexes(
+            field, [our_elements[index] for index in our_new], [their_elements[index] for index in their_new]
+        )
+        their_by_our_index = {
+            our_new[our_new_index]: their_new[their_new_index]
+            for our_new_index, their_new_index in common_pairs.items()
+        }
 
         versions: list[tuple[_Id, Any, Any, Any]] = [
-            (("base", at), element, _at(mine, ours_of.get(at)), _at(other, theirs_of.get(at)))
-            for at, element in enumerate(old)
+            (
+                ("base", base_index),
+                element,
+                _element_or_none(our_elements, ours_of.get(base_index)),
+                _element_or_none(their_elements, theirs_of.get(base_index)),
+            )
+            for base_index, element in enumerate(base_elements)
         ]
-        for index in my_new:
-            my_ids[index] = ("ours", index)
-            if index in twins:
-                their_ids[twins[index]] = ("ours", index)
-            versions.append((("ours", index), None, mine[index], _at(other, twins.get(index))))
+        for index in our_new:
+            our_ids[index] = ("ours", index)
+            if index in their_by_our_index:
+                their_ids[their_by_our_index[index]] = ("ours", index)
+            versions.append(
+                (
+                    ("ours", index),
+                    None,
+                    our_elements[index],
+                    _element_or_none(their_elements, their_by_our_index.get(index)),
+                )
+            )
         for index in their_new:
             if index not in their_ids:
                 their_ids[index] = ("theirs", index)
-                versions.append((("theirs", index), None, None, other[index]))
-        content = {key: self._merge_element(field, path, *three) for key, *three in versions}
+                versions.append((("theirs", index), None, None, their_elements[index]))
+        content = {key: self._merge_element(field, path, *elements) for key, *elements in versions}
 
-        my_order = [my_ids[index] for index in range(len(mine))]
+        our_order = [our_ids[index] for index in range(len(our_elements))]
         order = self._merge_orders(
-            [("base", at) for at in range(len(old))],
-            my_order,
-            [their_ids[index] for index in range(len(other))],
+            [("base", base_index) for base_index in range(len(base_elements))],
+            our_order,
+            [their_ids[index] for index in range(len(their_elements))],
             field,
             path,
         )
         order = [key for key in order if content[key] is not None]
         if field.name == "node":
-            positions = _sorted_positions([content[key] for key in order], mine, other)
+            positions = _sorted_positions([content[key] for key in order], our_elements, their_elements)
             order = [order[position] for position in positions]
         result = getattr(merged, field.name)
-        if order != my_order:
+        if order != our_order:
             del result[:]
             result.extend([content[key] for key in order])
             return
         for index, key in enumerate(order):
-            if content[key] is not mine[index]:
+            if content[key] is not our_elements[index]:
                 result[index].CopyFrom(content[key])
 
     def _merge_element(self, field: FieldDescriptor, path: str, base: Any, ours: Any, theirs: Any) -> Any:
-        """Return the merged element, or None if it is removed. Each version is None where there is none."""
+        """Return the merged element, or None if it is removed. base, ours, theirs: its versions; None if absent."""
         if _are_same(base, theirs) or _are_same(ours, theirs):
             return ours
         if _are_same(base, ours):
@@ -189,19 +209,21 @@ class _Merge:
         return ours
 
     def _merge_graphs(self, base: NodeProto, ours: NodeProto, theirs: NodeProto, path: str) -> NodeProto | None:
-        """Merge a node of which at most one side changed more than its graphs; returns None for any other node."""
-        (old, old_graphs), (mine, my_graphs), (other, their_graphs) = map(_split, (base, ours, theirs))
-        if not old_graphs or not old_graphs.keys() == my_graphs.keys() == their_graphs.keys():
+        """Merge a node if at most one side changed parts of it other than graphs; otherwise return None."""
+        (base_rest, base_graphs), (our_rest, our_graphs), (their_rest, their_graphs) = map(
+            _split_graphs, (base, ours, theirs)
+        )
+        if not base_graphs or not base_graphs.keys() == our_graphs.keys() == their_graphs.keys():
             return None
-        if not (_are_same(old, mine) or _are_same(old, other) or _are_same(mine, other)):
+        if not (_are_same(base_rest, our_rest) or _are_same(base_rest, their_rest) or _are_same(our_rest, their_rest)):
             return None
         merged = NodeProto()
-        merged.CopyFrom(theirs if _are_same(old, mine) else ours)
+        merged.CopyFrom(theirs if _are_same(base_rest, our_rest) else ours)
         for attribute in merged.attribute:
-            if (name := attribute.name) in my_graphs:
-                attribute.g.CopyFrom(my_graphs[name])
-                here = f"{path}.node[{node_name(ours)}].{name}"
-                self.merge_fields(old_graphs[name], my_graphs[name], their_graphs[name], attribute.g, here)
+            if (name := attribute.name) in our_graphs:
+                attribute.g.CopyFrom(our_graphs[name])
+                graph_path = f"{path}.node[{node_name(ours)}].{name}"
+                self.merge_fields(base_graphs[name], our_graphs[name], their_graphs[name], attribute.g, graph_path)
         return merged
 
     def _merge_orders(
@@ -209,65 +231,65 @@ class _Merge:
     ) -> list[_Id]:
         """Return the order of the side that moved elements, with the elements that the other side added.
 
-        An added element keeps its predecessor. Where both sides moved elements, our order wins, with a conflict if the
-        order matters.
+        An added element follows the same element as before. If both sides moved elements, the order of `ours` wins, and
+        this is a conflict if the order matters.
         """
         common = {*ours} & {*theirs}  # includes equal elements that both sides added
-        old, mine, other = ([key for key in keys if key in common] for keys in (base, ours, theirs))
-        is_ordered = field.name in _ORDERED
-        first, second = (theirs, ours) if mine == old else (ours, theirs)
-        is_ambiguous = is_ordered and mine != other and old not in (mine, other)
-        kept = {*first}
-        known = {*base, *second}
+        base_order, our_order, their_order = ([key for key in keys if key in common] for keys in (base, ours, theirs))
+        is_ordered = field.name in _ORDERED_FIELDS
+        moved_order, other_order = (theirs, ours) if our_order == base_order else (ours, theirs)
+        is_ambiguous = is_ordered and our_order != their_order and base_order not in (our_order, their_order)
+        moved_keys = {*moved_order}
+        other_keys = {*base, *other_order}
         anchor: _Id | None = None
         additions: dict[_Id | None, list[_Id]] = {}
-        for key in second:
-            if key in kept:
+        for key in other_order:
+            if key in moved_keys:
                 anchor = key
             elif key[0] != "base":
                 additions.setdefault(anchor, []).append(key)
         order: list[_Id] = []
-        for before, following in zip([None, *first], [*first, None], strict=True):
-            order += [] if before is None else [before]
-            order += (added := additions.get(before, []))
-            # Each side expects its own addition at this position.
-            is_ambiguous |= is_ordered and bool(added) and following is not None and following not in known
+        for previous, next_key in zip([None, *moved_order], [*moved_order, None], strict=True):
+            order += [] if previous is None else [previous]
+            order += (new_keys := additions.get(previous, []))
+            # Both sides added an element at this position.
+            is_ambiguous |= is_ordered and bool(new_keys) and next_key is not None and next_key not in other_keys
         if is_ambiguous:
             self.conflicts.append(Conflict("order", f"of {field.name}s", path, "changed", "changed"))
         return order
 
 
-def _at(elements: Sequence[Any], index: int | None) -> Any:
+def _element_or_none(elements: Sequence[Any], index: int | None) -> Any:
     return None if index is None else elements[index]
 
 
-def _pairs(field: FieldDescriptor, old: Sequence[Any], new: Sequence[Any]) -> dict[int, int]:
+def _partner_indexes(field: FieldDescriptor, old: Sequence[Any], new: Sequence[Any]) -> dict[int, int]:
     """Return the index in `new` of the partner of each element of `old` that has one."""
     if field.name == "node":
         return pair_nodes(old, new, range(len(old)), range(len(new)))
     matches = match_elements(old, new, 0, KEYS[field.name][1])
-    return {index: other for index, other in enumerate(matches) if other >= 0}
+    return {index: new_index for index, new_index in enumerate(matches) if new_index >= 0}
 
 
-def _are_same(one: Any, two: Any) -> bool:
+def _are_same(left: Any, right: Any) -> bool:
     """Return whether two messages are equal, or both None. NaN equals NaN of the same bits."""
-    if one is None or two is None:
-        return one is two
-    return bool(one == two) or (
-        one.ByteSize() == two.ByteSize() and bool(one.SerializeToString() == two.SerializeToString())
+    if left is None or right is None:
+        return left is right
+    return bool(left == right) or (
+        left.ByteSize() == right.ByteSize() and bool(left.SerializeToString() == right.SerializeToString())
     )
 
 
-def _are_equal(field: FieldDescriptor, one: Any, two: Any) -> bool:
+def _are_equal(field: FieldDescriptor, left: Any, right: Any) -> bool:
     """Return whether a field is equal in two messages."""
-    if not field.is_repeated and one.HasField(field.name) != two.HasField(field.name):
+    if not field.is_repeated and left.HasField(field.name) != right.HasField(field.name):
         return False
-    first, second = getattr(one, field.name), getattr(two, field.name)
+    left_value, right_value = getattr(left, field.name), getattr(right, field.name)
     if field.message_type is None:
-        return bool(first == second)
+        return bool(left_value == right_value)
     if field.is_repeated:
-        return len(first) == len(second) and all(map(_are_same, first, second))
-    return _are_same(first, second)
+        return len(left_value) == len(right_value) and all(map(_are_same, left_value, right_value))
+    return _are_same(left_value, right_value)
 
 
 def _copy_field(field: FieldDescriptor, source: Any, target: Any) -> None:
@@ -290,56 +312,62 @@ def _action(base: Any, side: Any) -> str:
     return "added" if base is None else "removed" if side is None else "changed"
 
 
-def _split(node: NodeProto) -> tuple[NodeProto, dict[str, GraphProto]]:
-    """Return a node without the graphs in its attributes, and these by the attribute's name."""
-    own = NodeProto()
-    own.CopyFrom(node)
-    for attribute in own.attribute:
+def _split_graphs(node: NodeProto) -> tuple[NodeProto, dict[str, GraphProto]]:
+    """Return a node without the graphs in its attributes, and these graphs by the attribute's name."""
+    copy = NodeProto()
+    copy.CopyFrom(node)
+    for attribute in copy.attribute:
         attribute.ClearField("g")
-    return own, {attribute.name: attribute.g for attribute in node.attribute if attribute.HasField("g")}
+    return copy, {attribute.name: attribute.g for attribute in node.attribute if attribute.HasField("g")}
 
 
-def _mixed_operators(base: ModelProto, *sides: ModelProto) -> Iterator[Conflict]:
+def _operator_set_conflicts(base: ModelProto, *sides: ModelProto) -> Iterator[Conflict]:
     """Yield a conflict for each operator set that one side changed while the other changed or added its nodes.
 
-    The operator sets of a function are its own.
+    Functions import operator sets separately from the model.
     """
-    old, *versions = map(_versions, (base, *sides))
-    for scope, before in old.items():
-        for side, other in ((0, 1), (1, 0)):
-            now, there = versions[side].get(scope, {}), versions[other].get(scope, {})
-            changed = {
-                domain for domain, version in now.items() if before.get(domain, version) != version != there.get(domain)
+    base_versions, *versions = map(_operator_set_versions, (base, *sides))
+    for scope, old_versions in base_versions.items():
+        for side, other_side in ((0, 1), (1, 0)):
+            side_versions, other_versions = versions[side].get(scope, {}), versions[other_side].get(scope, {})
+            changed_domains = {
+                domain
+                for domain, version in side_versions.items()
+                if old_versions.get(domain, version) != version != other_versions.get(domain)
             }
-            if changed:
-                nodes = _new_nodes(base, sides[other], sides[side], scope)
-                for domain in sorted(changed & {_domain(node) for node in nodes}):
+            if changed_domains:
+                nodes = _new_nodes(base, sides[other_side], sides[side], scope)
+                for domain in sorted(changed_domains & {_domain(node) for node in nodes}):
                     texts = ["changed the version", "changed or added nodes"]
-                    yield Conflict("opset", domain, scope, texts[side], texts[other])
+                    yield Conflict("opset", domain, scope, texts[side], texts[other_side])
 
 
-def _versions(model: ModelProto) -> dict[str, dict[str, int]]:
+def _operator_set_versions(model: ModelProto) -> dict[str, dict[str, int]]:
     """Return the versions of the operator sets by path, "" for the model's, and by domain."""
-    holders: list[tuple[str, Any]] = [("", model)]
-    holders += [(f"functions[{function.name}]", function) for function in model.functions]
-    return {path: {_domain(opset): opset.version for opset in holder.opset_import} for path, holder in holders}
+    owners: list[tuple[str, Any]] = [("", model)]
+    owners += [(f"functions[{function.name}]", function) for function in model.functions]
+    return {path: {_domain(opset): opset.version for opset in owner.opset_import} for path, owner in owners}
 
 
 def _domain(element: Any) -> str:
     return element.domain or "ai.onnx"
 
 
-def _mixed_calls(base: ModelProto, *sides: ModelProto) -> Iterator[Conflict]:
+def _call_conflicts(base: ModelProto, *sides: ModelProto) -> Iterator[Conflict]:
     """Yield a conflict for each function whose interface one side changed while the other changed or added calls."""
-    old, *interfaces = map(_interfaces, (base, *sides))
-    for side, other in ((0, 1), (1, 0)):
-        now, there = interfaces[side], interfaces[other]
-        changed = {key for key, text in old.items() if now.get(key) != text and now.get(key) != there.get(key)}
-        if changed:
-            calls = {_called(node) for node in _new_nodes(base, sides[other], sides[side])}
-            for key in sorted(changed & calls):
-                texts = ["removed" if key not in now else "changed the interface", "changed or added calls"]
-                yield Conflict("function", f"{key[0]}.{key[1]}", "", texts[side], texts[other])
+    base_interfaces, *interfaces = map(_interfaces, (base, *sides))
+    for side, other_side in ((0, 1), (1, 0)):
+        side_interfaces, other_interfaces = interfaces[side], interfaces[other_side]
+        changed_keys = {
+            key
+            for key, text in base_interfaces.items()
+            if side_interfaces.get(key) != text and side_interfaces.get(key) != other_interfaces.get(key)
+        }
+        if changed_keys:
+            calls = {_called_function(node) for node in _new_nodes(base, sides[other_side], sides[side])}
+            for key in sorted(changed_keys & calls):
+                texts = ["removed" if key not in side_interfaces else "changed the interface", "changed or added calls"]
+                yield Conflict("function", f"{key[0]}.{key[1]}", "", texts[side], texts[other_side])
 
 
 def _interfaces(model: ModelProto) -> dict[tuple[str, str, str], tuple[Any, ...]]:
@@ -355,55 +383,55 @@ def _interfaces(model: ModelProto) -> dict[tuple[str, str, str], tuple[Any, ...]
     }
 
 
-def _called(node: NodeProto) -> tuple[str, str, str]:
+def _called_function(node: NodeProto) -> tuple[str, str, str]:
     return _domain(node), node.op_type, node.overload
 
 
-def _new_nodes(base: ModelProto, side: ModelProto, other: ModelProto, path: str | None = None) -> list[NodeProto]:
-    """Return the nodes of `side` that are neither in `base` nor in `other`.
+def _new_nodes(base: ModelProto, side: ModelProto, other_side: ModelProto, path: str | None = None) -> list[NodeProto]:
+    """Return the nodes of `side` that are neither in `base` nor in `other_side`.
 
     path: select only nodes of the main graph ("") or of the function at the path; None selects all nodes.
     """
-    known = {node.SerializeToString() for model in (base, other) for node in _nodes(model, path)}
-    return [node for node in _nodes(side, path) if node.SerializeToString() not in known]
+    known_nodes = {node.SerializeToString() for model in (base, other_side) for node in _nodes(model, path)}
+    return [node for node in _nodes(side, path) if node.SerializeToString() not in known_nodes]
 
 
 def _nodes(model: ModelProto, path: str | None = None) -> Iterator[NodeProto]:
-    """Yield the nodes of the main graph and of functions, and those of graphs in their attributes. path: as above."""
-    waiting: list[_Scope] = [] if path else [model.graph]
-    waiting += [function for function in model.functions if path is None or path == f"functions[{function.name}]"]
-    while waiting:
-        for node in waiting.pop().node:
+    """Yield the nodes of the main graph, of functions, and of graphs in their attributes. path: as for `_new_nodes`."""
+    pending: list[_Scope] = [] if path else [model.graph]
+    pending += [function for function in model.functions if path is None or path == f"functions[{function.name}]"]
+    while pending:
+        for node in pending.pop().node:
             yield node
-            waiting += graphs_of(node)
+            pending += graphs_of(node)
 
 
 def _sorted_positions(nodes: list[NodeProto], *sides: Sequence[NodeProto]) -> Sequence[int]:
-    """Return the positions of nodes in topological order, near their own order.
+    """Return the positions of nodes in topological order, close to their present order.
 
-    Returns their own order if it is topological, if that of a side is not, and if there are cycles.
+    Returns the present order if it is topological, if the order of a side is not, and if there are cycles.
     """
     order = range(len(nodes))
-    reads = _reads(nodes)
-    if _is_sorted(reads) or not all(_is_sorted(_reads(side)) for side in sides):
+    producers_by_node = _producers_by_node(nodes)
+    if _is_sorted(producers_by_node) or not all(_is_sorted(_producers_by_node(side)) for side in sides):
         return order
-    waiting = list(map(len, reads))
+    n_pending = list(map(len, producers_by_node))
     readers: list[list[int]] = [[] for _ in nodes]
-    for reader, producers in enumerate(reads):
+    for reader, producers in enumerate(producers_by_node):
         for producer in producers:
             readers[producer].append(reader)
-    ready = [position for position in order if not waiting[position]]
+    ready = [position for position in order if not n_pending[position]]
     positions: list[int] = []
     while ready:
         positions.append(position := heapq.heappop(ready))
         for reader in readers[position]:
-            waiting[reader] -= 1
-            if not waiting[reader]:
+            n_pending[reader] -= 1
+            if not n_pending[reader]:
                 heapq.heappush(ready, reader)
     return positions if len(positions) == len(nodes) else order
 
 
-def _reads(nodes: Sequence[NodeProto]) -> list[set[int]]:
+def _producers_by_node(nodes: Sequence[NodeProto]) -> list[set[int]]:
     """Return, for each node, the positions of the nodes whose outputs it reads."""
     producers: dict[str, int] = {}
     for position, node in enumerate(nodes):
@@ -413,30 +441,35 @@ def _reads(nodes: Sequence[NodeProto]) -> list[set[int]]:
     return [{producers[name] for name in (*node.input, *captured_names(node)) if name in producers} for node in nodes]
 
 
-def _is_sorted(reads: list[set[int]]) -> bool:
-    return all(max(producers, default=-1) < reader for reader, producers in enumerate(reads))
+def _is_sorted(producers_by_node: list[set[int]]) -> bool:
+    return all(max(producers, default=-1) < reader for reader, producers in enumerate(producers_by_node))
 
 
-def _new_errors(merged: ModelProto, base: ModelProto, *sides: ModelProto) -> list[Conflict]:
-    """Return a conflict for each fault that the merged model has and no side has.
+def _new_fault_conflicts(merged: ModelProto, base: ModelProto, *sides: ModelProto) -> list[Conflict]:
+    """Return a conflict for each fault that the merged model has and neither side has.
 
-    Equal faults of both sides are counted, since a text does not identify a fault: positions in it may have changed.
+    Faults with equal texts are counted, because the indexes in a text may have changed and are ignored.
     """
-    found = check(merged, select=_CONTRADICTIONS)
-    if not found:
+    problems = check(merged, select=_CONFLICT_RULES)
+    if not problems:
         return []
-    old, *others = (Counter(map(_fault, check(model, select=_CONTRADICTIONS))) for model in (base, *sides))
-    rest = {
-        fault: max(*(side[fault] for side in others), sum(side[fault] for side in others) - old[fault])
-        for fault in {_fault(problem) for problem in found}
+    base_counts, *side_counts = (
+        Counter(map(_fault_key, check(model, select=_CONFLICT_RULES))) for model in (base, *sides)
+    )
+    n_expected = {
+        fault: max(
+            *(counts[fault] for counts in side_counts),
+            sum(counts[fault] for counts in side_counts) - base_counts[fault],
+        )
+        for fault in {_fault_key(problem) for problem in problems}
     }
     conflicts = []
-    for problem in found:
-        rest[_fault(problem)] -= 1
-        if rest[_fault(problem)] < 0:
+    for problem in problems:
+        n_expected[_fault_key(problem)] -= 1
+        if n_expected[_fault_key(problem)] < 0:
             conflicts.append(Conflict(problem.severity, problem.rule, problem.path, problem.message, ""))
     return conflicts
 
 
-def _fault(problem: Problem) -> tuple[str, str]:
-    return problem.rule, _INDEX.sub("[]", problem.message)
+def _fault_key(problem: Problem) -> tuple[str, str]:
+    return problem.rule, _INDEX_IN_TEXT.sub("[]", problem.message)

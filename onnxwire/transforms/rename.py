@@ -27,7 +27,7 @@ def rename_values(model: ModelProto, names: Mapping[str, str], *, scope: str | N
     """Rename values: inputs, outputs, initializers and outputs of nodes. Returns the number of changed occurrences.
 
     model: the model, which is changed. names: new names by old names; all are applied at once, so two values can swap
-    names. A value is renamed where it is defined and wherever it is used: by nodes, subgraphs and training graphs, in
+    names. A value is renamed where it is defined and in all its uses: by nodes, subgraphs and training graphs, in
     value_info, quantization_annotation, sharding specs and training bindings. A name that the main graph does not
     define is renamed in each subgraph and function that defines it.
     scope: the path of the one graph or function that defines the values, such as "functions[0]"; values of enclosing
@@ -35,18 +35,18 @@ def rename_values(model: ModelProto, names: Mapping[str, str], *, scope: str | N
     Raises PathError for a name that no value has, EditError for a new name that another value already has, or that is
     empty or not text, DecodeError for messages nested more than 100 deep; the model is then unchanged.
     """
-    names = _texts(model, names)
+    names = _check_names(model, names)
     for old, new in names.items():
         if old and not new:
             reason = "a value can't be renamed to the empty name, which marks an omitted input or output"
             raise EditError(reason, f"{model._document.name}: {old!r}")
     scopes = _Scopes(model, {*names, *names.values()})
-    main = names.keys() & scopes.defined("graph", model.graph) if scope in (None, "graph") else set()
-    _check_values(scopes, names, main, scope)
-    return _rename(scopes, lambda path, own: _chosen(names, own, main, path, scope))
+    main_names = names.keys() & scopes.defined_in("graph", model.graph) if scope in (None, "graph") else set()
+    _check_values(scopes, names, main_names, scope)
+    return _rename(scopes, lambda path, defined: _choose_names(names, defined, main_names, path, scope))
 
 
-def _texts(model: ModelProto, names: Mapping[str, str]) -> dict[str, str]:
+def _check_names(model: ModelProto, names: Mapping[str, str]) -> dict[str, str]:
     """Copy a mapping of names. Raises FieldTypeError and FieldTextError for a new name that no field can store."""
     names = dict(names)
     for old, new in names.items():
@@ -65,17 +65,17 @@ def replace_uses(model: ModelProto, old: str, new: str, *, scope: str = "graph")
 
     model: the model, which is changed. old: the name of a value that is no longer defined in the graph or function at
     the path `scope`; new: the name of a value that is visible there. The type and quantization annotation of the old
-    one are removed.
+    value are removed.
     Raises EditError if a subgraph defines a value called `new` itself; the model is then unchanged.
     """
     scopes = _Scopes(model, {old, new})
-    for path, inner in scopes:
-        if _sees(path, scope) and new in (own := scopes.defined(path, inner)) and old not in own:
+    for path, inner_scope in scopes:
+        if _sees(path, scope) and new in (defined := scopes.defined_in(path, inner_scope)) and old not in defined:
             reason = f"{path} defines another value called {new!r}, which hides the replacement of {old!r}"
             raise EditError(f"{reason}; rename one of them first", model._document.name)
     _remove_annotations(resolve(model, scope).value, old)
-    own_names = {old: new}
-    return _rename(scopes, lambda path, _: own_names if path == scope else {})
+    new_names = {old: new}
+    return _rename(scopes, lambda path, _: new_names if path == scope else {})
 
 
 def _remove_annotations(scope: Scope, name: str) -> None:
@@ -88,11 +88,10 @@ def _remove_annotations(scope: Scope, name: str) -> None:
 class _Scopes:
     """The graphs and functions of a model that mention some names; iteration yields (path, scope).
 
-    The main graph comes before all others, and each scope before those that see it, which follow it in one run, so that
-    a stack can store the enclosing scopes of the current one. Graphs of initial values are last: unlike algorithms,
-    they do not see the main graph.
-    If there are few names, messages that mention none of them are skipped by a scan of their bytes; but not in models
-    with training_info, whose bindings are outside of the graphs that they refer to.
+    The main graph comes first. The scopes that see a scope follow it directly, so that a stack can store the enclosing
+    scopes of the current scope. Initialization graphs are last: unlike algorithms, they do not see the main graph.
+    If there are few names, messages that mention none of them are skipped by a scan of their bytes. This is not done in
+    models with training_info, because its bindings are outside of the graphs to which they refer.
     """
 
     def __init__(self, model: ModelProto, names: set[str]) -> None:
@@ -108,14 +107,14 @@ class _Scopes:
                 if not is_training or _is_of_training(path, "initialization") == is_last:
                     yield path, scope
 
-    def defined(self, path: str, scope: Scope) -> set[str]:
+    def defined_in(self, path: str, scope: Scope) -> set[str]:
         """Return the names that a scope defines, or only those of the filter; cached if there are few."""
-        defined = self._defined.get(path)
-        if defined is None:
-            defined = defined_names(scope, self.filter)
+        names = self._defined.get(path)
+        if names is None:
+            names = defined_names(scope, self.filter)
             if self.filter is not None and len(self._defined) < _MAX_CACHED_SCOPES:
-                self._defined[path] = defined
-        return defined
+                self._defined[path] = names
+        return names
 
 
 _MAX_CACHED_SCOPES = 1 << 12
@@ -130,99 +129,109 @@ def _rename(scopes: _Scopes, choose: Callable[[str, set[str]], Mapping[str, str]
     count = 0
     visible: dict[str, str] = {}  # the new names that apply in the current scope
     # The current scope and its enclosing scopes: path, and the names in `visible` before the scope was entered.
-    around: list[tuple[str, dict[str, str | None]]] = []
-    for path, holder in scopes:
-        while around and not _sees(path, around[-1][0]):
-            for name, new in around.pop()[1].items():
+    enclosing: list[tuple[str, dict[str, str | None]]] = []
+    for path, scope in scopes:
+        while enclosing and not _sees(path, enclosing[-1][0]):
+            for name, new in enclosing.pop()[1].items():
                 if new is None:
                     del visible[name]
                 else:
                     visible[name] = new
-        own = scopes.defined(path, holder)
-        chosen = choose(path, own)
+        defined = scopes.defined_in(path, scope)
+        new_names = choose(path, defined)
         # A value of the scope itself hides an outer value of the same name.
-        around.append((path, {name: visible.pop(name, None) for name in own & visible.keys() | chosen.keys()}))
-        visible.update(chosen)
+        enclosing.append(
+            (path, {name: visible.pop(name, None) for name in defined & visible.keys() | new_names.keys()})
+        )
+        visible.update(new_names)
         if visible:
-            count += _rename_in(holder, visible, scopes.filter) + _rename_bindings(scopes.model, path, visible)
+            count += _rename_in(scope, visible, scopes.filter) + _rename_bindings(scopes.model, path, visible)
     return count
 
 
-def _chosen(names: dict[str, str], own: set[str], main: set[str], path: str, scope: str | None) -> dict[str, str]:
+def _choose_names(
+    names: dict[str, str], defined: set[str], main_names: set[str], path: str, scope: str | None
+) -> dict[str, str]:
     """Return the new names of values that a graph or function defines."""
     if scope is not None and path != scope:
         return {}
-    # A name that the main graph defines is renamed only there; other graphs see it from there.
-    olds = names.keys() & own if path == "graph" else (names.keys() & own) - main
-    return {old: names[old] for old in olds if old != names[old]}
+    # A name that the main graph defines is not renamed in other graphs that define it too.
+    old_names = names.keys() & defined if path == "graph" else (names.keys() & defined) - main_names
+    return {old: names[old] for old in old_names if old != names[old]}
 
 
 @dataclass(slots=True)
 class _Level:
-    """A graph or function whose values are renamed. taken: new names that it already defines; given: its new names."""
+    """A graph or function whose values are renamed.
+
+    existing: the new names that it already defines. assigned: the new names of its values.
+    """
 
     path: str
-    taken: set[str]
-    given: list[str] = field(default_factory=list)
+    existing: set[str]
+    assigned: list[str] = field(default_factory=list)
 
 
-def _check_values(scopes: _Scopes, names: dict[str, str], main: set[str], scope: str | None) -> None:
+def _check_values(scopes: _Scopes, names: dict[str, str], main_names: set[str], scope: str | None) -> None:
     """Raise for names that no value has, and for new names in use in the graph, in an enclosing graph, or in a
     subgraph."""
     source = scopes.model._document.name
-    missing = dict.fromkeys(names)
-    wanted = set(names.values())
+    missing_names = dict.fromkeys(names)
+    wanted_names = set(names.values())
     levels: list[_Level] = []
-    around: dict[str, list[_Level]] = {}  # for each new name, the levels that define it already
-    given: dict[str, list[str]] = {}  # for each new name, the old name, once for each level that receives the new name
-    for path, holder in scopes:
+    # By new name: the levels that define it already; and the old name, once for each level that receives the new name.
+    levels_by_new_name: dict[str, list[_Level]] = {}
+    old_by_new_name: dict[str, list[str]] = {}
+    for path, inner_scope in scopes:
         while levels and not _sees(path, levels[-1].path):
-            _leave(levels.pop(), around, given)
-        own = scopes.defined(path, holder)
-        if not own:
+            _leave_level(levels.pop(), levels_by_new_name, old_by_new_name)
+        defined = scopes.defined_in(path, inner_scope)
+        if not defined:
             continue
         if scope in (None, path):
-            for old in names.keys() & own:
-                missing.pop(old, None)
-        level = _Level(path, own & wanted)
-        chosen = _chosen(names, own, main, path, scope)
-        for new in level.taken:
-            if given.get(new):
-                raise _taken(source, path, given[new][-1], new)
-        for old, new in chosen.items():
-            if new in level.taken and new not in chosen:
-                raise _taken(source, path, old, new)
-            if around.get(new):
-                raise _taken(source, around[new][-1].path, old, new)
+            for old in names.keys() & defined:
+                missing_names.pop(old, None)
+        level = _Level(path, defined & wanted_names)
+        new_names = _choose_names(names, defined, main_names, path, scope)
+        for new in level.existing:
+            if old_by_new_name.get(new):
+                raise _name_in_use_error(source, path, old_by_new_name[new][-1], new)
+        for old, new in new_names.items():
+            if new in level.existing and new not in new_names:
+                raise _name_in_use_error(source, path, old, new)
+            if levels_by_new_name.get(new):
+                raise _name_in_use_error(source, levels_by_new_name[new][-1].path, old, new)
             # A value that hides an outer value of the same name may also do so after both are renamed.
-            if given.get(new) and given[new][-1] != old:
-                raise _duplicate(source, path, new)
-            level.given.append(new)
-            given.setdefault(new, []).append(old)
-        for new in level.taken:
-            around.setdefault(new, []).append(level)
+            if old_by_new_name.get(new) and old_by_new_name[new][-1] != old:
+                raise _duplicate_name_error(source, path, new)
+            level.assigned.append(new)
+            old_by_new_name.setdefault(new, []).append(old)
+        for new in level.existing:
+            levels_by_new_name.setdefault(new, []).append(level)
         levels.append(level)
     classes: list[type[Scope]] = [GraphProto, FunctionProto]
-    for old in missing:
-        every = (holder for path, holder in Search(scopes.model, classes) if scope in (None, path))
-        known = (name for holder in every for name in defined_names(holder))
-        raise PathError(f"there is no value called {old!r}{did_you_mean(old, known)}", "", source)
+    for old in missing_names:
+        inner_scopes = (inner_scope for path, inner_scope in Search(scopes.model, classes) if scope in (None, path))
+        known_names = (name for inner_scope in inner_scopes for name in defined_names(inner_scope))
+        raise PathError(f"there is no value called {old!r}{did_you_mean(old, known_names)}", "", source)
 
 
-def _leave(level: _Level, around: dict[str, list[_Level]], given: dict[str, list[str]]) -> None:
+def _leave_level(
+    level: _Level, levels_by_new_name: dict[str, list[_Level]], old_by_new_name: dict[str, list[str]]
+) -> None:
     """Remove a level from the maps when the walk leaves it."""
-    for new in level.taken:
-        around[new].pop()
-    for new in level.given:
-        given[new].pop()
+    for new in level.existing:
+        levels_by_new_name[new].pop()
+    for new in level.assigned:
+        old_by_new_name[new].pop()
 
 
-def _taken(source: str, path: str, old: str, new: str) -> EditError:
+def _name_in_use_error(source: str, path: str, old: str, new: str) -> EditError:
     reason = f"a value called {new!r} already exists; choose another name for {old!r}"
     return EditError(reason, f"{source}: {path}")
 
 
-def _duplicate(source: str, path: str, new: str) -> EditError:
+def _duplicate_name_error(source: str, path: str, new: str) -> EditError:
     return EditError(f"two values can't both be renamed to {new!r}", f"{source}: {path}")
 
 
@@ -235,7 +244,7 @@ def rename_nodes(model: ModelProto, names: Mapping[str, str]) -> int:
     another node of the graph already has, or that is not text; DecodeError for messages nested more than 100 deep. The
     model is then unchanged.
     """
-    names = _texts(model, names)
+    names = _check_names(model, names)
     _check_nodes(model, names)
     count = 0
     for _, node in Search(model, [NodeProto], None, NameFilter.of(names.keys())):
@@ -249,66 +258,69 @@ def rename_nodes(model: ModelProto, names: Mapping[str, str]) -> int:
 def _check_nodes(model: ModelProto, names: dict[str, str]) -> None:
     """Raise for names that no node or several nodes in one graph have, and for new names that the graph already has."""
     source = model._document.name
-    wanted = set(names.values())
-    missing = dict.fromkeys(names)
+    wanted_names = set(names.values())
+    missing_names = dict.fromkeys(names)
     # The enclosing graphs of the current node: path, and the paths of the graph's nodes with an old name and with a new
     # name. A graph is checked when the walk leaves it, so that only enclosing graphs are in memory.
     levels: list[tuple[str, dict[str, str], dict[str, str]]] = []
-    for path, node in Search(model, [NodeProto], None, NameFilter.of({*names, *wanted})):
+    for path, node in Search(model, [NodeProto], None, NameFilter.of({*names, *wanted_names})):
         graph = path.rpartition(".")[0]
         while levels and not (graph == levels[-1][0] or _is_in(graph, levels[-1][0])):
             _check_graph(source, names, *levels.pop())
         if not levels or levels[-1][0] != graph:
             levels.append((graph, {}, {}))
-        _, found, taken = levels[-1]
+        _, paths_by_old_name, paths_by_new_name = levels[-1]
         name = node.name
         if name in names:
-            missing.pop(name, None)
-            if name in found:
-                paths = ", ".join([found[name], path])
+            missing_names.pop(name, None)
+            if name in paths_by_old_name:
+                paths = ", ".join([paths_by_old_name[name], path])
                 reason = f"several nodes are called {name!r}; set the name of one by its path: {paths}"
                 raise PathError(reason, "", source)
-            found[name] = path
-        elif name in wanted:
-            taken[name] = path
+            paths_by_old_name[name] = path
+        elif name in wanted_names:
+            paths_by_new_name[name] = path
     for level in levels:
         _check_graph(source, names, *level)
     for old in names:
-        if not old or old in missing:
-            known = (node.name for _, node in Search(model, [NodeProto]))
-            raise PathError(f"there is no node called {old!r}{did_you_mean(old, known)}", "", source)
+        if not old or old in missing_names:
+            known_names = (node.name for _, node in Search(model, [NodeProto]))
+            raise PathError(f"there is no node called {old!r}{did_you_mean(old, known_names)}", "", source)
 
 
-def _check_graph(source: str, names: dict[str, str], _: str, found: dict[str, str], taken: dict[str, str]) -> None:
-    """Raise for a name that two nodes of a graph would share. found, taken: paths of nodes by old and by new names."""
-    given: set[str] = set()
-    for old, path in found.items():
+def _check_graph(
+    source: str, names: dict[str, str], _: str, paths_by_old_name: dict[str, str], paths_by_new_name: dict[str, str]
+) -> None:
+    """Raise for a name that two nodes of a graph would share. paths_by_old_name, paths_by_new_name:
+    of the nodes that have such a name."""
+    used_names: set[str] = set()
+    for old, path in paths_by_old_name.items():
         new = names[old]
-        if new and new in taken:
+        if new and new in paths_by_new_name:
             reason = f"a node called {new!r} already exists; choose another name for {old!r}"
-            raise EditError(reason, f"{source}: {taken[new]}")
-        if new and new in given:
-            raise _duplicate(source, path, new)
-        given.add(new)
+            raise EditError(reason, f"{source}: {paths_by_new_name[new]}")
+        if new and new in used_names:
+            raise _duplicate_name_error(source, path, new)
+        used_names.add(new)
 
 
-def _sees(path: str, outer: str) -> bool:
+def _sees(path: str, outer_path: str) -> bool:
     """Return whether a path inside a graph sees the values of the graph or function at another path.
 
     Source: onnx.proto, TrainingInfoProto: an algorithm runs as if it was appended to the main graph.
     """
-    return _is_in(path, outer) or (outer == "graph" and _is_of_training(path, "algorithm"))
+    return _is_in(path, outer_path) or (outer_path == "graph" and _is_of_training(path, "algorithm"))
 
 
 def _is_of_training(path: str, graph: str) -> bool:
     """Return whether a path is in one kind of the two training graphs, or is that graph."""
-    found = _TRAINING_GRAPH.match(path)
-    return found is not None and found[2] == graph
+    match = _TRAINING_GRAPH.match(path)
+    return match is not None and match[2] == graph
 
 
-def _is_in(path: str, outer: str) -> bool:
+def _is_in(path: str, outer_path: str) -> bool:
     """Return whether a path is inside another one."""
-    return path.startswith(outer) and path.startswith(".", len(outer))
+    return path.startswith(outer_path) and path.startswith(".", len(outer_path))
 
 
 def _rename_list(values: RepeatedSpan[str, str | bytes], mapping: Mapping[str, str]) -> int:
@@ -358,9 +370,9 @@ def _rename_in(scope: Scope, mapping: Mapping[str, str], names: NameFilter | Non
 def _rename_bindings(model: ModelProto, path: str, mapping: Mapping[str, str]) -> int:
     """Rename in the bindings of training to values that a graph sees. Source: onnx.proto, TrainingInfoProto."""
     trainings: Iterable[TrainingInfoProto] = ()
-    if found := _TRAINING_GRAPH.fullmatch(path):
-        training = model.training_info[int(found[1])]
-        if found[2] == "initialization":
+    if match := _TRAINING_GRAPH.fullmatch(path):
+        training = model.training_info[int(match[1])]
+        if match[2] == "initialization":
             return sum(_rename_field(entry, "value", mapping) for entry in training.initialization_binding)
         trainings = [training]
     elif path == "graph":

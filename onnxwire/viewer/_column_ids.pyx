@@ -29,8 +29,8 @@ cdef uint64_t hash_text(const uint8_t* p, uint64_t n, uint64_t seed) noexcept no
     return mix(h ^ word)
 
 
-cdef uint64_t head_of(const uint8_t* p, uint64_t n) noexcept nogil:
-    """Return the length of a name without its last part, which begins after the last /, ::, or dot, in this order."""
+cdef uint64_t prefix_length(const uint8_t* p, uint64_t n) noexcept nogil:
+    """Return the length of a name without its last part: the text after the last /, or if it has none, ::, or dot."""
     cdef uint64_t colons = 0
     cdef uint64_t dot = 0
     cdef uint64_t i
@@ -45,10 +45,12 @@ cdef uint64_t head_of(const uint8_t* p, uint64_t n) noexcept nogil:
 
 
 cdef uint64_t hash_value(
-    const Block* block, const Values* values, int64_t i, uint64_t seed, uint64_t most
+    const Block* block, const Values* values, int64_t i, uint64_t seed, uint64_t max_bytes
 ) noexcept nogil:
-    """Return the hash of a string; if `most` is not 0, the hash of its first `most` bytes without the last part of the
-    name."""
+    """Return the hash of a string.
+
+    max_bytes: if not 0, hash only the first `max_bytes` bytes, without the last part of the name.
+    """
     cdef const View* view = &(<const View*>values.data)[i]
     cdef const uint8_t* p
     cdef uint64_t n
@@ -56,8 +58,8 @@ cdef uint64_t hash_value(
         return mix(seed + 1)
     p = view_text(block, view)
     n = <uint64_t>view.size
-    if most:
-        n = head_of(p, n if n < most else most)
+    if max_bytes:
+        n = prefix_length(p, n if n < max_bytes else max_bytes)
     return hash_text(p, n, seed)
 
 
@@ -82,45 +84,45 @@ cdef class Ids:
         return self.hashes.n
 
     @critical_section
-    def add(self, Columns columns not None, str name, const int32_t[::1] salts=None, uint64_t most=0):
+    def add(self, Columns columns not None, str name, const int32_t[::1] salts=None, uint64_t max_bytes=0):
         """Return the ids of the rows of a column of strings, or of lists of strings.
 
-        salts: an integer for each row; rows get the same id only if their salts are equal too. most: if not 0, compare
-        only the first `most` bytes of each string, without the last part of the name (after the last /, or else ::, or
-        else dot).
+        salts: an integer for each row; rows get the same id only if their salts are equal too. max_bytes: if not 0,
+        compare only the first `max_bytes` bytes of each string, without the last part of the name: the text after the
+        last /; without a slash, after the last ::; without both, after the last dot.
         Returns the id of each row as bytes of int32, -1 for a null, and a list with the first row of each new id.
         """
         cdef const Column* column = &columns.block.columns[<Py_ssize_t>columns.names.index(name)]
         cdef const int32_t* ends = <const int32_t*>column.rows.data
         cdef int64_t n = len(columns)
         cdef bytearray ids = bytearray(n * 4)
-        cdef int32_t* out = <int32_t*><char*>ids
+        cdef int32_t* out_ids = <int32_t*><char*>ids
         cdef int64_t row
         cdef int64_t i
-        cdef int32_t before
+        cdef int32_t n_before
         cdef uint64_t h
         if column.type != STRING or columns.block.is_copied:
             raise TypeError("only columns of string views have ids")
         if salts is not None and len(salts) != n:
             raise ValueError("salts must have one element per row")
-        new = []
+        new_rows = []
         for row in range(n):
             if not is_valid(&column.rows, row):
-                out[row] = -1
+                out_ids[row] = -1
                 continue
             h = self.hashes.seed if salts is None else mix(self.hashes.seed + <uint64_t>salts[row])
             if column.is_list:
                 for i in range(ends[row], ends[row + 1]):
                     h = hash_value(&columns.block, &column.items, i, h, 0)
             else:
-                h = hash_value(&columns.block, &column.rows, row, h, most)
-            before = self.hashes.n
-            out[row] = intern(&self.hashes, <const uint8_t*>&h, 8, <uint32_t>h)
-            if out[row] < 0:
+                h = hash_value(&columns.block, &column.rows, row, h, max_bytes)
+            n_before = self.hashes.n
+            out_ids[row] = intern(&self.hashes, <const uint8_t*>&h, 8, <uint32_t>h)
+            if out_ids[row] < 0:
                 raise MemoryError
-            if out[row] == before:
-                new.append(row)
-        return ids, new
+            if out_ids[row] == n_before:
+                new_rows.append(row)
+        return ids, new_rows
 
 
 @critical_section
@@ -129,15 +131,15 @@ def numbers(Columns columns not None, str name):
     cdef const Column* column = &columns.block.columns[<Py_ssize_t>columns.names.index(name)]
     cdef int64_t n = len(columns)
     cdef bytearray result = bytearray(n * 8)
-    cdef int64_t* out = <int64_t*><char*>result
+    cdef int64_t* out_numbers = <int64_t*><char*>result
     cdef int64_t i
     if column.is_list or column.type == STRING:
         raise TypeError("this is not a column of integers")
     for i in range(n):
         if not is_valid(&column.rows, i):
-            out[i] = -1
+            out_numbers[i] = -1
         elif column.type == INT64:
-            out[i] = (<const int64_t*>column.rows.data)[i]
+            out_numbers[i] = (<const int64_t*>column.rows.data)[i]
         else:
-            out[i] = (<const int32_t*>column.rows.data)[i]
+            out_numbers[i] = (<const int32_t*>column.rows.data)[i]
     return result

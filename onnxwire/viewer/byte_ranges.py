@@ -14,42 +14,42 @@ from onnxwire.errors import PathError
 from onnxwire.messages import TensorProto
 from onnxwire.tensor.storage import Storage
 
-_WIRES = {WIRE_VARINT: "varint", WIRE_FIXED64: "64 bits", WIRE_LEN: "bytes", WIRE_FIXED32: "32 bits"}
+_WIRE_TYPE_NAMES = {WIRE_VARINT: "varint", WIRE_FIXED64: "64 bits", WIRE_LEN: "bytes", WIRE_FIXED32: "32 bits"}
 
 
 def span_of(root: Message, path: str) -> tuple[int, int]:
     """Return the span of a field's value: the offset of its first byte, and the offset after its last byte.
 
-    path: the path of a message, a field or an element of a field; "" for the whole file. For a packed field: the whole
-    run.
-    Raises PathError if the path leads nowhere, or to a value that the file does not contain.
+    path: the path of a message, a field or an element of a field; "" for the whole file. For a packed field, the span
+    contains all elements.
+    Raises PathError if there is no element at the path, or if the file does not contain it.
     """
-    found = resolve(root, path)
-    if isinstance(found.value, Message):
-        span = found.value._span
+    target = resolve(root, path)
+    if isinstance(target.value, Message):
+        span = target.value._span
         if span is not None:
             return span
-    elif found.parent is not None and found.field is not None and (outer := found.parent._span) is not None:
-        span = _record_of(found, found.field, root, outer)
+    elif target.parent is not None and target.field is not None and (parent_span := target.parent._span) is not None:
+        span = _find_value_span(target, target.field, root, parent_span)
         if span is not None:
             return span
-    reason = "it is not one run of bytes in the file: it was edited, is split into several parts, or is absent"
+    reason = "its bytes are not contiguous in the file: it was edited, has several parts, or is absent"
     raise PathError(reason, path, root._document.name)
 
 
-def _record_of(
-    found: Resolved, field: FieldDescriptor, root: Message, outer: tuple[int, int]
+def _find_value_span(
+    target: Resolved, field: FieldDescriptor, root: Message, parent_span: tuple[int, int]
 ) -> tuple[int, int] | None:
     """Return the value's span in the field's last record, or in the record of the requested element."""
-    seen, last = 0, None
-    for _, number, wire, value, after, _ in walk_records(root._document, *outer):
+    n_records, value_span = 0, None
+    for _, number, wire, value, value_end, _ in walk_records(root._document, *parent_span):
         if number == field.number and field.accepts(wire):
-            last = value, after
+            value_span = value, value_end
             # The elements of a packed field share one record.
-            if field.is_repeated and field.is_span and seen == (found.element_index or 0):
+            if field.is_repeated and field.is_span and n_records == (target.element_index or 0):
                 break
-            seen += 1
-    return last
+            n_records += 1
+    return value_span
 
 
 def read_bytes(root: Message, path: str, start: int, count: int, *, payload: bool = False) -> dict[str, Any]:
@@ -68,16 +68,22 @@ def read_bytes(root: Message, path: str, start: int, count: int, *, payload: boo
             raise PathError("this is not a tensor and has no payload", path, document.name)
         storage = Storage(tensor)
         if storage.file is not None:
-            file, first, length = storage.file
+            file, file_offset, length = storage.file
             start = min(max(start, 0), length)
             data = bytes(storage.payload(start, min(start + count, length)))
-            return {"file": file.name, "offset": first + start, "start": start, "length": length, "bytes": data.hex()}
+            return {
+                "file": file.name,
+                "offset": file_offset + start,
+                "start": start,
+                "length": length,
+                "bytes": data.hex(),
+            }
         path = f"{path}.{storage.field}" if storage.field else path
-    first, end = span_of(root, path)
-    length = end - first
+    file_offset, end = span_of(root, path)
+    length = end - file_offset
     start = min(max(start, 0), length)
-    data = bytes_at(document, first + start, min(first + start + count, end))
-    return {"file": document.name, "offset": first + start, "start": start, "length": length, "bytes": data.hex()}
+    data = bytes_at(document, file_offset + start, min(file_offset + start + count, end))
+    return {"file": document.name, "offset": file_offset + start, "start": start, "length": length, "bytes": data.hex()}
 
 
 def list_records(root: Message, path: str, start: int, count: int) -> dict[str, Any]:
@@ -90,32 +96,36 @@ def list_records(root: Message, path: str, start: int, count: int) -> dict[str, 
     Raises PathError if the path leads to no message, and DecodeError for damaged bytes.
     """
     document = root._document
-    found = resolve(root, path).value
-    span = found._span if isinstance(found, Message) else None
+    message = resolve(root, path).value
+    span = message._span if isinstance(message, Message) else None
     if span is None:
-        raise PathError("it is not one message in the file: it was edited, or is not a message", path, document.name)
+        raise PathError(
+            "this is not a message with contiguous bytes in the file: it is a value, was edited, or has several parts",
+            path,
+            document.name,
+        )
     counts: dict[int, int] = {}
     rows: list[dict[str, Any]] = []
     total = 0
-    for record in walk(document, found.DESCRIPTOR, *span):
-        field, number, after = record.field, record.number, record.after
-        assert after is not None
+    for record in walk(document, message.DESCRIPTOR, *span):
+        field, number, value_end = record.field, record.number, record.after
+        assert value_end is not None
         if start <= total < start + count:
-            here = None
+            field_path = None
             if field is not None and record.is_live:
                 is_element = field.is_repeated and field.is_span
-                here = (f"{path}." if path else "") + field.name
-                here += f"[{counts.get(number, 0)}]" if is_element else ""
-            is_message = here is not None and field is not None and field.message_type is not None
+                field_path = (f"{path}." if path else "") + field.name
+                field_path += f"[{counts.get(number, 0)}]" if is_element else ""
+            is_message = field_path is not None and field is not None and field.message_type is not None
             rows.append(
                 {
                     "number": number,
                     "name": field.name if field is not None else None,
-                    "path": here,
-                    "wire": _WIRES.get(record.wire, "group"),
+                    "path": field_path,
+                    "wire": _WIRE_TYPE_NAMES.get(record.wire, "group"),
                     "offset": record.offset,
                     "value": record.value,
-                    "length": after - record.value,
+                    "length": value_end - record.value,
                     "text": "" if is_message else describe_record(document, record, with_codes=True),
                     "is_message": is_message,
                 }

@@ -9,7 +9,7 @@ from typing import Any
 
 from onnxwire.analysis.live_scopes import defined_names
 from onnxwire.analysis.paths import Resolved, resolve
-from onnxwire.bridges.safetensors import from_safetensors, take_tensor
+from onnxwire.bridges.safetensors import assign_tensor, from_safetensors
 from onnxwire.engine.message import Message
 from onnxwire.errors import EditError, PathError
 from onnxwire.messages import (
@@ -29,7 +29,6 @@ from onnxwire.viewer.uploads import Upload, Uploads
 
 MAX_DIMS = 64
 _MAX_TEXT_CHARS = 60
-_A = AttributeProto
 
 
 @dataclass(slots=True)
@@ -45,13 +44,13 @@ class Change:
         self.path = self.run(message) or self.path
 
 
-def _short(text: str) -> str:
+def _truncate(text: str) -> str:
     return text if len(text) <= _MAX_TEXT_CHARS else f"{text[:_MAX_TEXT_CHARS]}…"
 
 
 def set_field(path: str, value: str) -> Change:
     """Set the element at a path to a value in the notation of `onnxwire set`."""
-    return Change(f"set {path} = {_short(value)}", path, lambda root: set_value(root, path, value))
+    return Change(f"set {path} = {_truncate(value)}", path, lambda root: set_value(root, path, value))
 
 
 def set_bytes(path: str, digits: str) -> Change:
@@ -62,14 +61,14 @@ def set_bytes(path: str, digits: str) -> Change:
         raise EditError("these are not hexadecimal digits, two per byte, such as 00 ff") from None
 
     def run(root: Message) -> str:
-        found = resolve(root, path)
-        if found.field is None or found.field.type != found.field.TYPE_BYTES or found.parent is None:
+        target = resolve(root, path)
+        if target.field is None or target.field.type != target.field.TYPE_BYTES or target.parent is None:
             raise EditError(f"{path} is not a field of bytes")
-        if found.element_index is not None:
-            getattr(found.parent, found.field.name)[found.element_index] = data
+        if target.element_index is not None:
+            getattr(target.parent, target.field.name)[target.element_index] = data
         else:
-            setattr(found.parent, found.field.name, data)
-        return found.path
+            setattr(target.parent, target.field.name, data)
+        return target.path
 
     return Change(f"set {path} to {len(data):,} bytes", path, run)
 
@@ -78,56 +77,59 @@ def remove_path(path: str) -> Change:
     """Remove an element, or clear a field."""
 
     def run(root: Message) -> str:
-        (gone,) = remove(root, [path])
-        return gone.rpartition(".")[0]
+        (removed_path,) = remove(root, [path])
+        return removed_path.rpartition(".")[0]
 
     return Change(f"remove {path}", path, run)
 
 
 def add_field(path: str, value: str | None = None) -> Change:
     """Add an element to a repeated field, or make a singular field present."""
-    shown = "" if value is None else f" = {_short(value)}"
-    return Change(f"add to {path}{shown}", path, lambda root: add_element(root, path, value))
+    value_suffix = "" if value is None else f" = {_truncate(value)}"
+    return Change(f"add to {path}{value_suffix}", path, lambda root: add_element(root, path, value))
 
 
 def rename_node(path: str, name: str) -> Change:
-    """Set the name of a node to one that no other node of its graph has."""
+    """Rename a node. Raises EditError if another node of its graph has the name."""
 
     def run(root: Message) -> str:
-        found = _node(root, path)
-        node = found.value
+        target = _resolve_node(root, path)
+        node = target.value
         # A file whose root is a node has no other nodes.
-        nodes = [] if found.element_index is None else resolve(root, found.path.rpartition("[")[0]).value
-        if name and any(other.name == name for other in nodes) and node.name != name:
+        nodes = [] if target.element_index is None else resolve(root, target.path.rpartition("[")[0]).value
+        if name and any(sibling.name == name for sibling in nodes) and node.name != name:
             raise EditError(f"another node of this graph already has the name {name!r}; choose another name")
         node.name = name
-        return found.path
+        return target.path
 
-    return Change(f"rename {path} to {_short(name)}", path, run)
+    return Change(f"rename {path} to {_truncate(name)}", path, run)
 
 
 def rename_value(path: str, name: str, new: str) -> Change:
     """Rename a value wherever it is used. path: the path of a graph or function that uses it."""
 
     def run(root: Message) -> str:
-        model, scope = _model(root), path
+        model, scope = _require_model(root), path
         if not isinstance(resolve(model, scope).value, GraphProto | FunctionProto):
             raise EditError(f"{path or 'the model'} is neither a graph nor a function")
-        # A graph in an attribute sees the values of those around it.
+        # A graph in an attribute can use the values of the enclosing graphs.
         while name not in defined_names(resolve(model, scope).value) and ".attribute[" in scope:
             scope = scope.rpartition(".attribute[")[0].rpartition(".node[")[0]
         rename_values(model, {name: new}, scope=scope)
         return path
 
-    return Change(f"rename value {_short(name)} to {_short(new)}", path, run)
+    return Change(f"rename value {_truncate(name)} to {_truncate(new)}", path, run)
 
 
 def delete_node(path: str, input: int | None) -> Change:
-    """Delete a node. input: the index of the input to which the consumers of its first output are connected, or
-    None."""
+    """Delete a node.
+
+    input: the index of the input to which the consumers of its first output are connected; None to leave them
+    unconnected.
+    """
 
     def run(model: ModelProto) -> str:
-        _node(model, path)
+        _resolve_node(model, path)
         if input is None:
             remove(model, [path])
         else:
@@ -138,43 +140,43 @@ def delete_node(path: str, input: int | None) -> Change:
 
 
 def add_attribute(path: str, name: str, type: str, value: str) -> Change:
-    """Add an attribute to a node that has none of this name."""
+    """Add an attribute to a node. Raises EditError if the node has an attribute of this name."""
     if not name:
         raise EditError("the attribute has no name; type one, such as axis")
-    if type not in _A.AttributeType.keys() or type == "UNDEFINED":  # noqa: SIM118
+    if type not in AttributeProto.AttributeType.keys() or type == "UNDEFINED":  # noqa: SIM118
         raise EditError(f"there is no attribute type {type!r}")
 
     def run(root: Message) -> str:
-        node = _node(root, path).value
+        node = _resolve_node(root, path).value
         if any(attribute.name == name for attribute in node.attribute):
             raise EditError(f"the node already has an attribute {name!r}; change that one")
         node.attribute.add(name=name, type=type)
         return set_value(root, f"{path}.attribute[{len(node.attribute) - 1}]", value)
 
-    return Change(f"add attribute {name} = {_short(value)} to {path}", path, run)
+    return Change(f"add attribute {name} = {_truncate(value)} to {path}", path, run)
 
 
 def add_metadata(path: str, key: str, value: str) -> Change:
     """Add an entry to a message's metadata. path: the path of the message, "" for the model."""
     if not key:
         raise EditError("the entry has no key; type one, such as author")
-    holder = f"{path}.metadata_props" if path else "metadata_props"
+    list_path = f"{path}.metadata_props" if path else "metadata_props"
 
     def run(root: Message) -> str:
-        entries = resolve(root, holder).value
+        entries = resolve(root, list_path).value
         if any(entry.key == key for entry in entries):
             raise EditError(f"there already is an entry {key!r}; change that one")
         entries.add(key=key, value=value)
         return path
 
-    return Change(f"add metadata {_short(key)} = {_short(value)}", path, run)
+    return Change(f"add metadata {_truncate(key)} = {_truncate(value)}", path, run)
 
 
 def add_opset(domain: str, version: int) -> Change:
     """Add an operator set to a model's imports."""
 
     def run(root: Message) -> str:
-        model = _model(root)
+        model = _require_model(root)
         if any(opset.domain == domain for opset in model.opset_import):
             raise EditError(f"the model already imports {domain or 'ai.onnx'}; change its version")
         model.opset_import.add(domain=domain, version=version)
@@ -192,19 +194,19 @@ def set_shape(path: str, shape: str, elem_type: str) -> Change:
     data_type = BY_NAME.get(elem_type.upper())
     if data_type is None:
         raise EditError(f"there is no data type {elem_type!r}")
-    inner = shape.strip().removeprefix("[").removesuffix("]")
-    words = [word.strip() for word in inner.split(",")] if inner.strip() else []
+    dims_text = shape.strip().removeprefix("[").removesuffix("]")
+    dim_texts = [dim_text.strip() for dim_text in dims_text.split(",")] if dims_text.strip() else []
     is_unknown = not shape.strip()
-    if len(words) > MAX_DIMS:
-        raise EditError(f"a shape of {len(words):,} dims is more than {MAX_DIMS}")
+    if len(dim_texts) > MAX_DIMS:
+        raise EditError(f"a shape of {len(dim_texts):,} dims is more than {MAX_DIMS}")
     dims: list[dict[str, Any]] = []
-    for word in words:
-        if re.fullmatch(r"\d{1,18}", word):
-            dims.append({"dim_value": int(word)})
-        elif not word or re.match(r"-?\d", word):
-            raise EditError(f"{word!r} is not a dim; write a number, a name, or ? for an unknown dim")
+    for dim_text in dim_texts:
+        if re.fullmatch(r"\d{1,18}", dim_text):
+            dims.append({"dim_value": int(dim_text)})
+        elif not dim_text or re.match(r"-?\d", dim_text):
+            raise EditError(f"{dim_text!r} is not a dim; write a number, a name, or ? for an unknown dim")
         else:
-            dims.append({} if word == "?" else {"dim_param": word})
+            dims.append({} if dim_text == "?" else {"dim_param": dim_text})
 
     def run(root: Message) -> str:
         value = resolve(root, path).value
@@ -212,27 +214,29 @@ def set_shape(path: str, shape: str, elem_type: str) -> Change:
             raise EditError(f"{path} is not a value")
         if value.type.WhichOneof("value") not in (None, "tensor_type", "sparse_tensor_type"):
             raise EditError("this value is not a tensor; edit its fields")
-        kind = value.type.sparse_tensor_type if value.type.HasField("sparse_tensor_type") else value.type.tensor_type
-        kind.elem_type = data_type.number
+        tensor_type = (
+            value.type.sparse_tensor_type if value.type.HasField("sparse_tensor_type") else value.type.tensor_type
+        )
+        tensor_type.elem_type = data_type.number
         if is_unknown:
-            kind.ClearField("shape")
+            tensor_type.ClearField("shape")
             return path
-        old = list(kind.shape.dim) if kind.HasField("shape") else []
-        kind.shape.SetInParent()
+        old_dims = list(tensor_type.shape.dim) if tensor_type.HasField("shape") else []
+        tensor_type.shape.SetInParent()
         for index, dim in enumerate(dims):
-            if index >= len(old):
-                kind.shape.dim.add(**dim)
+            if index >= len(old_dims):
+                tensor_type.shape.dim.add(**dim)
                 continue
-            # The dim's denotation stays.
+            # Keep the denotation of the dim.
             for name in ("dim_value", "dim_param"):
-                old[index].ClearField(name)
+                old_dims[index].ClearField(name)
             for name, number in dim.items():
-                setattr(old[index], name, number)
-        del kind.shape.dim[len(dims) :]
+                setattr(old_dims[index], name, number)
+        del tensor_type.shape.dim[len(dims) :]
         return path
 
-    shown = "" if is_unknown else f"[{', '.join(words)}]"
-    return Change(f"set {path} to {elem_type.lower()}{shown}", path, run)
+    shape_text = "" if is_unknown else f"[{', '.join(dim_texts)}]"
+    return Change(f"set {path} to {elem_type.lower()}{shape_text}", path, run)
 
 
 def replace_tensor(path: str, upload: Upload, name: str) -> Change:
@@ -249,14 +253,14 @@ def replace_tensor(path: str, upload: Upload, name: str) -> Change:
         tensor = resolve(root, path).value
         if not isinstance(tensor, TensorProto):
             raise PathError("this is not a tensor", path, root._document.name)
-        with upload.named():
+        with upload.with_user_name():
             if upload.form == "npy":
                 return set_value(root, path, f"@{upload.path}", files=True)
-            take_tensor(tensor, upload.path, name)
+            assign_tensor(tensor, upload.path, name)
         return path
 
-    shown = f"{_short(name)} of {upload.name}" if name and upload.form == "safetensors" else upload.name
-    return Change(f"replace {path} by {shown}", path, run)
+    source_text = f"{_truncate(name)} of {upload.name}" if name and upload.form == "safetensors" else upload.name
+    return Change(f"replace {path} by {source_text}", path, run)
 
 
 def replace_tensors(upload: Upload) -> Change:
@@ -265,8 +269,8 @@ def replace_tensors(upload: Upload) -> Change:
         raise EditError("an .npy file contains one tensor; drop it on the page of the tensor to replace")
 
     def run(root: Message) -> str:
-        with upload.named():
-            if not from_safetensors(_model(root), upload.path, refer_to_file=False):
+        with upload.with_user_name():
+            if not from_safetensors(_require_model(root), upload.path, refer_to_file=False):
                 raise EditError(
                     f"{upload.name} has no tensor with the name of an initializer; open one and drop the file there"
                 )
@@ -275,23 +279,23 @@ def replace_tensors(upload: Upload) -> Change:
     return Change(f"replace initializers by {upload.name}", "", run)
 
 
-def _model(root: Message) -> ModelProto:
+def _require_model(root: Message) -> ModelProto:
     if not isinstance(root, ModelProto):
         raise EditError(f"this change needs a model, but the file contains a {type(root).DESCRIPTOR.name}")
     return root
 
 
-def _node(root: Message, path: str) -> Resolved:
-    found = resolve(root, path)
-    if not isinstance(found.value, NodeProto):
+def _resolve_node(root: Message, path: str) -> Resolved:
+    target = resolve(root, path)
+    if not isinstance(target.value, NodeProto):
         raise PathError("this is not a node", path, root._document.name)
-    return found
+    return target
 
 
-def change_of(kind: str, arguments: dict[str, Any], uploads: Uploads) -> Change:
-    """Return the change of a kind in KINDS.
+def make_change(kind: str, arguments: dict[str, Any], uploads: Uploads) -> Change:
+    """Make the change of a kind in KINDS.
 
-    arguments: a mapping from names. Raises EditError for wrong kinds and arguments.
+    arguments: the arguments by name. Raises EditError for wrong kinds and arguments.
     """
     if kind not in KINDS:
         raise EditError("there is no such kind of change")
@@ -306,9 +310,9 @@ def change_of(kind: str, arguments: dict[str, Any], uploads: Uploads) -> Change:
     return make(**values)
 
 
-_Types = tuple[type, ...]
-_TEXT: _Types = (str,)
-KINDS: dict[str, tuple[Callable[..., Change], dict[str, _Types]]] = {
+_ArgumentTypes = tuple[type, ...]
+_TEXT: _ArgumentTypes = (str,)
+KINDS: dict[str, tuple[Callable[..., Change], dict[str, _ArgumentTypes]]] = {
     "set": (set_field, {"path": _TEXT, "value": _TEXT}),
     "set_bytes": (set_bytes, {"path": _TEXT, "digits": _TEXT}),
     "remove": (remove_path, {"path": _TEXT}),

@@ -24,14 +24,14 @@ from onnxwire.errors import EditError, PathError, StaleError
 from onnxwire.io.save import save
 from onnxwire.messages import SCHEMA, ModelProto
 from onnxwire.transforms.extract import boundary, extract
-from onnxwire.viewer.change_kinds import Change, change_of
+from onnxwire.viewer.change_kinds import Change, make_change
 from onnxwire.viewer.uploads import MAX_UPLOAD_BYTES, Uploads
 
 MAX_STATES = 8
 """Maximum number of cached states of the message."""
 MAX_CHANGES = 10_000
 MAX_LISTED_CHANGES = 500
-"""Maximum number of changes in one answer, before and after the present state each."""
+"""Maximum number of changes in one answer before the present state, and after it."""
 MAX_PROBLEMS_PER_RULE = 1_000
 _SEVERITIES = ("error", "warning")
 MAX_ROWS = 200
@@ -39,7 +39,7 @@ MAX_ROWS = 200
 
 
 @dataclass(slots=True)
-class _Checked:
+class _CheckResult:
     """The problems of one state that the original file does not have; fields as in `Edits.problems`."""
 
     revision: int
@@ -66,33 +66,34 @@ class Edits:
         self._lock = threading.RLock()
         self._check_lock = threading.Lock()
         self._changes: list[Change] = []
-        self._done = 0  # the number of changes in effect; the rest were undone
-        self._saved = 0  # the value of _done at the last save; -1 if that state is no longer in the history
+        self._change_count = 0  # the number of changes in effect; the following changes were undone
+        # The value of _change_count at the last save; -1 if that state is no longer in the history.
+        self._saved_count = 0
         self._states: dict[int, Message] = {0: original}  # keys: the number of changes in effect
-        self._known: _Tally | None = None
-        self._checked: _Checked | None = None
+        self._original_problems: _ProblemCounts | None = None
+        self._check_result: _CheckResult | None = None
 
     @property
     def is_saved(self) -> bool:
         """Whether the present state was saved."""
-        return self._done == self._saved
+        return self._change_count == self._saved_count
 
     def state(self) -> dict[str, Any]:
         """Return the state of the edits as plain values.
 
-        changes: the texts and paths of the last changes in effect and the first undone ones; first: the index of the
-        first of them; total: the number of all changes; done: the number of changes in effect.
+        changes: the texts and paths of the last changes in effect and of the first undone changes; first: the index of
+        the first listed change; total: the number of all changes; done: the number of changes in effect.
         """
         with self._lock:
-            first = max(self._done - MAX_LISTED_CHANGES, 0)
-            listed = self._changes[first : self._done + MAX_LISTED_CHANGES]
+            first_index = max(self._change_count - MAX_LISTED_CHANGES, 0)
+            listed_changes = self._changes[first_index : self._change_count + MAX_LISTED_CHANGES]
             return {
                 "is_editable": True,
                 "revision": self.revision,
-                "changes": [{"text": change.text, "path": change.path} for change in listed],
-                "first": first,
+                "changes": [{"text": change.text, "path": change.path} for change in listed_changes],
+                "first": first_index,
                 "total": len(self._changes),
-                "done": self._done,
+                "done": self._change_count,
                 "is_saved": self.is_saved,
                 "folder": self._folder,
                 "words_for_original": self.words_for_original,
@@ -102,70 +103,73 @@ class Edits:
     def unsaved(self) -> list[str]:
         """Return the texts of the changes that are in effect but not saved."""
         with self._lock:
-            made = [change.text for change in self._changes[max(self._saved, 0) : self._done]]
-            return made + [f"undo: {change.text}" for change in self._changes[self._done : max(self._saved, 0)]]
+            new_changes = [change.text for change in self._changes[max(self._saved_count, 0) : self._change_count]]
+            return new_changes + [
+                f"undo: {change.text}" for change in self._changes[self._change_count : max(self._saved_count, 0)]
+            ]
 
     def change(self, revision: int, kind: str, arguments: dict[str, Any]) -> dict[str, Any]:
         """Make a change of a kind in `change_kinds.KINDS`; see `make`."""
-        return self.make(revision, change_of(kind, arguments, self.uploads))
+        return self.make(revision, make_change(kind, arguments, self.uploads))
 
     def make(self, revision: int, change: Change) -> dict[str, Any]:
         """Make a change; returns the state.
 
-        revision: the revision that the change applies to. Raises StaleError if that is not the current one, EditError
-        for too many changes, and the exceptions of the change; nothing is changed then.
+        revision: the revision that the change applies to. Raises StaleError if that is not the current revision,
+        EditError for too many changes, and the exceptions of the change. After an exception, the state is unchanged.
         """
         with self._lock:
-            self._refuse_stale(revision)
-            if self._done >= MAX_CHANGES:
+            self._raise_if_stale(revision)
+            if self._change_count >= MAX_CHANGES:
                 raise EditError(f"there are {MAX_CHANGES:,} changes; save, and open the saved file for more")
             message = _copy(self.message)
             change.apply(message)
-            del self._changes[self._done :]
-            self._states = {done: kept for done, kept in self._states.items() if done <= self._done}
-            if self._saved > self._done:
-                self._saved = -1
+            del self._changes[self._change_count :]
+            self._states = {count: state for count, state in self._states.items() if count <= self._change_count}
+            if self._saved_count > self._change_count:
+                self._saved_count = -1
             self._changes.append(change)
-            self._go(self._done + 1, message)
+            self._set_state(self._change_count + 1, message)
             return self.state()
 
     def undo(self, revision: int) -> dict[str, Any]:
-        """Undo the last change; returns the state. Raises StaleError, and EditError if there is none."""
-        return self._step(revision, -1, "there is nothing to undo")
+        """Undo the last change; returns the state. Raises StaleError, and EditError if there is no change."""
+        return self._move(revision, -1, "there is nothing to undo")
 
     def redo(self, revision: int) -> dict[str, Any]:
-        """Redo the last undone change; returns the state. Raises StaleError, and EditError if there is none."""
-        return self._step(revision, 1, "there is nothing to redo")
+        """Redo the last undone change; returns the state. Raises StaleError, and EditError if no change was undone."""
+        return self._move(revision, 1, "there is nothing to redo")
 
-    def _step(self, revision: int, step: int, reason: str) -> dict[str, Any]:
+    def _move(self, revision: int, step: int, reason: str) -> dict[str, Any]:
         with self._lock:
-            self._refuse_stale(revision)
-            done = self._done + step
-            if not 0 <= done <= len(self._changes):
+            self._raise_if_stale(revision)
+            count = self._change_count + step
+            if not 0 <= count <= len(self._changes):
                 raise EditError(reason)
-            self._go(done, self._at(done))
+            self._set_state(count, self._state_after(count))
             return self.state()
 
-    def _at(self, done: int) -> Message:
-        """Return the message after the first `done` changes."""
-        nearest = max(kept for kept in self._states if kept <= done)
-        if nearest == done:
-            return self._states[done]
+    def _state_after(self, count: int) -> Message:
+        """Return the message after the first `count` changes."""
+        nearest = max(cached_count for cached_count in self._states if cached_count <= count)
+        if nearest == count:
+            return self._states[count]
         message = _copy(self._states[nearest])
-        for change in self._changes[nearest:done]:
+        for change in self._changes[nearest:count]:
             change.apply(message)
         return message
 
-    def _go(self, done: int, message: Message) -> None:
-        self._states.pop(done, None)
-        self._states[done] = message  # moved to the end: the least recently used state comes first
+    def _set_state(self, count: int, message: Message) -> None:
+        """Make a message the present state. count: the number of changes in effect."""
+        self._states.pop(count, None)
+        self._states[count] = message  # moved to the end: the least recently used state comes first
         while len(self._states) > MAX_STATES + 1:
-            del self._states[next(kept for kept in self._states if kept)]
+            del self._states[next(cached_count for cached_count in self._states if cached_count)]
         self.message = message
-        self._done = done
+        self._change_count = count
         self.revision += 1
 
-    def _refuse_stale(self, revision: int) -> None:
+    def _raise_if_stale(self, revision: int) -> None:
         if revision != self.revision:
             raise StaleError(
                 "another tab of this page changed the model in the meantime, so this change was not made; review the "
@@ -183,37 +187,44 @@ class Edits:
         with self._check_lock:
             with self._lock:
                 revision, message = self.revision, self.message
-            if self._checked is None or self._checked.revision != revision:
-                self._checked = self._check(revision, message)
-            return asdict(self._checked)
+            if self._check_result is None or self._check_result.revision != revision:
+                self._check_result = self._check(revision, message)
+            return asdict(self._check_result)
 
-    def _check(self, revision: int, message: Message) -> _Checked:
+    def _check(self, revision: int, message: Message) -> _CheckResult:
+        """Return the problems of a message that the original message does not have."""
         if message is self.original or type(message) not in SCHEMA.messages.values():
-            return _Checked(revision, [], 0, 0)
-        if self._known is None:
-            self._known = _Tally(check(self.original, select=_SEVERITIES, limit=MAX_PROBLEMS_PER_RULE))
-        known = self._known
+            return _CheckResult(revision, [], 0, 0)
+        if self._original_problems is None:
+            self._original_problems = _ProblemCounts(
+                check(self.original, select=_SEVERITIES, limit=MAX_PROBLEMS_PER_RULE)
+            )
+        original_problems = self._original_problems
         problems = check(message, select=_SEVERITIES, limit=MAX_PROBLEMS_PER_RULE)
-        left = Counter(known.keys)
+        remaining_counts = Counter(original_problems.keys)
         rows: list[dict[str, Any]] = []
         total = 0
         for problem in problems:
-            key = _key(problem)
-            if left[key] > 0 or problem.rule in known.omitted:
-                left[key] -= 1
+            key = _problem_key(problem)
+            if remaining_counts[key] > 0 or problem.rule in original_problems.omitted:
+                remaining_counts[key] -= 1
                 continue
             total += 1
             if len(rows) < MAX_ROWS:
                 rows.append({name: getattr(problem, name) for name in ("rule", "severity", "path", "message")})
-        # For problems beyond the limit of a rule, only the number is known.
-        for rule, before in known.omitted.items():
-            more = problems.omitted.get(rule, 0) - before
-            if more > 0:
-                total += more
-                text = f"the rule is broken {more:,} times more often than in the file"
-                rows.append({"rule": rule, "severity": "warning", "path": "", "message": text})
-        gone = sum(count for key, count in left.items() if count > 0 and key.partition("\n")[0] not in known.omitted)
-        return _Checked(revision, rows, total, gone)
+        # Of problems beyond the limit of a rule, only the number is known.
+        for rule, count_before in original_problems.omitted.items():
+            n_new = problems.omitted.get(rule, 0) - count_before
+            if n_new > 0:
+                total += n_new
+                reason = f"the rule is broken {n_new:,} times more often than in the file"
+                rows.append({"rule": rule, "severity": "warning", "path": "", "message": reason})
+        n_fixed = sum(
+            count
+            for key, count in remaining_counts.items()
+            if count > 0 and key.partition("\n")[0] not in original_problems.omitted
+        )
+        return _CheckResult(revision, rows, total, n_fixed)
 
     def differences(self) -> dict[str, Any]:
         """Compare the present state with the file as it was opened.
@@ -237,12 +248,12 @@ class Edits:
         """Save the present state; returns the state, with path, bytes and warnings.
 
         path: a name in the folder of the opened file, or an absolute path. replace: allow replacing an existing file
-        other than the opened one. words: must be `words_for_original` to replace the opened file. Raises StaleError,
-        EditError without these permissions, and the exceptions of `onnxwire.save`.
+        other than the opened one. words: must be `words_for_original` to replace the opened file.
+        Raises StaleError, EditError if a file exists that may not be replaced, and the exceptions of `onnxwire.save`.
         """
         with self._lock:
-            self._refuse_stale(revision)
-            target = self._target(path)
+            self._raise_if_stale(revision)
+            target = self._target_path(path)
             is_original = bool(self.file) and os.path.exists(target) and os.path.samefile(target, self.file)
             if is_original and words != self.words_for_original:
                 raise EditError(
@@ -251,9 +262,9 @@ class Edits:
                 )
             if not is_original and not replace and os.path.lexists(target):
                 raise EditError(f"{target} exists; allow replacing it, or choose another name")
-            size, told = _with_warnings(lambda: save(self.message, target))
-            self._saved = self._done
-            return self.state() | {"path": target, "bytes": size, "warnings": told}
+            size, warning_texts = _with_warnings(lambda: save(self.message, target))
+            self._saved_count = self._change_count
+            return self.state() | {"path": target, "bytes": size, "warnings": warning_texts}
 
     @property
     def _folder(self) -> str:
@@ -266,47 +277,46 @@ class Edits:
         return f"replace {os.path.basename(self.file)}"
 
     def extract(self, revision: int, values: Iterable[str], path: str, *, replace: bool = False) -> dict[str, Any]:
-        """Save the nodes of the main graph that produce some values as a new model; the present state stays.
+        """Save the nodes of the main graph that produce some values as a new model; the edited model does not change.
 
         values: one output of each node. path, replace: as for `save`; the opened file is refused. Returns path, bytes,
         warnings, and nodes, inputs and outputs of the part. Raises the exceptions of `save` and `onnxwire.extract`.
         """
         with self._lock:
-            self._refuse_stale(revision)
+            self._raise_if_stale(revision)
             model = self.message
             if not isinstance(model, ModelProto):
                 raise EditError("only a model has parts to extract, but the file contains another message")
-            target = self._target(path)
+            target = self._target_path(path)
             if self.file and os.path.exists(target) and os.path.samefile(target, self.file):
                 raise EditError("this is the opened file; choose another name for the part")
             if not replace and os.path.lexists(target):
                 raise EditError(f"{target} exists; allow replacing it, or choose another name")
-            wanted = set(values)
-            nodes = [index for index, node in enumerate(model.graph.node) if not wanted.isdisjoint(node.output)]
+            value_names = set(values)
+            nodes = [index for index, node in enumerate(model.graph.node) if not value_names.isdisjoint(node.output)]
             if not nodes:
                 raise PathError("no node of the main graph is marked", "", model._document.name)
             inputs, outputs = boundary(model.graph, nodes)
-            part: ModelProto
-            part, told = _with_warnings(lambda: extract(model, inputs, outputs))
-            size, more = _with_warnings(lambda: save(part, target))
+            extracted_model: ModelProto
+            extracted_model, extract_warnings = _with_warnings(lambda: extract(model, inputs, outputs))
+            size, save_warnings = _with_warnings(lambda: save(extracted_model, target))
             return {
                 "path": target,
                 "bytes": size,
-                "warnings": told + more,
-                "nodes": len(part.graph.node),
+                "warnings": extract_warnings + save_warnings,
+                "nodes": len(extracted_model.graph.node),
                 "inputs": inputs,
                 "outputs": outputs,
             }
 
-    def _target(self, path: str) -> str:
+    def _target_path(self, path: str) -> str:
+        """Return the absolute path of the file to write. Raises EditError for an invalid name."""
         if not path.strip() or "\0" in path:
             raise EditError("the file name is missing; type one, such as edited.onnx")
         if os.path.isabs(path):
             return path
         if os.path.basename(path) != path or path in (os.curdir, os.pardir):
-            raise EditError(
-                f"{path!r} is neither a file name nor an absolute path; a name is one in the model's folder"
-            )
+            raise EditError(f"{path!r} is neither an absolute path nor the name of a file in the model's folder")
         return os.path.join(self._folder, path)
 
 
@@ -318,21 +328,24 @@ def _copy(message: Message) -> Message:
 
 def _with_warnings(call: Callable[[], Any]) -> tuple[Any, list[str]]:
     """Return the result of a call, and the texts of its warnings."""
-    with warnings.catch_warnings(record=True) as caught:
+    with warnings.catch_warnings(record=True) as caught_warnings:
         warnings.simplefilter("always")
         result = call()
-    return result, [str(warning.message) for warning in caught]
+    return result, [str(warning.message) for warning in caught_warnings]
 
 
-class _Tally:
-    """The problems of the original file, counted by key; omitted: the number beyond the limit, by rule."""
+class _ProblemCounts:
+    """The problems of the original file.
+
+    keys: the number of problems by key. omitted: the number of problems beyond the limit, by rule.
+    """
 
     def __init__(self, problems: Problems) -> None:
-        self.keys = Counter(map(_key, problems))
+        self.keys = Counter(map(_problem_key, problems))
         self.omitted = problems.omitted
 
 
-def _key(problem: Problem) -> str:
-    """Return the identity of a problem: without indices, which other edits shift, and without numbers."""
+def _problem_key(problem: Problem) -> str:
+    """Return a text that identifies a problem: without indices, which other edits shift, and without numbers."""
     text = re.sub(r"\[\d+\]", "[]", f"{problem.rule}\n{problem.path}\n{problem.message}")
     return re.sub(r"(?<![\w.'/])\d[\d,]*(?![\w'/])", "0", text)

@@ -52,14 +52,14 @@ class FieldQueries:
         label ("repeated", the name of its oneof, or ""), path, kind ("message", "list", "value" or "unknown"), text,
         count (of elements), offset (of the value) and length; offset and length are None if the value is not in the
         file. absent: name, type and label of the absent fields. is_edited: whether the message, or the elements, differ
-        from the file. Raises PathError if the path leads to a single value or nowhere.
+        from the file. Raises PathError if there is no message or repeated field at the path.
         """
-        found = resolve(self.message, path)
-        first, last = max(start, 0), max(start, 0) + min(max(count, 0), MAX_ROWS)
-        if isinstance(found.value, Message) and found.index is None:
-            return self._fields_of(found.value, found.path, first, last)
-        if isinstance(found.value, Repeated) and found.parent is not None and found.field is not None:
-            return self._elements_of(found.parent, found.field, found.path, first, last)
+        target = resolve(self.message, path)
+        first_row, stop_row = max(start, 0), max(start, 0) + min(max(count, 0), MAX_ROWS)
+        if isinstance(target.value, Message) and target.index is None:
+            return self._list_fields(target.value, target.path, first_row, stop_row)
+        if isinstance(target.value, Repeated) and target.parent is not None and target.field is not None:
+            return self._list_elements(target.parent, target.field, target.path, first_row, stop_row)
         raise PathError("this is a value without fields", path, self.message._document.name)
 
     def value(self, path: str) -> dict[str, Any]:
@@ -74,10 +74,11 @@ class FieldQueries:
         """List up to 1,000 records of a message; see `byte_ranges.list_records`."""
         return byte_ranges.list_records(self.message, path, start, min(max(count, 0), MAX_ROWS))
 
-    def _fields_of(self, message: Message, path: str, first: int, last: int) -> dict[str, Any]:
+    def _list_fields(self, message: Message, path: str, first_row: int, stop_row: int) -> dict[str, Any]:
+        """List the fields of a message from one row to another; see `fields`."""
         descriptor = message.DESCRIPTOR
         span = self._span(message)
-        offsets, unknown = self._walk(message, span)
+        offsets, unknown = self._scan_offsets(message, span)
         present: list[FieldDescriptor] = []
         absent: list[FieldDescriptor] = []
         for field in descriptor.fields:
@@ -85,21 +86,21 @@ class FieldQueries:
             (present if is_present else absent).append(field)
         rows: list[dict[str, Any]] = []
         prefix = f"{path}." if path else ""
-        for field in present[first:last]:
-            here = f"{prefix}{field.name}"
+        for field in present[first_row:stop_row]:
+            field_path = f"{prefix}{field.name}"
             if field.is_repeated:
-                row = _row(field, here, "list", "")
+                row = _row(field, field_path, "list", "")
                 row["count"] = len(getattr(message, field.name))
             elif field.message_type is not None:
-                row = self._message_row(field, here, getattr(message, field.name))
+                row = self._message_row(field, field_path, getattr(message, field.name))
             else:
-                row = _row(field, here, "value", value_text(message, field))
+                row = _row(field, field_path, "value", value_text(message, field))
                 row["offset"], row["length"] = offsets.get(field.number, (None, None))
             rows.append(row)
-        rest = unknown[max(first - len(present), 0) : max(last - len(present), 0)]
-        for number, offset, length in rest:
-            blank = {"name": "", "number": number, "type": "", "label": "", "path": None, "kind": "unknown"}
-            rows.append(blank | {"text": "", "count": None, "offset": offset, "length": length})
+        shown_unknown = unknown[max(first_row - len(present), 0) : max(stop_row - len(present), 0)]
+        for number, offset, length in shown_unknown:
+            unknown_row = {"name": "", "number": number, "type": "", "label": "", "path": None, "kind": "unknown"}
+            rows.append(unknown_row | {"text": "", "count": None, "offset": offset, "length": length})
         return {
             "path": path,
             "type": descriptor.name,
@@ -110,23 +111,24 @@ class FieldQueries:
             "is_edited": span is None,
         }
 
-    def _elements_of(
-        self, message: Message, field: FieldDescriptor, path: str, first: int, last: int
+    def _list_elements(
+        self, message: Message, field: FieldDescriptor, path: str, first_row: int, stop_row: int
     ) -> dict[str, Any]:
+        """List the elements of a repeated field from one row to another; see `fields`."""
         values = getattr(message, field.name)
         total = len(values)
         rows = []
         if field.message_type is not None:
-            for index, element in enumerate(values[first:last], first):
+            for index, element in enumerate(values[first_row:stop_row], first_row):
                 rows.append(self._message_row(field, f"{path}[{index}]", element))
         else:
             # Strings and bytes are read as payloads: only the shown part of each is read.
-            payloads = values._payloads()[first:last] if field.is_span and total <= _MAX_RECORDS else None
-            shown = payloads if payloads is not None else values[first:last]
-            is_placed = self._span(message) is not None
-            for index, value in enumerate(shown, first):
+            payloads = values._payloads()[first_row:stop_row] if field.is_span and total <= _MAX_RECORDS else None
+            shown_values = payloads if payloads is not None else values[first_row:stop_row]
+            has_offsets = self._span(message) is not None
+            for index, value in enumerate(shown_values, first_row):
                 row = _row(field, f"{path}[{index}]", "value", value_text(message, field, value))
-                span = value.span if payloads is not None and is_placed else None
+                span = value.span if payloads is not None and has_offsets else None
                 if span is not None:
                     row["offset"], row["length"] = span[0], span[1] - span[0]
                 rows.append(row)
@@ -141,7 +143,7 @@ class FieldQueries:
         }
 
     def _message_row(self, field: FieldDescriptor, path: str, message: Message) -> dict[str, Any]:
-        row = _row(field, path, "message", _named(message))
+        row = _row(field, path, "message", _summarize(message))
         span = self._span(message)
         if span is not None:
             row["offset"], row["length"] = span[0], span[1] - span[0]
@@ -149,14 +151,18 @@ class FieldQueries:
 
     def _span(self, message: Message) -> tuple[int, int] | None:
         """Return the span of a message in the file; None if it was edited, or is stored in another document."""
-        here, root = message._document, self.message._document
-        is_of_file = (here.name, here.descriptor, len(here)) == (root.name, root.descriptor, len(root))
-        return message._span if is_of_file else None
+        document, root_document = message._document, self.message._document
+        is_in_file = (document.name, document.descriptor, len(document)) == (
+            root_document.name,
+            root_document.descriptor,
+            len(root_document),
+        )
+        return message._span if is_in_file else None
 
-    def _walk(
+    def _scan_offsets(
         self, message: Message, span: tuple[int, int] | None
     ) -> tuple[dict[int, tuple[int, int]], list[tuple[int, int, int]]]:
-        """Return by field number the offset and length of the last value, and number, offset, length of unknown fields.
+        """Return the offset and length of the last value by field number, and number, offset, length of unknown fields.
 
         Both are empty for a message with too many records to scan.
         """
@@ -165,18 +171,19 @@ class FieldQueries:
         if span is None:
             return offsets, unknown
         fields = message.DESCRIPTOR.fields_by_number
-        for i, (_, number, wire, value, after, _) in enumerate(walk_records(message._document, *span)):
+        for i, (_, number, wire, value, value_end, _) in enumerate(walk_records(message._document, *span)):
             if i == _MAX_RECORDS:
                 return {}, []
             field = fields.get(number)
             if field is not None and field.accepts(wire):
-                offsets[number] = value, after - value
+                offsets[number] = value, value_end - value
             else:
-                unknown.append((number, value, after - value))
+                unknown.append((number, value, value_end - value))
         return offsets, unknown
 
 
 def _row(field: FieldDescriptor, path: str, kind: str, text: str) -> dict[str, Any]:
+    """Return a row for a field, without count, offset and length."""
     return {
         "name": path.rpartition(".")[2] if path.endswith("]") else field.name,
         "number": field.number,
@@ -203,11 +210,19 @@ def _label_of(field: FieldDescriptor) -> str:
     return f"oneof {field.containing_oneof.name}" if field.containing_oneof is not None else ""
 
 
-def _named(message: Message) -> str:
-    """Summarize a message by its first strings, or else its first numbers."""
-    singular = [field for field in message.DESCRIPTOR.fields if not field.is_repeated and field.message_type is None]
-    present = [field for field in singular if field.type != field.TYPE_BYTES and message.HasField(field.name)]
-    texts = [field for field in present if field.type == field.TYPE_STRING and field.name != "doc_string"]
-    if texts:
-        return " ".join(value_text(message, field, longest=_MAX_NAME_CHARS) for field in texts[:_MAX_NAME_FIELDS])
-    return ", ".join(f"{field.name}: {value_text(message, field)}" for field in present[:_MAX_NAME_FIELDS])
+def _summarize(message: Message) -> str:
+    """Summarize a message by its first strings; if it has none, by its first numbers."""
+    singular_fields = [
+        field for field in message.DESCRIPTOR.fields if not field.is_repeated and field.message_type is None
+    ]
+    present_fields = [
+        field for field in singular_fields if field.type != field.TYPE_BYTES and message.HasField(field.name)
+    ]
+    string_fields = [
+        field for field in present_fields if field.type == field.TYPE_STRING and field.name != "doc_string"
+    ]
+    if string_fields:
+        return " ".join(
+            value_text(message, field, max_chars=_MAX_NAME_CHARS) for field in string_fields[:_MAX_NAME_FIELDS]
+        )
+    return ", ".join(f"{field.name}: {value_text(message, field)}" for field in present_fields[:_MAX_NAME_FIELDS])

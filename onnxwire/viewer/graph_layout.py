@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
 _BEND_WIDTH = 14  # width in pixels of an edge that passes a row
-_GAP_X = 22
-ROW_GAP = 44
+_COLUMN_GAP = 22  # distance in pixels between the boxes of a row
+ROW_GAP = 44  # distance in pixels between rows
 _MAX_BENDS = 6_000  # maximum number of bends of all edges together
 _MAX_SWEEPS = 16  # maximum number of passes over all rows that reduce crossings
 _MAX_COUNTED_EDGES = 4_000  # with more edges and bends, crossings are not counted
@@ -47,53 +47,54 @@ def lay_out(sizes: list[tuple[float, float]], edges: list[tuple[int, int]], gap:
     sizes: width and height of each box, at least one. edges: pairs of the indices of two boxes, from and to. gap: the
     distance between rows, in pixels. All edges lead down, except edges that close a cycle.
     """
-    rank = _ranks(len(sizes), edges)
+    rank = _order_topologically(len(sizes), edges)
     downward = [(start, end) if rank[start] < rank[end] else (end, start) for start, end in edges]
-    of_box = _rows(len(sizes), downward, rank)
-    rows: list[list[int]] = [[] for _ in range(max(of_box) + 1)]
+    row_of_box = _choose_rows(len(sizes), downward, rank)
+    rows: list[list[int]] = [[] for _ in range(max(row_of_box) + 1)]
     widths = [width for width, _ in sizes]
-    for number in sorted(range(len(sizes)), key=rank.__getitem__):
-        rows[of_box[number]].append(number)
+    for box in sorted(range(len(sizes)), key=rank.__getitem__):
+        rows[row_of_box[box]].append(box)
+    # The neighbours of each box in the rows above and below it. Bends are boxes, too, with the following numbers.
     above: dict[int, list[int]] = {}
     below: dict[int, list[int]] = {}
-    chains = []
-    # The longest edges, if there are too many bends, are drawn as straight lines.
-    order = sorted(range(len(edges)), key=lambda i: of_box[downward[i][1]] - of_box[downward[i][0]])
-    lengths = accumulate(of_box[downward[i][1]] - of_box[downward[i][0]] for i in order)
-    straight = {i for i, length in zip(order, lengths, strict=True) if length > _MAX_BENDS}
+    chains = []  # the boxes and bends of each edge, from the upper end to the lower end
+    # If there are too many bends, the longest edges are drawn as straight lines.
+    edges_by_length = sorted(range(len(edges)), key=lambda i: row_of_box[downward[i][1]] - row_of_box[downward[i][0]])
+    lengths = accumulate(row_of_box[downward[i][1]] - row_of_box[downward[i][0]] for i in edges_by_length)
+    straight_edges = {i for i, length in zip(edges_by_length, lengths, strict=True) if length > _MAX_BENDS}
     for i, (start, end) in enumerate(downward):
-        if i in straight:
+        if i in straight_edges:
             chains.append([start, end])
             continue
         chain = [start]
-        for row in range(of_box[start] + 1, of_box[end]):
+        for row in range(row_of_box[start] + 1, row_of_box[end]):
             chain.append(len(widths))
             rows[row].append(len(widths))
             widths.append(_BEND_WIDTH)
         chain.append(end)
         chains.append(chain)
-        for a, b in pairwise(chain):
-            below.setdefault(a, []).append(b)
-            above.setdefault(b, []).append(a)
-    rows = _uncross(rows, above, below)
-    x = _spread_out(rows, widths, above, below)
-    left = min(x[n] - widths[n] / 2 for n in range(len(widths)))
-    heights = [max([0.0, *(sizes[n][1] for n in row if n < len(sizes))]) for row in rows]
+        for upper, lower in pairwise(chain):
+            below.setdefault(upper, []).append(lower)
+            above.setdefault(lower, []).append(upper)
+    rows = _reduce_crossings(rows, above, below)
+    x = _place_boxes(rows, widths, above, below)
+    min_x = min(x[box] - widths[box] / 2 for box in range(len(widths)))
+    heights = [max([0.0, *(sizes[box][1] for box in row if box < len(sizes))]) for row in rows]
     spans, top = [], 0.0
     for height in heights:
         spans.append((top, top + height))
         top += height + gap
-    bends = [[round(x[n] - left, 1) for n in chain[1:-1]] for chain in chains]
+    bends = [[round(x[box] - min_x, 1) for box in chain[1:-1]] for chain in chains]
     return Layout(
-        x=[round(x[number] - left, 1) for number in range(len(sizes))],
-        y=[sum(spans[row]) / 2 for row in of_box],
-        rows=of_box,
+        x=[round(x[box] - min_x, 1) for box in range(len(sizes))],
+        y=[sum(spans[row]) / 2 for row in row_of_box],
+        rows=row_of_box,
         spans=spans,
         bends=[
             line if chain[0] == start else line[::-1]
             for line, chain, (start, _) in zip(bends, chains, edges, strict=True)
         ],
-        width=round(max(x[n] + widths[n] / 2 for n in range(len(widths))) - left, 1),
+        width=round(max(x[box] + widths[box] / 2 for box in range(len(widths))) - min_x, 1),
         height=top - gap,
     )
 
@@ -101,183 +102,193 @@ def lay_out(sizes: list[tuple[float, float]], edges: list[tuple[int, int]], gap:
 def grid(sizes: list[tuple[float, float]]) -> Layout:
     """Lay out boxes without edges in a grid that is wider than high."""
     columns = max(math.isqrt(len(sizes) // 2), 1)
-    width = max((width for width, _ in sizes), default=0) + _GAP_X
+    width = max((width for width, _ in sizes), default=0) + _COLUMN_GAP
     height = max((height for _, height in sizes), default=0)
-    rows = [number // columns for number in range(len(sizes))]
+    rows = [box // columns for box in range(len(sizes))]
     count = -(-len(sizes) // columns)
     return Layout(
-        x=[number % columns * width + (width - _GAP_X) / 2 for number in range(len(sizes))],
-        y=[row * (height + _GAP_X) + height / 2 for row in rows],
+        x=[box % columns * width + (width - _COLUMN_GAP) / 2 for box in range(len(sizes))],
+        y=[row * (height + _COLUMN_GAP) + height / 2 for row in rows],
         rows=rows,
-        spans=[(row * (height + _GAP_X), row * (height + _GAP_X) + height) for row in range(count)],
+        spans=[(row * (height + _COLUMN_GAP), row * (height + _COLUMN_GAP) + height) for row in range(count)],
         bends=[],
-        width=columns * width - _GAP_X,
-        height=count * (height + _GAP_X) - _GAP_X,
+        width=columns * width - _COLUMN_GAP,
+        height=count * (height + _COLUMN_GAP) - _COLUMN_GAP,
     )
 
 
-def _ranks(count: int, edges: list[tuple[int, int]]) -> list[int]:
-    """Return a topological order, stable by index; edges that close a cycle lead backwards in it."""
-    waiting = [0] * count
+def _order_topologically(count: int, edges: list[tuple[int, int]]) -> list[int]:
+    """Return the rank of each box in a topological order, stable by index; edges that close a cycle lead backwards."""
+    n_sources = [0] * count
     targets: list[list[int]] = [[] for _ in range(count)]
     for start, end in edges:
         if start != end:
-            waiting[end] += 1
+            n_sources[end] += 1
             targets[start].append(end)
-    ready = [number for number in range(count) if not waiting[number]]
+    ready_boxes = [box for box in range(count) if not n_sources[box]]
     rank = [-1] * count
-    first, placed = 0, 0
-    while placed < count:
-        if not ready:
-            # The remaining boxes are in or behind cycles: continue with the first.
-            while rank[first] >= 0:
-                first += 1
-            ready.append(first)
-        number = heapq.heappop(ready)
-        if rank[number] >= 0:
+    next_box, n_placed = 0, 0
+    while n_placed < count:
+        if not ready_boxes:
+            # Each remaining box is in a cycle or reachable from a cycle: continue with the first.
+            while rank[next_box] >= 0:
+                next_box += 1
+            ready_boxes.append(next_box)
+        box = heapq.heappop(ready_boxes)
+        if rank[box] >= 0:
             continue
-        rank[number] = placed
-        placed += 1
-        for target in targets[number]:
-            waiting[target] -= 1
-            if not waiting[target] and rank[target] < 0:
-                heapq.heappush(ready, target)
+        rank[box] = n_placed
+        n_placed += 1
+        for target in targets[box]:
+            n_sources[target] -= 1
+            if not n_sources[target] and rank[target] < 0:
+                heapq.heappush(ready_boxes, target)
     return rank
 
 
-def _rows(count: int, edges: list[tuple[int, int]], rank: list[int]) -> list[int]:
-    """Return the row of each box, below its sources: from above or from below, whichever has the shorter edges."""
-    early = _drop(count, edges, rank)
-    late = _drop(count, [(end, start) for start, end in edges], [-number for number in rank])
-    bottom = max(late)
-    late = [bottom - row for row in late]
-    return min(early, late, key=lambda rows: sum(rows[end] - rows[start] for start, end in edges))
+def _choose_rows(count: int, edges: list[tuple[int, int]], rank: list[int]) -> list[int]:
+    """Return the row of each box: of two assignments, from the top and from the bottom, the one with shorter edges."""
+    rows_from_above = _assign_rows(count, edges, rank)
+    rows_from_below = _assign_rows(count, [(end, start) for start, end in edges], [-number for number in rank])
+    bottom = max(rows_from_below)
+    rows_from_below = [bottom - row for row in rows_from_below]
+    return min(rows_from_above, rows_from_below, key=lambda rows: sum(rows[end] - rows[start] for start, end in edges))
 
 
-def _drop(count: int, edges: list[tuple[int, int]], rank: list[int]) -> list[int]:
-    """Return the highest row of each box; or, if that makes no edges longer, the row just above its targets."""
-    rows, entering = [0] * count, [0] * count
+def _assign_rows(count: int, edges: list[tuple[int, int]], rank: list[int]) -> list[int]:
+    """Return the row of each box: the row above its targets if that makes no edges longer, else the highest row."""
+    rows, n_sources = [0] * count, [0] * count
     targets: list[list[int]] = [[] for _ in range(count)]
     for start, end in edges:
         if start != end:
             targets[start].append(end)
-            entering[end] += 1
+            n_sources[end] += 1
     order = sorted(range(count), key=rank.__getitem__)
-    for number in order:
-        for end in targets[number]:
-            rows[end] = max(rows[end], rows[number] + 1)
-    for number in reversed(order):
-        if targets[number] and len(targets[number]) >= entering[number]:
-            rows[number] = min(rows[end] for end in targets[number]) - 1
+    for box in order:
+        for end in targets[box]:
+            rows[end] = max(rows[end], rows[box] + 1)
+    for box in reversed(order):
+        if targets[box] and len(targets[box]) >= n_sources[box]:
+            rows[box] = min(rows[end] for end in targets[box]) - 1
     return rows
 
 
-def _uncross(rows: list[list[int]], above: dict[int, list[int]], below: dict[int, list[int]]) -> list[list[int]]:
+def _reduce_crossings(
+    rows: list[list[int]], above: dict[int, list[int]], below: dict[int, list[int]]
+) -> list[list[int]]:
     """Order each row by sweeps down and up; return the order with the fewest crossings."""
-    best, least = rows, -1
-    is_counted = sum(map(len, below.values())) <= _MAX_COUNTED_EDGES
-    for sweep in range(_MAX_SWEEPS if is_counted else _MAX_SWEEPS // 2):
-        _order(rows, above if sweep % 2 == 0 else below, sweep % 2 == 0, sweep % 4 >= 2)
-        if is_counted:
-            _swap(rows, above, below)
-            crossings = sum(_crossings(row, after, below) for row, after in pairwise(rows))
-            if least < 0 or crossings < least:
-                best, least = [list(row) for row in rows], crossings
-            if least == 0:
+    best_rows, min_crossings = rows, -1
+    counts_crossings = sum(map(len, below.values())) <= _MAX_COUNTED_EDGES
+    for sweep in range(_MAX_SWEEPS if counts_crossings else _MAX_SWEEPS // 2):
+        _sort_row_by_row(rows, above if sweep % 2 == 0 else below, sweep % 2 == 0, sweep % 4 >= 2)
+        if counts_crossings:
+            _swap_neighbours(rows, above, below)
+            crossings = sum(_count_crossings(row, next_row, below) for row, next_row in pairwise(rows))
+            if min_crossings < 0 or crossings < min_crossings:
+                best_rows, min_crossings = [list(row) for row in rows], crossings
+            if min_crossings == 0:
                 break
-    return best if is_counted else rows
+    return best_rows if counts_crossings else rows
 
 
-def _crossings(row: list[int], after: list[int], below: dict[int, list[int]]) -> int:
+def _count_crossings(row: list[int], next_row: list[int], below: dict[int, list[int]]) -> int:
     """Count the crossings of the edges between two rows."""
-    position = {number: i for i, number in enumerate(after)}
+    position = {box: i for i, box in enumerate(next_row)}
     ends: list[int] = []
     crossings = 0
-    for number in row:
-        mine = sorted(position[other] for other in below.get(number, ()))
-        crossings += sum(len(ends) - bisect_right(ends, end) for end in mine)
-        for end in mine:
+    for box in row:
+        own_ends = sorted(position[neighbour] for neighbour in below.get(box, ()))
+        crossings += sum(len(ends) - bisect_right(ends, end) for end in own_ends)
+        for end in own_ends:
             insort(ends, end)
     return crossings
 
 
-def _order(rows: list[list[int]], neighbours: dict[int, list[int]], downwards: bool, last_first: bool) -> None:
+def _sort_row_by_row(
+    rows: list[list[int]], neighbours: dict[int, list[int]], is_down: bool, reverses_ties: bool
+) -> None:
     """Sort each row by the mean position of the neighbours in the row before it.
 
-    last_first: reverse boxes with equal means, so that sweeps do not repeat one result.
+    reverses_ties: reverse boxes with equal means, so that sweeps do not repeat one result.
     """
-    for i in range(1, len(rows)) if downwards else range(len(rows) - 2, -1, -1):
-        before = rows[i - 1] if downwards else rows[i + 1]
-        positions = {number: position / max(len(before) - 1, 1) for position, number in enumerate(before)}
+    for i in range(1, len(rows)) if is_down else range(len(rows) - 2, -1, -1):
+        adjacent_row = rows[i - 1] if is_down else rows[i + 1]
+        positions = {box: position / max(len(adjacent_row) - 1, 1) for position, box in enumerate(adjacent_row)}
 
-        def mean(number: int, own: float, positions: dict[int, float] = positions) -> float:
-            near = [positions[other] for other in neighbours.get(number, ()) if other in positions]
-            return sum(near) / len(near) if near else own
+        def mean(box: int, own_position: float, positions: dict[int, float] = positions) -> float:
+            neighbour_positions = [
+                positions[neighbour] for neighbour in neighbours.get(box, ()) if neighbour in positions
+            ]
+            return sum(neighbour_positions) / len(neighbour_positions) if neighbour_positions else own_position
 
         row = rows[i]
-        keys = {number: mean(number, position / max(len(row) - 1, 1)) for position, number in enumerate(row)}
-        if last_first:
+        keys = {box: mean(box, position / max(len(row) - 1, 1)) for position, box in enumerate(row)}
+        if reverses_ties:
             row.reverse()
         row.sort(key=keys.__getitem__)
 
 
-def _swap(rows: list[list[int]], above: dict[int, list[int]], below: dict[int, list[int]]) -> None:
+def _swap_neighbours(rows: list[list[int]], above: dict[int, list[int]], below: dict[int, list[int]]) -> None:
     """Swap neighbours within a row if that reduces crossings."""
-    position = {number: i for row in rows for i, number in enumerate(row)}
+    position = {box: i for row in rows for i, box in enumerate(row)}
     for row in rows:
         for i in range(len(row) - 1):
-            first, second = row[i], row[i + 1]
+            left_box, right_box = row[i], row[i + 1]
             gain = 0
             for neighbours in (above, below):
-                ends = sorted(position[number] for number in neighbours.get(second, ()))
-                for number in neighbours.get(first, ()):
-                    at = position[number]
-                    gain += bisect_left(ends, at) - len(ends) + bisect_right(ends, at)
+                ends = sorted(position[box] for box in neighbours.get(right_box, ()))
+                for box in neighbours.get(left_box, ()):
+                    end = position[box]
+                    gain += bisect_left(ends, end) - len(ends) + bisect_right(ends, end)
             if gain > 0:
-                row[i], row[i + 1] = second, first
-                position[first], position[second] = i + 1, i
+                row[i], row[i + 1] = right_box, left_box
+                position[left_box], position[right_box] = i + 1, i
 
 
-def _spread_out(
+def _place_boxes(
     rows: list[list[int]], widths: list[float], above: dict[int, list[int]], below: dict[int, list[int]]
 ) -> list[float]:
     """Return the x coordinates of the centers of all boxes and bends: close to their neighbours, without overlap."""
     x = [0.0] * len(widths)
     for row in rows:
-        total = sum(widths[n] for n in row) + _GAP_X * (len(row) - 1)
-        edge = -total / 2
-        for number in row:
-            x[number] = edge + widths[number] / 2
-            edge += widths[number] + _GAP_X
-    # Use the rows above and below in turn: with both at once, neighbours of different degrees drift without end.
+        total = sum(widths[box] for box in row) + _COLUMN_GAP * (len(row) - 1)
+        left_x = -total / 2
+        for box in row:
+            x[box] = left_x + widths[box] / 2
+            left_x += widths[box] + _COLUMN_GAP
+    # Use the rows above and below in turn: with both at once, neighbours of different degrees would drift endlessly.
     for sweep in range(8):
         is_down = sweep % 2 == 0
         neighbours = above if is_down else below
         for row in rows if is_down else rows[::-1]:
-            wanted = []
-            for number in row:
-                near = neighbours.get(number)
-                wanted.append(sum(x[n] for n in near) / len(near) if near else x[number])
-            for number, middle in zip(row, _apart(row, wanted, widths), strict=True):
-                x[number] = middle
+            ideal_positions = []
+            for box in row:
+                box_neighbours = neighbours.get(box)
+                ideal_positions.append(
+                    sum(x[neighbour] for neighbour in box_neighbours) / len(box_neighbours)
+                    if box_neighbours
+                    else x[box]
+                )
+            for box, center in zip(row, _resolve_overlaps(row, ideal_positions, widths), strict=True):
+                x[box] = center
     return x
 
 
-def _apart(row: list[int], wanted: list[float], widths: list[float]) -> list[float]:
-    """Return the positions nearest to the wanted ones, by least squares, without overlap.
+def _resolve_overlaps(row: list[int], ideal_positions: list[float], widths: list[float]) -> list[float]:
+    """Return the positions without overlap that are nearest to the ideal positions, by least squares.
 
     After the widths are subtracted this is isotonic regression: neighbours in the wrong order are pooled at their
     mean (Ayer et al. 1955).
     """
     offsets = [0.0] * len(row)
     for i in range(1, len(row)):
-        offsets[i] = offsets[i - 1] + (widths[row[i - 1]] + widths[row[i]]) / 2 + _GAP_X
-    pools: list[tuple[float, int]] = []  # the sum of the wanted positions, and their number
-    for want, offset in zip(wanted, offsets, strict=True):
-        total, count = want - offset, 1
+        offsets[i] = offsets[i - 1] + (widths[row[i - 1]] + widths[row[i]]) / 2 + _COLUMN_GAP
+    pools: list[tuple[float, int]] = []  # the sum of the ideal positions minus offsets, and their number
+    for ideal_position, offset in zip(ideal_positions, offsets, strict=True):
+        total, count = ideal_position - offset, 1
         while pools and pools[-1][0] * count >= total * pools[-1][1]:
-            last, of_last = pools.pop()
-            total, count = total + last, count + of_last
+            pool_total, pool_count = pools.pop()
+            total, count = total + pool_total, count + pool_count
         pools.append((total, count))
     means = [total / count for total, count in pools for _ in range(count)]
     return [mean + offset for mean, offset in zip(means, offsets, strict=True)]

@@ -18,7 +18,7 @@ from onnxwire.viewer.queries import largest_tensors
 from onnxwire.viewer.treemap import Rectangle, lay_out
 
 _MAX_TENSORS = 150  # maximum number of tensors in the treemap
-_MAX_LISTED = 20
+_MAX_LISTED_TENSORS = 20
 _WIDTH, _HEIGHT = 960, 460  # size of the treemap, in pixels
 _HEADING_HEIGHT = 20  # pixels of a group's title
 _COLOR_COUNT = 6  # colors of groups, used in turn
@@ -76,49 +76,49 @@ def _summary(summary: dict[str, Any]) -> str:
     ]
     if tensors["external"]:
         types.append(("in other files", count_text(tensors["external"], "tensor")))
-    values = [(value["name"], value["type"]) for value in summary["graph"]["inputs"]]
-    results = [(value["name"], value["type"]) for value in summary["graph"]["outputs"]]
+    input_rows = [(value["name"], value["type"]) for value in summary["graph"]["inputs"]]
+    output_rows = [(value["name"], value["type"]) for value in summary["graph"]["outputs"]]
     functions = [(f"{row['domain']}.{row['name']}", count_text(row["nodes"], "node")) for row in summary["functions"]]
-    parts = [
+    tables = [
         ("Model", [row for row in rows if row[1]]),
-        ("Inputs", values),
-        ("Outputs", results),
+        ("Inputs", input_rows),
+        ("Outputs", output_rows),
         ("Data types", types),
         ("Functions", functions),
     ]
     cards = (
-        f"<section><h2>{title}</h2><table class='facts'>\n{_rows(part)}</table></section>"
-        for title, part in parts
-        if part
+        f"<section><h2>{title}</h2><table class='facts'>\n{_rows(table_rows)}</table></section>"
+        for title, table_rows in tables
+        if table_rows
     )
     return '<div class="pair">\n' + "\n".join(cards) + "\n</div>"
 
 
 def _treemap(tensors: list[dict[str, Any]], totals: dict[str, Any]) -> str:
-    """Return the largest tensors, grouped by the parts of the model, and all others as one piece."""
+    """Return a treemap of the largest tensors, grouped by parts of the model; all other tensors are one piece."""
     groups: dict[str, list[dict[str, Any]]] = {}
     for tensor in tensors:
         if tensor["bytes"]:
-            groups.setdefault(_group(tensor["name"]), []).append(tensor)
-    rest = totals["bytes"] - sum(tensor["bytes"] for tensor in tensors)
-    if rest > 0:
+            groups.setdefault(_group_of_name(tensor["name"]), []).append(tensor)
+    smaller_bytes = totals["bytes"] - sum(tensor["bytes"] for tensor in tensors)
+    if smaller_bytes > 0:
         name = count_text(max(totals["count"] - len(tensors), 0), "smaller tensor")
-        groups[""] = [{"name": name, "bytes": rest, "path": ""}]
+        groups[""] = [{"name": name, "bytes": smaller_bytes, "path": ""}]
     if not groups:
         return ""
     sizes = {name: sum(piece["bytes"] for piece in pieces) for name, pieces in groups.items()}
     # The totals of a damaged model may differ from the sum of its tensors.
     total = sum(sizes.values())
     names = sorted(groups, key=lambda name: -sizes[name])
-    drawn = []
+    groups_svg = []
     for i, (name, rectangle) in enumerate(
         zip(names, lay_out([sizes[name] for name in names], _WIDTH, _HEIGHT), strict=True)
     ):
         color = 1 + i % _COLOR_COUNT if name else 0
-        drawn.append(f'<g class="c{color}">{_draw_group(name, groups[name], rectangle, total)}</g>')
+        groups_svg.append(f'<g class="c{color}">{_draw_group(name, groups[name], rectangle, total)}</g>')
     label = f"Treemap of {count_text(len(tensors), 'tensor')}"
     label += f"; the largest is {tensors[0]['name']}" if tensors else ""
-    body = "\n".join(drawn)
+    body = "\n".join(groups_svg)
     return f"""<section>
 <h2>Sizes of the tensors</h2>
 <svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="{escape(label)}">
@@ -127,7 +127,7 @@ def _treemap(tensors: list[dict[str, Any]], totals: dict[str, Any]) -> str:
 </section>"""
 
 
-def _group(name: str) -> str:
+def _group_of_name(name: str) -> str:
     """Return the part of a model that a tensor belongs to: model.layers.3 for model.layers.3.mlp.weight."""
     steps = name.replace("/", ".").strip(".").split(".")
     for i, step in enumerate(steps):
@@ -137,34 +137,34 @@ def _group(name: str) -> str:
 
 
 def _draw_group(name: str, pieces: list[dict[str, Any]], rectangle: Rectangle, total: int) -> str:
-    """Return the pieces of a group, below its title if that fits."""
+    """Return the SVG of the pieces of a group, below its title if there is space for the title."""
     x, y, width, height = rectangle
-    letters = int((width - 8) / _CHAR_WIDTH)
+    max_chars = int((width - 8) / _CHAR_WIDTH)
     heading = ""
-    if len(pieces) > 1 and letters >= 4 and height >= 60:
-        shown = _end(name, letters)
-        heading = f'<text class="group" x="{x + 5:.1f}" y="{y + 14:.1f}">{escape(shown)}</text>'
+    if len(pieces) > 1 and max_chars >= 4 and height >= 60:
+        group_title = _cut_start(name, max_chars)
+        heading = f'<text class="group" x="{x + 5:.1f}" y="{y + 14:.1f}">{escape(group_title)}</text>'
         y, height = y + _HEADING_HEIGHT, height - _HEADING_HEIGHT
     rectangles = lay_out([piece["bytes"] for piece in pieces], width, height)
     start = len(name) + 1 if heading else 0
     return heading + "\n".join(
-        _draw_piece(piece, start, Rectangle(x + p.x, y + p.y, p.width, p.height), total)
-        for piece, p in zip(pieces, rectangles, strict=True)
+        _draw_piece(piece, start, Rectangle(x + part.x, y + part.y, part.width, part.height), total)
+        for piece, part in zip(pieces, rectangles, strict=True)
     )
 
 
 def _draw_piece(piece: dict[str, Any], start: int, rectangle: Rectangle, total: int) -> str:
-    """Return a tensor with its size and its name from index `start` on, as far as they fit."""
+    """Return the SVG of a tensor, with its size and its name from index `start` on if there is space for them."""
     name, size = piece["name"] or piece["path"], size_text(piece["bytes"])
     title = f"{name}\n{_shape(piece)}\n" if piece["path"] else f"{name}\n"
     x, y, width, height = (round(value, 1) for value in rectangle)
-    letters = int((width - 8) / _CHAR_WIDTH)
-    shown = name[start:] if start < len(name) else name
+    max_chars = int((width - 8) / _CHAR_WIDTH)
+    shown_name = name[start:] if start < len(name) else name
     text = ""
-    if letters >= 4 and height >= 18:
-        shown = shown if len(shown) <= letters else shown[: letters - 1] + "…"
-        text = f'<text x="{x + 5:.1f}" y="{y + 14:.1f}">{escape(shown)}</text>'
-        if height >= 34 and letters >= len(size):
+    if max_chars >= 4 and height >= 18:
+        shown_name = shown_name if len(shown_name) <= max_chars else shown_name[: max_chars - 1] + "…"
+        text = f'<text x="{x + 5:.1f}" y="{y + 14:.1f}">{escape(shown_name)}</text>'
+        if height >= 34 and max_chars >= len(size):
             text += f'<text class="size" x="{x + 5:.1f}" y="{y + 29:.1f}">{size}</text>'
     share = 100 * piece["bytes"] / total
     return (
@@ -173,16 +173,16 @@ def _draw_piece(piece: dict[str, Any], start: int, rectangle: Rectangle, total: 
     )
 
 
-def _end(text: str, letters: int) -> str:
-    """Return the end of a text that is too long, since names of groups differ at their ends."""
-    return text if len(text) <= letters else "…" + text[len(text) - letters + 1 :]
+def _cut_start(text: str, max_chars: int) -> str:
+    """Shorten a text to `max_chars` characters at its start, since names of groups differ at their ends."""
+    return text if len(text) <= max_chars else "…" + text[len(text) - max_chars + 1 :]
 
 
 def _operators(nodes: dict[str, Any]) -> str:
-    most = max([row["count"] for row in nodes["by_operator"]], default=1)
+    max_count = max([row["count"] for row in nodes["by_operator"]], default=1)
     rows = "".join(
         f"<tr><th scope='row'>{escape(row['op_type'])}{_domain(row['domain'])}</th>"
-        f"<td class='number'>{row['count']:,}</td><td class='bar'>{_bar(row['count'] / most)}</td></tr>\n"
+        f"<td class='number'>{row['count']:,}</td><td class='bar'>{_bar(row['count'] / max_count)}</td></tr>\n"
         for row in nodes["by_operator"]
     )
     return f"<section><h2>Operators</h2><table>\n{rows}</table></section>"
@@ -203,6 +203,6 @@ def _largest(tensors: list[dict[str, Any]]) -> str:
     rows = "".join(
         f"<tr><th scope='row'>{escape(row['name'] or row['path'])}<br><small>{escape(_shape(row))}</small></th>"
         f"<td class='number'>{size_text(row['bytes'])}</td></tr>\n"
-        for row in tensors[:_MAX_LISTED]
+        for row in tensors[:_MAX_LISTED_TENSORS]
     )
     return f"<section><h2>Largest tensors</h2><table>\n{rows}</table></section>" if rows else ""

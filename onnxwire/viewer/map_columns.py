@@ -40,7 +40,7 @@ _OWNER = re.compile(r"(.*)\.node\[(\d+)\](?:\..*)?", re.DOTALL)
 
 
 class Graph:
-    """The rows of one graph or function: its nodes have the rows from start to stop."""
+    """A graph or function, whose nodes have the rows from `start` to `stop`."""
 
     def __init__(self, path: str, number: int) -> None:
         self.path = path
@@ -61,49 +61,49 @@ class Graph:
 class Scopes:
     """The tree of scopes that names of nodes describe; scope 0 is the root.
 
-    parent, depth, label: one element per scope. end: the first scope after each scope that is not inside it; scopes
-    inside a scope directly follow it after `finish`.
+    parent, depth, label: lists with an element per scope. After `finish`, the inner scopes of a scope directly follow
+    it, and `end` has, for each scope, the number of the first later scope that is not inside it.
     """
 
     def __init__(self) -> None:
         self.parent = [0]
         self.depth = [0]
         self.label = [""]
-        self._known: dict[tuple[int, str], int] = {}
-        self._heads: dict[str, int] = {}
+        self._child_scopes: dict[tuple[int, str], int] = {}
+        self._scope_by_head: dict[str, int] = {}
 
     def find(self, head: str, parts: Iterable[str]) -> int:
-        """Return the scope of some parts of a name, adding it if it is new. head: the text of the parts."""
+        """Return the scope with these labels, the outermost first; add it if it is new. head: the joined labels."""
         number = 0
         for part in parts:
             key = number, part[:_MAX_LABEL_CHARS]
-            known = self._known.get(key)
-            if known is None:
+            scope = self._child_scopes.get(key)
+            if scope is None:
                 if len(self.parent) >= _MAX_SCOPES or self.depth[number] >= _MAX_DEPTH:
                     break
-                known = self._known[key] = len(self.parent)
+                scope = self._child_scopes[key] = len(self.parent)
                 self.parent.append(number)
                 self.depth.append(self.depth[number] + 1)
                 self.label.append(key[1])
-            number = known
-        if len(self._heads) < _MAX_SCOPES:
-            self._heads[head] = number
+            number = scope
+        if len(self._scope_by_head) < _MAX_SCOPES:
+            self._scope_by_head[head] = number
         return number
 
     def of_name(self, name: str, op_type: str) -> int:
-        """Return the scope of a node by its name, such as `/model/layers.3/attn/MatMul`; 0 for none.
+        """Return the scope of a node by its name, such as `/model/layers.3/attn/MatMul`; 0 if it has none.
 
         A last part equal to the operator is not a scope: PaddlePaddle names nodes by operator and number, p2o.Conv.0.
         """
         name = name[:_MAX_NAME_CHARS]
         separator = _separator(name)
         head = name.rpartition(separator)[0]
-        outer, _, last = head.rpartition(separator)
-        head = outer if last == op_type else head
+        outer_head, _, last_part = head.rpartition(separator)
+        head = outer_head if last_part == op_type else head
         if not head:
             return 0
-        known = self._heads.get(head)
-        return self.find(head, _joined(head.split(separator, _MAX_DEPTH * 4))) if known is None else known
+        scope = self._scope_by_head.get(head)
+        return self.find(head, _join_indices(head.split(separator, _MAX_DEPTH * 4))) if scope is None else scope
 
     def of_metadata(self, key: str, value: str) -> int:
         """Return the scope of a node by the metadata that PyTorch's exporter writes.
@@ -114,21 +114,21 @@ class Scopes:
         value = value[: _MAX_NAME_CHARS * 4]
         is_list = key != "namespace"
         head = value.rpartition("," if is_list else "/")[0]
-        known = self._heads.get(head)
-        if known is not None:
-            return known
+        scope = self._scope_by_head.get(head)
+        if scope is not None:
+            return scope
         if is_list:
-            paths = [one or other for one, other in _QUOTED.findall(head)]
+            paths = [single_quoted or double_quoted for single_quoted, double_quoted in _QUOTED.findall(head)]
         else:
             paths = [part.partition(":")[0].strip() for part in head.split("/")]
-        parts, before = [], ""
+        parts, previous_path = [], ""
         for path in paths:
             if not path or path.startswith(_NO_MODULE):
                 continue
-            part = path.removeprefix(f"{before}.")
+            part = path.removeprefix(f"{previous_path}.")
             # An index needs the name of its list: layers.3.
-            parts.append(f"{before.rpartition('.')[2]}.{part}" if part.isdecimal() and before else part)
-            before = path
+            parts.append(f"{previous_path.rpartition('.')[2]}.{part}" if part.isdecimal() and previous_path else part)
+            previous_path = path
         return self.find(head, parts)
 
     def finish(self) -> Array:
@@ -137,23 +137,23 @@ class Scopes:
         children: list[list[int]] = [[] for _ in range(count)]
         for number in range(1, count):
             children[self.parent[number]].append(number)
-        order, stack = [], [0]
+        old_numbers, stack = [], [0]
         while stack:
             number = stack.pop()
-            order.append(number)
+            old_numbers.append(number)
             stack.extend(reversed(children[number]))
-        renumbered = np.zeros(count, np.int32)
-        renumbered[order] = np.arange(count, dtype=np.int32)
-        parents = [int(renumbered[self.parent[number]]) for number in order]
+        new_numbers = np.zeros(count, np.int32)
+        new_numbers[old_numbers] = np.arange(count, dtype=np.int32)
+        parents = [int(new_numbers[self.parent[number]]) for number in old_numbers]
         end = list(range(1, count + 1))
         for number in range(count - 1, 0, -1):
             end[parents[number]] = max(end[parents[number]], end[number])
         self.parent, self.end = parents, np.array(end, np.int32)
-        self.label = [self.label[number] for number in order]
-        self.depth = [self.depth[number] for number in order]
-        self._known.clear()
-        self._heads.clear()
-        return renumbered
+        self.label = [self.label[number] for number in old_numbers]
+        self.depth = [self.depth[number] for number in old_numbers]
+        self._child_scopes.clear()
+        self._scope_by_head.clear()
+        return new_numbers
 
     def path(self, scope: int) -> list[str]:
         """Return the labels of a scope and the scopes around it, the outermost first."""
@@ -163,24 +163,24 @@ class Scopes:
             scope = self.parent[scope]
         return labels[::-1]
 
-    def child(self, scope: int, inner: int) -> int:
-        """Return the child of `scope` that is, or contains, the scope `inner`."""
-        while self.parent[inner] != scope:
-            inner = self.parent[inner]
-        return inner
+    def child(self, scope: int, descendant: int) -> int:
+        """Return the child of `scope` that is, or contains, the scope `descendant`."""
+        while self.parent[descendant] != scope:
+            descendant = self.parent[descendant]
+        return descendant
 
 
 def split_name(name: str) -> tuple[str, list[str]]:
-    """Return the separator in a node's name and its parts, each index joined to the part before it: layers.3."""
+    """Return the separator in a node's name, and its parts; each index is joined to the part before it: layers.3."""
     separator = _separator(name)
-    return separator, _joined(name.split(separator, _MAX_DEPTH * 4))
+    return separator, _join_indices(name.split(separator, _MAX_DEPTH * 4))
 
 
 def _separator(name: str) -> str:
     return "/" if "/" in name else "::" if "::" in name else "."
 
 
-def _joined(parts: Iterable[str]) -> list[str]:
+def _join_indices(parts: Iterable[str]) -> list[str]:
     """Return the parts of a name, each index joined to the name before it: layers.3."""
     joined: list[str] = []
     for part in parts:
@@ -216,43 +216,47 @@ class MapColumns:
         self._read_uses(model)
         self._read_values(model)
         self._read_tensors(model)
-        self._sum_up()
+        self._sum_inner_graphs()
 
     def _graph(self, path: str) -> Graph:
+        """Return the graph at a path; add it if it is new."""
         graph = self.graphs.get(path)
         if graph is None:
             graph = self.graphs[path] = Graph(path, len(self.graphs))
         return graph
 
     def _graph_numbers(self, columns: Columns) -> Array:
-        """Return the number of the graph of each row."""
-        ids, first = _ids(Ids(), columns, "graph")
-        numbers = [self._graph(columns.to_pylist("graph", row, row + 1)[0]).number for row in first]
-        return np.array([*numbers, 0], np.int32)[ids]
+        """Return the number of the graph of each row of a table."""
+        ids, first_rows = _intern_column(Ids(), columns, "graph")
+        graph_numbers = [self._graph(columns.to_pylist("graph", row, row + 1)[0]).number for row in first_rows]
+        return np.array([*graph_numbers, 0], np.int32)[ids]
 
     def _read_nodes(self, model: ModelProto) -> None:
-        columns = _columns(model, "nodes", "graph", "name", "op_type", "domain")
+        """Read the graphs, operators and scopes of all nodes."""
+        columns = _make_columns(model, "nodes", "graph", "name", "op_type", "domain")
         self.count = len(columns)
         graph_of = self._graph_numbers(columns)
         order = np.argsort(graph_of, kind="stable")
         ends = np.cumsum(np.bincount(graph_of, minlength=len(self.graphs))).tolist()
         for graph in self.graphs.values():
             graph.start, graph.stop = ends[graph.number - 1] if graph.number else 0, ends[graph.number]
-        domain, _ = _ids(Ids(), columns, "domain")
-        op, first = _ids(Ids(), columns, "op_type", domain)
-        self.operators = [(_cell(columns, "domain", row), _cell(columns, "op_type", row)) for row in first] + [("", "")]
-        head, first = _ids(Ids(), columns, "name", op, most=_MAX_NAME_CHARS)
-        found, named = [], []
-        for row in first:
+        domain, _ = _intern_column(Ids(), columns, "domain")
+        op_ids, first_rows = _intern_column(Ids(), columns, "op_type", domain)
+        self.operators = [
+            (_read_cell(columns, "domain", row), _read_cell(columns, "op_type", row)) for row in first_rows
+        ] + [("", "")]
+        name_ids, first_rows = _intern_column(Ids(), columns, "name", op_ids, max_bytes=_MAX_NAME_CHARS)
+        scope_numbers, has_separator = [], []
+        for row in first_rows:
             name = columns.to_pylist("name", row, row + 1)[0]
-            found.append(self.scopes.of_name(name, _cell(columns, "op_type", row)))
-            named.append("/" in name or "::" in name)
-        self.graph_of, self.op = graph_of[order], np.where(op < 0, len(self.operators) - 1, op)[order]
-        scope = np.array([*found, 0], np.int32)[head][order]
-        is_named = np.array([*named, False])[head][order] & (scope > 0)
+            scope_numbers.append(self.scopes.of_name(name, _read_cell(columns, "op_type", row)))
+            has_separator.append("/" in name or "::" in name)
+        self.graph_of, self.op = graph_of[order], np.where(op_ids < 0, len(self.operators) - 1, op_ids)[order]
+        scope = np.array([*scope_numbers, 0], np.int32)[name_ids][order]
+        is_named = np.array([*has_separator, False])[name_ids][order] & (scope > 0)
         del columns
         # Metadata of PyTorch has precedence over dots in a name, but not over slashes.
-        for path, key, value in _rows(model, "metadata", "path", "key", "value"):
+        for path, key, value in _read_table(model, "metadata", "path", "key", "value"):
             if key in _NAMESPACES and value and (row := self.row_of(path or "")) >= 0 and not is_named[row]:
                 scope[row] = self.scopes.of_metadata(key, value) or scope[row]
         self.scope = self.scopes.finish()[scope]
@@ -263,7 +267,7 @@ class MapColumns:
         graph = self.graphs.get(match[1]) if match else None
         return -1 if match is None or graph is None else graph.row(int(match[2]))
 
-    def _row_around(self, graph: Graph) -> int:
+    def _owner_row(self, graph: Graph) -> int:
         """Return the row of the node whose attribute contains a graph, -1 for other graphs."""
         match = _OWNER.fullmatch(graph.path)
         return self.row_of(f"{match[1]}.node[{match[2]}]") if match else -1
@@ -273,116 +277,128 @@ class MapColumns:
         return self._by_number[int(self.graph_of[row])]
 
     def _read_uses(self, model: ModelProto) -> None:
-        columns = _columns(model, "uses", "graph", "name", "node", "slot", "kind")
+        """Read the inputs and outputs of all nodes."""
+        columns = _make_columns(model, "uses", "graph", "name", "node", "slot", "kind")
         graph_of = self._graph_numbers(columns)
-        values, _ = _ids(self._values, columns, "name", graph_of)
+        values, _ = _intern_column(self._values, columns, "name", graph_of)
         starts = np.array([graph.start for graph in self.graphs.values()], np.int32)
-        row = (starts[graph_of] + _numbers(columns, "node")).astype(np.int32)
-        slot = _numbers(columns, "slot").astype(np.int32)
-        kind, first = _ids(Ids(), columns, "kind")
-        is_made = np.array([*(_cell(columns, "kind", row) == "output" for row in first), False])[kind]
-        self._function_inputs = values[self._named_as_inputs(columns, graph_of, is_made)]
+        row = (starts[graph_of] + _read_integers(columns, "node")).astype(np.int32)
+        slot = _read_integers(columns, "slot").astype(np.int32)
+        kind_ids, first_rows = _intern_column(Ids(), columns, "kind")
+        is_output = np.array([*(_read_cell(columns, "kind", row) == "output" for row in first_rows), False])[kind_ids]
+        self._function_inputs = values[self._find_redefined_inputs(columns, graph_of, is_output)]
         del columns
         order = np.lexsort((slot.view(np.uint32), row))
-        made, taken = order[is_made[order]], order[~is_made[order]]
-        self.use_row, self.use_value, self.use_slot = row[taken], values[taken], slot[taken]
-        self.output_row, self.output_value, self.output_slot = row[made], values[made], slot[made]
+        output_uses, input_uses = order[is_output[order]], order[~is_output[order]]
+        self.use_row, self.use_value, self.use_slot = row[input_uses], values[input_uses], slot[input_uses]
+        self.output_row, self.output_value, self.output_slot = row[output_uses], values[output_uses], slot[output_uses]
 
-    def _named_as_inputs(self, columns: Columns, graph_of: Array, is_made: Array) -> list[int]:
-        """Return the uses in which a node of a function produces a value with the name of the function's input."""
+    def _find_redefined_inputs(self, columns: Columns, graph_of: Array, is_output: Array) -> list[int]:
+        """Return the rows of outputs of nodes in functions that have the name of an input of the function."""
         graphs = list(self.graphs.values())
         has_inputs = np.array([bool(self._inputs_of.get(graph.path)) for graph in graphs], bool)
-        rows = np.flatnonzero(is_made & has_inputs[graph_of]).tolist() if has_inputs.any() else []
+        rows = np.flatnonzero(is_output & has_inputs[graph_of]).tolist() if has_inputs.any() else []
         names = (columns.to_pylist("name", row, row + 1)[0] for row in rows)
         return [
             row for row, name in zip(rows, names, strict=True) if name in self._inputs_of[graphs[graph_of[row]].path]
         ]
 
     def _read_values(self, model: ModelProto) -> None:
-        columns = _columns(model, "values")
-        values, _ = _ids(self._values, columns, "name", self._graph_numbers(columns))
-        kind, first = _ids(Ids(), columns, "kind")
-        roles = [*(_cell(columns, "kind", row) for row in first), ""]
-        type_, _ = _ids(Ids(), columns, "type")
-        shape, first = _ids(Ids(), columns, "dims", type_)
-        for row in first[: _MAX_TYPES - 1]:
-            self.types.append(_type_text(_cell(columns, "type", row), columns.to_pylist("dims", row, row + 1)[0]))
-        known = len(self.types)
+        """Read the types of values, and the inputs and outputs of graphs."""
+        columns = _make_columns(model, "values")
+        values, _ = _intern_column(self._values, columns, "name", self._graph_numbers(columns))
+        kind_ids, first_rows = _intern_column(Ids(), columns, "kind")
+        roles = [*(_read_cell(columns, "kind", row) for row in first_rows), ""]
+        type_ids, _ = _intern_column(Ids(), columns, "type")
+        shape_ids, first_rows = _intern_column(Ids(), columns, "dims", type_ids)
+        for row in first_rows[: _MAX_TYPES - 1]:
+            self.types.append(
+                _join_type_and_dims(_read_cell(columns, "type", row), columns.to_pylist("dims", row, row + 1)[0])
+            )
+        n_types = len(self.types)
         # A type without a shape has no dims.
-        plain, first = _ids(Ids(), columns, "type")
-        self.types += [_cell(columns, "type", row).removeprefix("tensor(").removesuffix(")") for row in first]
-        numbers = np.where(shape >= 0, np.where(shape + 1 < known, shape + 1, 0), np.where(plain < 0, 0, plain + known))
+        types_without_shape, first_rows = _intern_column(Ids(), columns, "type")
+        self.types += [_read_cell(columns, "type", row).removeprefix("tensor(").removesuffix(")") for row in first_rows]
+        type_numbers = np.where(
+            shape_ids >= 0,
+            np.where(shape_ids + 1 < n_types, shape_ids + 1, 0),
+            np.where(types_without_shape < 0, 0, types_without_shape + n_types),
+        )
         count = len(self._values)
         self.type = np.zeros(count, np.int32)
-        _set(self.type, values, numbers)
+        _set_values(self.type, values, type_numbers)
         self.is_input, self.is_output = np.zeros(count, bool), np.zeros(count, bool)
-        _set(self.is_input, values[np.array([role == "input" for role in roles])[kind]], True)
-        _set(self.is_output, values[np.array([role == "output" for role in roles])[kind]], True)
+        _set_values(self.is_input, values[np.array([role == "input" for role in roles])[kind_ids]], True)
+        _set_values(self.is_output, values[np.array([role == "output" for role in roles])[kind_ids]], True)
 
     def _read_tensors(self, model: ModelProto) -> None:
-        columns = _columns(model, "tensors", "graph", "name")
+        """Read the sizes of tensors, and set the producers of values."""
+        columns = _make_columns(model, "tensors", "graph", "name")
         graph_of = self._graph_numbers(columns)
         graphs = list(self.graphs.values())
-        values, _ = _ids(self._values, columns, "name", graph_of)
+        values, _ = _intern_column(self._values, columns, "name", graph_of)
         columns = columns_of(model, _TENSORS, False)
-        node = _numbers(columns, "node").astype(np.int32)
+        node = _read_integers(columns, "node").astype(np.int32)
         count = len(self._values)
-        more = count - len(self.type)
-        self.type = np.concatenate([self.type, np.zeros(more, np.int32)])
-        self.is_input = np.concatenate([self.is_input, np.zeros(more, bool)])
-        self.is_output = np.concatenate([self.is_output, np.zeros(more, bool)])
+        n_new = count - len(self.type)
+        self.type = np.concatenate([self.type, np.zeros(n_new, np.int32)])
+        self.is_input = np.concatenate([self.is_input, np.zeros(n_new, bool)])
+        self.is_output = np.concatenate([self.is_output, np.zeros(n_new, bool)])
         # A tensor outside of nodes is an initializer, or the default value of a function's attribute.
         is_weight = (node < 0) & (values >= 0) & np.array([not graph.is_function for graph in graphs], bool)[graph_of]
         dims_ids: dict[Any, int] = {}
-        for i, (kind, dims) in enumerate(_cells(columns, "data_type", "dims")):
+        for i, (data_type, dims) in enumerate(_read_rows(columns, "data_type", "dims")):
             if is_weight[i] and not self.type[values[i]]:
-                key = kind, tuple(dims[:32])
+                key = data_type, tuple(dims[:32])
                 number = dims_ids.get(key)
                 if number is None and len(dims_ids) < _MAX_TYPES:
                     number = dims_ids[key] = len(self.types)
-                    self.types.append(_type_text((kind or "").lower(), dims))
+                    self.types.append(_join_type_and_dims((data_type or "").lower(), dims))
                 self.type[values[i]] = number or 0
-        elements, size = _numbers(columns, "elements"), _numbers(columns, "bytes")
+        elements, size = _read_integers(columns, "elements"), _read_integers(columns, "bytes")
         del columns
         self.is_weight = np.zeros(count, bool)
         self.is_weight[values[is_weight]] = True
         self.parameters = np.bincount(values[is_weight], elements[is_weight], count)
         self.bytes = np.bincount(values[is_weight], size[is_weight], count)
-        # A tensor in a node, or in a graph of its attributes, counts for that node; `_sum_up` adds it to outer nodes.
+        # A tensor in a node, or in a graph of its attributes, counts for that node; `_sum_inner_graphs` adds it to
+        # outer nodes.
         start = np.array([graph.start for graph in graphs], np.int32)[graph_of]
         stop = np.array([graph.stop for graph in graphs], np.int32)[graph_of]
-        around = np.array([self._row_around(graph) for graph in graphs], np.int32)[graph_of]
-        row = np.where(node < 0, around, np.where(node < stop - start, start + node, -1))
+        owner_row = np.array([self._owner_row(graph) for graph in graphs], np.int32)[graph_of]
+        row = np.where(node < 0, owner_row, np.where(node < stop - start, start + node, -1))
         is_owned = row >= 0
         self.own_parameters = np.bincount(row[is_owned], elements[is_owned], self.count)
         self.own_bytes = np.bincount(row[is_owned], size[is_owned], self.count)
         self.producer = np.full(count, -1, np.int32)
         self.producer_slot = np.zeros(count, np.int32)
         # By the rules of `index/names`, the first of several producers is used, and inputs and initializers have none.
-        _set(self.producer, self.output_value[::-1], self.output_row[::-1])
-        _set(self.producer_slot, self.output_value[::-1], self.output_slot[::-1])
+        _set_values(self.producer, self.output_value[::-1], self.output_row[::-1])
+        _set_values(self.producer_slot, self.output_value[::-1], self.output_slot[::-1])
         self.producer[self.is_weight | self.is_input] = -1
         self.producer[self._function_inputs] = -1
 
     def _find_functions(self, model: ModelProto) -> None:
+        """Read the paths and the input names of functions."""
         self.functions: dict[tuple[str, str], str] = {}
         self._inputs_of: dict[str, set[str]] = {}
-        for index, domain, name, inputs in _rows(model, "functions", "index", "domain", "name", "inputs"):
+        for index, domain, name, inputs in _read_table(model, "functions", "index", "domain", "name", "inputs"):
             if inputs:
                 self._inputs_of[f"functions[{index}]"] = set(inputs)
             key = (domain or "")[:_MAX_LABEL_CHARS], (name or "")[:_MAX_LABEL_CHARS]
             self.functions.setdefault(key, f"functions[{index}]")
 
-    def _sum_up(self) -> None:
+    def _sum_inner_graphs(self) -> None:
+        """Add the sizes of graphs in attributes to their nodes, and index the uses by row and by value."""
         del self._values
         self._by_number = list(self.graphs.values())
         self.graphs_in: dict[int, list[str]] = {}
         self.inner = np.zeros(self.count, np.int64)
-        owners = [(self._row_around(graph), graph) for graph in self._by_number]
+        owners = [(self._owner_row(graph), graph) for graph in self._by_number]
         for row, graph in owners:
             if row >= 0:
                 self.graphs_in.setdefault(row, []).append(graph.path)
-        # Inner graphs first: their paths are longer.
+        # Start with the innermost graphs, whose paths are the longest.
         for row, graph in sorted(owners, key=lambda owner: -len(owner[1].path)):
             if row >= 0:
                 rows = slice(graph.start, graph.stop)
@@ -390,20 +406,21 @@ class MapColumns:
                 self.own_parameters[row] += self.own_parameters[rows].sum()
                 self.own_bytes[row] += self.own_bytes[rows].sum()
         self.first_use = np.full(len(self.type), -1, np.int32)
-        _set(self.first_use, self.use_value[::-1], np.arange(len(self.use_value) - 1, -1, -1))
-        every = np.arange(self.count + 1, dtype=np.int32)
-        self.use_start = np.searchsorted(self.use_row, every).astype(np.int32)
+        _set_values(self.first_use, self.use_value[::-1], np.arange(len(self.use_value) - 1, -1, -1))
+        all_rows = np.arange(self.count + 1, dtype=np.int32)
+        self.use_start = np.searchsorted(self.use_row, all_rows).astype(np.int32)
 
 
-def _type_text(type_: str, dims: list[Any] | None) -> str:
-    text = type_.removeprefix("tensor(").removesuffix(")") if type_.startswith("tensor(") else type_
+def _join_type_and_dims(type_text: str, dims: list[Any] | None) -> str:
+    """Return a type with its shape: float[1, N, ?]. dims: None for an unknown shape."""
+    text = type_text.removeprefix("tensor(").removesuffix(")") if type_text.startswith("tensor(") else type_text
     if dims is None:
         return text
-    shape = ", ".join("?" if one is None else str(one)[:40] for one in dims[:12])
+    shape = ", ".join("?" if dim is None else str(dim)[:40] for dim in dims[:12])
     return f"{text}[{shape}{', …' if len(dims) > 12 else ''}]"
 
 
-def _columns(model: ModelProto, table: str, *names: str) -> Columns:
+def _make_columns(model: ModelProto, table: str, *names: str) -> Columns:
     """Return a table of a model, or only some of its columns."""
     spec = TABLES[table]
     if names:
@@ -411,30 +428,36 @@ def _columns(model: ModelProto, table: str, *names: str) -> Columns:
     return columns_of(model, spec, False)
 
 
-def _ids(ids: Ids, columns: Columns, name: str, salts: Any = None, most: int = 0) -> tuple[Array, list[int]]:
-    numbers, first = ids.add(columns, name, salts, most)
-    return np.frombuffer(numbers, np.int32), first
+def _intern_column(
+    ids: Ids, columns: Columns, name: str, salts: Any = None, max_bytes: int = 0
+) -> tuple[Array, list[int]]:
+    """Return the ids of the rows of a column of strings, and the first row of each new id; see `Ids.add`."""
+    ids_bytes, first_rows = ids.add(columns, name, salts, max_bytes)
+    return np.frombuffer(ids_bytes, np.int32), first_rows
 
 
-def _set(target: Array, values: Array, numbers: Any) -> None:
+def _set_values(target: Array, values: Array, numbers: Any) -> None:
     """Set the elements of a column for some values; skip values without a name, which are -1."""
     is_named = values >= 0
     target[values[is_named]] = numbers[is_named] if isinstance(numbers, np.ndarray) else numbers
 
 
-def _numbers(columns: Columns, name: str) -> Array:
+def _read_integers(columns: Columns, name: str) -> Array:
+    """Return a column of integers; -1 for null."""
     return np.frombuffer(numbers(columns, name), np.int64)
 
 
-def _cell(columns: Columns, name: str, row: int) -> str:
+def _read_cell(columns: Columns, name: str, row: int) -> str:
+    """Return a string of a column, truncated; "" for null."""
     return (columns.to_pylist(name, row, row + 1)[0] or "")[:_MAX_LABEL_CHARS]
 
 
-def _cells(columns: Columns, *names: str) -> Iterator[tuple[Any, ...]]:
+def _read_rows(columns: Columns, *names: str) -> Iterator[tuple[Any, ...]]:
     """Iterate over the rows of some columns, converting them to Python objects in batches."""
     for start in range(0, len(columns), _BATCH_ROWS):
         yield from zip(*(columns.to_pylist(name, start, start + _BATCH_ROWS) for name in names), strict=True)
 
 
-def _rows(model: ModelProto, table: str, *names: str) -> Iterator[tuple[Any, ...]]:
-    return _cells(_columns(model, table, *names), *names)
+def _read_table(model: ModelProto, table: str, *names: str) -> Iterator[tuple[Any, ...]]:
+    """Iterate over the rows of some columns of a table of a model."""
+    return _read_rows(_make_columns(model, table, *names), *names)

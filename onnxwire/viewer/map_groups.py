@@ -1,4 +1,8 @@
-"""The groups of a graph's nodes, computed on demand: by scope, by repetition, and by size."""
+"""The groups of a graph's nodes, computed on demand: by scope, by repetition, and by size.
+
+The contents of a group are first divided into *items*: the scopes directly inside the group's scope, and the nodes
+outside of these scopes. Equal items that follow each other are then combined to a repeat.
+"""
 
 from __future__ import annotations
 
@@ -21,8 +25,8 @@ MAX_BOXES = 240  # maximum number of boxes of one group; a larger group is divid
 _RUN_BOXES = 100  # number of boxes of one run
 _MIN_GROUPS = 3  # minimum number of equal groups that become one box
 _MIN_NODES = 8  # minimum number of equal nodes that become one box
-_MAX_PERIODS = 12  # maximum number of distances at which repetitions are searched
-_MAX_STRETCHES = 1_000  # maximum number of repetitions of one period that are considered, the longest first
+_MAX_PERIODS = 12  # maximum number of periods with which repetitions are searched
+_MAX_REPETITIONS = 1_000  # maximum number of repetitions considered for one period, the longest first
 _MAX_DISSOLUTIONS = 20  # maximum number of rounds in which scopes of cycles are dissolved
 _MAX_DEPTH = 200  # maximum depth of nested groups
 _MAX_CACHED_NODES = 4_000_000  # maximum number of nodes in all cached groups together
@@ -31,9 +35,9 @@ _MAX_CACHED_NODES = 4_000_000  # maximum number of nodes in all cached groups to
 class Group:
     """Nodes of a graph that are drawn as one box.
 
-    kind: graph, function, scope, block (one of several equal sequences without a scope), run (a part of a sequence
-    that is too long for one group), repeat (consecutive equal groups or nodes) or node. rows: the rows of its nodes,
-    ascending. scope: the innermost known scope that contains all nodes. members: the number of members of a repeat.
+    kind: graph, function, scope, block (one of several equal sequences without a scope), run (a part of a sequence that
+    is too long for one group), repeat (consecutive equal groups or nodes) or node. rows: the rows of its nodes in
+    MapColumns, ascending. scope: the innermost known scope that contains all nodes. members: the members of a repeat.
     path: the path of a graph, function or node.
     """
 
@@ -59,7 +63,7 @@ class Group:
 class Members(Sequence[Group]):
     """The members of a repeat, created on access, since there may be a million.
 
-    rows: the rows of all members, one after another; bounds: the start of each member in `rows`, and the end. make: a
+    rows: the rows of all members, one after another; bounds: the start of each member in `rows`, and len(rows). make: a
     function from the index of a member and its rows to its group.
     """
 
@@ -95,39 +99,40 @@ class Groups:
 
     def __init__(self, columns: MapColumns) -> None:
         self.columns = columns
-        self._kept: OrderedDict[str, tuple[Group, list[Group]]] = OrderedDict()
-        self._weight = 0
+        self._cached_groups: OrderedDict[str, tuple[Group, list[Group]]] = OrderedDict()
+        self._cached_nodes = 0
 
     def find(self, name: str) -> tuple[Group, list[Group]]:
         """Return the group of a name, and the groups in it. Raises PathError if there is none."""
-        kept = self._kept.get(name)
-        if kept is not None:
-            self._kept.move_to_end(name)
-            return kept
+        cached = self._cached_groups.get(name)
+        if cached is not None:
+            self._cached_groups.move_to_end(name)
+            return cached
         steps = name.split("/")
         if len(steps) > _MAX_DEPTH:
-            raise PathError("groups are nested more than 200 deep here", name[:200])
+            raise PathError("the map shows no more than 200 levels of nested groups", name[:200])
         # Start from the innermost cached group.
         depth = len(steps)
-        while depth > 1 and "/".join(steps[:depth]) not in self._kept:
+        while depth > 1 and "/".join(steps[:depth]) not in self._cached_groups:
             depth -= 1
-        found = self._kept.get("/".join(steps[:depth])) or self._cache(steps[0], self.graph(steps[0]))
+        entry = self._cached_groups.get("/".join(steps[:depth])) or self._cache(steps[0], self.graph(steps[0]))
         for i in range(depth, len(steps)):
             child, _, member = steps[i].partition("*")
-            group = _at(found[1], child, name)
+            group = _group_at(entry[1], child, name)
             if member:
-                group = _at(group.members or (), member, name)
-            found = self._cache("/".join(steps[: i + 1]), group)
-        return found
+                group = _group_at(group.members or (), member, name)
+            entry = self._cache("/".join(steps[: i + 1]), group)
+        return entry
 
     def _cache(self, name: str, group: Group) -> tuple[Group, list[Group]]:
-        found = group, self.contents(group)
-        self._kept[name] = found
-        self._weight += len(group.rows) + 100
-        while self._weight > _MAX_CACHED_NODES and len(self._kept) > 1:
-            _, (old, _) = self._kept.popitem(last=False)
-            self._weight -= len(old.rows) + 100
-        return found
+        """Compute and cache the contents of a group; remove the least recently used groups from a full cache."""
+        entry = group, self.contents(group)
+        self._cached_groups[name] = entry
+        self._cached_nodes += len(group.rows) + 100
+        while self._cached_nodes > _MAX_CACHED_NODES and len(self._cached_groups) > 1:
+            _, (oldest_group, _) = self._cached_groups.popitem(last=False)
+            self._cached_nodes -= len(oldest_group.rows) + 100
+        return entry
 
     def graph(self, path: str) -> Group:
         """Return the group of a graph or function. Raises PathError if there is none."""
@@ -142,126 +147,140 @@ class Groups:
         if group.kind != "node":
             return []
         row = int(group.rows[0])
-        inner = self.columns.graphs_in.get(row)
-        if inner:
-            return inner[:MAX_BOXES]
+        graph_paths = self.columns.graphs_in.get(row)
+        if graph_paths:
+            return graph_paths[:MAX_BOXES]
         function = self.columns.functions.get(self.columns.operators[int(self.columns.op[row])])
         return [function] if function is not None and function in self.columns.graphs else []
 
     def contents(self, group: Group) -> list[Group]:
-        """Return up to 240 groups in a group, in order of their first nodes."""
+        """Return the groups in a group, up to 240, in order of their first nodes."""
         if group.kind == "node":
-            inner = self.opens(group)
-            return self.contents(self.graph(inner[0])) if len(inner) == 1 else [self.graph(path) for path in inner]
+            graph_paths = self.opens(group)
+            return (
+                self.contents(self.graph(graph_paths[0]))
+                if len(graph_paths) == 1
+                else [self.graph(path) for path in graph_paths]
+            )
         if group.members is not None:
             return self._parts_of_repeat(group.members)
-        return self._entries(group) if len(group.rows) else []
+        return self._make_entries(group) if len(group.rows) else []
 
     def _parts_of_repeat(self, members: Members) -> list[Group]:
+        """Return the members of a repeat, or repeats of consecutive members if there are too many."""
         if len(members) <= MAX_BOXES:
             return [members[i] for i in range(len(members))]
         count = min(max(len(members) // _RUN_BOXES, 2), _RUN_BOXES)
-        edges = [len(members) * i // count for i in range(count + 1)]
-        return [_repeat(members.part(start, stop), f"{start + 1:,} to {stop:,}") for start, stop in pairwise(edges)]
+        bounds = [len(members) * i // count for i in range(count + 1)]
+        return [_repeat(members.part(start, stop), f"{start + 1:,} to {stop:,}") for start, stop in pairwise(bounds)]
 
-    def _entries(self, group: Group) -> list[Group]:
-        """Return the groups and nodes in a group, with equal ones as repeats; or runs of them if they are too many."""
+    def _make_entries(self, group: Group) -> list[Group]:
+        """Return the contents of a group. Equal groups or nodes are combined; a long sequence is divided into runs."""
         columns, scope = self.columns, group.scope
         rows = group.rows
         while True:
-            item, first, scopes = self._items(rows, scope)
-            if len(first) != 1 or scopes[0] < 0 or len(rows) == 1:
+            items, first_rows, scopes = self._number_items(rows, scope)
+            if len(first_rows) != 1 or scopes[0] < 0 or len(rows) == 1:
                 break
             # All nodes are in one scope: skip that level.
             scope = columns.scopes.child(scope, int(scopes[0]))
-        item, first, scopes = self._without_cycles(rows, scope, item, first, scopes)
-        order = np.argsort(item, kind="stable").astype(np.int32)
-        bounds = np.searchsorted(item[order], np.arange(len(first) + 1, dtype=np.int32)).astype(np.int32)
-        ordered = rows[order]
-        signatures, crossing = self._signatures(rows, item, order, bounds)
-        del item, order
-        repeats = {begin: (period, count) for begin, period, count in _repetitions(signatures, bounds, crossing)}
-        is_start = np.ones(len(first), bool)
-        for begin, (period, count) in repeats.items():
-            is_start[begin + 1 : begin + period * count] = False
+        items, first_rows, scopes = self._dissolve_cycles(rows, scope, items, first_rows, scopes)
+        order = np.argsort(items, kind="stable").astype(np.int32)
+        bounds = np.searchsorted(items[order], np.arange(len(first_rows) + 1, dtype=np.int32)).astype(np.int32)
+        ordered_rows = rows[order]
+        signatures, crossings = self._hash_items(rows, items, order, bounds)
+        del items, order
+        repeats = {
+            first_item: (period, count)
+            for first_item, period, count in _find_repetitions(signatures, bounds, crossings)
+        }
+        is_start = np.ones(len(first_rows), bool)
+        for first_item, (period, count) in repeats.items():
+            is_start[first_item + 1 : first_item + period * count] = False
         starts = np.flatnonzero(is_start)
         if len(starts) > MAX_BOXES:
-            return self._runs(scope, ordered, bounds, starts, crossing)
+            return self._divide_into_runs(scope, ordered_rows, bounds, starts, crossings)
 
-        def single(i: int, inside: Array) -> Group:
-            if len(inside) == 1:
-                return Group("node", "", inside)
-            return Group("scope", columns.scopes.label[int(scopes[i])], inside, int(scopes[i]))
+        def make_single(i: int, box_rows: Array) -> Group:
+            if len(box_rows) == 1:
+                return Group("node", "", box_rows)
+            return Group("scope", columns.scopes.label[int(scopes[i])], box_rows, int(scopes[i]))
 
-        def block(i: int, period: int, inside: Array) -> Group:
-            label = self._label(int(rows[first[i]]), int(scopes[i]), int(scopes[i + period - 1]))
-            return Group("block", label, np.sort(inside), scope)
+        def make_block(i: int, period: int, box_rows: Array) -> Group:
+            label = self._block_label(int(rows[first_rows[i]]), int(scopes[i]), int(scopes[i + period - 1]))
+            return Group("block", label, np.sort(box_rows), scope)
 
         entries = []
         for start in starts.tolist():
             period, count = repeats.get(start, (1, 1))
             if count == 1:
-                entries.append(single(start, ordered[bounds[start] : bounds[start + 1]]))
+                entries.append(make_single(start, ordered_rows[bounds[start] : bounds[start + 1]]))
                 continue
             edges = bounds[start : start + period * count + 1 : period]
-            make: Callable[[int, Array], Group] = partial(_nth, single if period == 1 else block, start, period)
-            entries.append(_repeat(Members(ordered[edges[0] : edges[-1]], edges - edges[0], make)))
+            make: Callable[[int, Array], Group] = partial(
+                _make_member, make_single if period == 1 else make_block, start, period
+            )
+            entries.append(_repeat(Members(ordered_rows[edges[0] : edges[-1]], edges - edges[0], make)))
         return entries
 
-    def _runs(self, scope: int, ordered: Array, bounds: Array, starts: Array, crossing: Array) -> list[Group]:
-        """Divide a sequence that is too long at positions where few values cross from one part to the next."""
+    def _divide_into_runs(
+        self, scope: int, ordered_rows: Array, bounds: Array, starts: Array, crossings: Array
+    ) -> list[Group]:
+        """Divide a long sequence into runs, at positions where few values cross from one run to the next."""
         count = min(max(-(-len(starts) // _RUN_BOXES), 2), _RUN_BOXES)
         width = len(starts) / count
-        edges = [0]
+        run_starts = [0]
         for i in range(1, count):
-            low, high = round(width * (i - 0.35)), round(width * (i + 0.35)) + 1
+            low_index, high_index = round(width * (i - 0.35)), round(width * (i + 0.35)) + 1
             # Among equal costs, choose the position nearest to the middle.
-            cost = crossing[starts[low:high]] * len(starts) + np.abs(np.arange(low, high) - round(width * i))
-            edges.append(low + int(np.argmin(cost)))
-        at = bounds[np.append(starts[edges], len(bounds) - 1)]
+            cost = crossings[starts[low_index:high_index]] * len(starts) + np.abs(
+                np.arange(low_index, high_index) - round(width * i)
+            )
+            run_starts.append(low_index + int(np.argmin(cost)))
+        row_bounds = bounds[np.append(starts[run_starts], len(bounds) - 1)]
         return [
-            Group("run", f"part {i + 1} of {count}", np.sort(ordered[begin:end]), scope)
-            for i, (begin, end) in enumerate(pairwise(at))
+            Group("run", f"part {i + 1} of {count}", np.sort(ordered_rows[begin:end]), scope)
+            for i, (begin, end) in enumerate(pairwise(row_bounds))
         ]
 
-    def _label(self, row: int, first: int, last: int) -> str:
+    def _block_label(self, row: int, first_scope: int, last_scope: int) -> str:
         """Return the name of a block: its first and last scope, or its first operator."""
         labels = self.columns.scopes.label
-        if first < 0:
+        if first_scope < 0:
             return f"{self.columns.operators[int(self.columns.op[row])][1]} …"
-        return f"{labels[first]} to {labels[last]}" if last >= 0 else f"{labels[first]} …"
+        return f"{labels[first_scope]} to {labels[last_scope]}" if last_scope >= 0 else f"{labels[first_scope]} …"
 
-    def _without_cycles(
-        self, rows: Array, scope: int, item: Array, first: Array, scopes: Array
+    def _dissolve_cycles(
+        self, rows: Array, scope: int, items: Array, first_rows: Array, scopes: Array
     ) -> tuple[Array, Array, Array]:
-        """Dissolve scopes whose boxes would form a cycle; the scopes and nodes in them become items."""
+        """Dissolve scopes whose boxes would form a cycle: the scopes and nodes in such a scope become items."""
         is_scope = scopes >= 0
         if not is_scope.any():
-            return item, first, scopes
-        c = self.columns
-        local = np.full(c.count, -1, np.int32)
-        local[rows] = np.arange(len(rows), dtype=np.int32)
-        take = _ranges(c.use_start[rows], c.use_start[rows + 1])
-        maker = c.producer[c.use_value[take]]
-        made = np.where(maker >= 0, local[maker], -1)
-        to = local[c.use_row[take]][made >= 0]
-        made = made[made >= 0]
+            return items, first_rows, scopes
+        columns = self.columns
+        local_index = np.full(columns.count, -1, np.int32)
+        local_index[rows] = np.arange(len(rows), dtype=np.int32)
+        use_indices = _ranges(columns.use_start[rows], columns.use_start[rows + 1])
+        producer_row = columns.producer[columns.use_value[use_indices]]
+        source = np.where(producer_row >= 0, local_index[producer_row], -1)
+        target = local_index[columns.use_row[use_indices]][source >= 0]
+        source = source[source >= 0]
         dissolved: set[int] = set()
         for _ in range(_MAX_DISSOLUTIONS):
-            found = scattered_items(item, scopes >= 0, made, to)
-            if not found:
+            cyclic_items = scattered_items(items, scopes >= 0, source, target)
+            if not cyclic_items:
                 break
-            dissolved.update(scopes[found].tolist())
-            item, first, scopes = self._items(rows, scope, dissolved)
-        return item, first, scopes
+            dissolved.update(scopes[cyclic_items].tolist())
+            items, first_rows, scopes = self._number_items(rows, scope, dissolved)
+        return items, first_rows, scopes
 
-    def _items(self, rows: Array, scope: int, dissolved: Container[int] = ()) -> tuple[Array, Array, Array]:
-        """Return the item of each row, the first row of each item, and its scope, -1 for a node without inner scope.
+    def _number_items(self, rows: Array, scope: int, dissolved: Container[int] = ()) -> tuple[Array, Array, Array]:
+        """Divide rows into items. Return the item of each row, the first row of each item, and its scope (-1: a node).
 
         dissolved: scopes that are replaced by their inner scopes.
         """
         scopes = self.columns.scopes
-        of_row = self.columns.scope[rows]
+        scope_of_row = self.columns.scope[rows]
         children, child = [], scope + 1
         while child < scopes.end[scope]:
             if child in dissolved:
@@ -270,72 +289,76 @@ class Groups:
             children.append(child)
             child = int(scopes.end[child])
         if not children:
-            each = np.arange(len(rows), dtype=np.int32)
-            return each, each, np.full(len(rows), -1, np.int32)
+            own_items = np.arange(len(rows), dtype=np.int32)
+            return own_items, own_items, np.full(len(rows), -1, np.int32)
         starts = np.array(children, np.int64)
-        key = -1 - np.arange(len(rows), dtype=np.int64)
-        at = np.maximum(np.searchsorted(starts, of_row, side="right") - 1, 0)
-        inside = (of_row >= starts[at]) & (of_row < scopes.end[starts[at]])
-        key[inside] = starts[at[inside]]
-        values, first, inverse = np.unique(key, return_index=True, return_inverse=True)
-        by_first = np.argsort(first, kind="stable")
+        keys = -1 - np.arange(len(rows), dtype=np.int64)
+        scope_index = np.maximum(np.searchsorted(starts, scope_of_row, side="right") - 1, 0)
+        is_inside = (scope_of_row >= starts[scope_index]) & (scope_of_row < scopes.end[starts[scope_index]])
+        keys[is_inside] = starts[scope_index[is_inside]]
+        values, first_indices, inverse = np.unique(keys, return_index=True, return_inverse=True)
+        by_first = np.argsort(first_indices, kind="stable")
         rank = np.empty(len(values), np.int64)
         rank[by_first] = np.arange(len(values))
-        found = values[by_first]
-        return rank[inverse.reshape(-1)], first[by_first], np.where(found < 0, -1, found)
+        first_keys = values[by_first]
+        return rank[inverse.reshape(-1)], first_indices[by_first], np.where(first_keys < 0, -1, first_keys)
 
-    def _signatures(self, rows: Array, item: Array, order: Array, bounds: Array) -> tuple[Array, Array]:
-        """Return a hash of operators, wiring and shapes of each item, and the number of values that cross before it.
+    def _hash_items(self, rows: Array, items: Array, order: Array, bounds: Array) -> tuple[Array, Array]:
+        """Return a hash of operators, connections and shapes of each item, and how many values cross before the item.
 
         The hash includes types of weights and of values within the item, but not of values from and to the outside:
         these often lack types at the first and last of several layers. Nodes are compared in the order of the graph.
         """
-        c = self.columns
-        local = np.full(c.count, -1, np.int32)
-        local[rows] = np.arange(len(rows), dtype=np.int32)
+        columns = self.columns
+        local_index = np.full(columns.count, -1, np.int32)
+        local_index[rows] = np.arange(len(rows), dtype=np.int32)
         position = np.empty(len(rows), np.int32)
-        position[order] = np.arange(len(rows), dtype=np.int32) - bounds[item[order]]
-        take = _ranges(c.use_start[rows], c.use_start[rows + 1])
-        value = c.use_value[take]
-        to = local[c.use_row[take]]
-        maker = c.producer[value]
-        made = np.where(maker >= 0, local[maker], -1)
-        is_own = (made >= 0) & (item[made] == item[to])
-        distance = np.where(is_own, position[to] - position[made], 0).astype(np.int64)
-        wires = _mix(
-            _mix(distance * 4 + is_own * 2 + c.is_weight[value])
-            + _mix(c.use_slot[take].astype(np.int64) + 17)
-            + _mix(np.where(is_own, c.producer_slot[value], 0) + 91)
-            + _mix(np.where(is_own | c.is_weight[value], c.type[value], 0) + 1_009)
+        position[order] = np.arange(len(rows), dtype=np.int32) - bounds[items[order]]
+        use_indices = _ranges(columns.use_start[rows], columns.use_start[rows + 1])
+        value = columns.use_value[use_indices]
+        target = local_index[columns.use_row[use_indices]]
+        producer_row = columns.producer[value]
+        source = np.where(producer_row >= 0, local_index[producer_row], -1)
+        is_own = (source >= 0) & (items[source] == items[target])
+        distance = np.where(is_own, position[target] - position[source], 0).astype(np.int64)
+        wire_hashes = _mix(
+            _mix(distance * 4 + is_own * 2 + columns.is_weight[value])
+            + _mix(columns.use_slot[use_indices].astype(np.int64) + 17)
+            + _mix(np.where(is_own, columns.producer_slot[value], 0) + 91)
+            + _mix(np.where(is_own | columns.is_weight[value], columns.type[value], 0) + 1_009)
         )
-        node = _mix(c.op[rows].astype(np.int64)) + _mix(c.inner[rows] + 31)
-        node += _sums(wires, c.use_start[rows + 1] - c.use_start[rows])
-        node = _mix(node.view(np.int64) + position.astype(np.int64) * 0x9E3779B9)
-        signatures = _sums(node[order], np.diff(bounds))
-        # A value from an item to a later one crosses before each item between them and before the later one.
-        crosses = (made >= 0) & (item[np.maximum(made, 0)] < item[to])
-        pairs = np.unique(np.stack([value[crosses], item[to][crosses], item[made][crosses]]), axis=1)
-        last = np.flatnonzero(np.diff(pairs[0], append=-1)) if pairs.size else np.zeros(0, np.int64)
-        crossing = np.zeros(len(bounds) + 1, np.int64)
-        np.add.at(crossing, pairs[2][last] + 1, 1)
-        np.add.at(crossing, pairs[1][last] + 1, -1)
-        return signatures, np.cumsum(crossing)
+        node_hashes = _mix(columns.op[rows].astype(np.int64)) + _mix(columns.inner[rows] + 31)
+        node_hashes += _sum_runs(wire_hashes, columns.use_start[rows + 1] - columns.use_start[rows])
+        node_hashes = _mix(node_hashes.view(np.int64) + position.astype(np.int64) * 0x9E3779B9)
+        signatures = _sum_runs(node_hashes[order], np.diff(bounds))
+        # A value from an item to a later item crosses before the later item, and before each item between the two.
+        is_crossing = (source >= 0) & (items[np.maximum(source, 0)] < items[target])
+        pairs = np.unique(
+            np.stack([value[is_crossing], items[target][is_crossing], items[source][is_crossing]]), axis=1
+        )
+        last_uses = np.flatnonzero(np.diff(pairs[0], append=-1)) if pairs.size else np.zeros(0, np.int64)
+        crossings = np.zeros(len(bounds) + 1, np.int64)
+        np.add.at(crossings, pairs[2][last_uses] + 1, 1)
+        np.add.at(crossings, pairs[1][last_uses] + 1, -1)
+        return signatures, np.cumsum(crossings)
 
 
-def _nth(make: Callable[..., Group], start: int, period: int, number: int, rows: Array) -> Group:
+def _make_member(make: Callable[..., Group], start: int, period: int, number: int, rows: Array) -> Group:
     """Make a member of a repeat by its index."""
     return make(start + number, rows) if period == 1 else make(start + number * period, period, rows)
 
 
 def _repeat(members: Members, label: str = "") -> Group:
+    """Make the group of a repeat."""
     return Group("repeat", label or members[0].label, np.sort(members.rows), members[0].scope, members)
 
 
-def _at(groups: Sequence[Group], number: str, name: str) -> Group:
+def _group_at(groups: Sequence[Group], number: str, name: str) -> Group:
+    """Return the group with an index, which is part of a name. Raises PathError if there is none."""
     if not number.isdecimal() or len(number) > 9 or int(number) >= len(groups):
         raise PathError("there is no such group", name[:200])
-    found: Group = groups[int(number)]
-    return found
+    group: Group = groups[int(number)]
+    return group
 
 
 def _mix(numbers: Array) -> Array:
@@ -355,51 +378,54 @@ def _ranges(starts: Array, stops: Array) -> Array:
     lengths = stops - starts
     total = int(lengths.sum())
     ends = np.cumsum(lengths)
-    found: Array = np.arange(total) - np.repeat(ends - lengths - starts, lengths)
-    return found
+    integers: Array = np.arange(total) - np.repeat(ends - lengths - starts, lengths)
+    return integers
 
 
-def _sums(numbers: Array, lengths: Array) -> Array:
+def _sum_runs(numbers: Array, lengths: Array) -> Array:
     """Return the sums of consecutive runs of the given lengths, modulo 2**64."""
     total = np.zeros(len(numbers) + 1, np.uint64)
     np.cumsum(numbers, dtype=np.uint64, out=total[1:])
-    at = np.cumsum(lengths)
-    sums: Array = total[at]
-    at -= lengths
-    sums -= total[at]
+    positions = np.cumsum(lengths)
+    sums: Array = total[positions]
+    positions -= lengths
+    sums -= total[positions]
     return sums
 
 
-def _repetitions(signatures: Array, bounds: Array, crossing: Array) -> list[tuple[int, int, int]]:
+def _find_repetitions(signatures: Array, bounds: Array, crossings: Array) -> list[tuple[int, int, int]]:
     """Find repetitions in a sequence of items: the start, the period in items, and the number of periods of each.
 
-    Of repetitions that overlap, the one that saves the most boxes is chosen. bounds: the bounds of the items, in rows.
+    Of repetitions that overlap, the repetition that saves the most boxes is returned. bounds: the bounds of the items,
+    in rows. crossings: the number of values that cross before each item.
     """
     count = len(signatures)
     order = np.argsort(signatures, kind="stable").astype(np.int32)
-    same = signatures[order[1:]] == signatures[order[:-1]]
-    distances, often = np.unique((order[1:] - order[:-1])[same], return_counts=True)
-    del order, same
-    found = []
-    for period in distances[np.argsort(-distances * often, kind="stable")][:_MAX_PERIODS].tolist():
-        equal = np.concatenate([[False], signatures[period:] == signatures[:-period], [False]])
-        changes = np.flatnonzero(equal[1:] != equal[:-1])
-        starts, lengths = changes[::2], changes[1::2] - changes[::2] + period
+    is_same = signatures[order[1:]] == signatures[order[:-1]]
+    distances, distance_counts = np.unique((order[1:] - order[:-1])[is_same], return_counts=True)
+    del order, is_same
+    repetitions = []
+    for period in distances[np.argsort(-distances * distance_counts, kind="stable")][:_MAX_PERIODS].tolist():
+        is_equal = np.concatenate([[False], signatures[period:] == signatures[:-period], [False]])
+        change_positions = np.flatnonzero(is_equal[1:] != is_equal[:-1])
+        starts, lengths = change_positions[::2], change_positions[1::2] - change_positions[::2] + period
         is_nodes = (period == 1) & (bounds[starts + 1] - bounds[starts] == 1)
-        fit = lengths >= np.where(is_nodes, _MIN_NODES, _MIN_GROUPS) * period
-        longest = np.argsort(-lengths[fit], kind="stable")[:_MAX_STRETCHES]
-        for start, length in zip(starts[fit][longest].tolist(), lengths[fit][longest].tolist(), strict=True):
+        is_long = lengths >= np.where(is_nodes, _MIN_NODES, _MIN_GROUPS) * period
+        by_length = np.argsort(-lengths[is_long], kind="stable")[:_MAX_REPETITIONS]
+        for start, length in zip(
+            starts[is_long][by_length].tolist(), lengths[is_long][by_length].tolist(), strict=True
+        ):
             # Shift the periods to the position where the fewest values cross between them, but keep at least three
             # periods.
-            most = min(period, length - _MIN_GROUPS * period + 1)
-            shift = int(np.argmin(crossing[start + period : start + period + most]))
-            times = (length - shift) // period
-            found.append(((times - 1) * period, start + shift, period, times))
-    found.sort(key=lambda one: (-one[0], one[2], one[1]))
-    taken = np.zeros(count, bool)
-    chosen = []
-    for _, start, period, times in found:
-        if not taken[start : start + period * times].any():
-            taken[start : start + period * times] = True
-            chosen.append((start, period, times))
-    return chosen
+            max_shift = min(period, length - _MIN_GROUPS * period + 1)
+            shift = int(np.argmin(crossings[start + period : start + period + max_shift]))
+            n_periods = (length - shift) // period
+            repetitions.append(((n_periods - 1) * period, start + shift, period, n_periods))
+    repetitions.sort(key=lambda repetition: (-repetition[0], repetition[2], repetition[1]))
+    is_covered = np.zeros(count, bool)
+    chosen_repetitions = []
+    for _, start, period, n_periods in repetitions:
+        if not is_covered[start : start + period * n_periods].any():
+            is_covered[start : start + period * n_periods] = True
+            chosen_repetitions.append((start, period, n_periods))
+    return chosen_repetitions

@@ -14,12 +14,12 @@ from onnxwire.messages import ModelProto, NodeProto
 MAX_ROWS = 2_000
 """Maximum number of listed differences; all differences are counted and marked."""
 _MAX_TEXT_CHARS = 300
-_NODE = re.compile(r"(.*\.node\[\d+\])(?:\..*)?", re.DOTALL)
+_NODE_PATH = re.compile(r"(.*\.node\[\d+\])(?:\..*)?", re.DOTALL)
 _FIELDS = ("change", "kind", "name", "part", "old", "new")
 
 
 class ModelComparison:
-    """The differences of two models, computed on the first question. Thread-safe.
+    """The differences of two models, computed for the first query. Thread-safe.
 
     match: as for `onnxwire.diff`.
     """
@@ -28,7 +28,7 @@ class ModelComparison:
         self.models = old, new
         self.match = match
         self._lock = threading.Lock()
-        self._made: tuple[dict[str, Any], tuple[dict[str, str], dict[str, str]]] | None = None
+        self._cached_result: tuple[dict[str, Any], tuple[dict[str, str], dict[str, str]]] | None = None
 
     def comparison(self) -> dict[str, Any]:
         """List the differences.
@@ -36,77 +36,84 @@ class ModelComparison:
         Returns total, counts by change, files (both names) and rows, up to 2,000: change, kind, name, part, old, new,
         distance (a text, of weights), and left and right, the paths of the node in the two models, or "".
         """
-        return self._all()[0]
+        return self._result()[0]
 
     def marks(self, side: int) -> dict[str, str] | None:
         """Return the paths of the nodes of a model that differ, and how: added, removed, changed or rewired.
 
-        side: 0 for the first model, 1 for the second. A node also differs if an initializer that it uses does. None
-        until `comparison` was answered, for which the maps do not wait.
+        side: 0 for the first model, 1 for the second. A node also differs if an initializer that it uses
+        differs. Returns None until `comparison` has been computed; maps do not wait for it.
         """
-        return None if self._made is None else self._made[1][side]
+        return None if self._cached_result is None else self._cached_result[1][side]
 
-    def _all(self) -> tuple[dict[str, Any], tuple[dict[str, str], dict[str, str]]]:
+    def _result(self) -> tuple[dict[str, Any], tuple[dict[str, str], dict[str, str]]]:
         with self._lock:
-            if self._made is None:
-                self._made = self._make()
-            return self._made
+            if self._cached_result is None:
+                self._cached_result = self._compare()
+            return self._cached_result
 
-    def _make(self) -> tuple[dict[str, Any], tuple[dict[str, str], dict[str, str]]]:
+    def _compare(self) -> tuple[dict[str, Any], tuple[dict[str, str], dict[str, str]]]:
+        """Return the answer of `comparison`, and the marks of both models."""
         rows: list[dict[str, Any]] = []
         counts: dict[str, int] = {}
         renamed: dict[str, dict[str, str]] = {"nodes": {}, "values": {}}
         # Differences are stored without texts, since there may be a million. Renames come last.
-        found: list[tuple[str, str, str, str]] = []
+        differences: list[tuple[str, str, str, str]] = []
         for entry in diff(*self.models, match=self.match):
             counts[entry.change] = counts.get(entry.change, 0) + 1
             renamed |= entry.names or {}
             is_new = entry.change == "added"
             # A part that is added to a node, or removed, changes the node.
             change: str = "changed" if entry.part else entry.change
-            found.append((change, entry.kind, entry.name, entry.path if not entry.part or not is_new else ""))
+            differences.append((change, entry.kind, entry.name, entry.path if not entry.part or not is_new else ""))
             if len(rows) < MAX_ROWS:
-                row = {name: _cut(getattr(entry, name)) for name in _FIELDS}
+                row = {name: _truncate(getattr(entry, name)) for name in _FIELDS}
                 rows.append(row | {"distance": "" if entry.distance is None else entry.distance.describe()})
         marks: tuple[dict[str, str], dict[str, str]] = ({}, {})
-        for side, word in enumerate(("left", "right")):
-            places = _NodesByName(self.models[side])
+        for side, side_name in enumerate(("left", "right")):
+            nodes_by_name = _NodesByName(self.models[side])
             if not side:
-                names = {kind: {new: old for old, new in some.items()} for kind, some in renamed.items()}
+                names = {kind: {new: old for old, new in renames.items()} for kind, renames in renamed.items()}
             else:
                 names = renamed
-            for i, (change, kind, name, path) in enumerate(found):
-                paths = _nodes(change, kind, name, path, side, places, names)
+            for i, (change, kind, name, path) in enumerate(differences):
+                paths = _find_nodes(change, kind, name, path, side, nodes_by_name, names)
                 for node in paths:
                     marks[side].setdefault(node, change)
                 if i < len(rows):
-                    rows[i][word] = paths[0] if paths else ""
+                    rows[i][side_name] = paths[0] if paths else ""
         files = [model._document.name for model in self.models]
-        return {"files": files, "total": len(found), "counts": counts, "rows": rows}, marks
+        return {"files": files, "total": len(differences), "counts": counts, "rows": rows}, marks
 
 
-def _nodes(
-    change: str, kind: str, name: str, path: str, side: int, places: _NodesByName, renamed: dict[str, dict[str, str]]
+def _find_nodes(
+    change: str,
+    kind: str,
+    name: str,
+    path: str,
+    side: int,
+    nodes_by_name: _NodesByName,
+    renamed: dict[str, dict[str, str]],
 ) -> list[str]:
-    """Return the paths of the nodes of a model that a difference is about; fields as those of `Difference`.
+    """Return the paths of the nodes of a model to which a difference refers. The fields are those of `Difference`.
 
-    path: the path of an added element in the second model, of any other in the first; "" if it is unknown. renamed: the
-    names in this model by those in the other one.
+    path: the path in the second model for an added element, else in the first model; "" if it is unknown. renamed: the
+    names in this model, by kind and by the name in the other model.
     """
     if side == (change == "added"):
-        found = _NODE.fullmatch(path)
-        if found is not None:
-            return [found[1]]
+        match = _NODE_PATH.fullmatch(path)
+        if match is not None:
+            return [match[1]]
     elif kind == "node" and change in ("added", "removed"):
         return []
     if kind not in ("node", "tensor"):
         return []
     names = renamed[f"{kind}s" if kind == "node" else "values"]
-    here = places.nodes if kind == "node" else places.users
-    # The name may be that of either model.
-    for one in (name, names.get(name, name)) if not side else (names.get(name, name), name):
-        if one in here:
-            return here[one][:1] if kind == "node" else here[one]
+    paths_by_name = nodes_by_name.nodes if kind == "node" else nodes_by_name.users
+    # The name of the difference may be the name in either model.
+    for candidate in (name, names.get(name, name)) if not side else (names.get(name, name), name):
+        if candidate in paths_by_name:
+            return paths_by_name[candidate][:1] if kind == "node" else paths_by_name[candidate]
     return []
 
 
@@ -124,5 +131,5 @@ class _NodesByName:
                     self.users.setdefault(name, []).append(path)
 
 
-def _cut(text: str | None) -> str:
+def _truncate(text: str | None) -> str:
     return "" if text is None else text if len(text) <= _MAX_TEXT_CHARS else f"{text[:_MAX_TEXT_CHARS]}…"

@@ -15,7 +15,7 @@ Scope = GraphProto | FunctionProto
 _WIDTH, _HEIGHT = 172, 42  # size of a box for a node, in pixels
 _VALUE_HEIGHT = 28  # the height of a box for a value
 _CHAR_WIDTH, _PADDING = 7, 26  # the widths of a character, and of the margins of a name
-_MAX_NODES = 36
+_MAX_NODES = 36  # maximum number of drawn nodes besides the central one
 _MAX_WEIGHTS = 8  # maximum number of boxes for the weights of one node
 _MAX_VALUE_BOXES = 24  # maximum number of boxes for the values of one node
 _MAX_PARALLEL_EDGES = 8  # maximum number of edges from one box to another
@@ -42,7 +42,7 @@ class Connections:
         for index, node in enumerate(scope.node):
             if captured := captured_names(node):
                 self.captured[index] = captured
-            for name in self.takes(node, index):
+            for name in self.used_values(node, index):
                 self.consumers.setdefault(name, []).append(index)
 
     def origin(self, name: str, path: str) -> tuple[str, str]:
@@ -56,9 +56,11 @@ class Connections:
                 return kind, f"{path}.{element.format(indices[name])}"
         return ("input" if name in self.inputs else "outer"), ""
 
-    def takes(self, node: NodeProto, index: int) -> list[str]:
-        """Return the values that a node uses, each once, captured values last. index: the index of the node in the
-        graph."""
+    def used_values(self, node: NodeProto, index: int) -> list[str]:
+        """Return the values that a node uses without duplicates, captured values last.
+
+        index: the index of the node in the graph.
+        """
         return [name for name in dict.fromkeys([*node.input, *self.captured.get(index, ())]) if name]
 
 
@@ -99,21 +101,21 @@ class Drawing:
     parallel: dict[tuple[int, int], int] = field(default_factory=dict)
 
     def add_edge(self, start: int, end: int, value: str) -> bool:
-        """Add an edge; False if there already are 8 between the two boxes."""
+        """Add an edge. Return False if there are 8 edges between the two boxes already."""
         count = self.parallel.get((start, end), 0)
         if count >= _MAX_PARALLEL_EDGES:
             return False
         self.parallel[start, end] = count + 1
-        self.edges.append((start, end, _short(value)))
+        self.edges.append((start, end, _truncate(value)))
         return True
 
     def value_box(self, kind: str, name: str, path: str, limit: int) -> int | None:
-        """Return the index of the box for a value, adding it if it is new; None if there already are `limit` boxes."""
+        """Return the index of the box for a value; add it if it is new. None if there are `limit` boxes already."""
         number = self.values.get((kind, name))
         if number is None and len(self.boxes) < limit:
             number = self.values[kind, name] = len(self.boxes)
             width = min(_PADDING + _CHAR_WIDTH * len(name), _WIDTH)
-            self.boxes.append(Box(kind, _short(name), path, width=width, height=_VALUE_HEIGHT))
+            self.boxes.append(Box(kind, _truncate(name), path, width=width, height=_VALUE_HEIGHT))
         return number
 
 
@@ -125,50 +127,52 @@ def around(scope: Scope, path: str, connections: Connections, index: int, hops: 
     connections that are omitted.
     """
     nodes = scope.node
-    chosen = _nearest(nodes, connections, index, hops)
+    drawn_nodes = _find_nearest(nodes, connections, index, hops)
     drawing = Drawing()
     numbers: dict[int, int] = {}
-    for other in sorted(chosen):
-        node = nodes[other]
-        name = node.name or next(iter(node.output), "") or f"node {other}"
-        numbers[other] = len(drawing.boxes)
-        drawing.boxes.append(Box("node", _short(name), f"{path}.node[{other}]", _short(node.op_type), other))
-    for other in numbers:
-        _connect(drawing, scope, path, connections, other, numbers, other == index)
+    for node_index in sorted(drawn_nodes):
+        node = nodes[node_index]
+        name = node.name or next(iter(node.output), "") or f"node {node_index}"
+        numbers[node_index] = len(drawing.boxes)
+        drawing.boxes.append(
+            Box("node", _truncate(name), f"{path}.node[{node_index}]", _truncate(node.op_type), node_index)
+        )
+    for node_index in numbers:
+        _connect(drawing, scope, path, connections, node_index, numbers, node_index == index)
     _place(drawing)
     return drawing
 
 
-def _nearest(nodes: Any, connections: Connections, index: int, hops: int) -> set[int]:
-    """Return the indices of the nodes to draw: step by step, first predecessors, then successors."""
-    chosen = {index}
-    before, behind = [index], [index]
+def _find_nearest(nodes: Any, connections: Connections, index: int, hops: int) -> set[int]:
+    """Return the indices of the nodes to draw. Each step adds predecessors, then successors."""
+    drawn_nodes = {index}
+    predecessors, successors = [index], [index]
     for _ in range(hops):
         sources = (
             connections.producer[name]
-            for near in before
-            for name in connections.takes(nodes[near], near)
+            for drawn_index in predecessors
+            for name in connections.used_values(nodes[drawn_index], drawn_index)
             if name in connections.producer
         )
-        before = _choose(sources, chosen, _MAX_NODES // 2)
+        predecessors = _add_nodes(sources, drawn_nodes, _MAX_NODES // 2)
         targets = (
-            other
-            for near in behind
-            for name in dict.fromkeys(nodes[near].output)
-            for other in connections.consumers.get(name, ())
+            consumer
+            for drawn_index in successors
+            for name in dict.fromkeys(nodes[drawn_index].output)
+            for consumer in connections.consumers.get(name, ())
         )
-        behind = _choose(targets, chosen, _MAX_NODES // 2)
-    return chosen
+        successors = _add_nodes(targets, drawn_nodes, _MAX_NODES // 2)
+    return drawn_nodes
 
 
-def _choose(indices: Iterable[int], chosen: set[int], limit: int) -> list[int]:
-    """Add new indices to the chosen ones, up to the limits; returns the added ones."""
+def _add_nodes(indices: Iterable[int], drawn_nodes: set[int], limit: int) -> list[int]:
+    """Add new indices to `drawn_nodes` until a limit is reached; returns the added indices."""
     added: list[int] = []
     for index in indices:
-        if len(chosen) > _MAX_NODES or len(added) >= limit:
+        if len(drawn_nodes) > _MAX_NODES or len(added) >= limit:
             break
-        if index not in chosen:
-            chosen.add(index)
+        if index not in drawn_nodes:
+            drawn_nodes.add(index)
             added.append(index)
     return added
 
@@ -187,26 +191,26 @@ def _connect(
     node, number = scope.node[index], numbers[index]
     box, limit = boxes[number], len(boxes) + _MAX_VALUE_BOXES
     weights = 0
-    for name in connections.takes(node, index):
+    for name in connections.used_values(node, index):
         source = connections.producer.get(name)
         if source is not None:
             box.hidden += source not in numbers or not drawing.add_edge(numbers[source], number, name)
             continue
-        kind, where = connections.origin(name, path)
+        kind, element_path = connections.origin(name, path)
         if kind == "weight" and (not is_focus or weights >= _MAX_WEIGHTS):
             box.hidden += is_focus
             continue
         weights += kind == "weight"
-        old = drawing.value_box(kind, name, where, limit)
-        box.hidden += old is None or not drawing.add_edge(old, number, name)
+        value_number = drawing.value_box(kind, name, element_path, limit)
+        box.hidden += value_number is None or not drawing.add_edge(value_number, number, name)
     for name in dict.fromkeys(node.output):
-        box.hidden += sum(other not in numbers for other in connections.consumers.get(name, ()))
+        box.hidden += sum(consumer not in numbers for consumer in connections.consumers.get(name, ()))
         if name in connections.outputs:
-            new = drawing.value_box("output", name, "", limit)
-            box.hidden += new is None or not drawing.add_edge(number, new, name)
+            output_number = drawing.value_box("output", name, "", limit)
+            box.hidden += output_number is None or not drawing.add_edge(number, output_number, name)
 
 
-def _short(name: str) -> str:
+def _truncate(name: str) -> str:
     """Truncate a name."""
     return name if len(name) <= _MAX_NAME_CHARS else name[: _MAX_NAME_CHARS - 1] + "…"
 

@@ -29,17 +29,17 @@ _MAX_DIM_CHARS = 12
 
 
 def short_name(name: str, op_type: str, scopes: list[str]) -> str:
-    """Return the part of a node's name that its box shows: "" if it only repeats the operator.
+    """Return the part of a node's name that its box shows; "" if it equals the operator.
 
     scopes: the scopes of the group around the box, which the titles of groups show; see `split_name`.
     """
     separator, parts = split_name(name[:_MAX_SPLIT_CHARS])
     if scopes and parts[: len(scopes)] == scopes and len(name) <= _MAX_SPLIT_CHARS:
-        rest = parts[len(scopes) :]
-        if len(rest) > 1 and rest[-1] == op_type:
-            rest.pop()
+        inner_parts = parts[len(scopes) :]
+        if len(inner_parts) > 1 and inner_parts[-1] == op_type:
+            inner_parts.pop()
         # The number at the end of a name is joined to the part before it, which may be a scope.
-        name = separator.join(rest) or name.rpartition(separator)[2] or name
+        name = separator.join(inner_parts) or name.rpartition(separator)[2] or name
     name = name.lstrip("/")
     if name == op_type:
         return ""
@@ -53,8 +53,8 @@ def shape_text(type_text: str) -> str:
     if not bracket:
         return type_text
     dims = shape.removesuffix("]").split(", ") if shape != "]" else []
-    shown = [dim if len(dim) <= _MAX_DIM_CHARS else f"{dim[:_MAX_DIM_CHARS]}…" for dim in dims[:_MAX_SHOWN_DIMS]]
-    return ("×".join(shown) + ("×…" if len(dims) > _MAX_SHOWN_DIMS else "")) or "scalar"
+    shown_dims = [dim if len(dim) <= _MAX_DIM_CHARS else f"{dim[:_MAX_DIM_CHARS]}…" for dim in dims[:_MAX_SHOWN_DIMS]]
+    return ("×".join(shown_dims) + ("×…" if len(dims) > _MAX_SHOWN_DIMS else "")) or "scalar"
 
 
 class NodeBoxes:
@@ -67,85 +67,92 @@ class NodeBoxes:
             self._opsets.setdefault("" if opset.domain == "ai.onnx" else opset.domain, opset.version)
 
     def lines(self, row: int, node: NodeProto) -> list[str]:
-        """Return the weights that a node takes and its short attributes, or the value of a constant.
+        """Return the weights that a node uses and its short attributes, or the value of a constant.
 
         row: the node's row in the columns. Weights are initializers of its own graph, with the operator's names of its
         inputs: W 64×3×7×7. An attribute is written as strides [2, 2].
         """
-        c = self._columns
-        found = [
-            (int(c.use_slot[i]), shape_text(c.types[int(c.type[c.use_value[i]])]))
-            for i in range(int(c.use_start[row]), int(c.use_start[row + 1]))
-            if c.is_weight[c.use_value[i]] and c.use_slot[i] >= 0
+        columns = self._columns
+        weights = [
+            (int(columns.use_slot[i]), shape_text(columns.types[int(columns.type[columns.use_value[i]])]))
+            for i in range(int(columns.use_start[row]), int(columns.use_start[row + 1]))
+            if columns.is_weight[columns.use_value[i]] and columns.use_slot[i] >= 0
         ]
-        signature = self._signature(node) if found else None
-        rows = [f"{_slot_name(signature, slot)} {shape}".strip() for slot, shape in found[:MAX_LINES]]
-        if len(found) > MAX_LINES:
-            rows[-1] = f"and {len(found) - MAX_LINES + 1:,} more weights"
+        signature = self._signature(node) if weights else None
+        rows = [f"{_slot_name(signature, slot)} {shape}".strip() for slot, shape in weights[:MAX_LINES]]
+        if len(weights) > MAX_LINES:
+            rows[-1] = f"and {len(weights) - MAX_LINES + 1:,} more weights"
         return rows + _attribute_lines(node)[: MAX_LINES - len(rows)]
 
     def _signature(self, node: NodeProto) -> Signature | None:
         """Return the signature of a node's operator, at the version that the model imports; None if it is unknown."""
         domain = "" if node.domain == "ai.onnx" else node.domain
-        known = operators()
-        since = known.since_version(domain, node.op_type, self._opsets.get(domain, 0))
-        return None if since is None else known.signature(domain, node.op_type, since)
+        operator_table = operators()
+        since = operator_table.since_version(domain, node.op_type, self._opsets.get(domain, 0))
+        return None if since is None else operator_table.signature(domain, node.op_type, since)
 
 
 def _slot_name(signature: Signature | None, slot: int) -> str:
     """Return the name of an input by its index; "" if it is unknown."""
     if signature is None or not signature.inputs:
         return ""
-    last = signature.inputs[-1]
-    if slot < len(signature.inputs) - (last.option == "*"):
+    last_input = signature.inputs[-1]
+    if slot < len(signature.inputs) - (last_input.option == "*"):
         return signature.inputs[slot].name
-    return last.name if last.option == "*" else ""
+    return last_input.name if last_input.option == "*" else ""
 
 
 def _attribute_lines(node: NodeProto) -> list[str]:
-    """Return the attributes that are numbers or short strings, with their names; of a Constant node the value alone."""
+    """Return the attributes that are numbers or short strings, with their names; for a Constant node only the value."""
     lines = []
     try:
         for attribute in islice(node.attribute, _MAX_ATTRIBUTES):
             if node.op_type == "Constant":
-                return [text] if (text := _value(attribute)) else []
-            if not attribute.HasField("t") and len(attribute.name) <= _MAX_TEXT_CHARS and (text := _value(attribute)):
+                return [text] if (text := _attribute_text(attribute)) else []
+            if (
+                not attribute.HasField("t")
+                and len(attribute.name) <= _MAX_TEXT_CHARS
+                and (text := _attribute_text(attribute))
+            ):
                 lines.append(f"{attribute.name} {text}")
     except (Error, OSError):
         pass
     return lines
 
 
-def _value(attribute: AttributeProto) -> str:
+def _attribute_text(attribute: AttributeProto) -> str:
     """Return a tensor, numbers or a short string in one line; "" for other values."""
     if attribute.HasField("t"):
-        return _tensor(attribute.t)
+        return _tensor_text(attribute.t)
     fields = attribute.DESCRIPTOR.fields_by_name
     for name in ("f", "i"):
         if attribute.HasField(name):
             return describe_number(fields[name], getattr(attribute, name))
     if attribute.HasField("s") and len(attribute.s) <= _MAX_TEXT_CHARS:
-        text = printable_text(attribute.s, is_cut=False) or ""
+        text = printable_text(attribute.s, is_truncated=False) or ""
         return text if text.isprintable() else ""
     for name in ("floats", "ints"):
         if values := getattr(attribute, name):
-            return _numbers(values, [describe_number(fields[name], one) for one in values[:_MAX_SHOWN_ELEMENTS]])
+            return _list_text(
+                values, [describe_number(fields[name], number) for number in values[:_MAX_SHOWN_ELEMENTS]]
+            )
     return ""
 
 
-def _tensor(tensor: TensorProto) -> str:
+def _tensor_text(tensor: TensorProto) -> str:
+    """Return the elements of a tensor with up to four elements, else its type and shape."""
     dims = list(tensor.dims[: _MAX_SHOWN_DIMS + 1])
-    kind = name_of(tensor.data_type).lower()
-    few = len(dims) < 2 and all(0 <= dim <= _MAX_SHOWN_ELEMENTS for dim in dims)
-    if few and not is_external(tensor) and not tensor.HasField("segment") and kind != "string":
+    type_name = name_of(tensor.data_type).lower()
+    is_small = len(dims) < 2 and all(0 <= dim <= _MAX_SHOWN_ELEMENTS for dim in dims)
+    if is_small and not is_external(tensor) and not tensor.HasField("segment") and type_name != "string":
         values: Any = tensor.numpy().tolist()
-        return f"[{', '.join(map(_element, values))}]" if isinstance(values, list) else _element(values)
-    return f"{kind} {shape_text('[' + ', '.join(map(str, dims)) + ']')}"
+        return f"[{', '.join(map(_element_text, values))}]" if isinstance(values, list) else _element_text(values)
+    return f"{type_name} {shape_text('[' + ', '.join(map(str, dims)) + ']')}"
 
 
-def _element(value: object) -> str:
+def _element_text(value: object) -> str:
     return str(shortest_floats([value])[0]) if isinstance(value, float) else str(value)
 
 
-def _numbers(values: Any, shown: list[str]) -> str:
-    return f"[{', '.join(shown)}{', …' if len(values) > len(shown) else ''}]"
+def _list_text(values: Any, shown_texts: list[str]) -> str:
+    return f"[{', '.join(shown_texts)}{', …' if len(values) > len(shown_texts) else ''}]"

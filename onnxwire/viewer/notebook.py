@@ -38,7 +38,7 @@ _DIRECTION_MARKS = {
 
 
 class View:
-    """A model in a notebook: the report in a frame without scripts. `repr` names the model only."""
+    """A model in a notebook: the report in a frame without scripts. `repr` contains only the name of the model."""
 
     def __init__(self, page: str, name: str, height: int) -> None:
         self._page = page
@@ -77,136 +77,145 @@ def view(model: Source | ModelProto, *, height: int = 600) -> View:
 def message_html(message: Message) -> str:
     """Return a message as HTML for notebooks: a few tables without scripts, style sheets or links.
 
-    Its length is bounded, whatever the message contains. External data and files on servers are not read. A damaged
+    The length of the HTML is bounded for every message. External data and files on servers are not read. A damaged
     message is shown as its error.
     """
     try:
         if message._document.memory is not None:
-            return _page(type(message).__name__, repr(message), [])
+            return _message_html(type(message).__name__, repr(message), [])
         if isinstance(message, ModelProto):
-            return _model(message)
+            return _model_html(message)
         if isinstance(message, GraphProto | FunctionProto):
-            return _graph(message)
+            return _graph_html(message)
         if isinstance(message, NodeProto):
-            return _node(message)
+            return _node_html(message)
         if isinstance(message, TensorProto):
-            return _tensor(message)
-        rows = [[field.name, _value(value)] for field, value in islice(message.ListFields(), 4 * _MAX_ROWS)]
-        return _page(type(message).__name__, "", [_table("", rows)])
+            return _tensor_html(message)
+        rows = [[field.name, _value_text(value)] for field, value in islice(message.ListFields(), 4 * _MAX_ROWS)]
+        return _message_html(type(message).__name__, "", [_table_html("", rows)])
     except (Error, OSError) as error:
-        return _page(type(message).__name__, str(error), [])
+        return _message_html(type(message).__name__, str(error), [])
 
 
-def _model(model: ModelProto) -> str:
+def _model_html(model: ModelProto) -> str:
     graph = model.graph
     opsets = ", ".join(
         f"{opset.domain or 'ai.onnx'} {opset.version}" for opset in islice(model.opset_import, _MAX_ROWS)
     )
-    producer = f"{_short(model.producer_name)} {_short(model.producer_version)}".strip()
+    producer = f"{_truncate(model.producer_name)} {_truncate(model.producer_version)}".strip()
     facts = [f"IR {model.ir_version}", opsets, producer, size_text(model.ByteSize())]
-    tables = _boundary(graph)
+    tables = _input_and_output_tables(graph)
     if len(graph.node) <= _MAX_COUNTED_NODES:
         summary = summarize(model)
         nodes, tensors = summary["nodes"], summary["tensors"]
         facts += [count_text(nodes["count"], "node"), count_text(tensors["count"], "tensor")]
         operators = [[row["op_type"], f"{row['count']:,}"] for row in nodes["by_operator"]]
         largest = [
-            [row["name"], f"{row['data_type']} {_shape(row['shape'])}", size_text(row["bytes"])]
+            [row["name"], f"{row['data_type']} {_shape_text(row['shape'])}", size_text(row["bytes"])]
             for row in tensors["largest"]
         ]
-        tables += [_table("operators", operators), _table("largest tensors", largest)]
+        tables += [_table_html("operators", operators), _table_html("largest tensors", largest)]
     else:
         facts.append(count_text(len(graph.node), "node"))
-    return _page("ModelProto", " · ".join(filter(None, facts)), tables)
+    return _message_html("ModelProto", " · ".join(filter(None, facts)), tables)
 
 
-def _graph(graph: GraphProto | FunctionProto) -> str:
-    nodes = [[operator_of(node), node.name, _flow(node)] for node in islice(graph.node, _MAX_ROWS)]
-    tables = _boundary(graph) if isinstance(graph, GraphProto) else []
-    tables.append(_table("nodes", nodes, len(graph.node)))
-    facts = [_short(graph.name), count_text(len(graph.node), "node")]
+def _graph_html(graph: GraphProto | FunctionProto) -> str:
+    nodes = [[operator_of(node), node.name, _inputs_and_outputs(node)] for node in islice(graph.node, _MAX_ROWS)]
+    tables = _input_and_output_tables(graph) if isinstance(graph, GraphProto) else []
+    tables.append(_table_html("nodes", nodes, len(graph.node)))
+    facts = [_truncate(graph.name), count_text(len(graph.node), "node")]
     if isinstance(graph, GraphProto):
         rows = [
-            [tensor.name, f"{name_of(tensor.data_type)} {_shape(tensor.dims)}", size_text(tensor_bytes(tensor))]
+            [tensor.name, f"{name_of(tensor.data_type)} {_shape_text(tensor.dims)}", size_text(tensor_bytes(tensor))]
             for tensor in islice(graph.initializer, _MAX_ROWS)
         ]
-        tables.append(_table("initializers", rows, len(graph.initializer)))
+        tables.append(_table_html("initializers", rows, len(graph.initializer)))
         facts.append(count_text(len(graph.initializer), "initializer"))
-    return _page(type(graph).__name__, " · ".join(filter(None, facts)), tables)
+    return _message_html(type(graph).__name__, " · ".join(filter(None, facts)), tables)
 
 
-def _boundary(graph: GraphProto) -> list[str]:
+def _input_and_output_tables(graph: GraphProto) -> list[str]:
     """Return the tables of inputs and outputs."""
     return [
-        _table(title, [[value.name, describe_type(value.type)] for value in islice(values, _MAX_ROWS)], len(values))
+        _table_html(
+            title, [[value.name, describe_type(value.type)] for value in islice(values, _MAX_ROWS)], len(values)
+        )
         for title, values in (("inputs", graph.input), ("outputs", graph.output))
     ]
 
 
-def _node(node: NodeProto) -> str:
-    attributes = [[attribute.name, _attribute(attribute)] for attribute in islice(node.attribute, _MAX_ROWS)]
+def _node_html(node: NodeProto) -> str:
+    attributes = [[attribute.name, _attribute_text(attribute)] for attribute in islice(node.attribute, _MAX_ROWS)]
     tables = [
-        _table(field, [[str(i), name] for i, name in enumerate(islice(names, _MAX_ROWS))], len(names))
+        _table_html(field, [[str(i), name] for i, name in enumerate(islice(names, _MAX_ROWS))], len(names))
         for field, names in (("inputs", node.input), ("outputs", node.output))
     ]
-    tables.append(_table("attributes", attributes, len(node.attribute)))
-    return _page("NodeProto", " · ".join(filter(None, (_short(operator_of(node)), _short(node.name)))), tables)
+    tables.append(_table_html("attributes", attributes, len(node.attribute)))
+    return _message_html(
+        "NodeProto", " · ".join(filter(None, (_truncate(operator_of(node)), _truncate(node.name)))), tables
+    )
 
 
-def _attribute(attribute: Message) -> str:
+def _attribute_text(attribute: Message) -> str:
     """Return the value of an attribute as a text."""
     for field, value in attribute.ListFields():
         if field.name not in ("name", "type", "doc_string"):
             return (
-                describe_list(field, value) if isinstance(value, Repeated) and not field.message_type else _value(value)
+                describe_list(field, value)
+                if isinstance(value, Repeated) and not field.message_type
+                else _value_text(value)
             )
     return ""
 
 
-def _tensor(tensor: TensorProto) -> str:
+def _tensor_html(tensor: TensorProto) -> str:
     size = tensor_bytes(tensor)
-    facts = [_short(tensor.name), f"{name_of(tensor.data_type)} {_shape(tensor.dims)}", size_text(size)]
+    facts = [_truncate(tensor.name), f"{name_of(tensor.data_type)} {_shape_text(tensor.dims)}", size_text(size)]
     if is_external(tensor):
         facts.append("external")
     elif size <= _MAX_READ_BYTES and not tensor.HasField("segment"):
         elements = tensor.numpy().ravel()
-        shown = ", ".join(_short(str(element)) for element in elements[:_MAX_ELEMENTS].tolist())
-        facts.append(f"[{shown}{', …' if elements.size > _MAX_ELEMENTS else ''}]")
-    return _page("TensorProto", " · ".join(filter(None, facts)), [])
+        elements_text = ", ".join(_truncate(str(element)) for element in elements[:_MAX_ELEMENTS].tolist())
+        facts.append(f"[{elements_text}{', …' if elements.size > _MAX_ELEMENTS else ''}]")
+    return _message_html("TensorProto", " · ".join(filter(None, facts)), [])
 
 
-def _flow(node: NodeProto) -> str:
+def _inputs_and_outputs(node: NodeProto) -> str:
     sides = [
-        ", ".join(_short(name, 40) for name in islice(names, 4)) + (", …" if len(names) > 4 else "")
+        ", ".join(_truncate(name, 40) for name in islice(names, 4)) + (", …" if len(names) > 4 else "")
         for names in (node.input, node.output)
     ]
     return " → ".join(sides)
 
 
-def _shape(dims: Any) -> str:
+def _shape_text(dims: Any) -> str:
     return f"[{', '.join(str(dim) for dim in islice(dims, _MAX_ROWS))}{', …' if len(dims) > _MAX_ROWS else ''}]"
 
 
-def _value(value: object) -> str:
+def _value_text(value: object) -> str:
     return f"[{count_text(len(value), 'element')}]" if isinstance(value, Repeated) else repr(value)
 
 
-def _short(text: str, longest: int = _MAX_CHARS) -> str:
-    return text if len(text) <= longest else f"{text[: longest - 1]}…"
+def _truncate(text: str, max_chars: int = _MAX_CHARS) -> str:
+    return text if len(text) <= max_chars else f"{text[: max_chars - 1]}…"
 
 
-def _cell(text: str) -> str:
-    """Return a text as HTML: escaped, bounded, isolated, without characters that control the display."""
-    text = _short(text)
+def _text_html(text: str) -> str:
+    """Return a text as HTML: escaped, truncated, with isolated text direction, without unprintable characters."""
+    text = _truncate(text)
     if not text.isprintable() or not _DIRECTION_MARKS.isdisjoint(map(ord, text)):
-        text = "".join(c if c.isprintable() and ord(c) not in _DIRECTION_MARKS else ascii(c)[1:-1] for c in text)
+        text = "".join(
+            character if character.isprintable() and ord(character) not in _DIRECTION_MARKS else ascii(character)[1:-1]
+            for character in text
+        )
     return f"<bdi>{escape(text)}</bdi>"
 
 
-def _table(title: str, rows: Iterable[list[str]], count: int = 0) -> str:
-    """Return a table of up to 12 rows, and the number of the others.
+def _table_html(title: str, rows: Iterable[list[str]], count: int = 0) -> str:
+    """Return a table of up to 12 rows, and the number of the other rows.
 
-    count: the number of all rows, if `rows` are the first.
+    count: the number of all rows, if `rows` contains only the first rows.
     """
     rows = list(rows)
     if not rows:
@@ -215,19 +224,19 @@ def _table(title: str, rows: Iterable[list[str]], count: int = 0) -> str:
     lines = [f'<tr><th colspan="9" style="{_STYLE}600">{escape(title)} ({count:,})</th></tr>'] if title else []
     limit = _MAX_ROWS if title else len(rows)
     for row in rows[:limit]:
-        lines.append("<tr>" + "".join(f'<td style="{_STYLE}400">{_cell(cell)}</td>' for cell in row) + "</tr>")
+        lines.append("<tr>" + "".join(f'<td style="{_STYLE}400">{_text_html(cell)}</td>' for cell in row) + "</tr>")
     if count > limit:
         lines.append(f'<tr><td colspan="9" style="{_STYLE}400">and {count - limit:,} more</td></tr>')
     return f'<table style="display:inline-table;margin:4px 16px 4px 0">{"".join(lines)}</table>'
 
 
-def _page(kind: str, facts: str, tables: list[str]) -> str:
-    text = f"<b>{escape(kind)}</b> " + (_cell(facts) if len(facts) <= _MAX_CHARS else _long(facts))
+def _message_html(kind: str, facts: str, tables: list[str]) -> str:
+    text = f"<b>{escape(kind)}</b> " + (_text_html(facts) if len(facts) <= _MAX_CHARS else _long_text_html(facts))
     return f'<div class="onnxwire" style="overflow:auto">{text}<div>{"".join(tables)}</div></div>'
 
 
-def _long(text: str) -> str:
-    """Return a text of several bounded parts."""
-    return _cell(text[:_MAX_CHARS]) + "".join(
-        _cell(text[i : i + _MAX_CHARS]) for i in range(_MAX_CHARS, min(len(text), 8 * _MAX_CHARS), _MAX_CHARS)
+def _long_text_html(text: str) -> str:
+    """Return a long text as HTML, divided into parts of bounded length."""
+    return _text_html(text[:_MAX_CHARS]) + "".join(
+        _text_html(text[i : i + _MAX_CHARS]) for i in range(_MAX_CHARS, min(len(text), 8 * _MAX_CHARS), _MAX_CHARS)
     )

@@ -1,5 +1,7 @@
-"""Queries of the page about a model. Results are plain values; each query reads only the parts of the model that it
-needs."""
+"""Queries of the page about a model.
+
+Results are values that json can encode. Each query reads only the necessary parts of the model.
+"""
 
 from __future__ import annotations
 
@@ -30,12 +32,12 @@ from onnxwire.messages import (
 from onnxwire.tensor.dtypes import name_of
 from onnxwire.viewer.field_tree import MAX_ROWS
 from onnxwire.viewer.neighbourhood import Connections, Scope, around
-from onnxwire.viewer.tensor_queries import TensorQueries, shortened, tensor_row
+from onnxwire.viewer.tensor_queries import TensorQueries, shorten, tensor_row
 
 if TYPE_CHECKING:
     from onnxwire.viewer.graph_map import ModelMap
 
-_MAX_CACHED = 16  # searches, and connections of graphs
+_MAX_CACHED_ANSWERS = 16  # maximum number of cached searches, connections of graphs and other answers
 _MAX_GRAPHS = 5000  # maximum number of graphs in an outline
 _MAX_ELEMENTS = 16  # maximum number of elements of an attribute, or of a list of consumers
 _MAX_TEXT_CHARS = 400
@@ -54,15 +56,16 @@ class Queries(TensorQueries):
         self.model = model
         self._lock = threading.Lock()
         self._map_lock = threading.Lock()
-        self._kept: OrderedDict[tuple[str, ...], Any] = OrderedDict()
+        self._cache: OrderedDict[tuple[str, ...], Any] = OrderedDict()
         self.marks: Callable[[], dict[str, str] | None] | None = None
-        """Returns the nodes to mark on the map, and how, by their paths; set for a model that is compared."""
+        """A function that returns the marks of nodes on the map by path; set if the model is compared with another."""
 
     def summary(self) -> dict[str, Any]:
         """Return the output of `onnxwire info`, and the paths of inputs, outputs and the largest tensors."""
-        return self._cached(("summary",), self._summarize)  # type: ignore[no-any-return]
+        return self._cached(("summary",), self._make_summary)  # type: ignore[no-any-return]
 
-    def _summarize(self) -> dict[str, Any]:
+    def _make_summary(self) -> dict[str, Any]:
+        """Compute the answer of `summary`."""
         summary = summarize(self.model)
         summary["tensors"]["largest"] = largest_tensors(self.model, 12)
         for field in ("input", "output"):
@@ -77,9 +80,10 @@ class Queries(TensorQueries):
         Returns rows, with depth in the tree, path, kind (graph, subgraph, function or training), name, nodes, tensors,
         and `of`, the node of a subgraph; and left_off, the number of graphs that are not listed.
         """
-        return self._cached(("outline",), self._outline)  # type: ignore[no-any-return]
+        return self._cached(("outline",), self._make_outline)  # type: ignore[no-any-return]
 
-    def _outline(self) -> dict[str, Any]:
+    def _make_outline(self) -> dict[str, Any]:
+        """Compute the answer of `outline`."""
         rows: list[dict[str, Any]] = []
         left_off = 0
         classes: list[type[Message]] = [GraphProto, FunctionProto]
@@ -114,10 +118,10 @@ class Queries(TensorQueries):
         Returns total (the number of matches) and rows: index, path, name, op_type, domain.
         """
         nodes = self._scope(scope).node
-        indices = self._found(("nodes", scope, search), search, lambda: map(_node_text, nodes))
-        chosen = indices if indices is not None else range(len(nodes))
+        indices = self._find_matches(("nodes", scope, search), search, lambda: map(_node_text, nodes))
+        matches = indices if indices is not None else range(len(nodes))
         rows = []
-        for index in chosen[max(start, 0) : max(start, 0) + min(max(count, 0), MAX_ROWS)]:
+        for index in matches[max(start, 0) : max(start, 0) + min(max(count, 0), MAX_ROWS)]:
             node = nodes[index]
             rows.append(
                 {
@@ -128,7 +132,7 @@ class Queries(TensorQueries):
                     "domain": node.domain,
                 }
             )
-        return {"total": len(chosen), "rows": rows}
+        return {"total": len(matches), "rows": rows}
 
     def tensors(self, scope: str = "graph", search: str = "", start: int = 0, count: int = 100) -> dict[str, Any]:
         """List the tensors of a graph or function, in pages; arguments as for `nodes`.
@@ -137,35 +141,35 @@ class Queries(TensorQueries):
         Returns total and rows: index, path, name, data_type, shape, bytes.
         """
         initializers = getattr(self._scope(scope), "initializer", ())
-        first = len(initializers)
-        paths, others = self._cached(("tensors", scope), lambda: self._other_tensors(scope))
+        n_initializers = len(initializers)
+        paths, other_numbers = self._cached(("tensors", scope), lambda: self._other_tensors(scope))
 
         def texts() -> Iterator[str]:
             yield from map(_tensor_text, initializers)
-            for number in others:
+            for number in other_numbers:
                 tensor, name = self._tensor_in_node(f"{scope}.{paths[number]}")
                 yield f"{name}\n{_tensor_text(tensor)}"
 
-        indices = self._found(("found tensors", scope, search), search, texts)
-        chosen = indices if indices is not None else range(first + len(others))
+        indices = self._find_matches(("found tensors", scope, search), search, texts)
+        matches = indices if indices is not None else range(n_initializers + len(other_numbers))
         rows = []
-        for index in chosen[max(start, 0) : max(start, 0) + min(max(count, 0), MAX_ROWS)]:
-            if index < first:
+        for index in matches[max(start, 0) : max(start, 0) + min(max(count, 0), MAX_ROWS)]:
+            if index < n_initializers:
                 row = tensor_row(initializers[index], f"{scope}.initializer[{index}]")
             else:
-                path = f"{scope}.{paths[others[index - first]]}"
+                path = f"{scope}.{paths[other_numbers[index - n_initializers]]}"
                 tensor, name = self._tensor_in_node(path)
                 row = tensor_row(tensor, path) | {"name": name}
             rows.append({"index": index} | row)
-        return {"total": len(chosen), "rows": rows}
+        return {"total": len(matches), "rows": rows}
 
     def _other_tensors(self, scope: str) -> tuple[Paths, array[int]]:
-        """Return the paths of all tensors in a graph or function except its initializers, and their numbers."""
-        paths, others = Paths(), array("q")
+        """Return the paths in a graph or function, and the indices of the paths of tensors other than initializers."""
+        paths, other_numbers = Paths(), array("q")
         for number, _ in Search(self._scope(scope), [TensorProto], paths):
             if not paths[number].startswith("initializer["):
-                others.append(number)
-        return paths, others
+                other_numbers.append(number)
+        return paths, other_numbers
 
     def _tensor_in_node(self, path: str) -> tuple[TensorProto, str]:
         """Return a tensor and its name; for an unnamed tensor, the output of its Constant node, or else its path."""
@@ -193,8 +197,8 @@ class Queries(TensorQueries):
             "op_type": node.op_type,
             "domain": node.domain,
             "overload": node.overload,
-            "doc_string": shortened(node.doc_string),
-            "inputs": [self._input(name, scope, scope_path, connections, types) for name in node.input],
+            "doc_string": shorten(node.doc_string),
+            "inputs": [self._describe_input(name, scope, scope_path, connections, types) for name in node.input],
             "outputs": [
                 {
                     "name": name,
@@ -210,18 +214,18 @@ class Queries(TensorQueries):
             "attributes": [
                 _describe_attribute(attribute, f"{path}.attribute[{i}]") for i, attribute in enumerate(node.attribute)
             ],
-            "metadata": [{"key": entry.key, "value": shortened(entry.value)} for entry in node.metadata_props],
+            "metadata": [{"key": entry.key, "value": shorten(entry.value)} for entry in node.metadata_props],
             "offset": span[0] if span else None,
             "length": span[1] - span[0] if span else None,
         }
 
     def documentation(self, path: str) -> dict[str, Any]:
-        """Return the documentation of a node's operator by the onnx package, at the version that the model imports.
+        """Return the onnx package's documentation of a node's operator, for the version that the model imports.
 
         path: the path of the node. Returns text, up to 8,000 characters, and version; "" and 0 for an operator that
         onnx does not know, or without onnx. Raises PathError if there is no node.
         """
-        from onnxwire.bridges.onnx import official
+        from onnxwire.bridges.onnx import import_official
 
         node, scope, _ = self._node(path)
         function = re.match(r"functions\[\d+\]", scope)
@@ -229,27 +233,30 @@ class Queries(TensorQueries):
         domain = "" if node.domain == "ai.onnx" else node.domain
         version = next((opset.version for opset in imports if opset.domain in (domain, node.domain)), 0)
         try:
-            schema = official("defs").get_schema(node.op_type, min(max(version, 0), (1 << 31) - 1), domain)
+            schema = import_official("defs").get_schema(node.op_type, min(max(version, 0), (1 << 31) - 1), domain)
         except Exception:  # the package's exceptions have no common base class
             return {"text": "", "version": 0}
         lines = (line.strip() for line in (schema.doc or "").strip().splitlines())
         return {"text": "\n".join(lines)[:_MAX_DOC_CHARS], "version": schema.since_version}
 
-    def _input(
+    def _describe_input(
         self, name: str, scope: Scope, path: str, connections: Connections, types: dict[str, str]
     ) -> dict[str, Any]:
+        """Describe an input of a node: its name, type and kind, and the path of its producer or tensor."""
         entry: dict[str, Any] = {"name": name, "type": types.get(name, ""), "kind": "outer", "path": ""}
         if not name:
             return entry | {"kind": "none"}
-        kind, where = connections.origin(name, path)
+        kind, producer_path = connections.origin(name, path)
         if isinstance(scope, GraphProto) and name in connections.initializers and kind == "weight":
             entry["type"] = _tensor_type(scope.initializer[connections.initializers[name]])
         if kind != "outer":
-            return entry | {"kind": kind, "path": where}
-        # A value of an outer graph.
+            return entry | {"kind": kind, "path": producer_path}
+        # The value may belong to an outer graph.
         if ".attribute[" in path:
-            outer = path.rpartition(".attribute[")[0].rpartition(".node[")[0]
-            return self._input(name, self._scope(outer), outer, self._connections(outer), self._types(outer))
+            outer_path = path.rpartition(".attribute[")[0].rpartition(".node[")[0]
+            return self._describe_input(
+                name, self._scope(outer_path), outer_path, self._connections(outer_path), self._types(outer_path)
+            )
         return entry
 
     def around(self, path: str, hops: int = 2) -> dict[str, Any]:
@@ -277,7 +284,7 @@ class Queries(TensorQueries):
         }
 
     def map(self, group: str = "graph", start: str = "", end: str = "", *, to_right: bool = False) -> dict[str, Any]:
-        """Draw a group of nodes; see `ModelMap.contents`. start, end: nodes; highlight the path between them."""
+        """Draw a group of nodes; see `ModelMap.contents`. start, end: nodes whose connecting path is highlighted."""
         with self._map_lock:
             marks = None if self.marks is None else self.marks()
             if marks is not None:
@@ -296,7 +303,7 @@ class Queries(TensorQueries):
             return {"nodes": len(self._map.route(start, end))}
 
     def tensor(self, path: str) -> dict[str, Any]:
-        """Extend the base class: consumers are up to 16 nodes that use an initializer, count the number of all."""
+        """Extend the base class: `consumers` lists up to 16 nodes that use an initializer, `count` is their number."""
         result = super().tensor(path)
         match = re.fullmatch(r"(.*)\.(?:initializer\[\d+\]|sparse_initializer\[\d+\]\.values)", path)
         if match is not None:
@@ -311,7 +318,7 @@ class Queries(TensorQueries):
 
     @property
     def _map(self) -> ModelMap:
-        """The map. The caller holds `_map_lock`, since the map caches groups."""
+        """The map. The caller must have locked `_map_lock`, since the map caches groups."""
         from onnxwire.viewer.graph_map import ModelMap  # imported here, because it imports numpy
 
         return self._cached(("map",), lambda: ModelMap(self.model))  # type: ignore[no-any-return]
@@ -324,11 +331,11 @@ class Queries(TensorQueries):
 
     def _node(self, path: str) -> tuple[NodeProto, str, int]:
         """Return the node at a path, the path of its graph, and its index there."""
-        found = self._resolve(path, NodeProto, "node")
-        scope = found.path.rpartition(".node[")[0]
-        if found.element_index is None:
+        target = self._resolve(path, NodeProto, "node")
+        scope = target.path.rpartition(".node[")[0]
+        if target.element_index is None:
             raise PathError("this is not a node of a graph", path, self.model._document.name)
-        return found.value, scope, found.element_index
+        return target.value, scope, target.element_index
 
     def _connections(self, path: str) -> Connections:
         connections: Connections = self._cached(("connections", path), lambda: Connections(self._scope(path)))
@@ -346,7 +353,7 @@ class Queries(TensorQueries):
             values += [*scope.input, *scope.output]
         return {value.name: describe_type(value.type) for value in values}
 
-    def _found(self, key: tuple[str, ...], search: str, texts: Callable[[], Any]) -> list[int] | None:
+    def _find_matches(self, key: tuple[str, ...], search: str, texts: Callable[[], Any]) -> list[int] | None:
         """Return the indices of the texts that contain all words of `search`; None if it has no words."""
         words = search.casefold().split()
         if not words:
@@ -357,19 +364,19 @@ class Queries(TensorQueries):
         )
 
     def _cached(self, key: tuple[str, ...], make: Callable[[], Any]) -> Any:
-        """Return the cached answer for a key, or compute it."""
+        """Return the cached answer for a key; compute it if it is not cached."""
         with self._lock:
-            if key in self._kept:
-                self._kept.move_to_end(key)
-                return self._kept[key]
-        # Computed without the lock, so that a search in a big graph does not block other threads; two may compute the
-        # same.
-        made = make()
+            if key in self._cache:
+                self._cache.move_to_end(key)
+                return self._cache[key]
+        # Computed without the lock, so that a search in a big graph does not block other threads. Two threads may
+        # compute the same answer.
+        answer = make()
         with self._lock:
-            self._kept[key] = made
-            while len(self._kept) > _MAX_CACHED:
-                self._kept.popitem(last=False)
-        return made
+            self._cache[key] = answer
+            while len(self._cache) > _MAX_CACHED_ANSWERS:
+                self._cache.popitem(last=False)
+        return answer
 
 
 def largest_tensors(model: ModelProto, count: int) -> list[dict[str, Any]]:
@@ -400,7 +407,7 @@ def _tensor_type(tensor: TensorProto) -> str:
 
 def _describe_attribute(attribute: AttributeProto, path: str) -> dict[str, Any]:
     """Describe an attribute: name, type, text (of its value), path, and links to the tensors and graphs in it."""
-    kind = describe_number(attribute.DESCRIPTOR.fields_by_name["type"], attribute.type)
+    type_name = describe_number(attribute.DESCRIPTOR.fields_by_name["type"], attribute.type)
     links: list[dict[str, str]] = []
     text = attribute.ref_attr_name and f"the function's {attribute.ref_attr_name}"
     for field in ("t", "g", "sparse_tensor"):
@@ -424,7 +431,7 @@ def _describe_attribute(attribute: AttributeProto, path: str) -> dict[str, Any]:
             text = describe_number(fields["f"], attribute.f)
         if attribute.HasField("tp"):
             text = describe_type(attribute.tp)
-    return {"name": attribute.name, "type": kind, "text": text, "links": links, "path": path}
+    return {"name": attribute.name, "type": type_name, "text": text, "links": links, "path": path}
 
 
 def _link(message: Any, path: str) -> dict[str, str]:

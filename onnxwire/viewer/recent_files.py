@@ -9,7 +9,7 @@ import os
 from onnxwire.errors import Error
 from onnxwire.io.atomic_file import AtomicFile
 
-MAX_RECENT = 20
+MAX_RECENT_FILES = 20
 _MAX_BYTES = 1 << 18  # maximum size of the stored list
 _MAX_PATH_CHARS = 4096
 
@@ -30,24 +30,24 @@ class RecentFiles:
         self._path = state_path() if path is None else path
 
     def paths(self) -> list[str]:
-        """Return the paths."""
+        """Return the paths, the latest first."""
         try:
             with open(self._path, "rb") as file:
                 data = file.read(_MAX_BYTES + 1)
-            found = json.loads(data) if len(data) <= _MAX_BYTES else []
+            entries = json.loads(data) if len(data) <= _MAX_BYTES else []
         except (OSError, ValueError, RecursionError):
             return []
-        if not isinstance(found, list):
+        if not isinstance(entries, list):
             return []
-        return [path for path in found if isinstance(path, str) and len(path) <= _MAX_PATH_CHARS][:MAX_RECENT]
+        return [path for path in entries if isinstance(path, str) and len(path) <= _MAX_PATH_CHARS][:MAX_RECENT_FILES]
 
     def add(self, path: str) -> None:
-        """Put a path first."""
-        self._write([path, *(one for one in self.paths() if one != path)][:MAX_RECENT])
+        """Add a path at the front of the list, or move it there."""
+        self._write([path, *(other_path for other_path in self.paths() if other_path != path)][:MAX_RECENT_FILES])
 
     def remove(self, path: str) -> None:
-        """Remove a path."""
-        self._write([one for one in self.paths() if one != path])
+        """Remove a path. No-op if the list does not contain it."""
+        self._write([other_path for other_path in self.paths() if other_path != path])
 
     def _write(self, paths: list[str]) -> None:
         with contextlib.suppress(Error, OSError):

@@ -1,4 +1,4 @@
-"""Scopes whose boxes would form a cycle on the map, although the nodes in them form none."""
+"""Finds scopes whose boxes would form a cycle on the map, although their nodes form no cycle."""
 
 from __future__ import annotations
 
@@ -18,20 +18,19 @@ def scattered_items(item: Array, is_scope: Array, start: Array, end: Array) -> l
     """Return the items to dissolve so that fewer items form cycles; [] if no item is in a cycle.
 
     item: the item of each row, rows in the order of the graph. is_scope: whether an item is a scope with several rows.
-    start, end: the rows of the two ends of each edge. Of each cycle, the scopes with the most scattered rows are
-    returned, such as a scope that is used several times, or one that denotes a kind of node instead of a part of the
-    model.
+    start, end: the rows of the two ends of each edge. Of each cycle, the scopes whose rows form the most separate runs
+    are returned: such a scope is used several times, or denotes a kind of node instead of a part of the model.
     """
-    runs = np.flatnonzero(np.diff(item, prepend=-1))
-    pieces = np.bincount(item[runs], minlength=len(is_scope))
+    run_starts = np.flatnonzero(np.diff(item, prepend=-1))
+    run_counts = np.bincount(item[run_starts], minlength=len(is_scope))
     # In a sorted graph, items of consecutive rows form no cycle.
-    if not (is_scope & (pieces > 1)).any() or len(start) > _MAX_EDGES:
+    if not (is_scope & (run_counts > 1)).any() or len(start) > _MAX_EDGES:
         return []
-    tail, head = item[start], item[end]
-    inner = tail != head
-    found = []
-    for component in cyclic_components(tail[inner], head[inner]):
+    source_items, target_items = item[start], item[end]
+    is_between_items = source_items != target_items
+    scattered = []
+    for component in cyclic_components(source_items[is_between_items], target_items[is_between_items]):
         scopes = [i for i in component if is_scope[i]]
-        most = max((int(pieces[i]) for i in scopes), default=0)
-        found += [i for i in scopes if pieces[i] == most]
-    return sorted(found)
+        max_runs = max((int(run_counts[i]) for i in scopes), default=0)
+        scattered += [i for i in scopes if run_counts[i] == max_runs]
+    return sorted(scattered)

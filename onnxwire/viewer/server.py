@@ -34,7 +34,7 @@ KEY_HEADER = "X-Onnxwire-Key"
 unlike a cookie it is not sent to other servers on this machine."""
 REVISION_HEADER = "X-Onnxwire-Revision"
 """The header of answers with the revision of the message that they describe."""
-_HOSTS = {"127.0.0.1", "localhost"}
+_HOSTS = {"127.0.0.1", "localhost"}  # names of this machine in requests
 _CONTENT_TYPES = {
     ".html": "text/html; charset=utf-8",
     ".css": "text/css; charset=utf-8",
@@ -53,64 +53,66 @@ _HEADERS = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
-_JSON, _UPLOADED = "application/json", "application/octet-stream"
+_JSON, _BINARY = "application/json", "application/octet-stream"
 _MAX_BODY_BYTES = 1 << 22  # maximum size of the body of a change
-_NO_KEY = "start `onnxwire view` again, and open the address that it prints"
+_NO_KEY_REASON = "start `onnxwire view` again, and open the address that it prints"
 IDLE_SECONDS = 60  # maximum time between the requests of a connection that sent the key
 HEAD_SECONDS = 10  # timeout of a request of any other connection
 MAX_CONNECTIONS = 64
 
 
-class _QuestionError(ValueError):
-    """A malformed question; the text is sent to the client."""
+class _QueryError(ValueError):
+    """A malformed query; the text is sent to the client."""
 
 
-def _numbers(count: int | None) -> Callable[[str], tuple[int, ...]]:
+def _parse_numbers(count: int | None) -> Callable[[str], tuple[int, ...]]:
+    """Return a parser of integers separated by commas. count: the required number of integers, None for any."""
+
     def parse(text: str) -> tuple[int, ...]:
-        numbers = tuple(_number(word) for word in text.split(",")) if text else ()
+        numbers = tuple(_parse_number(word) for word in text.split(",")) if text else ()
         if count is not None and len(numbers) != count:
-            raise _QuestionError(f"expected {count} numbers")
+            raise _QueryError(f"expected {count} numbers")
         return numbers
 
     return parse
 
 
-def _number(text: str) -> int:
+def _parse_number(text: str) -> int:
     if re.fullmatch(r"-?[0-9]{1,18}", text) is None:
-        raise _QuestionError(f"{text!r} is not a number")
+        raise _QueryError(f"{text!r} is not a number")
     return int(text)
 
 
-_QUESTIONS: dict[str, dict[str, Callable[[str], Any]]] = {
+_QUERIES: dict[str, dict[str, Callable[[str], Any]]] = {
     "about": {},
     "summary": {},
     "outline": {},
-    "nodes": {"scope": str, "search": str, "start": _number, "count": _number},
-    "tensors": {"scope": str, "search": str, "start": _number, "count": _number},
+    "nodes": {"scope": str, "search": str, "start": _parse_number, "count": _parse_number},
+    "tensors": {"scope": str, "search": str, "start": _parse_number, "count": _parse_number},
     "node": {"path": str},
     "documentation": {"path": str},
-    "around": {"path": str, "hops": _number},
+    "around": {"path": str, "hops": _parse_number},
     "map": {"group": str, "start": str, "end": str, "to_right": lambda text: text == "1"},
     "locate": {"path": str},
     "route": {"start": str, "end": str},
     "tensor": {"path": str},
-    "histogram": {"path": str, "bins": _number, "whole": lambda text: text == "1"},
+    "histogram": {"path": str, "bins": _parse_number, "whole": lambda text: text == "1"},
     "heat_map": {
         "path": str,
-        "axes": _numbers(2),
-        "at": _numbers(None),
-        "window": _numbers(4),
-        "size": _numbers(2),
+        "axes": _parse_numbers(2),
+        "at": _parse_numbers(None),
+        "window": _parse_numbers(4),
+        "size": _parse_numbers(2),
         "extreme": lambda text: text == "1",
     },
-    "raw": {"path": str, "start": _number, "count": _number, "payload": lambda text: text == "1"},
-    "records": {"path": str, "start": _number, "count": _number},
-    "fields": {"path": str, "start": _number, "count": _number},
+    "raw": {"path": str, "start": _parse_number, "count": _parse_number, "payload": lambda text: text == "1"},
+    "records": {"path": str, "start": _parse_number, "count": _parse_number},
+    "fields": {"path": str, "start": _parse_number, "count": _parse_number},
     "value": {"path": str},
 }
 """The public methods of Queries, and the parsers of their arguments."""
 
-_EDIT_QUESTIONS = {"edits": "state", "problems": "problems", "differences": "differences"}
+_EDIT_QUERIES = {"edits": "state", "problems": "problems", "differences": "differences"}
 """The queries about edits, and the methods of Edits that answer them."""
 
 _ACTIONS: dict[str, dict[str, tuple[type, ...]]] = {
@@ -132,17 +134,17 @@ _START_ACTIONS: dict[str, dict[str, tuple[type, ...]]] = {
 class Server(ThreadingHTTPServer):
     """Serve the page of one model, or the start page.
 
-    queries: answers the page's questions. start: serves the start page instead, and the pages of the files that it
-    opens; their questions name a file. port: 0 for a free one. edits: allows the page to change the message, None
-    for a read-only page; the questions are then about its present state. comparison, other: the comparison of the model
-    with a second one, and the answers to questions about the second one; the page then shows both. A browser opens
-    `address`; the token in it works once and is exchanged for a key that no address or log contains.
+    queries: answers the page's queries. start: serves the start page instead, and the pages of the files that it opens;
+    their queries name a file. port: 0 for a free one. edits: allows the page to change the message, None for a
+    read-only page; the queries then refer to its present state. comparison, other_queries: the comparison of the model
+    with a second one, and the object that answers queries about the second model; the page then shows both. A browser
+    opens `address`; the token in it works once and is exchanged for a key that no address or log contains.
     Raises OSError if the port is not available.
     """
 
     daemon_threads = True
     request_queue_size = 128
-    # On Windows, two servers could bind the same port with it.
+    # On Windows, this option would let two servers bind the same port.
     allow_reuse_address = os.name == "posix"
 
     def __init__(
@@ -151,12 +153,12 @@ class Server(ThreadingHTTPServer):
         port: int = 0,
         edits: Edits | None = None,
         comparison: ModelComparison | None = None,
-        other: FieldQueries | None = None,
+        other_queries: FieldQueries | None = None,
         start: StartPage | None = None,
     ) -> None:
         self._queries = queries
         self.comparison = comparison
-        self.other = other
+        self.other_queries = other_queries
         self.start = start
         self.edits = edits
         self.token: str | None = secrets.token_urlsafe(24)
@@ -170,9 +172,10 @@ class Server(ThreadingHTTPServer):
             for page in folder.iterdir()
             if os.path.splitext(page.name)[1] in _CONTENT_TYPES
         }
-        first = "start" if start is not None else "compare" if comparison is not None else "index"
-        self.pages["/"] = self.pages[f"/{first}.html"]
-        # The time at which each connection is closed; infinite while a request with the key is answered.
+        first_page = "start" if start is not None else "compare" if comparison is not None else "index"
+        self.pages["/"] = self.pages[f"/{first_page}.html"]
+        # The time at which a connection without a complete request is closed; infinite while a request with the key is
+        # answered.
         self._deadlines: dict[socket.socket, float] = {}
         self._lock = threading.Lock()
         super().__init__(("127.0.0.1", port), Handler)
@@ -185,14 +188,14 @@ class Server(ThreadingHTTPServer):
 
     @property
     def queries(self) -> FieldQueries | None:
-        """The object that answers questions about the present state; None on the start page."""
+        """The object that answers queries about the present state; None on the start page."""
         if self._queries is not None and self.edits is not None and self.edits.message is not self._queries.message:
             # Two threads may both create the object, which is harmless.
             self._queries = type(self._queries)(self.edits.message)
         return self._queries
 
     def exchange(self, token: str) -> str | None:
-        """Return the key for the token; None for another token, or a used one."""
+        """Return the key in exchange for the token; None for a wrong or used token."""
         expected = self.token
         if expected is None or not hmac.compare_digest(token.encode(), expected.encode()):
             return None
@@ -200,50 +203,50 @@ class Server(ThreadingHTTPServer):
         self.when_opened()
         return self._key
 
-    def knows(self, key: str) -> bool:
+    def is_key(self, key: str) -> bool:
         """Return whether this is the key."""
         return hmac.compare_digest(key.encode(), self._key.encode())
 
     def expect(self, connection: socket.socket, seconds: float) -> None:
-        """Set the time after which a connection without a complete request is closed; infinity: never."""
+        """Close a connection after some seconds, unless it sends a complete request. seconds: may be infinite."""
         with self._lock:
             if connection in self._deadlines:
                 self._deadlines[connection] = time.monotonic() + seconds
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Answer a connection in a thread. If there are too many, close the one with the least time left.
+        """Answer a connection in a thread. If there are too many, close the connection whose time ends first.
 
-        So clients that send nothing, or send slowly, lock out neither each other nor the page. If all connections are
-        being answered, the new one is closed.
+        So clients that send nothing, or send slowly, cannot block the page or other clients. If all connections are
+        being answered, the new connection is closed.
         """
         with self._lock:
             if len(self._deadlines) >= MAX_CONNECTIONS:
-                first = min(self._deadlines, key=self._deadlines.__getitem__)
-                if self._deadlines[first] < math.inf:
-                    self._close(first)
-            if has_room := len(self._deadlines) < MAX_CONNECTIONS:
+                connection_to_close = min(self._deadlines, key=self._deadlines.__getitem__)
+                if self._deadlines[connection_to_close] < math.inf:
+                    self._close(connection_to_close)
+            if is_accepted := len(self._deadlines) < MAX_CONNECTIONS:
                 self._deadlines[request] = time.monotonic() + HEAD_SECONDS
-        if has_room:
+        if is_accepted:
             super().process_request(request, client_address)
         else:
             self.shutdown_request(request)
 
     def service_actions(self) -> None:
-        """Close the connections whose time has expired."""
+        """Extend the base class: close the connections whose time has expired."""
         super().service_actions()
         now = time.monotonic()
         with self._lock:
-            for connection in [one for one, deadline in self._deadlines.items() if deadline < now]:
+            for connection in [key for key, deadline in self._deadlines.items() if deadline < now]:
                 self._close(connection)
 
     def _close(self, connection: socket.socket) -> None:
-        """Shut a connection down, so that its thread reads the end. The caller holds the lock."""
+        """Shut a connection down, so that its thread reads the end of the stream. The caller holds `_lock`."""
         del self._deadlines[connection]
         with contextlib.suppress(OSError):
             connection.shutdown(socket.SHUT_RDWR)
 
     def shutdown_request(self, request: Any) -> None:
-        """Close a connection that was answered."""
+        """Extend the base class: forget the time limit of a connection that was answered."""
         with self._lock:
             self._deadlines.pop(request, None)
         super().shutdown_request(request)
@@ -253,7 +256,7 @@ class Server(ThreadingHTTPServer):
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Answers one connection."""
+    """Answers the requests of one connection."""
 
     server: Server
     protocol_version = "HTTP/1.1"
@@ -264,12 +267,12 @@ class Handler(BaseHTTPRequestHandler):
 
     def handle_one_request(self) -> None:
         """Extend the base class: set the connection's time limit for the next request."""
-        self._was_known = False
+        self._had_key = False
         super().handle_one_request()
-        self.server.expect(self.connection, IDLE_SECONDS if self._was_known else HEAD_SECONDS)
+        self.server.expect(self.connection, IDLE_SECONDS if self._had_key else HEAD_SECONDS)
 
     def parse_request(self) -> bool:
-        """Extend the base class: refuse requests with two different lengths. Source: RFC 9112, section 6.3."""
+        """Extend the base class: reject requests with two different lengths. Source: RFC 9112, section 6.3."""
         if not super().parse_request():
             return False
         if len(set(self.headers.get_all("Content-Length", ()))) > 1:
@@ -286,12 +289,12 @@ class Handler(BaseHTTPRequestHandler):
         if not self._is_for_this_host():
             return self._refuse(HTTPStatus.FORBIDDEN, "this server answers to 127.0.0.1 and localhost only")
         try:
-            parts = urlsplit(self.path)
+            address = urlsplit(self.path)
         except ValueError:
             return self._refuse(HTTPStatus.BAD_REQUEST, "this is not an address")
-        if parts.path in self.server.pages:
-            return self._send(HTTPStatus.OK, *self.server.pages[parts.path])
-        name = parts.path.removeprefix("/api/")
+        if address.path in self.server.pages:
+            return self._send(HTTPStatus.OK, *self.server.pages[address.path])
+        name = address.path.removeprefix("/api/")
         if name == "session":
             key = self.server.exchange(self.headers.get(KEY_HEADER, ""))
             if key is None:
@@ -300,58 +303,60 @@ class Handler(BaseHTTPRequestHandler):
                 )
             return self._send_json(HTTPStatus.OK, {"key": key})
         if self.server.start is not None and not self._has_key():
-            return self._refuse(HTTPStatus.FORBIDDEN, _NO_KEY)
+            return self._refuse(HTTPStatus.FORBIDDEN, _NO_KEY_REASON)
         try:
-            answer, asked = self._find_answer(name, parse_qs(parts.query))
+            answer, read_queries = self._find_answer(name, parse_qs(address.query))
         except PathError as error:
             return self._refuse(HTTPStatus.NOT_FOUND, str(error))
-        if not parts.path.startswith("/api/") or answer is None:
-            return self._refuse(HTTPStatus.NOT_FOUND, "there is no such page or question")
+        if not address.path.startswith("/api/") or answer is None:
+            return self._refuse(HTTPStatus.NOT_FOUND, "there is no such page or query")
         if not self._has_key():
-            return self._refuse(HTTPStatus.FORBIDDEN, _NO_KEY)
-        self._answer(lambda: answer(**self._arguments(name, answer, parts.query)), asked)
+            return self._refuse(HTTPStatus.FORBIDDEN, _NO_KEY_REASON)
+        self._answer(lambda: answer(**self._arguments(name, answer, address.query)), read_queries)
 
     def _find_answer(self, name: str, query: dict[str, list[str]]) -> tuple[Callable[..., Any] | None, list[Any]]:
-        """Return the function that answers a question, None if there is none, and the queries that it reads."""
+        """Return the function that answers a query, None for an unknown query, and the queries objects it reads."""
         server = self.server
         if server.start is not None:
             if name == "start":
                 return server.start.start, []
             queries: Any = server.start.queries(query.get("file", [""])[-1])
         else:
-            queries = server.queries if server.other is None or query.get("side") != ["1"] else server.other
-        asked = [queries] if server.other is None else [server.queries, server.other]
+            queries = (
+                server.queries if server.other_queries is None or query.get("side") != ["1"] else server.other_queries
+            )
+        read_queries = [queries] if server.other_queries is None else [server.queries, server.other_queries]
         if name == "comparison" and server.comparison is not None:
-            return server.comparison.comparison, asked
-        if name in _EDIT_QUESTIONS and server.edits is not None:
-            return getattr(server.edits, _EDIT_QUESTIONS[name]), asked
+            return server.comparison.comparison, read_queries
+        if name in _EDIT_QUERIES and server.edits is not None:
+            return getattr(server.edits, _EDIT_QUERIES[name]), read_queries
         if name == "edits":
-            return (lambda: {"is_editable": False}), asked
-        if name in _QUESTIONS and hasattr(queries, name):
-            return getattr(queries, name), asked
-        return None, asked
+            return (lambda: {"is_editable": False}), read_queries
+        if name in _QUERIES and hasattr(queries, name):
+            return getattr(queries, name), read_queries
+        return None, read_queries
 
     def do_POST(self) -> None:
-        """Carry out an action, if the server was started with edits, or for the start page."""
+        """Answer an action of the start page, or of a page that may edit the message."""
         edits, start = self.server.edits, self.server.start
         if edits is None and start is None:
             return self.send_error(HTTPStatus.NOT_IMPLEMENTED)
         # Until the body is read, the connection can't be used for another request.
-        is_last, self.close_connection = self.close_connection, True
-        refusal = self._refusal_of_post()
+        closes_connection, self.close_connection = self.close_connection, True
+        refusal = self._reason_to_refuse_post()
         if refusal is not None:
             # Closing a connection with unread bytes may lose the answer.
             self._has_body()
             return self._refuse(*refusal)
         name, length = self._action(), int(self.headers["Content-Length"])
-        asked = [] if self.server.queries is None else [self.server.queries]
+        read_queries = [] if self.server.queries is None else [self.server.queries]
         if name == "upload":
-            return self._answer(lambda: self._store_upload(length, is_last), asked)
+            return self._answer(lambda: self._store_upload(length, closes_connection), read_queries)
         body = self.rfile.read(length)
         if len(body) < length:
             return self._refuse(HTTPStatus.BAD_REQUEST, "the request body is incomplete")
-        self.close_connection = is_last
-        self._answer(lambda: self._act(edits or start, name, body), asked)
+        self.close_connection = closes_connection
+        self._answer(lambda: self._do_action(edits or start, name, body), read_queries)
 
     def _actions(self) -> dict[str, dict[str, tuple[type, ...]]]:
         """Return the possible actions."""
@@ -361,18 +366,18 @@ class Handler(BaseHTTPRequestHandler):
         """Return the name of the action, the last part of the address."""
         return self.path.partition("?")[0].removeprefix("/api/")
 
-    def _refusal_of_post(self) -> tuple[HTTPStatus, str] | None:
-        """Return the reason to refuse a POST request before its body is read, or None."""
+    def _reason_to_refuse_post(self) -> tuple[HTTPStatus, str] | None:
+        """Return the status and the reason to reject a POST request before its body is read; None to accept it."""
         if not self._is_for_this_host() or not self._is_own_page():
             return HTTPStatus.FORBIDDEN, "this server answers its own page only"
         if not self._has_key():
-            return HTTPStatus.FORBIDDEN, _NO_KEY
+            return HTTPStatus.FORBIDDEN, _NO_KEY_REASON
         name = self._action()
         if not self.path.startswith("/api/") or (name not in self._actions() and name != "upload"):
             return HTTPStatus.NOT_FOUND, "there is no such action"
-        kind = _UPLOADED if name == "upload" else _JSON
-        if self.headers.get("Content-Type") != kind:
-            return HTTPStatus.UNSUPPORTED_MEDIA_TYPE, f"the Content-Type must be {kind}"
+        content_type = _BINARY if name == "upload" else _JSON
+        if self.headers.get("Content-Type") != content_type:
+            return HTTPStatus.UNSUPPORTED_MEDIA_TYPE, f"the Content-Type must be {content_type}"
         length = self.headers.get("Content-Length", "")
         if "Transfer-Encoding" in self.headers or re.fullmatch(r"[0-9]{1,15}", length) is None:
             return HTTPStatus.LENGTH_REQUIRED, "the Content-Length is missing"
@@ -381,53 +386,53 @@ class Handler(BaseHTTPRequestHandler):
             return HTTPStatus.REQUEST_ENTITY_TOO_LARGE, reason
         return None
 
-    def _act(self, target: Any, name: str, body: bytes) -> dict[str, Any]:
+    def _do_action(self, target: Any, name: str, body: bytes) -> dict[str, Any]:
         """Carry out an action. target: its Edits or StartPage."""
         try:
-            sent = json.loads(body)
+            arguments = json.loads(body)
         except (ValueError, RecursionError):
-            raise _QuestionError("the request body is not JSON") from None
+            raise _QueryError("the request body is not JSON") from None
         types = self._actions()[name]
-        if type(sent) is not dict or sent.keys() != types.keys():
-            raise _QuestionError(f"expected an object with {', '.join(types)}")
-        for key, kinds in types.items():
+        if type(arguments) is not dict or arguments.keys() != types.keys():
+            raise _QueryError(f"expected an object with {', '.join(types)}")
+        for key, allowed_types in types.items():
             # Not isinstance: bool is a subclass of int.
-            if type(sent[key]) not in kinds:
-                raise _QuestionError(f"{key} has the wrong type")
-        if name == "extract" and not all(type(value) is str for value in sent["values"]):
-            raise _QuestionError("values must be a list of names")
-        answer: dict[str, Any] = getattr(target, name)(**sent)
+            if type(arguments[key]) not in allowed_types:
+                raise _QueryError(f"{key} has the wrong type")
+        if name == "extract" and not all(type(value) is str for value in arguments["values"]):
+            raise _QueryError("values must be a list of names")
+        answer: dict[str, Any] = getattr(target, name)(**arguments)
         return answer
 
-    def _store_upload(self, length: int, is_last: bool) -> dict[str, Any]:
-        """Store an uploaded file. is_last: whether to close the connection afterwards."""
+    def _store_upload(self, length: int, closes_connection: bool) -> dict[str, Any]:
+        """Store an uploaded file. closes_connection: whether to close the connection afterwards."""
         query = parse_qs(urlsplit(self.path).query)
         names = query.get("name", [])
         if len(names) != 1:
-            raise _QuestionError("the file has no name")
+            raise _QueryError("the file has no name")
         if self.server.edits is not None:
             answer = self.server.edits.uploads.add(names[0], length, self.rfile.read).describe()
         else:
             assert self.server.start is not None
-            type_ = query.get("type", ["ModelProto"])[-1]
-            answer = self.server.start.receive(names[0], type_, length, self.rfile.read)
-        self.close_connection = is_last
+            message_type = query.get("type", ["ModelProto"])[-1]
+            answer = self.server.start.receive(names[0], message_type, length, self.rfile.read)
+        self.close_connection = closes_connection
         return answer
 
     @staticmethod
     def _arguments(name: str, method: Callable[..., dict[str, Any]], query: str) -> dict[str, Any]:
-        """Parse the arguments of a question for the method that answers it."""
-        parsers = _QUESTIONS.get(name, {})
+        """Parse the arguments of a query for the method that answers it."""
+        parsers = _QUERIES.get(name, {})
         arguments = {key: parsers[key](values[-1]) for key, values in parse_qs(query, True).items() if key in parsers}
         for key, parameter in signature(method).parameters.items():
             if key in parsers and parameter.default is Parameter.empty and key not in arguments:
-                raise _QuestionError(f"the argument {key} is missing")
+                raise _QueryError(f"the argument {key} is missing")
         return arguments
 
-    def _answer(self, make: Callable[[], dict[str, Any]], asked: list[FieldQueries]) -> None:
-        """Send the result of a function, or its error. asked: the queries that it reads."""
+    def _answer(self, make: Callable[[], dict[str, Any]], read_queries: list[FieldQueries]) -> None:
+        """Send the result of a function, or its error. read_queries: the queries objects that it reads."""
         try:
-            self._refuse_changed(asked)
+            self._raise_if_changed(read_queries)
             answer = make()
         except StaleError as error:
             self._refuse(HTTPStatus.CONFLICT, error.reason)
@@ -436,7 +441,7 @@ class Handler(BaseHTTPRequestHandler):
         except EditError as error:
             # The form that sent the change shows its path.
             self._refuse(HTTPStatus.BAD_REQUEST, error.reason)
-        except (Error, _QuestionError) as error:
+        except (Error, _QueryError) as error:
             self._refuse(HTTPStatus.BAD_REQUEST, str(error))
         except MemoryError:
             self._refuse(HTTPStatus.INSUFFICIENT_STORAGE, "there is not enough memory for this answer")
@@ -447,15 +452,15 @@ class Handler(BaseHTTPRequestHandler):
             self._send_json(HTTPStatus.OK, answer)
 
     @staticmethod
-    def _refuse_changed(asked: list[FieldQueries]) -> None:
-        """Raise _QuestionError if a file was written to: its values changed, and reading them may raise SIGBUS."""
-        for queries in asked:
+    def _raise_if_changed(read_queries: list[FieldQueries]) -> None:
+        """Raise _QueryError if a file was modified, since reading its mapped pages may raise SIGBUS."""
+        for queries in read_queries:
             document = queries.message._document
             try:
                 document.check_unchanged()
             except SourceError:
                 reason = f"{document.name} was modified since it was opened; start `onnxwire view` again"
-                raise _QuestionError(reason) from None
+                raise _QueryError(reason) from None
 
     def _has_body(self) -> bool:
         """Return whether the request has a body; read it if it is short."""
@@ -473,20 +478,23 @@ class Handler(BaseHTTPRequestHandler):
         return host.rpartition(":")[0] in _HOSTS or host in _HOSTS
 
     def _is_own_page(self) -> bool:
-        """Return whether a request comes from this server's page, as far as the browser reports its origin.
+        """Return whether a request comes from this server's page, by the headers with which browsers report its origin.
 
-        Other pages lack the key; this check also refuses a page that has obtained it.
+        Other pages do not know the key; this check also rejects a page that has obtained the key.
         """
         # The port may differ from the server's, since it may be forwarded.
-        own = f"http://{self.headers.get('Host', '')}"
-        return self.headers.get("Origin", own) == own and self.headers.get("Sec-Fetch-Site") in (None, "same-origin")
+        own_origin = f"http://{self.headers.get('Host', '')}"
+        return self.headers.get("Origin", own_origin) == own_origin and self.headers.get("Sec-Fetch-Site") in (
+            None,
+            "same-origin",
+        )
 
     def _has_key(self) -> bool:
         """Return whether the request has the key; if so, the answer has no time limit."""
-        self._was_known = self.server.knows(self.headers.get(KEY_HEADER, ""))
-        if self._was_known:
+        self._had_key = self.server.is_key(self.headers.get(KEY_HEADER, ""))
+        if self._had_key:
             self.server.expect(self.connection, math.inf)
-        return self._was_known
+        return self._had_key
 
     def _refuse(self, status: HTTPStatus, reason: str) -> None:
         self._send_json(status, {"error": reason})
@@ -496,7 +504,8 @@ class Handler(BaseHTTPRequestHandler):
         # Names may contain lone surrogates.
         self._send(status, "application/json; charset=utf-8", text.encode("utf-8", "replace"))
 
-    def _send(self, status: HTTPStatus, kind: str, body: bytes) -> None:
+    def _send(self, status: HTTPStatus, content_type: str, body: bytes) -> None:
+        """Send an answer with the security headers."""
         self.send_response(status)
         for name, value in _HEADERS.items():
             if name == "Content-Security-Policy" and self.server.comparison is not None:
@@ -507,13 +516,13 @@ class Handler(BaseHTTPRequestHandler):
             self.send_header(REVISION_HEADER, str(self.server.edits.revision))
         if self.close_connection:
             self.send_header("Connection", "close")
-        self.send_header("Content-Type", kind)
+        self.send_header("Content-Type", content_type)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
-        """Refuse other methods and malformed HTTP, without repeating the request's text."""
+        """Reject other methods and malformed HTTP, without repeating the request's text."""
         self.close_connection = True
         # The base class answers unknown methods with 501.
         status = HTTPStatus.METHOD_NOT_ALLOWED if code == HTTPStatus.NOT_IMPLEMENTED else HTTPStatus(code)

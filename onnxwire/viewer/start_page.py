@@ -23,12 +23,12 @@ from onnxwire.viewer.recent_files import RecentFiles
 from onnxwire.viewer.tensor_queries import TensorQueries
 
 MAX_UPLOAD_BYTES = 1 << 32
-"""Bytes of one file that is dropped on the page; larger ones are opened by their path."""
+"""Maximum size of a file that is dropped on the page; larger files are opened by their path."""
 MAX_OPENED = 16
 _CHUNK_BYTES = 1 << 20
-_MAX_SCANNED = 10_000  # entries of the folder
-_MAX_LISTED = 100  # files of the folder
-_SUFFIXES = (".onnx", ".pb")
+_MAX_SCANNED_ENTRIES = 10_000  # maximum number of entries of the folder that are examined
+_MAX_LISTED_FILES = 100  # maximum number of files in the list of the folder
+_MODEL_SUFFIXES = (".onnx", ".pb")
 
 
 class StartPage:
@@ -54,7 +54,7 @@ class StartPage:
         """
         return {
             "folder": self.folder,
-            "files": self._nearby(),
+            "files": self._list_folder(),
             "recent": self._recent.paths(),
             "types": ["ModelProto", *sorted(name for name in self._types if name != "ModelProto" and "." not in name)],
             "limit": MAX_UPLOAD_BYTES,
@@ -64,24 +64,24 @@ class StartPage:
     def open(self, path: str, type: str) -> dict[str, Any]:
         """Open a file by its path; returns `file`, the id of its page. type: the message in it.
 
-        Raises EditError for anything but a regular file, and the errors of `load`.
+        Raises EditError if the path is not that of a regular file, and the errors of `load`.
         """
-        cls = self._type(type)
+        cls = self._find_class(type)
         if "://" in path:
             raise EditError("this is an address; start `onnxwire view ADDRESS` to show it")
-        full = os.path.join(self.folder, os.path.expanduser(path.strip()))
+        full_path = os.path.join(self.folder, os.path.expanduser(path.strip()))
         try:
-            # A terminal or a device would never end.
-            is_regular = stat.S_ISREG(os.stat(full).st_mode)
+            # Reading a terminal or a device would never end.
+            is_regular = stat.S_ISREG(os.stat(full_path).st_mode)
         except ValueError:
             raise EditError("this is not the name of a file") from None
         except OSError as error:
-            raise EditError(f"{full}: {error.strerror}") from None
+            raise EditError(f"{full_path}: {error.strerror}") from None
         if not is_regular:
-            raise EditError(f"{full}: this is not a file")
-        file = self._add(load(full, cls))
-        self._recent.add(os.path.abspath(full))
-        return {"file": file}
+            raise EditError(f"{full_path}: this is not a file")
+        file_id = self._add(load(full_path, cls))
+        self._recent.add(os.path.abspath(full_path))
+        return {"file": file_id}
 
     def receive(self, name: str, type: str, length: int, read: Callable[[int], bytes]) -> dict[str, Any]:
         """Open uploaded bytes; returns `file`, the id of their page. The bytes are in a file without a name.
@@ -89,31 +89,33 @@ class StartPage:
         name: the user's file name; length: the size in bytes; read: a function like the `read` method of a file. Raises
         EditError for a file that is too large, a full disk and an incomplete upload, and the errors of `load`.
         """
-        cls = self._type(type)
+        cls = self._find_class(type)
         name = os.path.basename(name.replace("\\", "/")) or "file"
         if length > MAX_UPLOAD_BYTES:
             raise EditError(f"{name} has {length:,} bytes; open it by its path, the limit is {MAX_UPLOAD_BYTES:,}")
-        if length > (free := _free_bytes()):
-            raise EditError(f"{name} has {length:,} bytes, but {free:,} are free for temporary files; open it by path")
+        if length > (free_bytes := _free_bytes()):
+            raise EditError(
+                f"{name} has {length:,} bytes, but {free_bytes:,} are free for temporary files; open it by path"
+            )
         try:
-            # The system removes it with the last reference, also if the process is killed.
-            raw: Any = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115
+            # The system removes the file with the last reference to it, even if the process is killed.
+            temporary_file: Any = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115
         except OSError as error:
             raise EditError(f"{name} could not be stored: {error.strerror or error}") from None
-        file = _Upload(getattr(raw, "file", raw), name)
-        left = length
-        while left:
-            piece = memoryview(read(min(left, _CHUNK_BYTES)))
-            if not piece:
+        upload = _Upload(getattr(temporary_file, "file", temporary_file), name)
+        remaining_bytes = length
+        while remaining_bytes:
+            chunk = memoryview(read(min(remaining_bytes, _CHUNK_BYTES)))
+            if not chunk:
                 raise EditError(f"the upload of {name} is incomplete; drop it again")
-            left -= len(piece)
-            while piece:
+            remaining_bytes -= len(chunk)
+            while chunk:
                 try:
-                    piece = piece[raw.write(piece) :]
+                    chunk = chunk[temporary_file.write(chunk) :]
                 except OSError as error:
                     raise EditError(f"{name} could not be stored: {error.strerror or error}") from None
-        raw.seek(0)
-        return {"file": self._add(load(file, cls))}
+        temporary_file.seek(0)
+        return {"file": self._add(load(upload, cls))}
 
     def forget(self, path: str) -> dict[str, Any]:
         """Remove a path from the recent files; returns the description of the page."""
@@ -121,7 +123,7 @@ class StartPage:
         return self.start()
 
     def queries(self, file: str) -> TensorQueries:
-        """Return the answers about an opened file. Raises PathError for an unknown id."""
+        """Return the object that answers queries about an opened file. Raises PathError for an unknown id."""
         with self._lock:
             if file not in self._opened:
                 raise PathError("this file is not open; open it again on the start page", file[:40])
@@ -133,32 +135,35 @@ class StartPage:
         with self._lock:
             self._opened.clear()
 
-    def _type(self, name: str) -> type[Message]:
+    def _find_class(self, name: str) -> type[Message]:
         cls = self._types.get(name)
         if cls is None:
             raise EditError("there is no such message")
         return cls
 
     def _add(self, message: Message) -> str:
+        """Add an opened file, and remove the oldest of too many; returns the id of its page."""
         queries = Queries(message) if isinstance(message, ModelProto) else TensorQueries(message)
         id = secrets.token_urlsafe(12)
         with self._lock:
             self._opened[id] = queries
-            # Only forgotten, not closed: a thread may be reading it.
+            # The oldest file is not closed, since a thread may be reading it.
             while len(self._opened) > MAX_OPENED:
                 self._opened.popitem(last=False)
         return id
 
-    def _nearby(self) -> list[dict[str, Any]]:
+    def _list_folder(self) -> list[dict[str, Any]]:
         """Return the latest files of the folder whose names end like those of models."""
-        found: list[tuple[float, str, int]] = []
+        entries_by_time: list[tuple[float, str, int]] = []
         with contextlib.suppress(OSError), os.scandir(self.folder) as entries:
-            for _, entry in zip(range(_MAX_SCANNED), entries, strict=False):
+            for _, entry in zip(range(_MAX_SCANNED_ENTRIES), entries, strict=False):
                 with contextlib.suppress(OSError):
-                    if entry.name.lower().endswith(_SUFFIXES) and entry.is_file():
+                    if entry.name.lower().endswith(_MODEL_SUFFIXES) and entry.is_file():
                         status = entry.stat()
-                        found.append((status.st_mtime, entry.name, status.st_size))
-        return [{"name": name, "bytes": size} for _, name, size in sorted(found, reverse=True)[:_MAX_LISTED]]
+                        entries_by_time.append((status.st_mtime, entry.name, status.st_size))
+        return [
+            {"name": name, "bytes": size} for _, name, size in sorted(entries_by_time, reverse=True)[:_MAX_LISTED_FILES]
+        ]
 
 
 def _working_directory() -> str:
@@ -178,7 +183,7 @@ def _free_bytes() -> int:
 
 
 class _Upload(io.BufferedReader):
-    """A temporary file whose name, in messages, is the user's."""
+    """A temporary file; errors show the user's name of the file."""
 
     def __init__(self, raw: io.FileIO, name: str) -> None:
         super().__init__(raw)

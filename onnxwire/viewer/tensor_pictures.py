@@ -1,4 +1,4 @@
-"""Histograms and heat maps of tensors, read only as far as they are drawn."""
+"""Histograms and heat maps of tensors; only the necessary elements are read."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 MAX_READ_BYTES = 1 << 23  # maximum bytes read for one picture, in whole pages
 _PAGE_BYTES = 4096
-_BLOCK_ELEMENTS = 1 << 15
+_BLOCK_ELEMENTS = 1 << 15  # number of elements of a block
 _BLOCK_COUNT = 64  # blocks that represent a big tensor in a histogram
 
 
@@ -37,28 +37,28 @@ def histogram(tensor: TensorProto, bins: int = 64, *, whole: bool = False) -> di
     """
     import numpy as np
 
-    sample, read = tensor, None
+    measured_tensor, n_read = tensor, None
     if not whole:
         values = _Values(tensor)
         if values.count > _BLOCK_ELEMENTS * _BLOCK_COUNT:
-            # A new tensor, so that only the samples are read.
-            sample = from_array(np.concatenate(values.samples()))
-            read = _BLOCK_ELEMENTS * _BLOCK_COUNT
-    found = measure(sample, bins=bins)
-    spread = found.histogram
+            # Measure a new tensor that contains only the samples.
+            measured_tensor = from_array(np.concatenate(values.samples()))
+            n_read = _BLOCK_ELEMENTS * _BLOCK_COUNT
+    statistics = measure(measured_tensor, bins=bins)
+    value_histogram = statistics.histogram
     return {
-        "low": spread.low if spread is not None else None,
-        "high": spread.high if spread is not None else None,
-        "counts": list(spread.counts) if spread is not None else [],
-        "min": found.min,
-        "max": found.max,
-        "mean": found.mean if found.mean is not None and math.isfinite(found.mean) else None,
-        "std": found.std if found.std is not None and math.isfinite(found.std) else None,
-        "zeros": found.zeros,
-        "nan": found.nan,
-        "infinite": found.inf,
-        "read": found.count if read is None else read,
-        "elements": found.count if read is None else values.count,
+        "low": value_histogram.low if value_histogram is not None else None,
+        "high": value_histogram.high if value_histogram is not None else None,
+        "counts": list(value_histogram.counts) if value_histogram is not None else [],
+        "min": statistics.min,
+        "max": statistics.max,
+        "mean": statistics.mean if statistics.mean is not None and math.isfinite(statistics.mean) else None,
+        "std": statistics.std if statistics.std is not None and math.isfinite(statistics.std) else None,
+        "zeros": statistics.zeros,
+        "nan": statistics.nan,
+        "infinite": statistics.inf,
+        "read": statistics.count if n_read is None else n_read,
+        "elements": statistics.count if n_read is None else values.count,
     }
 
 
@@ -88,7 +88,7 @@ def heat_map(
     rank = len(values.shape)
     # Scalars and vectors get leading axes of length 1.
     shape = (1,) * (2 - rank) + values.shape
-    added = len(shape) - rank
+    n_added_axes = len(shape) - rank
     rows, columns = axes if axes is not None else (len(shape) - 2, len(shape) - 1)
     if rows == columns or not (0 <= rows < len(shape) and 0 <= columns < len(shape)):
         raise tensor_error(tensor, f"the axes {rows} and {columns} are not two of its {len(shape)}")
@@ -107,85 +107,93 @@ def heat_map(
         "elements": max(bottom - top, 0) * max(right - left, 0),
     }
     if not result["elements"] or 0 in shape:
-        empty = {"height": 0, "width": 0, "values": [], "low": None, "high": None, "nonfinite": 0, "read": 0}
-        return result | empty
+        empty_picture = {"height": 0, "width": 0, "values": [], "low": None, "high": None, "nonfinite": 0, "read": 0}
+        return result | empty_picture
     # The axis that comes first in the file is read line by line, whether it is the axis of rows or of columns.
-    is_turned = rows > columns
-    spans = [(top, bottom), (left, right)]
-    outer_axis, inner_axis = (columns, rows) if is_turned else (rows, columns)
-    (first, last), (start, end) = spans[::-1] if is_turned else spans
-    cells = (min(size[is_turned], last - first), min(size[not is_turned], end - start))
-    step = max(values.kind_bits * math.prod(shape[inner_axis + 1 :]) // 8, 1)
-    outer, inner = _picks(last - first, end - start, cells, step)
-    picture = np.full(cells, np.nan)
-    nonfinite = read = 0
-    for i, lines in enumerate(outer):
-        block = values.read(shape, added, indices, outer_axis, inner_axis, first + lines, start, end, inner.indices)
-        read += block.size
-        sound = np.isfinite(block)
-        nonfinite += int(block.size - sound.sum())
-        counts = np.add.reduceat(sound.sum(0), inner.starts)
+    is_transposed = rows > columns
+    axis_windows = [(top, bottom), (left, right)]
+    outer_axis, inner_axis = (columns, rows) if is_transposed else (rows, columns)
+    (first_line, last_line), (start, end) = axis_windows[::-1] if is_transposed else axis_windows
+    cell_counts = (min(size[is_transposed], last_line - first_line), min(size[not is_transposed], end - start))
+    step = max(values.element_bits * math.prod(shape[inner_axis + 1 :]) // 8, 1)
+    line_groups, line_elements = _choose_elements(last_line - first_line, end - start, cell_counts, step)
+    cells_picture = np.full(cell_counts, np.nan)
+    nonfinite = n_read = 0
+    for i, lines in enumerate(line_groups):
+        block = values.read(
+            shape, n_added_axes, indices, outer_axis, inner_axis, first_line + lines, start, end, line_elements.indices
+        )
+        n_read += block.size
+        is_finite = np.isfinite(block)
+        nonfinite += int(block.size - is_finite.sum())
+        counts = np.add.reduceat(is_finite.sum(0), line_elements.starts)
         if extreme:
-            highest = np.maximum.reduceat(np.where(sound, block, -np.inf).max(0), inner.starts)
-            lowest = np.minimum.reduceat(np.where(sound, block, np.inf).min(0), inner.starts)
-            line = np.where(highest >= -lowest, highest, lowest)
+            max_values = np.maximum.reduceat(np.where(is_finite, block, -np.inf).max(0), line_elements.starts)
+            min_values = np.minimum.reduceat(np.where(is_finite, block, np.inf).min(0), line_elements.starts)
+            row_values = np.where(max_values >= -min_values, max_values, min_values)
         else:
             # A sum of huge float64 values is infinite: that cell has no color.
             with np.errstate(over="ignore"):
-                sums = np.add.reduceat(np.where(sound, block, 0).sum(0), inner.starts)
-            line = sums / np.maximum(counts, 1)
-        picture[i] = np.where(counts > 0, line, np.nan)
-    if is_turned:
-        picture = picture.T
-    seen = picture[np.isfinite(picture)]
+                sums = np.add.reduceat(np.where(is_finite, block, 0).sum(0), line_elements.starts)
+            row_values = sums / np.maximum(counts, 1)
+        cells_picture[i] = np.where(counts > 0, row_values, np.nan)
+    if is_transposed:
+        cells_picture = cells_picture.T
+    finite_cells = cells_picture[np.isfinite(cells_picture)]
     return result | {
-        "height": picture.shape[0],
-        "width": picture.shape[1],
-        "values": [float(f"{value:.6g}") if math.isfinite(value) else None for value in picture.ravel().tolist()],
-        "low": float(seen.min()) if seen.size else None,
-        "high": float(seen.max()) if seen.size else None,
+        "height": cells_picture.shape[0],
+        "width": cells_picture.shape[1],
+        "values": [float(f"{value:.6g}") if math.isfinite(value) else None for value in cells_picture.ravel().tolist()],
+        "low": float(finite_cells.min()) if finite_cells.size else None,
+        "high": float(finite_cells.max()) if finite_cells.size else None,
         "nonfinite": nonfinite,
-        "read": read,
+        "read": n_read,
     }
 
 
-class _Inner:
-    """The elements of a line that are read. starts: the first index of each cell in `indices`."""
+class _LineElements:
+    """The elements of a line that are read.
+
+    indices: the indices of the elements. starts: for each cell, the position of its first element in `indices`.
+    """
 
     def __init__(self, indices: Array, starts: Array) -> None:
         self.indices = indices
         self.starts = starts
 
 
-def _picks(outer: int, inner: int, cells: tuple[int, int], step: int) -> tuple[list[Array], _Inner]:
+def _choose_elements(
+    n_lines: int, n_elements: int, cell_counts: tuple[int, int], step: int
+) -> tuple[list[Array], _LineElements]:
     """Choose the lines of each row of cells, and the elements of a line, within MAX_READ_BYTES.
 
-    outer, inner: the lengths of the two axes; step: bytes from one element of a line to the next.
+    n_lines, n_elements: the lengths of the two axes; cell_counts: the numbers of rows and columns of cells; step: bytes
+    from one element of a line to the next.
     """
     import numpy as np
 
-    line = inner * min(step, _PAGE_BYTES)
-    ends = np.linspace(0, outer, cells[0] + 1).astype(np.int64)
-    most = max(MAX_READ_BYTES // max(line * cells[0], 1), 1)
-    lines = [_spread(int(a), int(b), most) for a, b in pairwise(ends)]
-    edges = np.linspace(0, inner, cells[1] + 1).astype(np.int64)
-    if line * cells[0] <= MAX_READ_BYTES:
-        return lines, _Inner(np.arange(inner), edges[:-1])
-    # Even one line per row of cells is too much: read a run of neighbours per cell, which are on few pages.
-    run = max(MAX_READ_BYTES // (cells[0] * cells[1] * min(step, _PAGE_BYTES)), 1)
+    line_bytes = n_elements * min(step, _PAGE_BYTES)
+    ends = np.linspace(0, n_lines, cell_counts[0] + 1).astype(np.int64)
+    max_lines = max(MAX_READ_BYTES // max(line_bytes * cell_counts[0], 1), 1)
+    lines = [_spread_indices(int(start), int(end), max_lines) for start, end in pairwise(ends)]
+    edges = np.linspace(0, n_elements, cell_counts[1] + 1).astype(np.int64)
+    if line_bytes * cell_counts[0] <= MAX_READ_BYTES:
+        return lines, _LineElements(np.arange(n_elements), edges[:-1])
+    # Even one line per row of cells is too much: read a run of adjacent elements per cell, which is on few pages.
+    run_elements = max(MAX_READ_BYTES // (cell_counts[0] * cell_counts[1] * min(step, _PAGE_BYTES)), 1)
     runs = []
-    for a, b in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
-        middle = max(a, (a + b - run) // 2)
-        runs.append(np.arange(middle, min(middle + run, b)))
+    for start, end in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
+        middle = max(start, (start + end - run_elements) // 2)
+        runs.append(np.arange(middle, min(middle + run_elements, end)))
     starts = np.cumsum([0, *map(len, runs)])[:-1]
-    return lines, _Inner(np.concatenate(runs), starts)
+    return lines, _LineElements(np.concatenate(runs), starts)
 
 
-def _spread(start: int, end: int, most: int) -> Array:
-    """Return up to `most` indices from start to end, at equal distances."""
+def _spread_indices(start: int, end: int, max_count: int) -> Array:
+    """Return up to `max_count` indices from start to end, at equal distances."""
     import numpy as np
 
-    count = min(most, end - start)
+    count = min(max_count, end - start)
     return start + (np.arange(count) * 2 + 1) * (end - start) // (2 * count)
 
 
@@ -196,7 +204,7 @@ class _Values:
         self.storage = Storage(tensor)
         self.shape = self.storage.shape
         self.count = self.storage.count
-        self.kind_bits = self.storage.data_type.bits
+        self.element_bits = self.storage.data_type.bits
         if self.storage.data_type is STRING:
             raise tensor_error(tensor, "strings have no histogram and no heat map", TensorError)
         # Read from the file if possible, otherwise decode once. Packed sub-byte elements are decoded when they are
@@ -217,39 +225,39 @@ class _Values:
     def read(
         self,
         shape: tuple[int, ...],
-        added: int,
+        n_added_axes: int,
         indices: list[int],
-        outer: int,
-        inner: int,
+        outer_axis: int,
+        line_axis: int,
         lines: Array,
         start: int,
         end: int,
-        picked: Array,
+        element_indices: Array,
     ) -> Array:
-        """Read some elements of some lines; float64, shape (lines, picked).
+        """Read some elements of some lines; float64, shape (len(lines), len(element_indices)).
 
-        shape: the shape of the tensor with the `added` leading axes. indices: the indices of the slice on the other
-        axes. outer: the axis across lines; inner: the axis along a line, after `outer`. start, end: the part of each
-        line that `picked` indexes.
+        shape: the shape of the tensor with `n_added_axes` leading axes of length 1. indices: the indices of the slice
+        on the other axes. outer_axis: the axis across lines; line_axis: the axis along a line, after `outer_axis`.
+        start, end: the part of each line that `element_indices` refers to.
         """
         import numpy as np
 
         selection: list[int | slice] = list(indices)
-        selection[inner] = slice(start, end)
+        selection[line_axis] = slice(start, end)
         if self.array is not None:
-            selection[outer] = slice(None)
-            table = self.array.reshape(shape)[tuple(selection)]
-            # Index before converting, so that only the picked elements become floats.
-            return _floats(table[lines[:, None], picked[None, :]])
+            selection[outer_axis] = slice(None)
+            slice_array = self.array.reshape(shape)[tuple(selection)]
+            # Index before converting, so that only the selected elements are converted.
+            return _floats(slice_array[lines[:, None], element_indices[None, :]])
         rows = []
         for line in lines.tolist():
-            selection[outer] = line
-            rows.append(_floats(self.storage.read(tuple(selection[added:])))[picked])
+            selection[outer_axis] = line
+            rows.append(_floats(self.storage.read(tuple(selection[n_added_axes:])))[element_indices])
         return np.stack(rows)
 
 
 def _floats(array: Array) -> Array:
-    """Convert elements to float64: complex ones to their magnitude."""
+    """Convert elements to float64; complex numbers to their magnitude."""
     import numpy as np
 
     floats: Array = np.abs(array) if array.dtype.kind == "c" else array

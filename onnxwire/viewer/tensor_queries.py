@@ -13,7 +13,7 @@ from onnxwire.tensor.dtypes import name_of
 from onnxwire.viewer import tensor_pictures
 from onnxwire.viewer.field_tree import FieldQueries
 
-_MAX_CELLS = 512
+_MAX_CELLS_PER_AXIS = 512
 _MAX_TEXT_CHARS = 400
 
 
@@ -33,14 +33,14 @@ class TensorQueries(FieldQueries):
             "file": info.file,
             "offset": info.offset,
             "location": info.location,
-            "doc_string": shortened(tensor.doc_string),
+            "doc_string": shorten(tensor.doc_string),
             "consumers": [],
             "count": 0,
         }
 
     def histogram(self, path: str, bins: int = 64, *, whole: bool = False) -> dict[str, Any]:
         """Count the values of a tensor in up to 512 bins; see `tensor_pictures.histogram`."""
-        return tensor_pictures.histogram(self._tensor(path), min(max(bins, 1), _MAX_CELLS), whole=whole)
+        return tensor_pictures.histogram(self._tensor(path), min(max(bins, 1), _MAX_CELLS_PER_AXIS), whole=whole)
 
     def heat_map(
         self,
@@ -53,14 +53,14 @@ class TensorQueries(FieldQueries):
         extreme: bool = False,
     ) -> dict[str, Any]:
         """Draw a slice of a tensor in up to 512 by 512 cells; see `tensor_pictures.heat_map`."""
-        height, width = (min(max(length, 1), _MAX_CELLS) for length in size)
+        height, width = (min(max(length, 1), _MAX_CELLS_PER_AXIS) for length in size)
         return tensor_pictures.heat_map(self._tensor(path), axes, at, window, (height, width), extreme=extreme)
 
-    def _resolve(self, path: str, kind: type[Message], what: str) -> Resolved:
-        found = resolve(self.message, path)
-        if not isinstance(found.value, kind) or found.index is not None:
-            raise PathError(f"this is not a {what}", path, self.message._document.name)
-        return found
+    def _resolve(self, path: str, cls: type[Message], noun: str) -> Resolved:
+        target = resolve(self.message, path)
+        if not isinstance(target.value, cls) or target.index is not None:
+            raise PathError(f"this is not a {noun}", path, self.message._document.name)
+        return target
 
     def _tensor(self, path: str) -> TensorProto:
         tensor: TensorProto = self._resolve(path, TensorProto, "tensor").value
@@ -78,6 +78,6 @@ def tensor_row(tensor: TensorProto, path: str) -> dict[str, Any]:
     }
 
 
-def shortened(text: str) -> str:
+def shorten(text: str) -> str:
     """Return the first 400 characters of a text."""
     return text if len(text) <= _MAX_TEXT_CHARS else text[:_MAX_TEXT_CHARS] + "…"

@@ -28,19 +28,19 @@ def lay_out(sizes: Sequence[float], width: float, height: float) -> list[Rectang
     start = 0
     while start < len(sizes):
         side = min(width, height)
-        end, row = start, 0.0
-        worst = float("inf")
+        end, row_area = start, 0.0
+        worst_ratio = float("inf")
         while end < len(sizes):
             area = sizes[end] * scale
             if not area:
-                end = len(sizes) if not row else end
+                end = len(sizes) if not row_area else end
                 break
-            # The first size of a row is the largest, the last the smallest.
-            longer = _worst(sizes[start] * scale, area, row + area, side)
-            if longer > worst:
+            # The first size of a row is the largest, the last size is the smallest.
+            ratio = _worst_aspect_ratio(sizes[start] * scale, area, row_area + area, side)
+            if ratio > worst_ratio:
                 break
-            worst, row, end = longer, row + area, end + 1
-        depth = row / side if side else 0.0
+            worst_ratio, row_area, end = ratio, row_area + area, end + 1
+        depth = row_area / side if side else 0.0
         offset = 0.0
         for size in sizes[start:end]:
             length = size * scale / depth if depth else 0.0
@@ -57,6 +57,10 @@ def lay_out(sizes: Sequence[float], width: float, height: float) -> list[Rectang
     return rectangles
 
 
-def _worst(largest: float, smallest: float, row: float, side: float) -> float:
+def _worst_aspect_ratio(largest: float, smallest: float, row_area: float, side: float) -> float:
     """Return the greatest aspect ratio in a row of rectangles along a side."""
-    return max(side * side * largest / (row * row), row * row / (side * side * smallest)) if side else float("inf")
+    return (
+        max(side * side * largest / (row_area * row_area), row_area * row_area / (side * side * smallest))
+        if side
+        else float("inf")
+    )

@@ -17,11 +17,11 @@ from onnxwire.bridges.safetensors import list_tensors
 from onnxwire.errors import EditError, Error
 
 MAX_UPLOAD_BYTES = 1 << 36
-"""Bytes of one uploaded file."""
+"""Maximum size of an uploaded file."""
 MAX_UPLOADS = 256
 _CHUNK_BYTES = 1 << 20
-_MAX_LISTED = 1000  # tensors of one file
-_FORMATS = ("npy", "safetensors")
+_MAX_LISTED_TENSORS = 1000  # maximum number of listed tensors of a file
+_FILE_FORMATS = ("npy", "safetensors")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Upload:
         return next(iter(self.tensors)) if len(self.tensors) == 1 else ""
 
     @contextmanager
-    def named(self) -> Iterator[None]:
+    def with_user_name(self) -> Iterator[None]:
         """Replace the path in errors by the user's file name."""
         try:
             yield
@@ -52,7 +52,7 @@ class Upload:
 
     def describe(self) -> dict[str, Any]:
         """Return the file for the page: id, name, form, and the first 1,000 tensors."""
-        names = list(self.tensors)[:_MAX_LISTED]
+        names = list(self.tensors)[:_MAX_LISTED_TENSORS]
         return {
             "id": self.id,
             "name": self.name,
@@ -78,8 +78,8 @@ class Uploads:
         Raises EditError for other formats, too many or too large files, and a full disk.
         """
         name = os.path.basename(name.replace("\\", "/"))
-        form = os.path.splitext(name)[1][1:].lower()
-        if form not in _FORMATS:
+        file_format = os.path.splitext(name)[1][1:].lower()
+        if file_format not in _FILE_FORMATS:
             raise EditError(f"{name!r} is neither an .npy nor a .safetensors file")
         if len(self._uploads) >= MAX_UPLOADS:
             raise EditError(f"{MAX_UPLOADS} files were uploaded; save, and start `onnxwire view` again for more")
@@ -88,31 +88,32 @@ class Uploads:
         with self._lock:
             if self._folder is None:
                 self._folder = tempfile.TemporaryDirectory(prefix="onnxwire-")  # with mode 0700
-        free = shutil.disk_usage(self._folder.name).free
-        if length > free:
+        free_bytes = shutil.disk_usage(self._folder.name).free
+        if length > free_bytes:
             raise EditError(
-                f"{name} has {length:,} bytes, but only {free:,} are free for temporary files; "
+                f"{name} has {length:,} bytes, but only {free_bytes:,} are free for temporary files; "
                 "set TMPDIR to a folder with more space, and start `onnxwire view` again"
             )
         id = secrets.token_urlsafe(12)
-        path = os.path.join(self._folder.name, f"{id}.{form}")
+        path = os.path.join(self._folder.name, f"{id}.{file_format}")
         try:
             with open(path, "xb") as file:
-                left = length
-                while left:
-                    piece = read(min(left, _CHUNK_BYTES))
-                    if not piece:
+                remaining_bytes = length
+                while remaining_bytes:
+                    chunk = read(min(remaining_bytes, _CHUNK_BYTES))
+                    if not chunk:
                         raise EditError(f"the upload of {name} is incomplete; upload it again")
-                    file.write(piece)
-                    left -= len(piece)
-            upload = Upload(id, name, path, form, {})
-            with upload.named():
-                if form == "safetensors":
-                    listed = list_tensors(path)
-                    shown = {
-                        key: f"{kind.name.lower()}[{', '.join(map(str, dims))}]" for key, (kind, dims) in listed.items()
+                    file.write(chunk)
+                    remaining_bytes -= len(chunk)
+            upload = Upload(id, name, path, file_format, {})
+            with upload.with_user_name():
+                if file_format == "safetensors":
+                    types_by_name = list_tensors(path)
+                    type_texts = {
+                        key: f"{data_type.name.lower()}[{', '.join(map(str, dims))}]"
+                        for key, (data_type, dims) in types_by_name.items()
                     }
-                    upload.tensors.update(shown)
+                    upload.tensors.update(type_texts)
                 else:
                     read_npy(path)
         except BaseException as error:

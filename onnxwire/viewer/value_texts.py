@@ -22,18 +22,18 @@ from onnxwire.tensor.dtypes import name_of
 from onnxwire.text.text_writer import to_text
 from onnxwire.transforms.assign import VALUES
 
-MAX_EDITABLE = 1 << 16
-"""Characters of a text, or elements of a list, that can be edited in the page."""
+MAX_EDITABLE_ITEMS = 1 << 16
+"""Maximum number of characters of a text, or of elements of a list, that can be edited in the page."""
 _MAX_CHARS = 200  # maximum length of a value in a row
 _MAX_BYTES = 24  # maximum number of bytes of a field in a row
 
 
-def value_text(message: Message, field: FieldDescriptor, value: Any = None, *, longest: int = _MAX_CHARS) -> str:
+def value_text(message: Message, field: FieldDescriptor, value: Any = None, *, max_chars: int = _MAX_CHARS) -> str:
     """Return a value of a field as truncated text. value: the element of a repeated field, or its payload."""
     if value is None:
         value = message._payload(field.name) if field.is_span else getattr(message, field.name)
-    longest = min(longest, _MAX_BYTES) if field.type == field.TYPE_BYTES else longest
-    return describe_value(field, value, longest, with_codes=True)
+    max_chars = min(max_chars, _MAX_BYTES) if field.type == field.TYPE_BYTES else max_chars
+    return describe_value(field, value, max_chars, with_codes=True)
 
 
 def read_value(root: Message, path: str) -> dict[str, Any]:
@@ -43,46 +43,50 @@ def read_value(root: Message, path: str) -> dict[str, Any]:
     for `set_bytes`), "list", "message" (the text format in braces), "shape" (of an input, output or other value: text
     holds its dims, and elem_type its data type), or "none" (too long to edit here, or without a text form; then reason
     contains advice). choices: the possible values of an enum or bool.
-    Raises PathError if the path leads nowhere.
+    Raises PathError if there is no element at the path.
     """
-    found = resolve(root, path)
-    value, field = found.value, found.field
+    target = resolve(root, path)
+    value, field = target.value, target.field
     answer: dict[str, Any] = {"path": path, "text": "", "form": "text", "choices": []}
-    if field is None or found.parent is None:
-        return _refused(answer, "this is the whole message; edit its fields")
+    if field is None or target.parent is None:
+        return _not_editable(answer, "this is the whole message; edit its fields")
     if isinstance(value, ValueInfoProto):
-        return _shape(answer, value)
+        return _read_shape(answer, value)
     if isinstance(value, AttributeProto) and value.type in VALUES:
-        found = resolve(root, f"{path}.{VALUES[value.type]}")
-        return _of_field(answer, found.parent, found.field, found.value, None)
+        target = resolve(root, f"{path}.{VALUES[value.type]}")
+        return _read_field(answer, target.parent, target.field, target.value, None)
     if isinstance(value, StringStringEntryProto | OperatorSetIdProto):
         name = "value" if isinstance(value, StringStringEntryProto) else "version"
-        return _of_field(answer, value, value.DESCRIPTOR.fields_by_name[name], getattr(value, name), None)
+        return _read_field(answer, value, value.DESCRIPTOR.fields_by_name[name], getattr(value, name), None)
     if isinstance(value, TensorShapeProto.Dimension):
         return answer | {"text": value.dim_param or (str(value.dim_value) if value.HasField("dim_value") else "")}
     if isinstance(value, TensorProto):
-        return _refused(answer, "drop an .npy or .safetensors file on its page, or edit its fields")
-    return _of_field(answer, found.parent, field, value, found.element_index)
+        return _not_editable(answer, "drop an .npy or .safetensors file on its page, or edit its fields")
+    return _read_field(answer, target.parent, field, value, target.element_index)
 
 
-def _refused(answer: dict[str, Any], reason: str) -> dict[str, Any]:
+def _not_editable(answer: dict[str, Any], reason: str) -> dict[str, Any]:
+    """Return an answer for a value that the page can not edit."""
     return answer | {"form": "none", "reason": reason}
 
 
-def _of_field(
+def _read_field(
     answer: dict[str, Any], parent: Message | None, field: FieldDescriptor | None, value: Any, element_index: int | None
 ) -> dict[str, Any]:
+    """Add the value of a field to an answer, in the form in which the page can edit it."""
     assert field is not None
     assert parent is not None
     if isinstance(value, Message):
-        if value.ByteSize() > MAX_EDITABLE:
-            return _refused(answer, f"it has {value.ByteSize():,} bytes, too many to edit as text; edit its fields")
+        if value.ByteSize() > MAX_EDITABLE_ITEMS:
+            return _not_editable(
+                answer, f"it has {value.ByteSize():,} bytes, too many to edit as text; edit its fields"
+            )
         return answer | {"form": "message", "text": f"{{\n{to_text(value)}}}"}
     if isinstance(value, Repeated) and element_index is None:
-        return _list(answer, field, value)
+        return _read_list(answer, field, value)
     size = len(value) if field.is_span else 0
-    if size > MAX_EDITABLE:
-        return _refused(
+    if size > MAX_EDITABLE_ITEMS:
+        return _not_editable(
             answer, f"it has {size:,} characters or bytes, too many to edit here; use `onnxwire set` with @FILE"
         )
     if field.type == field.TYPE_BYTES:
@@ -98,10 +102,10 @@ def _of_field(
         try:
             value.encode()
         except UnicodeEncodeError:
-            return _refused(answer, "it is not valid UTF-8; clear it, then add it again")
+            return _not_editable(answer, "it is not valid UTF-8; clear it, then add it again")
         return answer | {"form": "lines" if field.name == "doc_string" or "\n" in value else "text", "text": value}
     if field.enum_type is not None:
-        names = [one.name for one in field.enum_type.values]
+        names = [enum_value.name for enum_value in field.enum_type.values]
         return answer | {"text": describe_number(field, value), "choices": names}
     if field.type == field.TYPE_BOOL:
         return answer | {"text": describe_number(field, value), "choices": ["true", "false"]}
@@ -110,12 +114,13 @@ def _of_field(
     return answer | {"text": describe_number(field, value)}
 
 
-def _list(answer: dict[str, Any], field: FieldDescriptor, values: Any) -> dict[str, Any]:
+def _read_list(answer: dict[str, Any], field: FieldDescriptor, values: Any) -> dict[str, Any]:
+    """Add the values of a repeated field to an answer."""
     count = len(values)
     if field.message_type is not None:
-        return _refused(answer, "it contains several messages; edit each of them")
-    if count > MAX_EDITABLE or (field.is_span and sum(map(len, values)) > MAX_EDITABLE):
-        return _refused(answer, f"it has {count:,} elements, too many to edit here; edit single elements")
+        return _not_editable(answer, "it contains several messages; edit each of them")
+    if count > MAX_EDITABLE_ITEMS or (field.is_span and sum(map(len, values)) > MAX_EDITABLE_ITEMS):
+        return _not_editable(answer, f"it has {count:,} elements, too many to edit here; edit single elements")
     if not field.is_span:
         return answer | {"form": "list", "text": describe_numbers(field, values[:])}
     try:
@@ -123,15 +128,16 @@ def _list(answer: dict[str, Any], field: FieldDescriptor, values: Any) -> dict[s
         text = json.dumps(texts, ensure_ascii=False)
         text.encode()
     except UnicodeError:
-        return _refused(answer, "an element is not valid UTF-8; edit the elements")
+        return _not_editable(answer, "an element is not valid UTF-8; edit the elements")
     return answer | {"form": "list", "text": text}
 
 
-def _shape(answer: dict[str, Any], value: ValueInfoProto) -> dict[str, Any]:
-    kind = value.type.WhichOneof("value")
-    if kind not in (None, "tensor_type", "sparse_tensor_type"):
-        return _refused(answer, "it is not a tensor; edit its fields")
-    tensor = value.type.sparse_tensor_type if kind == "sparse_tensor_type" else value.type.tensor_type
+def _read_shape(answer: dict[str, Any], value: ValueInfoProto) -> dict[str, Any]:
+    """Add the shape and the data type of a value to an answer."""
+    type_kind = value.type.WhichOneof("value")
+    if type_kind not in (None, "tensor_type", "sparse_tensor_type"):
+        return _not_editable(answer, "it is not a tensor; edit its fields")
+    tensor = value.type.sparse_tensor_type if type_kind == "sparse_tensor_type" else value.type.tensor_type
     dims = [str(dim.dim_value) if dim.HasField("dim_value") else dim.dim_param or "?" for dim in tensor.shape.dim]
     return answer | {
         "form": "shape",

@@ -12,12 +12,12 @@ import pytest
 from onnx import numpy_helper
 
 import onnxwire
-from onnxwire.analysis.statistics import BLOCK, Statistics, measure, measure_all, split_index
+from onnxwire.analysis.statistics import BLOCK_ELEMENTS, Statistics, measure, measure_all, split_index
 from onnxwire.errors import TensorError
 from onnxwire.tensor.dtypes import BY_NAME, DATA_TYPES
 
 NUMERIC = [kind for kind in DATA_TYPES if kind.name != "STRING"]
-COUNT = 3 * BLOCK + 7  # not a whole number of blocks
+COUNT = 3 * BLOCK_ELEMENTS + 7  # not a whole number of blocks
 
 
 def some_array(kind) -> np.ndarray:

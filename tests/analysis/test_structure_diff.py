@@ -240,8 +240,8 @@ def test_repairs_end_when_their_votes_are_counted(monkeypatch):
         for _ in range(2)
     )
     whole = len(changes(old, new))
-    monkeypatch.setattr(structure_match, "_MIN_ALL_VOTES", 0)
-    monkeypatch.setattr(structure_match, "_ALL_VOTES_PER_EDGE", 0)
+    monkeypatch.setattr(structure_match, "_MIN_TOTAL_VOTES", 0)
+    monkeypatch.setattr(structure_match, "_TOTAL_VOTES_PER_EDGE", 0)
     assert 0 < whole <= len(changes(old, new)) <= 400
     assert changes(old, old) == []
 

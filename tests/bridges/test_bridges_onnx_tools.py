@@ -20,7 +20,7 @@ from onnx.backend.test.case import node
 
 import onnxwire
 from onnxwire.bridges.onnx import apply_keeping
-from onnxwire.bridges.shape_inputs import PROPAGATED, READ_INPUTS, read_tensors
+from onnxwire.bridges.shape_inputs import PROPAGATED_INPUTS, READ_INPUTS, read_tensors
 from onnxwire.errors import FieldValueError
 
 HOME = Path(onnx.__file__).parent / "backend" / "test" / "data"
@@ -91,7 +91,7 @@ def test_the_checker_reports_the_official_faults(name):
 
 def read_cases():
     """Return some of the package's tests of each operator whose elements are read, and of each of its expansions."""
-    wanted, counts = {operator.lower() for operator in {*READ_INPUTS, *PROPAGATED}}, Counter()
+    wanted, counts = {operator.lower() for operator in {*READ_INPUTS, *PROPAGATED_INPUTS}}, Counter()
     for module in pkgutil.iter_modules(node.__path__):
         if module.name.replace("_", "") in wanted:
             import_module(f"{node.__name__}.{module.name}")
@@ -142,7 +142,7 @@ def test_tensors_that_inference_and_conversion_read_stay_in_the_model():
 
         made = result_of(apply_keeping, model, convert, read_tensors, 0)
         assert made == result_of(convert, official), case.name
-    assert seen >= (READ_INPUTS.keys() | PROPAGATED.keys()) - {"Upsample"}  # which the current version lacks
+    assert seen >= (READ_INPUTS.keys() | PROPAGATED_INPUTS.keys()) - {"Upsample"}  # which the current version lacks
 
 
 def shape_model(shape, **fields):

@@ -159,10 +159,10 @@ def test_a_run_that_waited_for_a_journal_that_was_replaced_is_refused(tmp_path, 
      '[[1, 2, true, true, {"\\ud800": null}], []]', '[[1, 2, true, true, {"a": [1]}], []]', "null"],
 )  # fmt: skip
 def test_a_damaged_state_is_a_warning_that_names_the_file(tmp_path, monkeypatch, state):
-    monkeypatch.setattr(dataset, "decode_state", lambda *_: states.Known("", Failure("", ""), {}))
+    monkeypatch.setattr(dataset, "decode_state", lambda *_: states.ModelRecord("", Failure("", ""), {}))
     monkeypatch.setattr(states.json, "dumps", lambda *_, **__: state)
-    add = Dataset._add
-    monkeypatch.setattr(Dataset, "_note", lambda data, line: data._contents.apply(line))
+    add = Dataset._write_group
+    monkeypatch.setattr(Dataset, "_append_line", lambda data, line: data._contents.apply(line))
     with Dataset(str(tmp_path)) as data:
         groups, _ = add(data, {"a": State(1, 1, False, False, {})}, {})
         monkeypatch.undo()
@@ -176,9 +176,9 @@ def test_a_damaged_state_is_a_warning_that_names_the_file(tmp_path, monkeypatch,
 def test_a_model_of_two_groups_is_an_error(tmp_path):
     with Dataset(str(tmp_path)) as data:
         put(data, "ab")
-        data._known = dict.fromkeys("ab")  # the data set treats the models as known
-        data._replace(data._add(dict.fromkeys("b", Failure("", "")), {})[0], {})
-        data._known = {}
+        data._records = dict.fromkeys("ab")  # the data set treats the models as known
+        data._append_change(data._write_group(dict.fromkeys("b", Failure("", "")), {})[0], {})
+        data._records = {}
         with pytest.raises(onnxwire.SaveError, match=r"two groups have the model 'b'"):
             data.find("ab")
 
@@ -219,7 +219,7 @@ def test_repair_renames_damaged_files_and_loses_no_name(tmp_path, table, change)
         assert (tmp_path / table / f"{large}.parquet.damaged").read_bytes() == before
         assert data.names() <= set("abcde") and "e" in data.names()
         if table == "operators":
-            assert data.names() == set("abcde") and data.lost == set("abcd")
+            assert data.names() == set("abcde") and data.lost_names == set("abcd")
             assert isinstance(data.find("a")["a"], Failure)
         put(data, "abcd", 3)
         data.repair()
@@ -237,7 +237,7 @@ def test_a_merge_sets_a_damaged_file_aside(tmp_path, monkeypatch, table):
     with Dataset(str(tmp_path)) as data:
         with pytest.warns(UserWarning, match="the file is damaged"):
             put(data, "ef", 2)
-        put(data, sorted(data.lost | set("ab")), 3)
+        put(data, sorted(data.lost_names | set("ab")), 3)
         put(data, "g", 4)
     assert versions(tmp_path) == {"a": 3, "b": 3, "c": 1, "d": 1, "e": 2, "f": 2, "g": 4}
 

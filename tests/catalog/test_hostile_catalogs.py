@@ -16,7 +16,7 @@ from onnxwire import catalog
 from onnxwire.catalog import dataset
 from onnxwire.catalog.dataset import Dataset
 from onnxwire.catalog.files import JOURNAL, files_of
-from onnxwire.catalog.read import NAMES
+from onnxwire.catalog.read import TABLE_NAMES
 from onnxwire.cli import main
 from onnxwire.errors import QueryError
 
@@ -412,7 +412,24 @@ def spoil(value, chance):
     if isinstance(value[key], dict | list) and chance.random() < 0.7:
         spoil(value[key], chance)
         return
-    odd = [None, True, -1, 1 << 63, 1 << 70, 0.5, "", ID, "../x", "/etc/passwd", "a\0b", "\ud800", [], {}, [[]], *NAMES]
+    odd = [
+        None,
+        True,
+        -1,
+        1 << 63,
+        1 << 70,
+        0.5,
+        "",
+        ID,
+        "../x",
+        "/etc/passwd",
+        "a\0b",
+        "\ud800",
+        [],
+        {},
+        [[]],
+        *TABLE_NAMES,
+    ]
     if isinstance(value, dict) and chance.random() < 0.4:
         value[str(chance.choice(odd))] = value.pop(key)
     elif isinstance(value, list) and chance.random() < 0.3:

@@ -13,7 +13,7 @@ from onnxwire import catalog
 from onnxwire.catalog.dataset import Dataset
 from onnxwire.catalog.files import files_of
 from onnxwire.catalog.models import State
-from onnxwire.io.remote.address_listing import find
+from onnxwire.io.remote.address_listing import find_files
 
 pq = pytest.importorskip("pyarrow.parquet")
 pytest.importorskip("xxhash")
@@ -264,7 +264,7 @@ def test_a_list_of_deeply_nested_folders_costs_little(tmp_path):
         patterns |= {"*/*.onnx": both[:1], "[a]/m.onnx/**": both[:1], "**/x/**": both[1:], "a/**/m.onnx": both[:1]}
         for pattern, wanted in patterns.items():
             tracemalloc.start()
-            found = find([f"{start}/{pattern}"])[0]
+            found = find_files([f"{start}/{pattern}"])[0]
             peak = tracemalloc.get_traced_memory()[1]
             tracemalloc.stop()
             names = [] if isinstance(found, onnxwire.SourceError) else [name for name, _ in found]

@@ -16,7 +16,7 @@ from wire import varint
 
 import onnxwire
 from onnxwire.cli import main
-from onnxwire.cli.commands import SUMMARIES, WIDTH
+from onnxwire.cli.commands import NAME_COLUMN_CHARS, SUMMARIES
 from onnxwire.io.remote.address import without_credentials
 
 ROOT = Path(__file__).parents[2]
@@ -309,7 +309,7 @@ def test_help_lists_every_command_in_one_line_and_the_exit_statuses() -> None:
     assert done.returncode == 0
     lines = done.stdout.splitlines()
     for name, summary in SUMMARIES.items():
-        assert f"  {name:<{WIDTH}}{summary}" in lines
+        assert f"  {name:<{NAME_COLUMN_CHARS}}{summary}" in lines
     assert max(map(len, lines)) <= 100
     for status in ("0    success", "1    a difference", "2    error", "130  interrupted by Ctrl-C"):
         assert f"\n  {status}" in done.stdout

@@ -42,7 +42,7 @@ def test_a_fixed_batch_becomes_dynamic_with_warnings(tmp_path, capsys):
     capsys.readouterr()
     assert main(["dims", str(path), "--dynamic", "N", "-i"]) == 0
     err = capsys.readouterr().err
-    assert "warning: values whose shape could not be inferred; unknown now: logits, view, " in err
+    assert "warning: the shapes of these values could not be inferred; now unknown: logits, view, " in err
     assert main(["dims", str(path)]) == 0
     assert "input   image   float[N, 1, 8, 8]" in capsys.readouterr().out
 

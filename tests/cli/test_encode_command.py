@@ -131,7 +131,8 @@ def test_no_binary_file_is_written_to_a_terminal():
         done = encode(stdin=TEXT.encode(), stdout=theirs)
         assert done.returncode == 2
         assert (
-            done.stderr == b"onnxwire: <stdout>: a terminal can't show a binary file; name one after -o, or redirect\n"
+            done.stderr
+            == b"onnxwire: <stdout>: a terminal can't show a binary file; name a file after -o, or redirect stdout\n"
         )
     finally:
         os.close(ours)

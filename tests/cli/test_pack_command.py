@@ -225,7 +225,7 @@ def test_no_binary_file_is_written_to_a_terminal(folder):
     ours, theirs = os.openpty()
     try:
         done = run("pack", "m.onnx", "-o", "-", cwd=folder, stdout=theirs)
-        reason = b"a terminal can't show a binary file; name one after -o, or redirect"
+        reason = b"a terminal can't show a binary file; name a file after -o, or redirect stdout"
         assert (done.returncode, done.stderr) == (2, b"onnxwire: <stdout>: " + reason + b"\n")
     finally:
         os.close(ours)

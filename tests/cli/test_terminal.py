@@ -158,6 +158,6 @@ def test_the_middle_of_a_long_text_is_omitted():
 @pytest.mark.parametrize(("fit", "widths"), [(100, [50, 20, 4]), (60, [32, 20, 4]), (30, [11, 11, 4]), (5, [8, 8, 4])])
 def test_the_widest_columns_are_narrowed_first(fit, widths):
     found = []
-    lines = table_lines([["a" * 50, "b" * 20, "1234"]], right=[2], widths=found, fit=fit)
+    lines = table_lines([["a" * 50, "b" * 20, "1234"]], right_columns=[2], widths=found, max_width=fit)
     assert found == widths
     assert len(lines[0]) == sum(widths) + 4

@@ -53,7 +53,7 @@ def test_a_program_that_fails_fails():
 
 def test_a_missing_program_is_reported():
     assert "usage" in python("-m", "onnxwire.dropin", status=2)
-    assert "takes an argument" in python("-m", "onnxwire.dropin", "-m", status=2)
+    assert "needs an argument" in python("-m", "onnxwire.dropin", "-m", status=2)
     assert "usage" in python("-m", "onnxwire.dropin", "--help")
 
 

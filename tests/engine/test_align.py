@@ -22,10 +22,10 @@ from onnxwire.engine.align import align_payloads, aligned_pieces
 from onnxwire.engine.document import Document
 from onnxwire.engine.file_writer import FileWriter
 from onnxwire.engine.write import write_pieces
-from onnxwire.tensor.dtypes import PADDING
+from onnxwire.tensor.dtypes import PADDING_FIELD
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "digits_cnn.onnx"
-TENSORS = [(onnxwire.TensorProto, "raw_data", PADDING)]
+TENSORS = [(onnxwire.TensorProto, "raw_data", PADDING_FIELD)]
 GIB = 1 << 30
 needs_linux = pytest.mark.skipif(sys.platform != "linux", reason="needs sparse files")
 
@@ -223,7 +223,7 @@ def test_the_pieces_of_a_merged_tensor_are_aligned():
 
 
 def test_a_field_of_another_wire_type_is_not_a_payload():
-    data = wire.number(9, 1) + wire.group(9, wire.span(9, b"in a group")) + wire.group(PADDING)
+    data = wire.number(9, 1) + wire.group(9, wire.span(9, b"in a group")) + wire.group(PADDING_FIELD)
     assert align(data, 64, 1, onnxwire.TensorProto) == data
 
 
@@ -322,7 +322,7 @@ def test_damage_is_named_with_its_offset():
 
 
 def test_messages_nest_as_deep_as_protobuf_readers_follow():
-    targets = [(EVERYTHING, "one_bytes", PADDING)]
+    targets = [(EVERYTHING, "one_bytes", PADDING_FIELD)]
     data = wire.span(10, b"payload")
     for depth in range(103):
         if depth <= 100:
@@ -413,14 +413,14 @@ def test_an_alignment_is_of_1_byte_to_1_gib(alignment):
 @pytest.mark.parametrize(
     ("cls", "name", "number"),
     [
-        (onnxwire.TensorProto, "no_such_field", PADDING),
-        (onnxwire.TensorProto, "name", PADDING),  # a str
-        (onnxwire.TensorProto, "string_data", PADDING),  # repeated
+        (onnxwire.TensorProto, "no_such_field", PADDING_FIELD),
+        (onnxwire.TensorProto, "name", PADDING_FIELD),  # a str
+        (onnxwire.TensorProto, "string_data", PADDING_FIELD),  # repeated
         (onnxwire.TensorProto, "raw_data", 16),  # another field
         (onnxwire.TensorProto, "raw_data", 0),
         (onnxwire.TensorProto, "raw_data", 1 << 29),
         (onnxwire.TensorProto, "raw_data", 19_500),  # reserved by protobuf
-        (EVERYTHING, "one_bytes", PADDING),  # another schema
+        (EVERYTHING, "one_bytes", PADDING_FIELD),  # another schema
     ],
 )
 def test_an_invalid_target_is_refused(cls, name, number):
@@ -430,7 +430,7 @@ def test_an_invalid_target_is_refused(cls, name, number):
 
 def test_a_class_has_one_target():
     with pytest.raises(onnxwire.errors.FieldValueError, match="expected one"):
-        align(b"", targets=[*TENSORS, (onnxwire.TensorProto, "raw_data", PADDING + 1)])
+        align(b"", targets=[*TENSORS, (onnxwire.TensorProto, "raw_data", PADDING_FIELD + 1)])
 
 
 def test_a_closed_document_is_not_read():

@@ -14,7 +14,7 @@ from onnxwire.io.remote import file
 @pytest.fixture(autouse=True)
 def lower_small_file_limit(monkeypatch) -> None:
     """Read files of more than 4 MiB in ranges, so that tests of ranges need no large files."""
-    monkeypatch.setattr(file, "_SMALL_FILE", 1 << 22)
+    monkeypatch.setattr(file, "_SMALL_FILE_BYTES", 1 << 22)
 
 
 @dataclass

@@ -14,7 +14,7 @@ from served_models import model
 import onnxwire as ow
 from onnxwire.io.remote import file as remote_file
 from onnxwire.io.remote.address import parse_address
-from onnxwire.io.remote.address_listing import find, look
+from onnxwire.io.remote.address_listing import find_files, versions_of
 from onnxwire.io.remote.hub_address import parse_hub_file
 
 MODEL_PIECES = model([100_000, 5_000_000, 70_000, 300_000])
@@ -284,19 +284,19 @@ def test_links_out_of_the_cache_are_not_followed(kind, fake_hub, tmp_path) -> No
 
 def test_versions_of_files_equal_those_of_listings(fake_hub) -> None:
     pytest.importorskip("huggingface_hub")
-    (all_files,) = find([f"hf://{REPOSITORY}"])
+    (all_files,) = find_files([f"hf://{REPOSITORY}"])
     assert [name for name, _ in all_files] == [
         f"hf://{REPOSITORY}/{name}" for name in ("m.onnx", "onnx/small.onnx", "onnx/x.onnx", "a%2Fb @1.onnx")
     ]
-    versions = look([parse_address(name) for name, _ in all_files])
+    versions = versions_of([parse_address(name) for name, _ in all_files])
     assert versions == [version for _, version in all_files]
-    (files_below,) = find([f"hf://{REPOSITORY}@{COMMIT}/onnx/"])
+    (files_below,) = find_files([f"hf://{REPOSITORY}@{COMMIT}/onnx/"])
     assert [name for name, _ in files_below] == [
         f"hf://{REPOSITORY}@{COMMIT}/onnx/{name}.onnx" for name in ("small", "x")
     ]
-    (files_by_pattern,) = find([f"hf://{REPOSITORY}/**/s*.onnx"])
+    (files_by_pattern,) = find_files([f"hf://{REPOSITORY}/**/s*.onnx"])
     assert [name for name, _ in files_by_pattern] == [f"hf://{REPOSITORY}/onnx/small.onnx"]
-    errors = find(["hf://some-org/none", f"hf://{REPOSITORY}@none", "hf://some-org"])
+    errors = find_files(["hf://some-org/none", f"hf://{REPOSITORY}@none", "hf://some-org"])
     assert all(isinstance(error, ow.SourceError) for error in errors), errors
 
 

@@ -15,7 +15,7 @@ from served_models import model
 
 import onnxwire as ow
 from onnxwire.io.remote import part_copy
-from onnxwire.io.remote.part_copy import Copied, Sent, plan_parts
+from onnxwire.io.remote.part_copy import CopiedPart, SentPart, plan_parts
 
 MIB = 1 << 20
 MODEL_PIECES = model([8 * MIB] * 4, nodes=30)
@@ -220,10 +220,10 @@ def test_planned_parts_cover_the_encoding_and_have_the_minimum_size(number) -> N
     assert all(part.size >= 5 * MIB for part in parts[:-1])
     flat_parts: list[object] = []
     for part in parts:
-        flat_parts += [part] if isinstance(part, Copied) else part.pieces
+        flat_parts += [part] if isinstance(part, CopiedPart) else part.pieces
     assert sum(part.size for part in parts) == sum(size for _, size in segments)
-    assert all(sum(p.size if isinstance(p, Copied) else len(p) for p in part.pieces) == part.size
-               for part in parts if isinstance(part, Sent))  # fmt: skip
+    assert all(sum(p.size if isinstance(p, CopiedPart) else len(p) for p in part.pieces) == part.size
+               for part in parts if isinstance(part, SentPart))  # fmt: skip
 
     def bytes_in(pieces: list[object]) -> list[tuple[object, ...]]:
         ranges: list[tuple[object, ...]] = []
@@ -232,7 +232,7 @@ def test_planned_parts_cover_the_encoding_and_have_the_minimum_size(number) -> N
                 piece.payload.span
                 if isinstance(piece, Piece)
                 else (piece.start, piece.end)
-                if isinstance(piece, Copied)
+                if isinstance(piece, CopiedPart)
                 else None
             )
             if span is None:

@@ -292,7 +292,7 @@ def net_sizes(total: int) -> list[int]:
     ids=["small enough to be read completely", "with sizes that are not predicted"],
 )
 def test_a_net_of_many_sizes_is_read_in_few_requests(total, max_trips, max_requests, trips, monkeypatch) -> None:
-    monkeypatch.setattr(file, "_SMALL_FILE", 1 << 25)
+    monkeypatch.setattr(file, "_SMALL_FILE_BYTES", 1 << 25)
     pieces = model(net_sizes(total), nodes=300)
     with ObjectServer({"m.onnx": pieces}) as server, ow.load(f"{server.url}/m.onnx") as message:
         assert len(ow.tensors(message)) == len(net_sizes(total))

@@ -15,7 +15,7 @@ import onnxwire as ow
 from onnxwire.io.remote import hosts
 from onnxwire.io.remote.address import Site
 from onnxwire.io.remote.failures import RefusedError
-from onnxwire.io.remote.hosts import GLOBAL, PRIVATE, THIS_HOST, Hosts, reach_of, redirect_target
+from onnxwire.io.remote.hosts import GLOBAL, LOCAL, PRIVATE, Hosts, reach_of, redirect_target
 
 NO_RETRIES = {"retry_config": {"max_retries": 0}}
 
@@ -144,7 +144,7 @@ def test_headers_are_sent_after_a_redirect_to_the_same_host(servers) -> None:
 @pytest.fixture
 def fake_public_addresses(monkeypatch):
     """Treat 127.0.0.2 as a public address, and 127.0.0.3 as a private one."""
-    reaches = {"127.0.0.1": THIS_HOST, "127.0.0.2": GLOBAL, "127.0.0.3": PRIVATE}
+    reaches = {"127.0.0.1": LOCAL, "127.0.0.2": GLOBAL, "127.0.0.3": PRIVATE}
     monkeypatch.setattr(hosts, "reach_of", reaches.__getitem__)
 
 
@@ -196,7 +196,7 @@ def test_only_public_addresses_of_a_name_with_public_and_private_addresses_are_u
     fake_public_addresses, monkeypatch
 ) -> None:
     monkeypatch.setattr(hosts, "addresses_of", lambda host, port: ["127.0.0.1", "127.0.0.3", "127.0.0.2"])
-    assert Hosts(Site("http", "name", 80)).reachable(Site("http", "name", 80), None) == [("127.0.0.2", GLOBAL)]
+    assert Hosts(Site("http", "name", 80)).allowed_addresses(Site("http", "name", 80), None) == [("127.0.0.2", GLOBAL)]
 
 
 @pytest.mark.parametrize(
@@ -212,30 +212,30 @@ def test_only_public_addresses_of_a_name_with_public_and_private_addresses_are_u
         ("fc00::1", PRIVATE),
         ("fd12:3456::1", PRIVATE),
         ("fec0::1", PRIVATE),
-        ("127.0.0.1", THIS_HOST),
-        ("127.255.255.254", THIS_HOST),
-        ("0.0.0.0", THIS_HOST),
-        ("0.1.2.3", THIS_HOST),
-        ("169.254.169.254", THIS_HOST),
-        ("224.0.0.1", THIS_HOST),
-        ("239.255.255.250", THIS_HOST),
-        ("240.0.0.1", THIS_HOST),
-        ("255.255.255.255", THIS_HOST),
-        ("::", THIS_HOST),
-        ("::1", THIS_HOST),
-        ("fe80::1", THIS_HOST),
-        ("fe80::1%eth0", THIS_HOST),
-        ("ff02::1", THIS_HOST),
-        ("::ffff:127.0.0.1", THIS_HOST),
+        ("127.0.0.1", LOCAL),
+        ("127.255.255.254", LOCAL),
+        ("0.0.0.0", LOCAL),
+        ("0.1.2.3", LOCAL),
+        ("169.254.169.254", LOCAL),
+        ("224.0.0.1", LOCAL),
+        ("239.255.255.250", LOCAL),
+        ("240.0.0.1", LOCAL),
+        ("255.255.255.255", LOCAL),
+        ("::", LOCAL),
+        ("::1", LOCAL),
+        ("fe80::1", LOCAL),
+        ("fe80::1%eth0", LOCAL),
+        ("ff02::1", LOCAL),
+        ("::ffff:127.0.0.1", LOCAL),
         ("::ffff:10.0.0.1", PRIVATE),
         ("::ffff:8.8.8.8", GLOBAL),
-        ("::127.0.0.1", THIS_HOST),
-        ("64:ff9b::7f00:1", THIS_HOST),
-        ("64:ff9b::a9fe:a9fe", THIS_HOST),
+        ("::127.0.0.1", LOCAL),
+        ("64:ff9b::7f00:1", LOCAL),
+        ("64:ff9b::a9fe:a9fe", LOCAL),
         ("64:ff9b::808:808", GLOBAL),
-        ("2002:7f00:1::", THIS_HOST),
+        ("2002:7f00:1::", LOCAL),
         ("2002:a00:1::", PRIVATE),
-        ("2001:db8::1", THIS_HOST),
+        ("2001:db8::1", LOCAL),
     ],
 )
 def test_ip_addresses_are_classified_as_public_private_or_local(address, reach) -> None:

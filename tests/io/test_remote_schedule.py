@@ -9,7 +9,7 @@ import pytest
 from object_server import ObjectServer, Pieces
 
 import onnxwire as ow
-from onnxwire.io.prefetch import open_external, scheduled
+from onnxwire.io.prefetch import fetch_in_order, open_external
 from onnxwire.io.remote import schedule
 from onnxwire.tensor.storage import Storage
 
@@ -84,7 +84,7 @@ def test_payloads_may_be_read_in_any_order(order, limit, monkeypatch) -> None:
     with ObjectServer(files_of("a", 12)) as server, ow.load(f"{server.url}/a/m.onnx") as message:
         tensors = list(message.graph.initializer)
         open_external(tensors)
-        with scheduled((tensor,) for tensor in tensors):
+        with fetch_in_order((tensor,) for tensor in tensors):
             for i in order:
                 buffer = bytearray(TENSOR_BYTES)
                 file, offset = Storage(tensors[i]).source

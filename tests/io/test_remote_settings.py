@@ -18,7 +18,7 @@ from served_models import model
 import onnxwire as ow
 from onnxwire.io.remote import stores
 from onnxwire.io.remote.address import parse_address
-from onnxwire.io.remote.address_listing import find
+from onnxwire.io.remote.address_listing import find_files
 from onnxwire.io.remote.http_client import _seconds_to_wait
 from onnxwire.io.remote.settings import headers_of_environment, parse_header, retry_limits
 from onnxwire.io.remote.stores import identity_in_store, source_error
@@ -228,7 +228,7 @@ def test_names_with_escaped_slashes_are_listed_unchanged(servers) -> None:
     names = ("/d%2Fe/a%2Fb%2B.onnx", "/d%2Fe/f/g+h.onnx", "/d/e/other.onnx", "/d%2Fe/%2E%2E/x.onnx")
     entries = "".join(map(entry.format, names))
     model_server.state.folder_list = f'<D:multistatus xmlns:D="DAV:">{entries}</D:multistatus>'.encode()
-    (listed_files,) = find([f"{model_server.url}/d%2Fe/"])
+    (listed_files,) = find_files([f"{model_server.url}/d%2Fe/"])
     assert [name for name, _ in listed_files] == [
         f"{model_server.url}/d%2Fe/a%2Fb%2B.onnx",
         f"{model_server.url}/d%2Fe/f/g%2Bh.onnx",
@@ -248,10 +248,10 @@ def test_a_key_with_an_empty_name_does_not_fail_the_listing(monkeypatch) -> None
         options = {"endpoint": url, "region": "us-east-1", "client_options": {"allow_http": True}}
         options |= {"access_key_id": "key", "secret_access_key": SECRET}
         with pytest.warns(UserWarning, match="1 models whose keys contain //"):
-            (listed_files,) = find(["s3://bucket/a/"], options)
+            (listed_files,) = find_files(["s3://bucket/a/"], options)
         assert [name for name, _ in listed_files] == ["s3://bucket/a/m.onnx"]
         monkeypatch.setitem(sys.modules, "boto3", None)
-        (error,) = find(["s3://bucket/a/"], options)
+        (error,) = find_files(["s3://bucket/a/"], options)
         assert "boto3" in str(error) and SECRET not in repr(error)
     finally:
         server.stop()

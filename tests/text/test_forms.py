@@ -52,7 +52,7 @@ class Form:
 
     def read_in_pieces(self, size):
         """Read texts in pieces of this number of characters, while the context is active."""
-        return mock.patch.object(text_source, "CHUNK", size)
+        return mock.patch.object(text_source, "CHUNK_CHARS", size)
 
 
 FORMS = {
@@ -95,7 +95,7 @@ def test_floats_have_the_official_digits(form, values):
 
 @EACH_FORM
 def test_more_numbers_than_are_formatted_at_once_are_all_printed(form):
-    values = range(-5, 2 * printed_fields.BATCH + 5)
+    values = range(-5, 2 * printed_fields.BATCH_NUMBERS + 5)
     tensor = TENSOR[1](int64_data=values, int32_data=values, float_data=values, double_data=values)
     form.printing.check(TENSOR, tensor.SerializeToString())
 
@@ -178,10 +178,10 @@ def test_the_size_of_the_pieces_of_a_text_does_not_matter(form, seed):
 
 
 @EACH_FORM
-@pytest.mark.parametrize("size", [1000, text_source.CHUNK])
-@pytest.mark.parametrize("difference_from_batch", [-1, 0, 1, printed_fields.BATCH + 3])
+@pytest.mark.parametrize("size", [1000, text_source.CHUNK_CHARS])
+@pytest.mark.parametrize("difference_from_batch", [-1, 0, 1, printed_fields.BATCH_NUMBERS + 3])
 def test_more_numbers_than_a_batch_are_all_read(form, difference_from_batch, size):
-    n = printed_fields.BATCH + difference_from_batch
+    n = printed_fields.BATCH_NUMBERS + difference_from_batch
     values = range(-5, n - 5)
     message = EVERYTHING[1](many_double=values, many_int32=values, many_sint64=values, many_string=["x"] * n)
     message.many_bool.extend(value % 3 == 0 for value in values)

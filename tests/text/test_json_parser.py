@@ -63,7 +63,7 @@ check_ignoring_unknown = Readers(
 def read_in_pieces(request, monkeypatch):
     """Read texts in pieces of this number of characters, or in the default size."""
     if request.param:
-        monkeypatch.setattr(text_source, "CHUNK", request.param)
+        monkeypatch.setattr(text_source, "CHUNK_CHARS", request.param)
 
 
 # --- printed messages are read
@@ -493,7 +493,7 @@ def test_a_long_string_needs_less_than_five_times_the_memory_of_its_value(unit):
 
 @pytest.mark.parametrize("unit", [" ", "\n\t"])
 def test_a_long_text_without_values_needs_no_memory_for_the_text(unit, monkeypatch):
-    monkeypatch.setattr(text_source, "CHUNK", 10_000)  # so that retained text would be detected
+    monkeypatch.setattr(text_source, "CHUNK_CHARS", 10_000)  # so that retained text would be detected
     text = RepeatingFile('{"children": [], ', unit, 500_000, '"oneInt32": 5}')
     message, peak = read_with_peak(onnxwire.from_json, text, EVERYTHING[0])
     assert message.SerializeToString() == EVERYTHING[1](one_int32=5).SerializeToString()

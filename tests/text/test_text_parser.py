@@ -101,7 +101,7 @@ official_reading, reading, check = READERS.official_reading, READERS.reading, RE
 def read_in_pieces(request, monkeypatch):
     """Read texts in pieces of this number of characters, or in the default size."""
     if request.param:
-        monkeypatch.setattr(text_source, "CHUNK", request.param)
+        monkeypatch.setattr(text_source, "CHUNK_CHARS", request.param)
 
 
 # --- printed messages are read
@@ -591,7 +591,7 @@ def test_a_long_string_needs_less_than_three_times_the_memory_of_its_value(unit)
     "unit", ["# comment\n", " ", "\n", "many_int32: [] ", "many_int32: [], # c\n", "many_bytes:[];"]
 )
 def test_a_long_text_without_values_needs_no_memory_for_the_text(unit, monkeypatch):
-    monkeypatch.setattr(text_source, "CHUNK", 10_000)  # so that retained text would be detected
+    monkeypatch.setattr(text_source, "CHUNK_CHARS", 10_000)  # so that retained text would be detected
     message, peak = read_with_peak(onnxwire.from_text, RepeatingFile("", unit, 500_000, "one_int32: 5"), EVERYTHING[0])
     assert message.SerializeToString() == EVERYTHING[1](one_int32=5).SerializeToString()
     assert peak < 200_000

@@ -4,7 +4,7 @@ import importlib.util
 from pathlib import Path
 
 import pytest
-from browser import start_driver
+from browser import start_driver, stop_driver
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 DIGITS = EXAMPLES / "digits_cnn.onnx"
@@ -14,7 +14,7 @@ DIGITS = EXAMPLES / "digits_cnn.onnx"
 def driver():
     driver = start_driver()
     yield driver
-    driver.quit()
+    stop_driver(driver)
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from browser import HAS_BROWSER, start_driver
+from browser import HAS_BROWSER, start_driver, stop_driver
 
 import onnxwire
 from onnxwire.viewer.notebook import message_html
@@ -221,4 +221,4 @@ def test_a_whole_notebook_shows_models_and_the_report(tmp_path):
         driver.switch_to.default_content()
         assert driver.title == "old"
     finally:
-        driver.quit()
+        stop_driver(driver)

@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
-from browser import needs_browser, start_driver
+from browser import needs_browser, start_driver, stop_driver
 from graphs import nested_model, write_sparse_model
 
 import onnxwire as ow
@@ -99,7 +99,7 @@ def built(tmp_path_factory):
 def driver():
     driver = start_driver()
     yield driver
-    driver.quit()
+    stop_driver(driver)
 
 
 class Opened:

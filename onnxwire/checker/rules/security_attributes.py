@@ -15,10 +15,12 @@ from onnxwire.checker.attribute_numbers import AttributeNumbers
 from onnxwire.checker.facts import Facts, Finding
 from onnxwire.checker.registry import read_table, rule
 from onnxwire.checker.rules.opset_import import plain_domains
+from onnxwire.checker.small_constants import SmallConstants
 from onnxwire.index.components import cyclic_components
 
 _MAX_FEATURE = (1 << 31) - 1
 _MAX_TREE_DEPTH = 1000
+_MAX_KNOWN = 4096  # attributes of nodes whose faults are cached for equal nodes
 _COUNTS = ("n_targets", "targets", "n_supports", "num_scan_inputs")  # attributes that are a number of objects
 _REMEDY = "; do not run the model"
 
@@ -43,20 +45,33 @@ class AttributeLimits:
         rows = np.flatnonzero((nodes.attribute > 0) & np.isin(nodes.op_type, operators_))
         domains = plain_domains(facts, nodes.domain)[rows].tolist()
         op_types, inputs = nodes.op_type[rows].tolist(), nodes.input[rows].tolist()
-        attributes = facts.derive(AttributeNumbers)
+        attributes, constants = facts.derive(AttributeNumbers), facts.derive(SmallConstants)
+        columns = self.ranges, self.lengths, self.indices, self.endless_trees
+        known: dict[Any, list[str | None]] = {}  # faults in each of the columns
         for node, domain, operator, n_inputs in zip(rows.tolist(), domains, op_types, inputs, strict=True):
             found = limits.get((domain, operator))
             if found is None:
                 continue
-            more, test = _TESTS.get(facts.text(operator), ("", None))
-            names = more.split() + [name for _, names, bound in found for name in f"{names} {bound}".split()]
-            numbers = attributes.of(node, set(names))
-            for limit in found if numbers else ():
-                self._test(node, limit, numbers, n_inputs)
-            if numbers and test is not None and (fault := test(numbers)):
-                self.lengths.setdefault(node, fault)
-            if numbers and facts.text(operator).startswith("TreeEnsemble"):
-                self._test_tree(node, numbers)
+            content = constants.attribute_bytes(node)
+            key = domain, operator, n_inputs, content
+            faults = known.get(key) if content is not None else None
+            if faults is None:
+                operator_name = facts.text(operator)
+                more, test = _TESTS.get(operator_name, ("", None))
+                names = more.split() + [name for _, names, bound in found for name in f"{names} {bound}".split()]
+                numbers = attributes.of(node, set(names))
+                for limit in found if numbers else ():
+                    self._test(node, limit, numbers, n_inputs)
+                if numbers and test is not None and (fault := test(numbers)):
+                    self.lengths.setdefault(node, fault)
+                if numbers and operator_name.startswith("TreeEnsemble"):
+                    self._test_tree(node, numbers)
+                if content is not None and len(known) < _MAX_KNOWN:
+                    known[key] = [column.get(node) for column in columns]
+            else:
+                for column, repeated in zip(columns, faults, strict=True):
+                    if repeated is not None:
+                        column[node] = repeated
 
     def _test(self, node: int, limit: list[str], numbers: dict[str, Any], n_inputs: int) -> None:
         kind, names, bound = limit

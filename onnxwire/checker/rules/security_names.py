@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 
 from onnxwire.checker.confusables import ascii_skeleton, has_mixed_scripts, skeleton
-from onnxwire.checker.facts import ASCII, IDENTIFIER, UTF8, Facts, Finding, true_rows
+from onnxwire.checker.facts import ASCII, UTF8, Facts, Finding, true_rows
 from onnxwire.checker.operator_table import operators
 from onnxwire.checker.registry import rule
 from onnxwire.checker.rules.node import Calls
+from onnxwire.checker.text_bytes import NON_ASCII, TextBytes
 
 # The columns of names, each with the name of the column in messages.
 _COLUMNS = {
@@ -35,6 +36,7 @@ _DOCUMENTED = (
     "ModelProto", "GraphProto", "NodeProto", "TensorProto", "ValueInfoProto", "FunctionProto", "AttributeProto",
 )  # fmt: skip
 _TEXTS = dict.fromkeys(_DOCUMENTED, ("doc_string",)) | {"StringStringEntryProto": ("value",)}
+_ASCII_CONTROLS = bytes(range(32)) + b"\x7f"
 _BIDI = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 _INVISIBLE = re.compile(
@@ -52,6 +54,9 @@ _INJECTION = re.compile(
     r"""|["']\s[^<>]{0,40}\bon\w{1,20}\s?=|^__proto__$|<\w+[^<>]{0,80}\bon\w{1,20}\s*=|<script\b|\{\{.{0,80}\}\}|<%.{0,80}%>|\$\{[^}]{0,80}\}|["']\]?\s*;|[;}]\s*\w+\(["']|^/(?:etc|tmp|usr|dev|proc|root|bin|sbin|home|var)/|^(?:CON|PRN|AUX|NUL|COM\d|LPT\d)(?:\.\w+)?$""",
     re.I,
 )
+# Every match has one of these characters, or begins with one of these words.
+_INJECTION_CHARACTERS = b"(!|$`'\"%{}<;/\\"
+_RESERVED = (b"con", b"prn", b"aux", b"nul", b"com", b"lpt", b"__p")
 # The same in values of metadata, where quotes, braces and paths are usual.
 _TEXT_INJECTION = re.compile(
     r"""^\s*[=+@-](?:cmd\||[\w.]*\(|\d+[+*]\d)|^\s*@?\w{2,12}\([^)]{0,80}\)\s*$|\$\{\s*(?:jndi|\$\{|\w+:)|(?:%[sxn]){3}|__(?:globals|class|subclasses|proto|builtins|import)__"""
@@ -69,13 +74,22 @@ _TEXT_INJECTION = re.compile(
 _TEXT_CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\x80-\x9f\u202a-\u202e\u2066-\u2069\U000e0000-\U000e0fff]")
 
 
-def _ids(facts: Facts, accepts: Callable[[str], bool], traits: int) -> Any:
-    """Return whether a predicate accepts each string of the document, by id; strings with the traits are skipped."""
+def _ids(facts: Facts, accepts: Callable[[str], bool], candidates: Any) -> Any:
+    """Return whether a predicate accepts each string of the document, by id; only candidates are tested."""
     table = np.zeros(facts.columns.text_count(), bool)
     # Texts that are not UTF-8 break the rule `model-strings-utf8`, and are not compared with others.
-    for id in true_rows((facts.traits & traits == 0) & (facts.traits & UTF8 != 0)).tolist():
+    for id in true_rows(candidates & (facts.traits & UTF8 != 0)).tolist():
         table[id] = accepts(facts.text(id))
     return table
+
+
+def _non_ascii(facts: Facts) -> Any:
+    return facts.traits & ASCII == 0
+
+
+def _have_controls(facts: Facts) -> Any:
+    """Return whether each string has a control character of ASCII or is not ASCII, by id."""
+    return facts.derive(TextBytes).have(_ASCII_CONTROLS + NON_ASCII)
 
 
 def _at_names(facts: Facts, table: Any, template: str, columns: Mapping[str, tuple[str, ...]]) -> Iterator[Finding]:
@@ -104,7 +118,7 @@ def _at_names(facts: Facts, table: Any, template: str, columns: Mapping[str, tup
 @rule("security-name-control")
 def control(facts: Facts) -> Iterator[Finding]:
     """Yield names with control characters."""
-    table = _ids(facts, lambda text: _CONTROL.search(text) is not None, IDENTIFIER)
+    table = _ids(facts, lambda text: _CONTROL.search(text) is not None, facts.derive(_have_controls))
     template = (
         "the name {text!r} has a control character, which controls terminals or ends strings in C programs; rename it"
     )
@@ -114,7 +128,7 @@ def control(facts: Facts) -> Iterator[Finding]:
 @rule("security-name-direction")
 def direction(facts: Facts) -> Iterator[Finding]:
     """Yield names with marks that change the direction of text."""
-    table = _ids(facts, lambda text: _BIDI.search(text) is not None, ASCII)
+    table = _ids(facts, lambda text: _BIDI.search(text) is not None, _non_ascii(facts))
     template = (
         "the name {text!a} has a mark that changes the direction of text, so another name is displayed; rename it"
     )
@@ -135,7 +149,8 @@ def _is_partly_invisible(text: str) -> bool:
 def invisible(facts: Facts) -> Iterator[Finding]:
     """Yield names with characters that are not shown."""
     # A joiner or a selector after a pictogram is a part of it.
-    table = _ids(facts, _is_partly_invisible, IDENTIFIER)
+    spaced = facts.derive(TextBytes).have(b" ")  # the other spaces of ASCII are control characters
+    table = _ids(facts, _is_partly_invisible, facts.derive(_have_controls) | spaced)
     template = "the name {text!a} has an invisible character, so that two names look alike; rename it"
     yield from _at_names(facts, table, template, _COLUMNS)
 
@@ -152,7 +167,7 @@ def look_alike(facts: Facts) -> Iterator[Finding]:
         is_known = shown != text and (shown in known or facts.find(shown) > 0)
         return is_known or (composed != text and facts.find(composed) > 0)
 
-    table = _ids(facts, is_alike, ASCII)
+    table = _ids(facts, is_alike, _non_ascii(facts))
     template = "the name {text!a} looks like {shown!r}, but is a different name; rename it"
     for found in _at_names(facts, table, template, _COLUMNS):
         texts = found.columns["text"]
@@ -212,7 +227,8 @@ def _near_domain(text: str, domains: Mapping[str, str]) -> str | None:
 @rule("security-name-length")
 def length(facts: Facts) -> Iterator[Finding]:
     """Yield names that are too long to show."""
-    table = _ids(facts, lambda text: len(text) > _MAX_NAME_CHARS or _MARKS.search(text) is not None, 0)
+    candidates = (facts.derive(TextBytes).lengths > _MAX_NAME_CHARS) | _non_ascii(facts)
+    table = _ids(facts, lambda text: len(text) > _MAX_NAME_CHARS or _MARKS.search(text) is not None, candidates)
     template = "the name is longer than tables, logs and file names allow, or has many combining marks; rename it"
     yield from _at_names(facts, table, template, _COLUMNS)
 
@@ -220,7 +236,10 @@ def length(facts: Facts) -> Iterator[Finding]:
 @rule("security-name-injection")
 def injection(facts: Facts) -> Iterator[Finding]:
     """Yield names that are commands, formulas or paths to programs that use them."""
-    table = _ids(facts, lambda text: len(text) < _MAX_NAME_CHARS and _INJECTION.search(text) is not None, 0)
+    texts = facts.derive(TextBytes)
+    reserved = texts.begin_like(_RESERVED) & ((texts.lengths == 3) | texts.have_at(3, b".rR0123456789"))
+    candidates = texts.have(_INJECTION_CHARACTERS + NON_ASCII) | reserved
+    table = _ids(facts, lambda text: len(text) < _MAX_NAME_CHARS and _INJECTION.search(text) is not None, candidates)
     template = "the name {text!a} is a command, formula, format or path to programs that use names; rename it"
     yield from _at_names(facts, table, template, _COLUMNS)
     if "StringStringEntryProto" in facts.present:
@@ -236,7 +255,7 @@ def injection(facts: Facts) -> Iterator[Finding]:
 @rule("security-name-script")
 def mixed_script(facts: Facts) -> Iterator[Finding]:
     """Yield names that mix Latin letters with letters that look like them."""
-    table = _ids(facts, lambda text: has_mixed_scripts(text) or _is_styled(text), ASCII)
+    table = _ids(facts, lambda text: has_mixed_scripts(text) or _is_styled(text), _non_ascii(facts))
     template = "the name {text!a} mixes scripts whose letters look alike; rename it"
     yield from _at_names(facts, table, template, _COLUMNS)
 
@@ -249,7 +268,7 @@ def _is_styled(text: str) -> bool:
 @rule("security-name-text")
 def text_control(facts: Facts) -> Iterator[Finding]:
     """Yield texts with control characters, or with characters that change their order on the screen."""
-    table = _ids(facts, lambda text: _TEXT_CONTROL.search(text) is not None, IDENTIFIER)
+    table = _ids(facts, lambda text: _TEXT_CONTROL.search(text) is not None, facts.derive(_have_controls))
     template = (
         "the text has control characters or marks of direction, which change how it appears on the screen; remove them"
     )

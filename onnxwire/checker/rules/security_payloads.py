@@ -17,7 +17,8 @@ from onnxwire.checker.facts import IDENTIFIER, MERGED, Facts, Finding, true_rows
 from onnxwire.checker.limits import MAX_READ_BYTES, MAX_TOTAL_READ_BYTES
 from onnxwire.checker.registry import rule
 from onnxwire.checker.rules.node import Calls
-from onnxwire.checker.text_decodings import decodings, is_text
+from onnxwire.checker.text_bytes import TextBytes
+from onnxwire.checker.text_decodings import MIN_CODED_BYTES, decodings, is_text
 from onnxwire.checker.wire_records import UNKNOWN_CONTENT, WireRecords
 from onnxwire.engine.partial import PartialMemory
 from onnxwire.engine.record_reader import bytes_at
@@ -63,12 +64,15 @@ _FIRST_DIGITS = re.compile(
     rb"(?i:7f454c46|4d5a[0-9a-f]{2}00|504b0304|1f8b08|fd377a58|28b52ffd|cafebabe|cffaedfe)"
     rb"|f0VMR|TVqQ|UEsDB|H4sI|/Td6|KLUv"
 )
+_FIRST_DIGITS_BEGIN, _MIN_FIRST_DIGITS = b"74512fFcCTUHK/", 4
 _MAX_PARTS = 64
+_MAX_ENTRIES = 8192  # of metadata; more break the rule security-resource-count
 _NAME_COLUMNS = (
     ("ValueInfoProto", "name"), ("TensorProto", "name"), ("NodeProto", "name"),
     ("TensorShapeProto.Dimension", "dim_param"),
     ("AttributeProto", "name"), ("FunctionProto", "name"), ("NodeProto", "doc_string"), ("TensorProto", "doc_string"),
 )  # fmt: skip
+_MIN_CODED_TEXT = 256
 _CODED_TEXT = re.compile(rb"[0-9a-fA-F\s]{256,}|[A-Za-z0-9+/_-]{256,}={0,2}\s*")
 _INSIDE = re.compile(
     rb"\x7fELF[\x01\x02]\x01\x01[\0-\x12]\0{7}|This program cannot be run in DOS mode"
@@ -76,6 +80,10 @@ _INSIDE = re.compile(
 )
 _OLD_LZMA = re.compile(rb"\x5d\0\0.\0\xff{8}|\x5d\0\0.\0.{4}\0{4}", re.S)
 _WORD_END = re.compile(rb"[\s(<]|[\x00-\x08\x80-\xff]")
+# Words of letters, digits, _ and - that are shorter than a match of _ENCODED may only begin with the signatures MZ,
+# MSCF, hsqs, KDMV or 070701.
+_MIN_ENCODED, _FIRST_LETTERS = 12, b"MhK0"
+_NON_WORD = bytes(byte for byte in range(256) if not (chr(byte).isascii() and (chr(byte).isalnum() or byte in b"_-")))
 _ENCODED = re.compile(rb"(?:f0VMR[gQ]|TVqQAA|TVpQAA|UEsDB[AB]|gASV|IyEvYmlu|IyEvdXNy|H4sIA|z/rt/g)[A-Za-z0-9+/_-]{8}")
 
 
@@ -316,9 +324,10 @@ def encoded(facts: Facts) -> Iterator[Finding]:
     """Yield values of metadata that are bytes in base64 or hexadecimal digits."""
     if "StringStringEntryProto" in facts.present:
         entries = facts.StringStringEntryProto
+        long = true_rows(facts.derive(TextBytes).lengths[entries.value] >= _MIN_CODED_TEXT)
         rows = [
             row
-            for row, id in enumerate(entries.value.tolist())
+            for row, id in zip(long.tolist(), entries.value[long].tolist(), strict=True)
             if _CODED_TEXT.fullmatch(facts.columns.raw_text(id)[:_MAX_TEXT])
         ]
         yield entries.at(rows, "the value of {key!r} is bytes in base64 or hexadecimal, which cannot be reviewed")
@@ -327,15 +336,12 @@ def encoded(facts: Facts) -> Iterator[Finding]:
 @rule("security-payload-long-text")
 def long_text(facts: Facts) -> Iterator[Finding]:
     """Yield texts that are longer than documentation."""
-    # A text that is not an identifier is at most as long as the document: each is read once.
-    long = [
-        id for id in true_rows(facts.traits & IDENTIFIER == 0).tolist() if len(facts.columns.raw_text(id)) > _LONG_TEXT
-    ]
+    long = true_rows((facts.derive(TextBytes).lengths > _LONG_TEXT) & (facts.traits & IDENTIFIER == 0))
     columns = {"StringStringEntryProto": "value"} | dict.fromkeys(
         ("ModelProto", "GraphProto", "NodeProto", "TensorProto", "ValueInfoProto", "FunctionProto", "AttributeProto"),
         "doc_string",
     )
-    for type_name, field in columns.items() if long else ():
+    for type_name, field in columns.items() if len(long) else ():
         if type_name in facts.present:
             sheet = facts[type_name]
             yield sheet.at(
@@ -369,7 +375,10 @@ def attribute_payload(facts: Facts) -> Iterator[Finding]:
 def text_payload(facts: Facts) -> Iterator[Finding]:
     """Yield texts that contain programs: documentation, metadata, names and all others."""
     table: dict[int, str] = {}
-    for id in range(1, facts.columns.text_count()):
+    texts = facts.derive(TextBytes)
+    is_short = (facts.traits & IDENTIFIER != 0) & (texts.lengths < MIN_CODED_BYTES)
+    is_word = ~texts.have(_NON_WORD) & (texts.lengths < _MIN_ENCODED) & ~texts.have_at(0, _FIRST_LETTERS)
+    for id in true_rows(~is_short & ~is_word).tolist():
         text = facts.columns.raw_text(id)[:_MAX_TEXT]
         kind = _decoded_signature(text) if facts.traits[id] & IDENTIFIER else text_signature(text)
         if kind:
@@ -406,11 +415,11 @@ def _divided_texts(facts: Facts) -> Iterator[Finding]:
     if "StringStringEntryProto" not in facts.present:
         return
     entries = facts.StringStringEntryProto
-    rows = true_rows(entries.under("ModelProto.metadata_props"))
+    rows = true_rows(entries.under("ModelProto.metadata_props"))[:_MAX_ENTRIES]
     parts = [facts.columns.raw_text(id) for id in entries.value[rows].tolist()]
     previous = b""
     for first, part in enumerate(parts):
-        if len(part) >= 24 or not _BASE64.fullmatch(part):
+        if len(part) >= MIN_CODED_BYTES or not _BASE64.fullmatch(part):
             continue
         joined = b"".join(parts[first : first + 64])[:_MAX_CODED_BYTES]
         kind = _decoded_signature(joined) if joined != previous else ""  # a hostile file has many equal values
@@ -422,7 +431,9 @@ def _divided_texts(facts: Facts) -> Iterator[Finding]:
 
 def _divided_names(facts: Facts) -> Iterator[Finding]:
     """Yield the first of several names that are a program together."""
-    starts = [id for id in range(1, facts.columns.text_count()) if _FIRST_DIGITS.match(facts.columns.raw_text(id)[:16])]
+    texts = facts.derive(TextBytes)
+    candidates = texts.have_at(0, _FIRST_DIGITS_BEGIN) & (texts.lengths >= _MIN_FIRST_DIGITS)
+    starts = [id for id in true_rows(candidates).tolist() if _FIRST_DIGITS.match(facts.columns.raw_text(id)[:16])]
     for type_name, field in _NAME_COLUMNS if starts else ():
         if f"{type_name}.{field}" not in facts.present:
             continue

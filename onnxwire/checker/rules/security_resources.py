@@ -12,13 +12,12 @@ import numpy as np
 from onnxwire.checker.constant_inputs import ARGUMENT, DIVISION, INDEX, MAX_RANK, RANK
 from onnxwire.checker.declared_types import DeclaredTypes
 from onnxwire.checker.facts import Facts, Finding, true_rows
+from onnxwire.checker.function_calls import MAIN, FunctionCalls
 from onnxwire.checker.registry import rule
-from onnxwire.checker.rules.node import Calls
 from onnxwire.checker.scopes import Scopes
 from onnxwire.checker.shape_bounds import MAX_GIVEN_FACTOR, ShapeBounds
 from onnxwire.engine.record_reader import bytes_at
 from onnxwire.errors import count_text
-from onnxwire.index.components import cyclic_components
 
 _MAX_INLINED_NODES = 1_000_000
 _MAX_INLINED_FACTOR = 100  # maximum ratio of the inlined nodes to the nodes of the file
@@ -185,9 +184,9 @@ def body_sizes(facts: Facts) -> Iterator[Finding]:
     bounds, nodes = facts.derive(ShapeBounds), facts.NodeProto
     n_given, n_taken = facts.GraphProto.input, facts.GraphProto.output
     found = {}
-    for node, bodies in bounds.bodies.items():
-        op_type, n_inputs, n_outputs = facts.text(nodes.op_type[node]), int(nodes.input[node]), int(nodes.output[node])
-        for graph in bodies.values():
+    for node, op_type in bounds.nodes_with_bodies("If", "Loop", "Scan"):
+        n_inputs, n_outputs = int(nodes.input[node]), int(nodes.output[node])
+        for graph in bounds.bodies(node).values():
             inputs, outputs = int(n_given[graph]), int(n_taken[graph])
             # A Scan of operator set 8 has the lengths of the sequences as its first input.
             is_fit = {
@@ -195,7 +194,7 @@ def body_sizes(facts: Facts) -> Iterator[Finding]:
                 "Loop": inputs == max(n_inputs, 2) and outputs > n_outputs,
                 "Scan": inputs in (n_inputs, n_inputs - 1) and outputs >= n_outputs,
             }
-            if not is_fit.get(op_type, True):
+            if not is_fit[op_type]:
                 found[node] = f"{count_text(inputs, 'input')} and {count_text(outputs, 'output')}"
     yield nodes.at(
         found, "a graph of {op_type!r} has {size}, which the node does not fit; do not run the model", size=found
@@ -210,13 +209,14 @@ def branch_types(facts: Facts) -> Iterator[Finding]:
     # A value of an optional type may be declared by the type of its element.
     compared = [i for i, field in enumerate(fields) if field not in ("optional_type", "opaque_type", "denotation")]
     found = {}
-    for node, bodies in bounds.bodies.items():
-        graphs = list(bodies.values())
+    for node, op_type in bounds.nodes_with_bodies("If", "Loop", "Scan"):
+        graphs = list(bounds.bodies(node).values())
         first = bounds.graph_rows("ValueInfoProto", "GraphProto.output", graphs[0])
-        op_type = facts.text(facts.NodeProto.op_type[node])
-        if op_type == "If" and len(graphs) > 1:
+        if op_type == "If":
+            if len(graphs) < 2:
+                continue
             other = bounds.graph_rows("ValueInfoProto", "GraphProto.output", graphs[1])
-        elif op_type in ("Loop", "Scan"):
+        else:
             # A state is an input of the body, after the iteration and the condition of Loop, and then an output.
             other = bounds.graph_rows("ValueInfoProto", "GraphProto.input", graphs[0])
             skipped = int(op_type == "Loop")
@@ -225,8 +225,6 @@ def branch_types(facts: Facts) -> Iterator[Finding]:
                 scanned = bounds.constants.attributes(node).get("num_scan_inputs")
                 n_states = len(other) - scanned.i if scanned is not None else 0
             first, other = first[skipped : skipped + max(n_states, 0)], other[2 * skipped :]
-        else:
-            continue
         for left, right in zip(first, other, strict=False):
             types = [(int(declared.kind[row]), int(declared.elem_type[row])) for row in (left, right)]
             if all(kind in compared for kind, _ in types) and (
@@ -261,33 +259,16 @@ class InlinedSizes:
     """
 
     def __init__(self, facts: Facts) -> None:
-        n = facts.FunctionProto.n
-        called, callers = facts.derive(Calls).function, facts.derive(Scopes).node_function
-        own = np.bincount(callers + 1, minlength=n + 1).tolist()
-        rows = true_rows(called >= 0)
-        edges, counts = np.unique((callers[rows] + 1).astype(np.int64) * (n + 1) + called[rows] + 1, return_counts=True)
-        calls: dict[int, list[tuple[int, int]]] = {}
-        for edge, count in zip(edges.tolist(), counts.tolist(), strict=True):
-            calls.setdefault(edge // (n + 1), []).append((edge % (n + 1), count))
-        recursive = {row for members in cyclic_components(edges // (n + 1), edges % (n + 1)) for row in members}
-        sizes: dict[int, float] = dict.fromkeys(recursive, math.inf)
-        depths: dict[int, float] = dict.fromkeys(recursive, math.inf)
-        for root in range(n + 1):
-            stack = [root]
-            while stack:
-                row = stack[-1]
-                waiting = [callee for callee, _ in calls.get(row, ()) if callee not in sizes]
-                if row in sizes or not waiting:
-                    stack.pop()
-                    if row not in sizes:
-                        inner = calls.get(row, ())
-                        sizes[row] = min(own[row] + sum(count * sizes[callee] for callee, count in inner), 1e300)
-                        depths[row] = 1 + max((depths[callee] for callee, _ in inner), default=0)
-                else:
-                    stack += waiting
-        self.main, self.depth = sizes[0], depths[0]
-        self.sizes = [sizes[row] for row in range(1, n + 1)]
-        self.depths = [depths[row] for row in range(1, n + 1)]
+        calls = facts.derive(FunctionCalls)
+        own = np.bincount(facts.derive(Scopes).node_function + 1, minlength=calls.n).tolist()
+        sizes, depths = ([math.inf] * calls.n for _ in range(2))
+        for row in calls.order.tolist():
+            if row not in calls.recursive:
+                inner = range(calls.starts[row], calls.starts[row + 1])
+                sizes[row] = min(own[row] + sum(calls.counts[i] * sizes[calls.callees[i]] for i in inner), 1e300)
+                depths[row] = 1 + max((depths[calls.callees[i]] for i in inner), default=0)
+        self.main, self.depth = sizes[MAIN], depths[MAIN]
+        self.sizes, self.depths = sizes[1:], depths[1:]
         self.stored = facts.NodeProto.n
 
 

@@ -31,10 +31,10 @@ def MessageToJson(message: Message, preserving_proto_field_name: bool = False, i
 
 def Parse(text: str | bytes, message: MessageT, ignore_unknown_fields: bool = False) -> MessageT:
     """Merge JSON text into a message and return the message. Raises ParseError."""
-    read = type(message)()
+    parsed = type(message)()
     try:
-        parse_json(read, text, ignore_unknown=ignore_unknown_fields)
+        parse_json(parsed, text, ignore_unknown=ignore_unknown_fields)
     except DecodeError as error:
         raise ParseError(str(error)) from error
-    message.MergeFrom(read)
+    message.MergeFrom(parsed)
     return message

@@ -31,10 +31,10 @@ def MessageToString(message: Message) -> str:
 
 def Parse(text: str | bytes, message: MessageT) -> MessageT:
     """Merge a text into a message and return the message. Raises ParseError."""
-    read = type(message)()
+    parsed = type(message)()
     try:
-        parse_text(read, text)
+        parse_text(parsed, text)
     except DecodeError as error:
         raise ParseError(str(error)) from error
-    message.MergeFrom(read)
+    message.MergeFrom(parsed)
     return message

@@ -26,8 +26,8 @@ _ADDRESS_IN_LINE = re.compile(r"(?<![A-Za-z0-9+.-])([A-Za-z0-9+.-]{2,}):(/+)(\S+
 _MAX_CHARS_IN_LINE = 8192
 _HOST_NAME = re.compile(r"[a-z0-9_]([a-z0-9._-]*[a-z0-9_])?")
 _PATH_SAFE = "/%:@!$&'()*+,;=~"
-_NO_FILE_NAME = "the address names no file; it must end with the name of the .onnx file"
-_AMBIGUOUS = (
+_NO_FILE_NAME_REASON = "the address names no file; it must end with the name of the .onnx file"
+_AMBIGUOUS_REASON = (
     "the address is ambiguous, because it contains an @ after its host; in a password write / as %2F, ? as %3F, # as "
     "%23 and @ as %40, elsewhere write @ as %40"
 )
@@ -64,8 +64,8 @@ class Address(namedtuple("Address", ("scheme", "root", "key", "shown", "site", "
     root: the URL of its server or bucket, without user and query; key: the file's path from the root. site, query,
     user: for a file that is read by HTTP, its server, the query (with ?, or ""), and the decoded user:password, or "";
     its key begins with / and is percent-encoded. site is None for files that a library reads.
-    shown: the address for errors and reports, without user, password and query, which may be credentials. The repr
-    shows the same.
+    shown: the address for errors and reports, without user, password and query, which may be credentials; the repr
+    contains only this.
     """
 
     __slots__ = ()
@@ -116,7 +116,7 @@ def parse_address(text: str) -> Address:
         if scheme == HUB_SCHEME:
             return _parse_hub_address(shown)
         if not host or not path.rpartition("/")[2]:
-            raise SourceError(errno.EINVAL, _NO_FILE_NAME, shown)
+            raise SourceError(errno.EINVAL, _NO_FILE_NAME_REASON, shown)
         if scheme in WEB_SCHEMES and (query or not host.partition(":")[0].lower().endswith(BUCKET_HOSTS)):
             site = site_of(scheme, host)
             root = f"{scheme}://{site.netloc}"
@@ -134,7 +134,7 @@ def _parse_hub_address(text: str) -> Address:
 
     file = parse_hub_file(text)
     if not file.path.rpartition("/")[2]:
-        raise SourceError(errno.EINVAL, _NO_FILE_NAME, text)
+        raise SourceError(errno.EINVAL, _NO_FILE_NAME_REASON, text)
     parts = urlsplit(hub_endpoint())
     if parts.scheme not in WEB_SCHEMES:
         raise ValueError("HF_ENDPOINT must begin with https:// or http://")
@@ -148,13 +148,13 @@ def _split_key(scheme: str, host: str, path: str) -> tuple[str, str]:
 
     is_web = scheme in WEB_SCHEMES
     names = path.split("/")
-    # The first folder may be a bucket, which the library determines. Names that a key can't contain, such as an empty
-    # name, remain in the root.
+    # The first folder may be a bucket; the library decides. Names that a key can't contain, such as an empty name,
+    # remain in the root.
     minimum = 2 if is_web else 1
-    first = len(names) - 1
-    while first > minimum and names[first - 1] not in ("", ".", ".."):
-        first -= 1
-    folder, key = "/".join(names[:first]), "/".join(names[first:])
+    n_root_names = len(names) - 1
+    while n_root_names > minimum and names[n_root_names - 1] not in ("", ".", ".."):
+        n_root_names -= 1
+    folder, key = "/".join(names[:n_root_names]), "/".join(names[n_root_names:])
     if not is_web:
         return f"{scheme}://{host}{folder}".rstrip("/"), key
     return f"{scheme}://{host}{quote(unquote(folder), safe=_PATH_SAFE.replace('%', ''))}", unquote(key)
@@ -177,20 +177,20 @@ def shown_source(source: str) -> str:
 def without_credentials(line: str) -> str:
     """Return a line of text with users, passwords and queries removed from its addresses.
 
-    An address ends at a space. One that was converted to a path and back may have lost one of its slashes.
+    An address ends at a space. An address that was converted to a path and back may lack one of its slashes.
     """
     return _ADDRESS_IN_LINE.sub(_shown_match, line) if ":/" in line else line
 
 
-def _shown_match(found: re.Match[str]) -> str:
-    scheme, slashes, word = found.groups()
+def _shown_match(match: re.Match[str]) -> str:
+    scheme, slashes, word = match.groups()
     # Trailing quotes and punctuation belong to the line.
-    rest = word.rstrip("'\"`:;,.)}>")
-    if not rest or (slashes == "/" and "@" not in rest):
-        return found[0]
-    if len(rest) > _MAX_CHARS_IN_LINE or (":/" in rest and "@" in rest):
+    address = word.rstrip("'\"`:;,.)}>")
+    if not address or (slashes == "/" and "@" not in address):
+        return match[0]
+    if len(address) > _MAX_CHARS_IN_LINE or (":/" in address and "@" in address):
         return f"{scheme}://..."
-    return shown_address(f"{scheme}://{rest}") + word[len(rest) :]
+    return shown_address(f"{scheme}://{address}") + word[len(address) :]
 
 
 def _split(text: str) -> tuple[str, str, str, str, str]:
@@ -202,35 +202,35 @@ def _split(text: str) -> tuple[str, str, str, str, str]:
 
     if any(letter < " " or "\x7f" <= letter <= "\x9f" or "\ud800" <= letter <= "\udfff" for letter in text):
         raise ValueError("the address contains a control character or a lone surrogate")
-    scheme, _, rest = text.partition("://")
+    scheme, _, remainder = text.partition("://")
     scheme = scheme.lower()
     is_web = scheme in WEB_SCHEMES
-    authority = re.split(r"[/?#\\]" if is_web else "/", rest, maxsplit=1)[0]
-    after = rest[len(authority) :]
+    authority = re.split(r"[/?#\\]" if is_web else "/", remainder, maxsplit=1)[0]
+    suffix = remainder[len(authority) :]
     user, at, host = authority.rpartition("@")
-    if "@" in after and (at or ":" in re.sub(r"\[.*\]", "", authority)):
-        raise ValueError(_AMBIGUOUS)
+    if "@" in suffix and (at or ":" in re.sub(r"\[.*\]", "", authority)):
+        raise ValueError(_AMBIGUOUS_REASON)
     if scheme in ("abfs", "abfss", "azure", "adl", "az") and ":" not in user:
         user, host = "", authority  # container@account
     if scheme == HUB_SCHEME and at:
         raise ValueError("an address of the Hub names no user; set HF_TOKEN")
-    if " " in authority or after[:1] == "\\":
+    if " " in authority or suffix[:1] == "\\":
         raise ValueError("the host of the address contains a space or a backslash")
     if not is_web:
-        return scheme, "", host, after, ""
-    path, mark, query = after.partition("#")[0].partition("?")
-    return scheme, unquote(user), host, path, mark + query
+        return scheme, "", host, suffix, ""
+    path, question_mark, query = suffix.partition("#")[0].partition("?")
+    return scheme, unquote(user), host, path, question_mark + query
 
 
 def site_of(scheme: str, host: str) -> Site:
     """Return the Site of a host with an optional port. Raises ValueError for an invalid host name or IP address."""
     from ipaddress import IPv6Address
 
-    found = re.fullmatch(r"(\[[^\[\]]*\]|[^:\[\]]*)(?::([0-9]{0,5}))?", host, re.S)
-    port = int(found[2] or DEFAULT_PORTS[scheme]) if found else 0
-    if found is None or not 0 < port < 1 << 16:
+    match = re.fullmatch(r"(\[[^\[\]]*\]|[^:\[\]]*)(?::([0-9]{0,5}))?", host, re.S)
+    port = int(match[2] or DEFAULT_PORTS[scheme]) if match else 0
+    if match is None or not 0 < port < 1 << 16:
         raise ValueError("the host or port of the address is invalid; in a password write / as %2F and @ as %40")
-    name = found[1]
+    name = match[1]
     try:
         if name.startswith("[") and "%" not in name:
             return Site(scheme, str(IPv6Address(name[1:-1])), port)
@@ -257,10 +257,10 @@ def quote_query(query: str) -> str:
 
 
 def address_below(folder: str, names: Sequence[str]) -> str:
-    """Return the address of a file by the address of a folder and the names from there on."""
+    """Return the address of a file by the address of a folder and the names on the path from the folder."""
     from urllib.parse import quote
 
     if folder.partition("://")[0].lower() not in WEB_SCHEMES:
         return f"{folder.rstrip('/')}/{'/'.join(names)}"
-    start, mark, query = folder.partition("#")[0].partition("?")
-    return f"{start.rstrip('/')}/{'/'.join(quote(name, safe='') for name in names)}{mark}{query}"
+    base, question_mark, query = folder.partition("#")[0].partition("?")
+    return f"{base.rstrip('/')}/{'/'.join(quote(name, safe='') for name in names)}{question_mark}{query}"

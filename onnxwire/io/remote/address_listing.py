@@ -30,60 +30,62 @@ if TYPE_CHECKING:
     Options = Mapping[str, Any] | None
 
 _MAX_CONCURRENT = 32  # requests
-_PAGE_SIZE = 1000  # files in one response
-_CANT_LIST_EMPTY = (
+_PAGE_FILES = 1000  # files in one response
+_EMPTY_NAME_ERROR = (
     "a key in this folder contains //, /./ or /../, which obstore can't list; in S3, boto3 can: "
     "pip install 'onnxwire[s3]'"
 )
-_CANT_LIST = "the server does not list folders; name each model"
+_LIST_ERROR = "the server does not list folders; name each model"
 
 
-def look(
+def versions_of(
     addresses: Sequence[Address], options: Options = None, *, models: Sequence[Address] | None = None
 ) -> list[Version | SourceError]:
     """Return the version of each file, or the error of its request.
 
-    models: for external data, the model of each file, whose redirects determine where redirects of the data may lead.
+    models: for external data, the model of each file; redirects of the data may lead to servers to which it was
+    redirected.
     """
-    turns = asyncio.Semaphore(_MAX_CONCURRENT)
+    semaphore = asyncio.Semaphore(_MAX_CONCURRENT)
     pairs = zip(addresses, models or itertools.repeat(None, len(addresses)), strict=True)
-    return run(_gather(_look_or_error(address, options, turns, model) for address, model in pairs))
+    return run(_gather(_version_or_error(address, options, semaphore, model) for address, model in pairs))
 
 
-def find(sources: Iterable[str], options: Options = None) -> list[list[tuple[str, Version]] | SourceError]:
+def find_files(sources: Iterable[str], options: Options = None) -> list[list[tuple[str, Version]] | SourceError]:
     """Return the (address, version) pairs of the files that each address names, or the error.
 
     An address that ends with /, or of which no file exists, is a folder, and names all files below it that end with
     .onnx. In a pattern, * and [] match parts of a name, ** matches any number of folders, and ? matches one character
     unless it begins a query.
     """
-    turns = asyncio.Semaphore(_MAX_CONCURRENT)
-    return run(_gather(_find_or_error(source, options, turns) for source in sources))
+    semaphore = asyncio.Semaphore(_MAX_CONCURRENT)
+    return run(_gather(_find_or_error(source, options, semaphore) for source in sources))
 
 
-async def _gather(work: Iterable[Awaitable[Any]]) -> list[Any]:
-    return await asyncio.gather(*work)
+async def _gather(requests: Iterable[Awaitable[Any]]) -> list[Any]:
+    """Run coroutines concurrently; return their results in order."""
+    return await asyncio.gather(*requests)
 
 
 async def _find_or_error(
-    source: str, options: Options, turns: asyncio.Semaphore
+    source: str, options: Options, semaphore: asyncio.Semaphore
 ) -> list[tuple[str, Version]] | SourceError:
     try:
-        return await _find(source, options, turns)
+        return await _find_one(source, options, semaphore)
     except SourceError as error:
         return error
 
 
-async def _find(source: str, options: Options, turns: asyncio.Semaphore) -> list[tuple[str, Version]]:
+async def _find_one(source: str, options: Options, semaphore: asyncio.Semaphore) -> list[tuple[str, Version]]:
     is_web = source.partition("://")[0].lower() in WEB_SCHEMES
-    start, query, rest = source.partition("?") if is_web else (source, "", "")
-    names = start.split("/")
-    first = next((i for i, name in enumerate(names) if i > 2 and re.search(r"[*?[]", name)), None)
-    if first is not None:
-        return await _list("/".join(names[:first]) + query + rest, names[first:], options)
-    if start.endswith("/") or len(names) == 3 or _is_repository(source):
+    path, question_mark, query = source.partition("?") if is_web else (source, "", "")
+    names = path.split("/")
+    n_fixed = next((i for i, name in enumerate(names) if i > 2 and re.search(r"[*?[]", name)), None)
+    if n_fixed is not None:
+        return await _list("/".join(names[:n_fixed]) + question_mark + query, names[n_fixed:], options)
+    if path.endswith("/") or len(names) == 3 or _is_repository(source):
         return await _list(source, None, options)
-    version = await _look_or_error(parse_address(source), options, turns)
+    version = await _version_or_error(parse_address(source), options, semaphore)
     if not isinstance(version, SourceError):
         return [(source, version)]
     if isinstance(version, FileNotFoundError):
@@ -104,27 +106,27 @@ def _is_repository(source: str) -> bool:
         return False
 
 
-async def _look_or_error(
-    address: Address, options: Options, turns: asyncio.Semaphore, model: Address | None = None
+async def _version_or_error(
+    address: Address, options: Options, semaphore: asyncio.Semaphore, model: Address | None = None
 ) -> Version | SourceError:
-    async with turns:
+    async with semaphore:
         try:
             if model is None:
-                return await _look(address, options, hosts_of(address))
+                return await _read_version(address, options, hosts_of(address))
             hosts = hosts_of(model)
             try:
-                return await _look(address, options, hosts, is_model=False)
+                return await _read_version(address, options, hosts, is_model=False)
             except UnknownHostError:
-                await _look(model, options, hosts)
-                return await _look(address, options, hosts, is_model=False)
+                await _read_version(model, options, hosts)
+                return await _read_version(address, options, hosts, is_model=False)
         except SourceError as error:
             return error
         except Exception as error:
             return source_error(error, address.shown)
 
 
-async def _look(address: Address, options: Options, hosts: Hosts | None, *, is_model: bool = True) -> Version:
-    # One byte rather than HEAD, which servers refuse for an address that is signed for GET.
+async def _read_version(address: Address, options: Options, hosts: Hosts | None, *, is_model: bool = True) -> Version:
+    # One byte is requested, because servers reject HEAD for an address that is signed for GET.
     reader = reader_of(open_store(address, options), address, hosts, is_model=is_model)
     try:
         return (await reader.read(0, 1, None))[1]
@@ -132,7 +134,7 @@ async def _look(address: Address, options: Options, hosts: Hosts | None, *, is_m
         return (await reader.read_all(0))[1]
 
 
-async def _listed(address: Address, options: Options) -> AsyncIterator[tuple[tuple[str, ...], Version]]:
+async def _walk_folder(address: Address, options: Options) -> AsyncIterator[tuple[tuple[str, ...], Version]]:
     """Iterate over the files in and below the folder of an address: the names on their paths, and versions."""
     store = open_store(address, options)
     if address.site is not None:
@@ -141,84 +143,84 @@ async def _listed(address: Address, options: Options) -> AsyncIterator[tuple[tup
         return
     prefix = address.key.rpartition("/")[0]
     try:
-        async for metas in store.list(prefix or None, chunk_size=_PAGE_SIZE):
-            for meta in metas:
-                yield tuple(meta["path"].removeprefix(prefix).lstrip("/").split("/")), version_of(meta)
+        async for descriptions in store.list(prefix or None, chunk_size=_PAGE_FILES):
+            for description in descriptions:
+                yield tuple(description["path"].removeprefix(prefix).lstrip("/").split("/")), version_of(description)
         return
     except Exception as error:
         if type(error).__name__ != "InvalidPathError":
             raise
-    for file in await asyncio.to_thread(_list_readable, address, options):
+    for file in await asyncio.to_thread(_list_keys_by_boto3, address, options):
         yield file
 
 
-def _list_readable(address: Address, options: Options) -> list[tuple[tuple[str, ...], Version]]:
+def _list_keys_by_boto3(address: Address, options: Options) -> list[tuple[tuple[str, ...], Version]]:
     """List a folder of a bucket that contains a key with an empty name, such as a//b, at which obstore fails.
 
-    Such a key can't be read either, so it is left out, with a warning if it ends with .onnx.
+    Such a key can't be read either, so it is omitted, with a warning if it ends with .onnx.
     """
     from onnxwire.io.remote.s3_client import key_in_bucket, list_keys, open_bucket
 
     bucket = open_bucket(address, options)
     if bucket is None:
-        raise SourceError(errno.EOPNOTSUPP, _CANT_LIST_EMPTY, address.shown_folder)
+        raise SourceError(errno.EOPNOTSUPP, _EMPTY_NAME_ERROR, address.shown_folder)
     prefix = key_in_bucket(address).removesuffix("_")
-    found, left_out = [], 0
+    files, n_unreadable = [], 0
     for key, version in list_keys(bucket, prefix):
         names = tuple(key.removeprefix(prefix).split("/"))
         if not {"", ".", ".."} & set(names):
-            found.append((names, version))
+            files.append((names, version))
         elif key.endswith(".onnx"):
-            left_out += 1
-    if left_out:
-        reason = f"{left_out:,} models whose keys contain //, /./ or /../ can't be read, and are not listed"
+            n_unreadable += 1
+    if n_unreadable:
+        reason = f"{n_unreadable:,} models whose keys contain //, /./ or /../ can't be read, and are not listed"
         warnings.warn(f"{address.shown_folder}: {reason}", stacklevel=2)
-    return found
+    return files
 
 
 async def _list(folder: str, pattern: list[str] | None, options: Options) -> list[tuple[str, Version]]:
     """Return the files below a folder that match a pattern of names; without a pattern, all .onnx files."""
     address = parse_address(address_below(folder, ["_"]))
-    found: list[tuple[str, Version]] = []
+    files: list[tuple[str, Version]] = []
     try:
-        async for names, version in _listed(address, options):
+        async for names, version in _walk_folder(address, options):
             if names[-1].lower().endswith(".onnx") if pattern is None else _matches(names, pattern):
-                found.append((address_below(folder, names), version))
+                files.append((address_below(folder, names), version))
     except SourceError:
         raise
     except Exception as error:
         if address.scheme in WEB_SCHEMES:
-            raise SourceError(errno.EOPNOTSUPP, _CANT_LIST, address.shown_folder) from None
+            raise SourceError(errno.EOPNOTSUPP, _LIST_ERROR, address.shown_folder) from None
         raise source_error(error, address.shown_folder) from None
-    if not found:
+    if not files:
         reason = "there is no .onnx file in this folder" if pattern is None else "no file matches the pattern"
-        shown = address.shown_folder if pattern is None else "/".join([address.shown_folder, *pattern])
-        raise SourceError.from_os_error(FileNotFoundError(errno.ENOENT, reason), shown)
-    return found
+        shown_address = address.shown_folder if pattern is None else "/".join([address.shown_folder, *pattern])
+        raise SourceError.from_os_error(FileNotFoundError(errno.ENOENT, reason), shown_address)
+    return files
 
 
 def _matches(names: Sequence[str], pattern: list[str]) -> bool:
     """Return whether the names of a path match a pattern."""
-    # The set of positions in the pattern that the names so far can reach: O(names * pattern) time.
-    positions = _with_skipped({0}, pattern)
+    # The positions in the pattern that the names so far can reach. This takes O(names * pattern) time.
+    positions = _skip_double_stars({0}, pattern)
     for name in names:
-        after = {
+        next_positions = {
             i if pattern[i] == "**" else i + 1
             for i in positions
             if i < len(pattern) and _matches_name(name, pattern[i])
         }
-        positions = _with_skipped(after, pattern)
+        positions = _skip_double_stars(next_positions, pattern)
         if not positions:
             return False
     return len(pattern) in positions
 
 
-def _matches_name(name: str, part: str) -> bool:
-    return part == "**" or fnmatchcase(name, part)
+def _matches_name(name: str, pattern_part: str) -> bool:
+    return pattern_part == "**" or fnmatchcase(name, pattern_part)
 
 
-def _with_skipped(positions: set[int], pattern: list[str]) -> set[int]:
-    """Add the position after every ** at one of these positions: ** also matches no folder."""
+def _skip_double_stars(positions: set[int], pattern: list[str]) -> set[int]:
+    """Add the position after every ** at one of these positions, because ** also matches zero folders."""
     for i, part in enumerate(pattern):
         if part == "**" and i in positions:
             positions.add(i + 1)

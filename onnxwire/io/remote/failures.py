@@ -11,7 +11,7 @@ class RequestError(Exception):
     """An HTTP request failed. The text contains no password, header or query.
 
     kind: "missing", "forbidden", "changed", "refused" (by this client), or "" for any other reason. is_transient:
-    whether to retry. wait: the seconds to wait before, as the server requires (Retry-After).
+    whether to retry. wait: the seconds to wait before the retry, as the server requires (Retry-After).
     """
 
     def __init__(self, reason: str, kind: str = "", *, is_transient: bool = False, wait: float = 0) -> None:
@@ -29,4 +29,4 @@ class RefusedError(RequestError):
 
 
 class UnknownHostError(RefusedError):
-    """A redirect leads to a server that is not the model's, nor a redirect of the model, nor allowed by the caller."""
+    """A redirect leads to an unknown server: not the model's, not a target of its redirects, and not allowed."""

@@ -29,14 +29,15 @@ if TYPE_CHECKING:
     from onnxwire.io.remote.stores import Reader
     from onnxwire.io.remote.version import Version
 
-# Sizes in bytes.
-CHUNK_BYTES = 1 << 23  # size of one request: in smaller ones round trips dominate; retries of larger ones are expensive
-_MAX_GAP = 1 << 15  # largest gap between two ranges of one request: reading it takes as long as a second request
-_OPEN_BYTES = 1 << 16  # size of the beginning of a file, which is read to open it
-_SMALL_FILE = 1 << 25  # a file up to this size is read completely once its first bytes do not suffice
-_MAX_WITHOUT_RANGES = 1 << 28  # the largest file that is read completely because its server does not support ranges
-_MIN_WINDOW = 1 << 12  # minimum number of bytes that a walk reads from an offset
-MAX_CONCURRENT = 16  # maximum number of concurrent requests
+CHUNK_BYTES = 1 << 23  # of one request: round trips dominate smaller requests, and larger ones are expensive to retry
+_MAX_GAP_BYTES = (
+    1 << 15
+)  # between two ranges of one request: reading a gap of this size takes as long as a second request
+_OPEN_BYTES = 1 << 16  # of the beginning of a file, which are read to open it
+_SMALL_FILE_BYTES = 1 << 25  # a file up to this size is read completely if its first bytes do not suffice
+_MAX_BYTES_WITHOUT_RANGES = 1 << 28  # of a file that is read completely because its server does not support ranges
+_MIN_WINDOW_BYTES = 1 << 12  # that a walk reads from an offset
+MAX_CONCURRENT_REQUESTS = 16
 
 
 class RemoteFile:
@@ -44,7 +45,7 @@ class RemoteFile:
 
     reader: reads ranges of the file; address: the address of the file; origin: the store and the model's address,
     to find external data. name: the file's name in error messages. size, version: the size and version in the first
-    response, which all later ones must match.
+    response, which all later responses must match.
     requests, received: the number of requests sent, and of bytes received, so far. schedule: fetches ranges before they
     are read, or None.
     """
@@ -58,13 +59,13 @@ class RemoteFile:
         self._reader = reader
         self._readahead = Readahead()
         self._lock = threading.Condition()
-        self._pending: list[Range] = []
+        self._pending_ranges: list[Range] = []
         self._has_stepped = False
-        self._sequence = (0, _OPEN_BYTES)  # the range that the walk has read sequentially
+        self._sequence = (0, _OPEN_BYTES)  # the range that the walk reads sequentially
         self._address = address
         self._cache: RangeCache | None = None
         self.size = 0
-        self.head: Buffer = b""
+        self.first_bytes: Buffer = b""
         self.version: Version = None  # type: ignore[assignment]
 
     def open(self) -> Self:
@@ -83,11 +84,11 @@ class RemoteFile:
         etag = self.version.etag if self._address.scheme == HUB_SCHEME else None
         return re.fullmatch('"[0-9a-f]{64}"', etag or "") is not None
 
-    def _accept(self, head: Buffer, version: Version) -> None:
-        self.head, self.version, self.size = head, version, version.size
+    def _accept(self, first_bytes: Buffer, version: Version) -> None:
+        self.first_bytes, self.version, self.size = first_bytes, version, version.size
         self._cache = self.origin.open_cache(self._address, version)
         if self._cache is not None:
-            self._cache.put(0, head)
+            self._cache.put(0, first_bytes)
 
     async def _open(self) -> tuple[Buffer, Version]:
         self.requests += 1
@@ -111,23 +112,25 @@ class RemoteFile:
                 raise source_error(error, self.name) from None
         return data, version
 
-    async def _open_whole(self, lack: str) -> tuple[Buffer, Version]:
-        """Read the complete file in one request. lack: the feature that the server does not have, as a verb phrase."""
+    async def _open_whole(self, missing_feature: str) -> tuple[Buffer, Version]:
+        """Read the complete file in one request. missing_feature: a verb phrase."""
         import warnings
 
         self.requests += 1
-        data, version = await self._reader.read_all(_MAX_WITHOUT_RANGES)
+        data, version = await self._reader.read_all(_MAX_BYTES_WITHOUT_RANGES)
         if data is None:
             raise SourceError(
                 errno.EOPNOTSUPP,
-                f"the server does not {lack}, so only files of up to {_MAX_WITHOUT_RANGES:,} bytes can be read; "
-                "download the file, or use another server",
+                f"the server does not {missing_feature}, so only files of up to {_MAX_BYTES_WITHOUT_RANGES:,} bytes "
+                "can be read; download the file, or use another server",
                 self.name,
             )
         self.received += len(memoryview(data))
         self._check_length(0, version.size, data)
         if version.size > _OPEN_BYTES:
-            warnings.warn(f"{self.name}: the server does not {lack}; the complete file was downloaded", stacklevel=5)
+            warnings.warn(
+                f"{self.name}: the server does not {missing_feature}; the complete file was downloaded", stacklevel=5
+            )
         return data, version
 
     # The following methods are the interface that PartialMemory calls.
@@ -136,32 +139,34 @@ class RemoteFile:
         """Fetch ranges of the file into a memory. Wait for ranges that another thread is fetching."""
         while True:
             with self._lock:
-                missing = memory.missing(ranges)
-                if not missing:
+                missing_ranges = memory.missing(ranges)
+                if not missing_ranges:
                     return
-                mine = self._claim(missing)
-                if not mine:
+                claimed = self._claim(missing_ranges)
+                if not claimed:
                     self._lock.wait()
                     continue
             try:
-                self._read(_split(_merge(mine)), memory.put)
+                self._read(_split(_merge(claimed)), memory.put)
             finally:
-                self._release(mine)
+                self._release(claimed)
 
     def _claim(self, ranges: list[Range]) -> list[Range]:
-        """Return the ranges that no other thread is fetching, and note that this one does. The caller has the lock."""
-        mine = [span for span in ranges if not any(_overlap(span, other) for other in self._pending)]
-        self._pending += mine
-        return mine
+        """Claim the ranges that no other thread is fetching, and return them. The caller has the lock."""
+        claimed = [
+            span for span in ranges if not any(_overlap(span, pending_range) for pending_range in self._pending_ranges)
+        ]
+        self._pending_ranges += claimed
+        return claimed
 
     def _release(self, ranges: list[Range]) -> None:
         with self._lock:
-            self._pending = [span for span in self._pending if span not in ranges]
+            self._pending_ranges = [span for span in self._pending_ranges if span not in ranges]
             self._lock.notify_all()
 
     def fetch_ahead(self, memory: PartialMemory, start: int, end: int, limit: int) -> None:
         """Fetch the bytes that a walk needs now, and those that it will probably need next."""
-        if self.size <= _SMALL_FILE:
+        if self.size <= _SMALL_FILE_BYTES:
             self.fetch(memory, [(0, self.size)])
             return
         ranges = [(start, max(end, min(start + self._window(start), limit)))]
@@ -174,14 +179,14 @@ class RemoteFile:
         self.fetch(memory, ranges)
 
     def _window(self, start: int) -> int:
-        """Return how many bytes to read from an offset: many if the walk has read sequentially up to it."""
+        """Return how many bytes to read from an offset: more if the walk has read sequentially up to the offset."""
         first, end = self._sequence
-        if not self._has_stepped and first <= start <= end + _MIN_WINDOW:
-            length = max(start - first, _MIN_WINDOW)
+        if not self._has_stepped and first <= start <= end + _MIN_WINDOW_BYTES:
+            length = max(start - first, _MIN_WINDOW_BYTES)
             window = 7 * length if length <= _OPEN_BYTES else 2 * length
             self._sequence = (first, start + window)
         else:
-            window = self._readahead.run + _MIN_WINDOW // 2
+            window = self._readahead.run + _MIN_WINDOW_BYTES // 2
             self._sequence = (start, start + window)
         return window
 
@@ -193,9 +198,9 @@ class RemoteFile:
     def chunks(self, start: int, end: int) -> Iterator[Buffer]:
         """Iterate over a range of the file in chunks, which are not cached in memory."""
         step = CHUNK_BYTES * 4
-        for first in range(start, end, step):
-            chunk = memoryview(bytearray(min(step, end - first)))
-            self.read_into(first, chunk)
+        for offset in range(start, end, step):
+            chunk = memoryview(bytearray(min(step, end - offset)))
+            self.read_into(offset, chunk)
             yield chunk
 
     def close(self) -> None:
@@ -207,7 +212,7 @@ class RemoteFile:
     def read_into(self, start: int, out: memoryview) -> None:
         """Fill a writable buffer with the bytes of the file from an offset on, bypassing memory."""
         if self.schedule is not None:
-            data = self.schedule.take(self, start, start + len(out))
+            data = self.schedule.read_range(self, start, start + len(out))
             if data is not None:
                 out[:] = data
                 return
@@ -236,10 +241,10 @@ class RemoteFile:
             ) from None
         except Exception as error:
             if is_change(error):
-                raise self._changed() from None
+                raise self._changed_error() from None
             raise source_error(error, self.name, start, end) from None
         if not version.is_same(self.version):
-            raise self._changed()
+            raise self._changed_error()
         self._check_length(start, end, data)
         self.received += end - start
         if self._cache is not None:
@@ -252,7 +257,7 @@ class RemoteFile:
             reason = f"bytes {start:,} to {end:,}: the server sent {length:,} bytes instead of {end - start:,}"
             raise SourceError(errno.EIO, reason, self.name)
 
-    def _changed(self) -> SourceError:
+    def _changed_error(self) -> SourceError:
         return SourceError(errno.ESTALE, "the file was changed since it was opened; load it again", self.name)
 
 
@@ -260,41 +265,41 @@ def open_files(files: list[RemoteFile]) -> Error | None:
     """Open files concurrently. Return the error of the first that can't be opened, or None."""
 
     async def open_each() -> list[tuple[Buffer, Version] | BaseException]:
-        limit = asyncio.Semaphore(MAX_GUESSES)
+        semaphore = asyncio.Semaphore(MAX_GUESSES)
 
         async def open_one(file: RemoteFile) -> tuple[Buffer, Version]:
-            async with limit:
+            async with semaphore:
                 return await file._open()
 
         return await asyncio.gather(*map(open_one, files), return_exceptions=True)
 
     errors: list[Error] = []
-    for file, found in zip(files, run(open_each()) if files else (), strict=True):
-        if isinstance(found, tuple):
-            file._accept(*found)
-        elif isinstance(found, Error):
-            errors.append(found)
+    for file, result in zip(files, run(open_each()) if files else (), strict=True):
+        if isinstance(result, tuple):
+            file._accept(*result)
+        elif isinstance(result, Error):
+            errors.append(result)
         else:
-            raise found
+            raise result
     return errors[0] if errors else None
 
 
-def fetch_all(wanted: list[tuple[RemoteFile, PartialMemory, list[Range]]]) -> None:
-    """Fetch ranges of several files into their memories, concurrently. Raises as RemoteFile.fetch."""
-    claimed: list[tuple[RemoteFile, list[Range]]] = []
+def fetch_all(requests: list[tuple[RemoteFile, PartialMemory, list[Range]]]) -> None:
+    """Fetch ranges of several files into their memories, concurrently. Raises the errors of `RemoteFile.fetch`."""
+    claimed_ranges: list[tuple[RemoteFile, list[Range]]] = []
     pieces: list[tuple[RemoteFile, int, int, Callable[[int, Buffer], None]]] = []
     try:
-        for file, memory, ranges in wanted:
+        for file, memory, ranges in requests:
             with file._lock:
-                mine = file._claim(memory.missing(ranges))
-                claimed.append((file, mine))
-            pieces += [(file, start, end, memory.put) for start, end in _split(_merge(mine))]
+                claimed = file._claim(memory.missing(ranges))
+                claimed_ranges.append((file, claimed))
+            pieces += [(file, start, end, memory.put) for start, end in _split(_merge(claimed))]
         if pieces:
             run(_read_all(pieces))
     finally:
-        for file, ranges in claimed:
+        for file, ranges in claimed_ranges:
             file._release(ranges)
-    for file, memory, ranges in wanted:
+    for file, memory, ranges in requests:
         file.fetch(memory, ranges)  # waits for ranges that another thread is fetching
 
 
@@ -302,14 +307,14 @@ async def _read_all(pieces: list[tuple[RemoteFile, int, int, Callable[[int, Buff
     """Read pieces of files concurrently. The first error cancels the others."""
     # Short ranges, such as those of readahead, are all requested at once.
     is_short = sum(end - start for _, start, end, _ in pieces) <= CHUNK_BYTES
-    waiting = iter(pieces)
+    remaining = iter(pieces)
 
-    async def work() -> None:
-        for file, start, end, put in waiting:
+    async def read_remaining() -> None:
+        for file, start, end, put in remaining:
             put(start, await file.read_piece(start, end))
 
-    count = min(MAX_GUESSES if is_short else MAX_CONCURRENT, len(pieces))
-    tasks = [asyncio.ensure_future(work()) for _ in range(count)]
+    count = min(MAX_GUESSES if is_short else MAX_CONCURRENT_REQUESTS, len(pieces))
+    tasks = [asyncio.ensure_future(read_remaining()) for _ in range(count)]
     try:
         await asyncio.gather(*tasks)
     finally:
@@ -317,19 +322,19 @@ async def _read_all(pieces: list[tuple[RemoteFile, int, int, Callable[[int, Buff
             task.cancel()
 
 
-def _overlap(one: Range, other: Range) -> bool:
-    return one[0] < other[1] and other[0] < one[1]
+def _overlap(first: Range, second: Range) -> bool:
+    return first[0] < second[1] and second[0] < first[1]
 
 
 def _merge(ranges: list[Range]) -> list[Range]:
     """Merge ranges with small gaps. The ranges are in ascending order."""
-    merged: list[Range] = []
+    result: list[Range] = []
     for start, end in ranges:
-        if merged and start - merged[-1][1] <= _MAX_GAP:
-            merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
+        if result and start - result[-1][1] <= _MAX_GAP_BYTES:
+            result[-1] = (result[-1][0], max(end, result[-1][1]))
         else:
-            merged.append((start, end))
-    return merged
+            result.append((start, end))
+    return result
 
 
 def _split(ranges: list[Range]) -> list[Range]:

@@ -27,7 +27,7 @@ from urllib.parse import unquote, urlsplit
 from onnxwire._version import __version__
 from onnxwire.io.remote.address import Site
 from onnxwire.io.remote.failures import RefusedError, RequestError
-from onnxwire.io.remote.hosts import GLOBAL, MAX_REDIRECTS, THIS_HOST, reach_of, redirect_target
+from onnxwire.io.remote.hosts import GLOBAL, LOCAL, MAX_REDIRECTS, reach_of, redirect_target
 from onnxwire.io.remote.settings import retry_limits, user_of_netrc
 from onnxwire.io.remote.version import time_of
 
@@ -44,8 +44,8 @@ if TYPE_CHECKING:
 _REDIRECT_STATUSES = (301, 302, 303, 307, 308)
 _RETRIED_STATUSES = (408, 429, 500, 502, 503, 504)
 _MAX_IDLE_CONNECTIONS = 64  # maximum number of idle connections to one server
-_BODY_CHUNK = 1 << 20  # bytes of a body that are sent, or read if its length is unknown, at a time
-_DURATIONS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1, "m": 60, "h": 3600, "d": 86400}
+_BODY_CHUNK_BYTES = 1 << 20  # bytes of a body that are sent, or read if its length is unknown, at a time
+_SECONDS_BY_UNIT = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1, "m": 60, "h": 3600, "d": 86400}
 _IGNORED_OPTIONS = (
     "allow_http", "default_content_type", "http1_only", "http2_only", "http2_keep_alive_interval",
     "http2_keep_alive_timeout", "http2_keep_alive_while_idle", "pool_idle_timeout", "pool_max_idle_per_host",
@@ -63,10 +63,10 @@ class Redirect(namedtuple("Redirect", ("site", "target", "reach"))):
     reach: int
 
 
-class Answer(namedtuple("Answer", ("status", "headers", "body", "redirect"))):
+class Response(namedtuple("Response", ("status", "headers", "body", "redirect"))):
     """A response: its status, headers and body; body is None if it is longer than the limit.
 
-    redirect: for a request that stays on its server, where this redirect leads; otherwise None.
+    redirect: for a request with `returns_redirect` that was redirected to another server, the target; otherwise None.
     """
 
     __slots__ = ()
@@ -80,9 +80,9 @@ class Request:
     """A request for a file.
 
     is_model: whether the file is the model itself, which decides where redirects may lead. limits: the maximum size of
-    the response's body in bytes, by status; 0 for others. content: the body to send. stays: return the first redirect
-    to another server instead of following it. resumed: a redirect that an earlier request returned, to begin with; no
-    credentials are sent.
+    the response's body in bytes, by status; 0 for others. content: the body to send. returns_redirect: return the first
+    redirect to another server instead of following it. first_redirect: the redirect to begin with, which an earlier
+    request returned; no credentials are sent then.
     """
 
     def __init__(
@@ -95,8 +95,8 @@ class Request:
         headers: Mapping[str, str] | None = None,
         limits: Mapping[int, int] | None = None,
         content: bytes | None = None,
-        stays: bool = False,
-        resumed: Redirect | None = None,
+        returns_redirect: bool = False,
+        first_redirect: Redirect | None = None,
     ) -> None:
         self.address = address
         self.hosts = hosts
@@ -105,8 +105,8 @@ class Request:
         self.headers = dict(headers or {})
         self.limits = limits or {}
         self.content = content
-        self.stays = stays
-        self.resumed = resumed
+        self.returns_redirect = returns_redirect
+        self.first_redirect = first_redirect
 
 
 class _Job:
@@ -119,10 +119,10 @@ class _Job:
         self.is_cancelled = False
         self.is_late = False
 
-    def watch(self, waiting: socket.socket | None) -> None:
-        """Shut this socket down if the job is cancelled. Raise OSError if it already is."""
+    def watch(self, open_socket: socket.socket | None) -> None:
+        """Shut this socket down when the job is cancelled. Raise OSError if the job is cancelled already."""
         with self._lock:
-            self._socket = waiting
+            self._socket = open_socket
             if self.is_cancelled:
                 raise ConnectionAbortedError
 
@@ -160,21 +160,22 @@ class _Job:
 class _Connection:
     """A connection to a server: its socket, the reach of the server's address, and whether a proxy is used."""
 
-    def __init__(self, connection: HTTPConnection, reach: int, *, by_proxy: bool = False) -> None:
+    def __init__(self, connection: HTTPConnection, reach: int, *, uses_proxy: bool = False) -> None:
         # Prevent http.client from reopening a closed connection to an unchecked address.
         connection.auto_open = 0
         self.http = connection
         self.socket = connection.sock
         self.reach = reach
-        self.by_proxy = by_proxy
+        self.uses_proxy = uses_proxy
         self.is_used = False
 
 
 class HttpClient:
     """Sends requests.
 
-    options: those of obstore's HTTP stores (storage_options). headers: more headers, which those of the options and the
-    user of an address override. uses_netrc: whether users come from .netrc too. Raises ValueError for invalid options.
+    options: those of obstore's HTTP stores (storage_options). headers: more headers; headers of the options and the
+    user of an address override them. uses_netrc: whether users are also read from .netrc. Raises ValueError for invalid
+    options.
     """
 
     def __init__(
@@ -187,11 +188,13 @@ class HttpClient:
         self._uses_netrc = uses_netrc
         self._more_headers = dict(headers or {})
         max_retries, retry_seconds = retry_limits()
-        given = dict(options or {})
-        client = dict(given.pop("client_options", None) or {})
-        retry = dict(given.pop("retry_config", None) or {})
+        other_options = dict(options or {})
+        client = dict(other_options.pop("client_options", None) or {})
+        retry = dict(other_options.pop("retry_config", None) or {})
         backoff = dict(retry.pop("backoff", None) or {})
-        self._headers = {_text(key): _text(value) for key, value in (client.pop("default_headers", None) or {}).items()}
+        self._headers = {
+            _header_text(key): _header_text(value) for key, value in (client.pop("default_headers", None) or {}).items()
+        }
         self._user_agent = client.pop("user_agent", None)
         self._timeout = _seconds(client.pop("timeout", 30))
         self._connect_timeout = _seconds(client.pop("connect_timeout", 5))
@@ -207,23 +210,23 @@ class HttpClient:
         self._proxy_excludes = client.pop("proxy_excludes", None)
         for name in _IGNORED_OPTIONS:
             client.pop(name, None)
-        if given or client or retry or backoff:
+        if other_options or client or retry or backoff:
             raise ValueError("unknown options")
         self._context: ssl.SSLContext | None = None
         self._idle: dict[tuple[int, Site], list[_Connection]] = {}
         self._down_until: dict[Site | None, float] = {}  # when requests to a server are retried again
 
-    async def send(self, request: Request) -> Answer:
+    async def send(self, request: Request) -> Response:
         """Send a request, and retry after transient failures. Raises RequestError and RefusedError.
 
-        For a while after a request to a server failed for the last time, others are not retried, unless one succeeds: a
-        catalog may have thousands of models on that server.
+        After the last retry of a request to a server failed, other requests to it are not retried for some time, unless
+        one succeeds, because a catalog may have thousands of models on that server.
         """
-        until = time.monotonic() + self._retry_timeout
+        deadline = time.monotonic() + self._retry_timeout
         wait = self._first_wait
         site = request.address.site
         is_down = time.monotonic() < self._down_until.get(site, 0)
-        for tries in count(1):
+        for n_tries in count(1):
             try:
                 answer = await self._send_once(request)
                 self._down_until.pop(site, None)
@@ -231,22 +234,22 @@ class HttpClient:
             except RefusedError:
                 raise
             except RequestError as error:
-                pause = max(error.wait, wait * random.uniform(0.5, 1))
-                is_last = is_down or tries > self._max_retries or time.monotonic() + max(error.wait, wait) > until
+                seconds = max(error.wait, wait * random.uniform(0.5, 1))
+                is_last = is_down or n_tries > self._max_retries or time.monotonic() + max(error.wait, wait) > deadline
                 if error.is_transient and is_last:
                     self._down_until[site] = time.monotonic() + self._retry_timeout
                 if not error.is_transient or is_last:
-                    reason = f"{error}, {tries} times" if tries > 1 else str(error)
+                    reason = f"{error}, {n_tries} times" if n_tries > 1 else str(error)
                     if error.wait:
                         reason += f", and asks to wait {error.wait:,.0f} seconds"
                     raise RequestError(reason, error.kind) from None
-            await asyncio.sleep(pause)
+            await asyncio.sleep(seconds)
             wait = min(wait * self._wait_base, self._max_wait)
         raise AssertionError
 
-    async def _send_once(self, request: Request) -> Answer:
+    async def _send_once(self, request: Request) -> Response:
         job = _Job()
-        # An upload may take long: only the socket's timeout applies to the upload, and this timeout to its response.
+        # An upload may take long. Only the socket's timeout applies to it; this timeout applies to its response.
         timeout = self._timeout if request.content is None else None
         try:
             return await asyncio.wait_for(asyncio.to_thread(self._run_in_time, job, request), timeout)
@@ -265,14 +268,14 @@ class HttpClient:
         except OSError as error:
             raise _connection_error(error) from None
         except (ValueError, UnicodeError):
-            # http.client refuses the header or URL; its message contains the header.
+            # http.client rejects the header or URL; its message, which contains the header, is not shown.
             raise RequestError("a header of client_options, or the address, can't be sent by HTTP") from None
         finally:
             job.cancel()
 
     # The following methods run in a thread.
 
-    def _run_in_time(self, job: _Job, request: Request) -> Answer:
+    def _run_in_time(self, job: _Job, request: Request) -> Response:
         """Call `_run`. Raise TimeoutError if the response to an upload took too long."""
         try:
             answer = self._run(job, request)
@@ -286,25 +289,25 @@ class HttpClient:
             raise TimeoutError  # the socket was shut down, which ends a body of unknown length
         return answer
 
-    def _run(self, job: _Job, request: Request) -> Answer:
+    def _run(self, job: _Job, request: Request) -> Response:
         """Send a request and follow redirects."""
         address, hosts = request.address, request.hosts
         assert address.site is not None
         site, target = address.site, address.target
-        reached: int | None = None
+        chain_reach: int | None = None
         is_own = True
-        passed: list[Site] = []
-        if request.resumed is not None:
-            site, target, reached = request.resumed
+        redirect_sites: list[Site] = []
+        if request.first_redirect is not None:
+            site, target, chain_reach = request.first_redirect
             is_own = False
-            passed.append(site)
-        seen = {(site, target)}
+            redirect_sites.append(site)
+        visited = {(site, target)}
         for _ in range(MAX_REDIRECTS + 1):
-            connection, response = self._send_request(job, request, site, target, reached, is_own)
+            connection, response = self._send_request(job, request, site, target, chain_reach, is_own)
             if response.status not in _REDIRECT_STATUSES:
                 answer = self._finish(job, request, site, connection, response)
                 if request.is_model and answer.status in (200, 206):
-                    hosts.add_redirects(passed)
+                    hosts.add_redirects(redirect_sites)
                 return answer
             job.clear_deadline()
             response.close()
@@ -312,28 +315,29 @@ class HttpClient:
             if request.method == "PUT":
                 raise RefusedError("the server redirects uploads; save to the address that it redirects to")
             location = response.getheader("Location")
-            reached = max(reached or 0, connection.reach)
-            before = site
+            chain_reach = max(chain_reach or 0, connection.reach)
+            previous_site = site
             site, target = redirect_target(f"{site.scheme}://{site.netloc}{target}", location)
-            hosts.check_redirect(before, site, request.is_model)
-            if (site, target) in seen:
+            hosts.check_redirect(previous_site, site, request.is_model)
+            if (site, target) in visited:
                 raise RefusedError("the server redirects in a loop")
-            seen.add((site, target))
-            passed.append(site)
-            # After a redirect to another server, that server may have chosen this address: send no credentials.
+            visited.add((site, target))
+            redirect_sites.append(site)
+            # Send no credentials after a redirect to another server, even back to this one: the other server chose the
+            # address.
             is_own = is_own and site.host_and_port == address.site.host_and_port
-            if request.stays and not is_own:
-                return Answer(response.status, response.headers, None, Redirect(site, target, reached))
+            if request.returns_redirect and not is_own:
+                return Response(response.status, response.headers, None, Redirect(site, target, chain_reach))
         raise RefusedError(f"the server redirects more than {MAX_REDIRECTS} times")
 
     def _send_request(
-        self, job: _Job, request: Request, site: Site, target: str, reached: int | None, is_own: bool
+        self, job: _Job, request: Request, site: Site, target: str, chain_reach: int | None, is_own: bool
     ) -> tuple[_Connection, HTTPResponse]:
-        """Send one request, and read the head of its response."""
+        """Send one request, and read the status and headers of its response."""
         while True:
-            connection = self._connect(job, request.hosts, site, reached)
-            is_whole = connection.by_proxy and site.scheme == "http"
-            url = f"http://{site.netloc}{target}" if is_whole else target
+            connection = self._connect(job, request.hosts, site, chain_reach)
+            is_absolute = connection.uses_proxy and site.scheme == "http"
+            url = f"http://{site.netloc}{target}" if is_absolute else target
             try:
                 job.watch(connection.socket)
                 connection.socket.settimeout(self._read_timeout)
@@ -370,16 +374,18 @@ class HttpClient:
             basic = {"Authorization": f"Basic {b64encode(user.encode()).decode()}"} if user else {}
             agent = {"User-Agent": self._user_agent} if self._user_agent is not None else {}
             # The caller can't override headers of the request itself.
-            fixed = ("host", "content-length", *map(str.lower, request.headers))
+            fixed_names = ("host", "content-length", *map(str.lower, request.headers))
             for name, value in [*self._more_headers.items(), *(basic | agent).items(), *self._headers.items()]:
-                if name.lower() not in fixed:
-                    same = next((known for known in headers if known.lower() == name.lower()), name)
-                    headers[same] = value
+                if name.lower() not in fixed_names:
+                    existing_name = next(
+                        (header_name for header_name in headers if header_name.lower() == name.lower()), name
+                    )
+                    headers[existing_name] = value
         return headers
 
     def _finish(
         self, job: _Job, request: Request, site: Site, connection: _Connection, response: HTTPResponse
-    ) -> Answer:
+    ) -> Response:
         """Read the body of a response, and keep the connection open if the body was read completely."""
         status = response.status
         body: bytearray | None = None
@@ -401,42 +407,44 @@ class HttpClient:
             else:
                 response.close()
                 connection.http.close()
-        return Answer(status, response.headers, body, None)
+        return Response(status, response.headers, body, None)
 
-    def _connect(self, job: _Job, hosts: Hosts, site: Site, reached: int | None) -> _Connection:
+    def _connect(self, job: _Job, hosts: Hosts, site: Site, chain_reach: int | None) -> _Connection:
         """Return an idle connection to a server, or a new one. Raises OSError and RefusedError."""
-        connection = self._idle_connection(hosts, site, reached) or self._new_connection(job, hosts, site, reached)
-        if reached is None:
+        connection = self._idle_connection(hosts, site, chain_reach) or self._new_connection(
+            job, hosts, site, chain_reach
+        )
+        if chain_reach is None:
             hosts.note_reach(connection.reach)
         return connection
 
-    def _idle_connection(self, hosts: Hosts, site: Site, reached: int | None) -> _Connection | None:
+    def _idle_connection(self, hosts: Hosts, site: Site, chain_reach: int | None) -> _Connection | None:
         # A forked process must not use the connections of its parent.
         idle = self._idle.get((os.getpid(), site), [])
         while idle:
             with suppress(IndexError):  # another thread took the last connection
                 connection = idle.pop()
-                if connection.reach >= hosts.least_reach(reached):
+                if connection.reach >= hosts.min_reach(chain_reach):
                     return connection
                 connection.http.close()
         return None
 
-    def _new_connection(self, job: _Job, hosts: Hosts, site: Site, reached: int | None) -> _Connection:
+    def _new_connection(self, job: _Job, hosts: Hosts, site: Site, chain_reach: int | None) -> _Connection:
         proxy = self._proxy_for(site)
         if proxy is not None:
-            return self._connect_by_proxy(hosts, site, reached, proxy)
-        return self._connect_directly(job, hosts, site, reached)
+            return self._connect_by_proxy(hosts, site, chain_reach, proxy)
+        return self._connect_directly(job, hosts, site, chain_reach)
 
-    def _connect_directly(self, job: _Job, hosts: Hosts, site: Site, reached: int | None) -> _Connection:
+    def _connect_directly(self, job: _Job, hosts: Hosts, site: Site, chain_reach: int | None) -> _Connection:
         error: OSError = socket.gaierror(socket.EAI_NONAME, "no address")
-        for address, reach in hosts.reachable(site, reached):
+        for address, reach in hosts.allowed_addresses(site, chain_reach):
             connection = http.client.HTTPConnection(site.host, site.port)
             try:
                 connection.sock = self._open(job, site, address)
             except TimeoutError:
                 raise
-            except OSError as failure:
-                error = failure.with_traceback(None)
+            except OSError as attempt_error:
+                error = attempt_error.with_traceback(None)
                 continue
             return _Connection(connection, reach)
         raise error
@@ -444,34 +452,36 @@ class HttpClient:
     def _open(self, job: _Job, site: Site, address: str) -> socket.socket:
         """Return a socket that is connected to this address, which the caller has checked."""
         family = socket.AF_INET6 if ":" in address else socket.AF_INET
-        opened = socket.socket(family, socket.SOCK_STREAM)
+        connected = socket.socket(family, socket.SOCK_STREAM)
         try:
-            opened.settimeout(self._connect_timeout)
-            job.watch(opened)
-            opened.connect((address, site.port))
-            opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            connected.settimeout(self._connect_timeout)
+            job.watch(connected)
+            connected.connect((address, site.port))
+            connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if site.scheme == "https":
-                tls = self._ssl_context().wrap_socket(opened, server_hostname=site.host, do_handshake_on_connect=False)
-                opened = tls
+                tls = self._ssl_context().wrap_socket(
+                    connected, server_hostname=site.host, do_handshake_on_connect=False
+                )
+                connected = tls
                 job.watch(tls)
                 tls.do_handshake()
         except BaseException:
-            opened.close()
+            connected.close()
             raise
         finally:
             job.release()
-        return opened
+        return connected
 
-    def _connect_by_proxy(self, hosts: Hosts, site: Site, reached: int | None, proxy: str) -> _Connection:
-        """Return a connection to a server through a proxy, which resolves the name: every name is treated as public."""
+    def _connect_by_proxy(self, hosts: Hosts, site: Site, chain_reach: int | None, proxy: str) -> _Connection:
+        """Return a connection to a server through a proxy. The proxy resolves names, so all are treated as public."""
         reach = GLOBAL
-        for spelled in (site.host, _ipv4_of(site.host)):
+        for spelling in (site.host, _ipv4_of(site.host)):
             with suppress(ValueError):
-                reach = min(reach, reach_of(spelled))
+                reach = min(reach, reach_of(spelling))
         if site.host == "localhost" or site.host.endswith(".localhost"):
-            reach = THIS_HOST
-        if reach < hosts.least_reach(reached):
-            raise hosts.too_near(site)
+            reach = LOCAL
+        if reach < hosts.min_reach(chain_reach):
+            raise hosts.reach_error(site)
         parts = urlsplit(proxy if "://" in proxy else f"http://{proxy}")
         if parts.scheme != "http" or parts.hostname is None:
             raise RequestError("the proxy's address does not begin with http://")
@@ -489,7 +499,7 @@ class HttpClient:
             connection = _ProxiedConnection(*proxy_address, timeout=self._connect_timeout)
             connection.proxy_headers = headers
         connection.connect()
-        return _Connection(connection, reach, by_proxy=True)
+        return _Connection(connection, reach, uses_proxy=True)
 
     def _proxy_for(self, site: Site) -> str | None:
         from urllib.request import getproxies, proxy_bypass
@@ -532,32 +542,32 @@ def _body_chunks(content: bytes | None) -> list[memoryview] | None:
     if content is None:
         return None
     view = memoryview(content)
-    return [view[start : start + _BODY_CHUNK] for start in range(0, len(view), _BODY_CHUNK)]
+    return [view[start : start + _BODY_CHUNK_BYTES] for start in range(0, len(view), _BODY_CHUNK_BYTES)]
 
 
 class _TruncatedError(Exception):
     """A body ended before its stated length."""
 
 
-def _read_body(response: HTTPResponse, limit: int) -> bytearray | None:
+def _read_body(response: HTTPResponse, max_bytes: int) -> bytearray | None:
     """Read the body of a response. Return None if it is longer than the limit."""
     length = response.length
-    if length is not None and length > limit:
+    if length is not None and length > max_bytes:
         return None
     body = bytearray(length or 0)
     if length is not None:
-        view, filled = memoryview(body), 0
-        while filled < length:
-            size = response.readinto(view[filled:])
+        view, n_filled = memoryview(body), 0
+        while n_filled < length:
+            size = response.readinto(view[n_filled:])
             if not size:
                 raise _TruncatedError
-            filled += size
+            n_filled += size
         view.release()
         response.read()  # returns b"", and makes the connection reusable
         return body
-    while chunk := response.read(_BODY_CHUNK):
+    while chunk := response.read(_BODY_CHUNK_BYTES):
         body += chunk
-        if len(body) > limit:
+        if len(body) > max_bytes:
             return None
     return body
 
@@ -614,7 +624,7 @@ def _is_excluded(host: str, excludes: str) -> bool:
     return False
 
 
-def _text(value: object) -> str:
+def _header_text(value: object) -> str:
     return value.decode("latin-1") if isinstance(value, bytes) else str(value)
 
 
@@ -626,7 +636,7 @@ def _seconds(value: object) -> float:
         return float(value)
     total = 0.0
     for number, unit in re.findall(r"\s*(\d+(?:\.\d+)?)\s*([a-z]+)", str(value)):
-        total += float(number) * _DURATIONS[unit if unit in _DURATIONS else _unit_of(unit)]
+        total += float(number) * _SECONDS_BY_UNIT[unit if unit in _SECONDS_BY_UNIT else _unit_of(unit)]
     if not total:
         raise ValueError("not a duration")
     return total

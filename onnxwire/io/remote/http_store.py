@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from typing import Any
 
     from onnxwire.io.remote.address import Address
-    from onnxwire.io.remote.http_client import Answer
+    from onnxwire.io.remote.http_client import Response
 
 _CONTENT_RANGE = re.compile(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18}|\*)", re.I)  # *: the size is unknown
 _UNSATISFIED_RANGE = re.compile(r"bytes \*/(\d{1,18})", re.I)
 _VERSION_HEADERS = ("x-amz-version-id", "x-goog-generation", "x-ms-version-id")
-_MAX_LIST_BYTES = 1 << 26  # of the list of a folder
-# Last-Modified identifies a version only if the response is later by its resolution (RFC 9110, section
-# 8.8.2.2); without a Date header the response must be later by more, since the clocks of the systems differ.
+_MAX_LIST_BYTES = 1 << 26  # of a response that lists a folder
+# Last-Modified identifies a version only if the response is at least one second later, the resolution of the header
+# (RFC 9110, section 8.8.2.2). Without a Date header the difference must be larger, since the clocks may differ.
 _MODIFIED_RESOLUTION_SECONDS = 1.0
 _CLOCK_TOLERANCE_SECONDS = 60.0
 _MAX_WAIT_SECONDS = 2.0
@@ -48,7 +48,7 @@ class HttpStore:
         """Upload a file. Raises RequestError."""
         run(self._client.send(Request(address, _hosts_of(address), method="PUT", content=data)))
 
-    async def list_folder(self, address: Address) -> AsyncIterator[Listed]:
+    async def list_folder(self, address: Address) -> AsyncIterator[ListedFile]:
         """Iterate over the files in and below the folder of an address, by WebDAV. Raises RequestError."""
         from xml.etree.ElementTree import ParseError, fromstring
 
@@ -62,31 +62,31 @@ class HttpStore:
             headers=headers,
             limits={207: _MAX_LIST_BYTES},
         )
-        answer = await self._client.send(request)
-        if answer.status != 207 or answer.body is None or b"<!" in answer.body:
+        response = await self._client.send(request)
+        if response.status != 207 or response.body is None or b"<!" in response.body:
             raise RequestError("the server does not list folders")
         try:
-            root = fromstring(bytes(answer.body).decode())
+            root = fromstring(bytes(response.body).decode())
         except (ParseError, ValueError):
             raise RequestError("the server does not list folders") from None
-        start = _segments(folder.key)[:-1]
+        folder_path = _segments(folder.key)[:-1]
         for entry in root.iterfind("{DAV:}response"):
             # The path is split before it is decoded, because an escaped slash belongs to a name.
             path = _segments(urlsplit(entry.findtext("{DAV:}href", "").strip()).path)
-            names = path[len(start) :]
+            names = path[len(folder_path) :]
             size = entry.findtext(".//{DAV:}getcontentlength", "")
             is_file = entry.find(".//{DAV:}collection") is None and re.fullmatch(r"\d{1,18}", size)
-            if is_file and names and path[: len(start)] == start and not {"", ".", ".."} & set(names):
+            if is_file and names and path[: len(folder_path)] == folder_path and not {"", ".", ".."} & set(names):
                 etag = entry.findtext(".//{DAV:}getetag") or None
                 modified = entry.findtext(".//{DAV:}getlastmodified") or None
-                yield Listed(tuple(names), Version(int(size), etag, modified, None))
+                yield ListedFile(tuple(names), Version(int(size), etag, modified, None))
 
 
 def _segments(path: str) -> list[str]:
     return [unquote(name) for name in path.split("/")]
 
 
-class Listed(NamedTuple):
+class ListedFile(NamedTuple):
     """A file of a folder: the names on its path from the folder, and its version."""
 
     names: tuple[str, ...]
@@ -103,22 +103,22 @@ class HttpReader:
         self._is_model = is_model
 
     async def read(self, start: int, end: int, version: Version | None) -> tuple[bytearray, Version]:
-        """Read a range; see Reader. Repeat the first request if Last-Modified is too recent to identify a version."""
-        answer = await self._read(start, end, version)
+        """Read a range; see Reader. Repeat the first request if Last-Modified is too recent to identify the version."""
+        response = await self._read(start, end, version)
         if version is None:
-            wait = _time_to_wait(answer.headers)
+            wait = _time_to_wait(response.headers)
             if 0 < wait <= _MAX_WAIT_SECONDS:
                 await asyncio.sleep(wait)
-                answer = await self._read(start, end, None)
+                response = await self._read(start, end, None)
         size = version.size if version is not None else None
-        if size is None and _has_unknown_size(answer):
-            last = await self._send({"Range": "bytes=-1"}, {206: 1})
-            size = _size_by_last_byte(last)
-            if _version_of(last.headers, size) != _version_of(answer.headers, size):
+        if size is None and _has_unknown_size(response):
+            last_byte_response = await self._send({"Range": "bytes=-1"}, {206: 1})
+            size = _size_by_last_byte(last_byte_response)
+            if _version_of(last_byte_response.headers, size) != _version_of(response.headers, size):
                 raise RequestError("the file was changed", "changed")
-        return _part_of(answer, start, end, size, is_first=version is None)
+        return _check_range(response, start, end, size, is_first=version is None)
 
-    async def _read(self, start: int, end: int, version: Version | None) -> Answer:
+    async def _read(self, start: int, end: int, version: Version | None) -> Response:
         headers = {"Range": f"bytes={start}-{end - 1}"}
         if version is not None and version.is_strong:
             assert version.etag is not None
@@ -127,17 +127,17 @@ class HttpReader:
             headers["If-Unmodified-Since"] = version.modified
         return await self._send(headers, {206: end - start})
 
-    async def read_all(self, limit: int) -> tuple[bytearray | None, Version]:
+    async def read_all(self, max_bytes: int) -> tuple[bytearray | None, Version]:
         """Read the complete file; see Reader."""
-        answer = await self._send({}, {200: limit})
-        if answer.status != 200:
+        response = await self._send({}, {200: max_bytes})
+        if response.status != 200:
             raise RequestError("the server answered with a part of the file instead of the complete file")
-        length = answer.headers.get("Content-Length", "")
-        stated_size = int(length) if re.fullmatch(r"\d{1,18}", length) else limit + 1
-        size = stated_size if answer.body is None else len(answer.body)
-        return answer.body, _version_of(answer.headers, size)
+        length = response.headers.get("Content-Length", "")
+        stated_size = int(length) if re.fullmatch(r"\d{1,18}", length) else max_bytes + 1
+        size = stated_size if response.body is None else len(response.body)
+        return response.body, _version_of(response.headers, size)
 
-    async def _send(self, headers: dict[str, str], limits: dict[int, int]) -> Answer:
+    async def _send(self, headers: dict[str, str], limits: dict[int, int]) -> Response:
         request = Request(self._address, self._hosts, is_model=self._is_model, headers=headers, limits=limits)
         return await self._client.send(request)
 
@@ -147,50 +147,50 @@ def _hosts_of(address: Address) -> Hosts:
     return Hosts(address.site, may_redirect=not is_untrusted())
 
 
-def _has_unknown_size(answer: Answer) -> bool:
-    return answer.status == 206 and answer.headers.get("Content-Range", "").strip().endswith("/*")
+def _has_unknown_size(response: Response) -> bool:
+    return response.status == 206 and response.headers.get("Content-Range", "").strip().endswith("/*")
 
 
-def _size_by_last_byte(answer: Answer) -> int:
+def _size_by_last_byte(response: Response) -> int:
     """Return the size of a file from the response to a request for its last byte."""
-    found = _CONTENT_RANGE.fullmatch(answer.headers.get("Content-Range", "").strip())
-    if answer.status != 206 or found is None or found[1] != found[2]:
+    match = _CONTENT_RANGE.fullmatch(response.headers.get("Content-Range", "").strip())
+    if response.status != 206 or match is None or match[1] != match[2]:
         raise RangeError
-    return int(found[2]) + 1
+    return int(match[2]) + 1
 
 
-def _part_of(
-    answer: Answer, start: int, end: int, known_size: int | None, *, is_first: bool
+def _check_range(
+    response: Response, start: int, end: int, known_size: int | None, *, is_first: bool
 ) -> tuple[bytearray, Version]:
     """Return the bytes of the response to a range request, and their version.
 
     known_size: the file's size for a response that does not contain it.
     """
-    text = answer.headers.get("Content-Range", "").strip()
-    if answer.status == 416:
-        found = _UNSATISFIED_RANGE.fullmatch(text)
-        if found is None or (is_first and int(found[1]) > start):
+    text = response.headers.get("Content-Range", "").strip()
+    if response.status == 416:
+        match = _UNSATISFIED_RANGE.fullmatch(text)
+        if match is None or (is_first and int(match[1]) > start):
             raise RequestError("the server answered 416 Range Not Satisfiable")
-        return bytearray(), _version_of(answer.headers, int(found[1]))
-    found = _CONTENT_RANGE.fullmatch(text)
-    if answer.status != 206 or found is None:
+        return bytearray(), _version_of(response.headers, int(match[1]))
+    match = _CONTENT_RANGE.fullmatch(text)
+    if response.status != 206 or match is None:
         raise RangeError
-    first, last = int(found[1]), int(found[2])
-    if found[3] == "*" and known_size is None:
+    first, last = int(match[1]), int(match[2])
+    if match[3] == "*" and known_size is None:
         raise RangeError
-    size = known_size if found[3] == "*" and known_size is not None else int(found[3])
+    size = known_size if match[3] == "*" and known_size is not None else int(match[3])
     if first != start or last + 1 != min(end, size) or last < first:
         raise RequestError("the response contains another range than the requested one")
-    length = answer.headers.get("Content-Length", "")
-    sent = len(answer.body) if answer.body is not None else length if length.isdecimal() else "more"
-    if sent != last + 1 - first:
-        sent_text = f"{int(sent):,}" if sent != "more" else sent
+    length = response.headers.get("Content-Length", "")
+    n_sent = len(response.body) if response.body is not None else length if length.isdecimal() else "more"
+    if n_sent != last + 1 - first:
+        sent_text = f"{int(n_sent):,}" if n_sent != "more" else n_sent
         raise RequestError(f"the server sent {sent_text} bytes instead of {last + 1 - first:,}")
-    assert answer.body is not None
-    version = _version_of(answer.headers, size)
-    if is_first and version.etag is None and version.version is None and _time_to_wait(answer.headers):
+    assert response.body is not None
+    version = _version_of(response.headers, size)
+    if is_first and version.etag is None and version.version is None and _time_to_wait(response.headers):
         version = version._replace(modified=None)
-    return answer.body, version
+    return response.body, version
 
 
 def _version_of(headers: HTTPMessage, size: int) -> Version:

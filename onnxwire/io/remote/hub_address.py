@@ -9,7 +9,7 @@ from urllib.parse import quote, unquote, urlsplit
 
 _ENDPOINT = "https://huggingface.co"
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,95}")
-# A revision with slashes is written with %2F, except these.
+# In a revision, a slash is written as %2F, except in these.
 _REF_REVISION = re.compile(r"refs/(?:pr/[0-9]+|convert/[A-Za-z0-9_]+)(?=/|$)")
 _REVISION = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*(?:/[A-Za-z0-9_][A-Za-z0-9_.+-]*)*")
 _MAX_REVISION_CHARS = 255
@@ -43,8 +43,8 @@ def hub_endpoint() -> str:
 
 def parse_hub_file(text: str) -> HubFile:
     """Parse an address; its path is "" for a repository. Raises ValueError for names that the Hub does not allow."""
-    organization, _, rest = text.partition("://")[2].partition("/")
-    repository, mark, rest = _split_repository(rest)
+    organization, _, remainder = text.partition("://")[2].partition("/")
+    repository, at_sign, remainder = _split_repository(remainder)
     if organization in ("datasets", "spaces", "models", "buckets"):
         raise ValueError(f"only model repositories are read from the Hub; {_FORM}")
     for name in (organization, repository):
@@ -52,20 +52,20 @@ def parse_hub_file(text: str) -> HubFile:
         if not is_name:
             raise ValueError(_FORM)
     revision = "main"
-    if mark:
-        found = _REF_REVISION.match(rest)
-        word = found[0] if found else rest.partition("/")[0]
-        rest = rest[len(word) + 1 :]
-        revision = unquote(word, errors="strict")
+    if at_sign:
+        match = _REF_REVISION.match(remainder)
+        encoded_revision = match[0] if match else remainder.partition("/")[0]
+        remainder = remainder[len(encoded_revision) + 1 :]
+        revision = unquote(encoded_revision, errors="strict")
         if not _REVISION.fullmatch(revision) or ".." in revision or len(revision) > _MAX_REVISION_CHARS:
             raise ValueError("the revision of the address is not the name of a branch or tag, nor a commit")
-    if rest and {"", ".", ".."} & set(rest.removesuffix("/").split("/")):
+    if remainder and {"", ".", ".."} & set(remainder.removesuffix("/").split("/")):
         raise ValueError("the path of the address contains an empty name, . or ..")
-    return HubFile(f"{organization}/{repository}", revision, rest)
+    return HubFile(f"{organization}/{repository}", revision, remainder)
 
 
-def _split_repository(rest: str) -> tuple[str, str, str]:
-    """Return the repository, "@" if a revision follows, and the rest."""
-    name = rest.partition("/")[0]
-    repository, mark, _ = name.partition("@")
-    return repository, mark, rest[len(repository) + 1 :]
+def _split_repository(text: str) -> tuple[str, str, str]:
+    """Return the repository, "@" or "", and the text after them: a path, or a revision and a path."""
+    name = text.partition("/")[0]
+    repository, at_sign, _ = name.partition("@")
+    return repository, at_sign, text[len(repository) + 1 :]

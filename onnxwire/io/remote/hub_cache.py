@@ -1,7 +1,7 @@
 """Find files of Hugging Face repositories in the local cache of the huggingface_hub package, and the user's token.
 
-These are a few paths and environment variables, which are documented; importing huggingface_hub for them would take
-longer than opening a model.
+The paths and environment variables are documented. Importing huggingface_hub to determine them would take longer than
+opening a model.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 COMMIT = re.compile(r"[0-9a-f]{40}")
 _MAX_TOKEN_BYTES = 4096
-_TRUE = ("1", "ON", "YES", "TRUE")
+_TRUE_VALUES = ("1", "ON", "YES", "TRUE")
 
 
 def hub_token() -> str:
@@ -43,7 +43,7 @@ def is_offline() -> bool:
 
 
 def cached_commit(file: HubFile) -> str | None:
-    """Return the commit that a revision had when it was last downloaded to the cache; None if it never was."""
+    """Return the commit that a revision had when it was last downloaded to the cache; None if it was not downloaded."""
     if COMMIT.fullmatch(file.revision):
         return file.revision
     descriptor = _open(file, f"refs/{file.revision}")
@@ -104,4 +104,4 @@ def _home() -> str:
 
 
 def _is_set(name: str) -> bool:
-    return os.environ.get(name, "").upper() in _TRUE
+    return os.environ.get(name, "").upper() in _TRUE_VALUES

@@ -1,7 +1,7 @@
 """Read files on the Hugging Face Hub: of one commit, from the servers that the Hub redirects to, with few requests.
 
 The Hub answers a request for a large file with a redirect to a signed address on another server, which expires. This
-address is cached, so only the first request takes two trips; it is renewed when that server denies access.
+address is cached, so only the first request takes two round trips; it is renewed when the other server denies access.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from onnxwire.errors import SourceError
 from onnxwire.io.remote.address import parse_address
 from onnxwire.io.remote.failures import RequestError
 from onnxwire.io.remote.http_client import HttpClient, Request
-from onnxwire.io.remote.http_store import HttpReader, HttpStore, Listed
+from onnxwire.io.remote.http_store import HttpReader, HttpStore, ListedFile
 from onnxwire.io.remote.hub_address import HubFile, hub_endpoint, parse_hub_file
 from onnxwire.io.remote.hub_cache import COMMIT, cached_commit, hub_token, is_maybe_cached, is_offline, open_cached
 from onnxwire.io.remote.loop import run
@@ -27,25 +27,25 @@ if TYPE_CHECKING:
 
     from onnxwire.io.remote.address import Address
     from onnxwire.io.remote.hosts import Hosts
-    from onnxwire.io.remote.http_client import Answer, Redirect
+    from onnxwire.io.remote.http_client import Redirect, Response
 
 _ETAG = re.compile(r'(?:W/)?"[!#-~]{1,200}"')
-_TOTAL = re.compile(r"/(\d{1,18})$")
+_TOTAL_SIZE = re.compile(r"/(\d{1,18})$")
 _VALIDATORS = ("ETag", "Last-Modified", "x-amz-version-id", "x-goog-generation", "x-ms-version-id")
-_CANT_LIST = "the list of a repository needs huggingface_hub: pip install 'onnxwire[hub]'"
+_LIST_ERROR = "the list of a repository needs huggingface_hub: pip install 'onnxwire[hub]'"
 
 
 class HubStore(HttpStore):
     """A store of files on the Hub. options: as for HttpClient, and `token`."""
 
     def __init__(self, options: Mapping[str, Any] | None = None) -> None:
-        chosen = dict(options or {})
-        self._token = str(chosen.pop("token", None) or hub_token())
+        client_options = dict(options or {})
+        self._token = str(client_options.pop("token", None) or hub_token())
         if not re.fullmatch("[!-~]*", self._token):
             raise SourceError(
                 errno.EINVAL, "the token contains other characters than letters, digits and signs", "hf://"
             )
-        self._client = HttpClient(chosen, {"Authorization": f"Bearer {self._token}"} if self._token else {})
+        self._client = HttpClient(client_options, {"Authorization": f"Bearer {self._token}"} if self._token else {})
 
     def reader(self, address: Address, hosts: Hosts, *, is_model: bool = True) -> HubReader:
         """Return a reader of a file. The Hub is trusted to redirect external data as well as models."""
@@ -78,21 +78,21 @@ class HubStore(HttpStore):
             return None
         return descriptor, parse_address(file._replace(revision=commit).shown)
 
-    async def list_folder(self, address: Address) -> AsyncIterator[Listed]:
+    async def list_folder(self, address: Address) -> AsyncIterator[ListedFile]:
         """Iterate over the files in and below the folder of an address. Raises the errors of huggingface_hub."""
         file = parse_hub_file(address.shown)
-        for entry in await asyncio.to_thread(self._tree, file, file.path.rpartition("/")[0]):
+        for entry in await asyncio.to_thread(self._list_repository, file, file.path.rpartition("/")[0]):
             etag = f'"{entry.lfs.sha256 if entry.lfs else entry.blob_id}"'
             names = entry.path.split("/")[file.path.count("/") :]
             if names and not {"", ".", ".."} & set(names):
-                yield Listed(tuple(names), Version(entry.size, etag, None, None))
+                yield ListedFile(tuple(names), Version(entry.size, etag, None, None))
 
-    def _tree(self, file: HubFile, folder: str) -> list[Any]:
+    def _list_repository(self, file: HubFile, folder: str) -> list[Any]:
         try:
             from huggingface_hub import HfApi
             from huggingface_hub.hf_api import RepoFile
         except ImportError:
-            raise SourceError(errno.EOPNOTSUPP, _CANT_LIST, file.shown) from None
+            raise SourceError(errno.EOPNOTSUPP, _LIST_ERROR, file.shown) from None
         api = HfApi(endpoint=hub_endpoint(), token=self._token or False)
         tree = api.list_repo_tree(file.repository, folder or None, recursive=True, revision=file.revision)
         return [entry for entry in tree if isinstance(entry, RepoFile)]
@@ -109,17 +109,17 @@ class _SignedAddress:
 class HubReader(HttpReader):
     """A Reader of one file of one commit.
 
-    address: the file's address; after the first answer, that of the same file by its commit. commit: the commit, or
-    None if the Hub did not report one.
+    address: the file's address; after the first response, the address of the same file by its commit. commit: the
+    commit, or None if the Hub did not report one.
     """
 
     def __init__(self, client: HttpClient, address: Address, hosts: Hosts, *, is_model: bool) -> None:
         super().__init__(client, address, hosts, is_model)
         self.commit: str | None = None
         self._signed: _SignedAddress | None = None
-        self._is_redirected: bool | None = None  # None before the first answer
-        self._linked: tuple[str | None, int | None] = (None, None)  # ETag and size of a file on another server
-        self._turn = asyncio.Lock()
+        self._is_redirected: bool | None = None  # None before the first response
+        self._linked_file: tuple[str | None, int | None] = (None, None)  # ETag and size of a file on another server
+        self._renewal_lock = asyncio.Lock()
 
     @property
     def address(self) -> Address:
@@ -128,13 +128,13 @@ class HubReader(HttpReader):
 
     async def resolve(self) -> None:
         """Request the commit of the file's revision."""
-        await self._ask_hub({"Range": "bytes=0-0"}, {206: 1})
+        await self._send_to_hub({"Range": "bytes=0-0"}, {206: 1})
 
-    async def _send(self, headers: dict[str, str], limits: dict[int, int]) -> Answer:
+    async def _send(self, headers: dict[str, str], limits: dict[int, int]) -> Response:
         if self._is_redirected is False:
-            answer = await self._ask_hub(headers, limits)
-            if answer.redirect is None:
-                return answer
+            response = await self._send_to_hub(headers, limits)
+            if response.redirect is None:
+                return response
         signed = self._signed
         if signed is not None:
             try:
@@ -142,23 +142,23 @@ class HubReader(HttpReader):
             except RequestError as error:
                 if error.kind not in ("forbidden", "missing"):
                     raise
-        async with self._turn:
-            if self._signed is signed or self._signed is None:  # no other request has renewed it
-                answer = await self._ask_hub(headers, limits)
-                if answer.redirect is None:
-                    return answer
+        async with self._renewal_lock:
+            if self._signed is signed or self._signed is None:  # no other request has renewed it in the meantime
+                response = await self._send_to_hub(headers, limits)
+                if response.redirect is None:
+                    return response
             signed = self._signed
         assert signed is not None
         return await self._send_directly(signed, headers, limits)
 
-    async def _ask_hub(self, headers: dict[str, str], limits: dict[int, int]) -> Answer:
-        """Send a request to the Hub. Keep the address to which it redirects to another server."""
-        request = Request(self._address, self._hosts, headers=headers, limits=limits, stays=True)
+    async def _send_to_hub(self, headers: dict[str, str], limits: dict[int, int]) -> Response:
+        """Send a request to the Hub. If it redirects to another server, cache that address."""
+        request = Request(self._address, self._hosts, headers=headers, limits=limits, returns_redirect=True)
         if self._is_redirected is not False:
             # Conditions of the request refer to the other server's ETag, so they are not sent to the Hub.
             request.headers = {name: text for name, text in headers.items() if not name.startswith("If-")}
-        answer = await self._client.send(request)
-        commit = answer.headers.get("X-Repo-Commit", "").strip()
+        response = await self._client.send(request)
+        commit = response.headers.get("X-Repo-Commit", "").strip()
         if COMMIT.fullmatch(commit):
             if self.commit not in (None, commit):
                 raise RequestError("the file was changed", "changed")
@@ -166,44 +166,46 @@ class HubReader(HttpReader):
                 self.commit = commit
                 file = parse_hub_file(self._address.shown)
                 self._address = parse_address(file._replace(revision=commit).shown)
-        if answer.redirect is None:
+        if response.redirect is None:
             if self._is_redirected:
                 raise RequestError("the file was changed", "changed")
-            del answer.headers["Last-Modified"]  # the time of the commit, not of the file
+            del response.headers["Last-Modified"]  # the time of the commit, not of the file
             self._is_redirected = False
-            return answer
-        etag = answer.headers.get("X-Linked-Etag", "").strip()
-        size = answer.headers.get("X-Linked-Size", "").strip()
-        linked = (etag if _ETAG.fullmatch(etag) else None, int(size) if re.fullmatch(r"\d{1,18}", size) else None)
-        if self._is_redirected is False or (self._is_redirected and linked != self._linked):
+            return response
+        etag = response.headers.get("X-Linked-Etag", "").strip()
+        size = response.headers.get("X-Linked-Size", "").strip()
+        linked_file = (etag if _ETAG.fullmatch(etag) else None, int(size) if re.fullmatch(r"\d{1,18}", size) else None)
+        if self._is_redirected is False or (self._is_redirected and linked_file != self._linked_file):
             raise RequestError("the file was changed", "changed")
-        self._linked = linked
+        self._linked_file = linked_file
         self._is_redirected = True
-        self._signed = _SignedAddress(answer.redirect)
-        return answer
+        self._signed = _SignedAddress(response.redirect)
+        return response
 
-    async def _send_directly(self, signed: _SignedAddress, headers: dict[str, str], limits: dict[int, int]) -> Answer:
+    async def _send_directly(self, signed: _SignedAddress, headers: dict[str, str], limits: dict[int, int]) -> Response:
         """Send a request to a signed address. Report the Hub's ETag, not that of the other server."""
-        etag, size = self._linked
-        sent = dict(headers)
+        etag, size = self._linked_file
+        sent_headers = dict(headers)
         if etag is not None:
-            sent.pop("If-Unmodified-Since", None)
-            if sent.pop("If-Match", None) and signed.etag is not None and not signed.etag.startswith("W/"):
-                sent["If-Match"] = signed.etag
-        request = Request(self._address, self._hosts, headers=sent, limits=limits, resumed=signed.redirect)
-        answer = await self._client.send(request)
+            sent_headers.pop("If-Unmodified-Since", None)
+            if sent_headers.pop("If-Match", None) and signed.etag is not None and not signed.etag.startswith("W/"):
+                sent_headers["If-Match"] = signed.etag
+        request = Request(
+            self._address, self._hosts, headers=sent_headers, limits=limits, first_redirect=signed.redirect
+        )
+        response = await self._client.send(request)
         if etag is None:
-            return answer
-        found = _TOTAL.search(answer.headers.get("Content-Range", "").strip())
-        sent_size = int(found[1]) if found else len(answer.body) if answer.status == 200 and answer.body else size
+            return response
+        match = _TOTAL_SIZE.search(response.headers.get("Content-Range", "").strip())
+        sent_size = int(match[1]) if match else len(response.body) if response.status == 200 and response.body else size
         if size is not None and sent_size != size:
             raise RequestError(f"the Hub reports {size:,} bytes, and the server that it redirects to {sent_size:,}")
-        served = answer.headers.get("ETag", "").strip() or None
+        server_etag = response.headers.get("ETag", "").strip() or None
         if signed.etag is None:
-            signed.etag = served
-        elif served != signed.etag:
+            signed.etag = server_etag
+        elif server_etag != signed.etag:
             raise RequestError("the file was changed", "changed")
         for name in _VALIDATORS:
-            del answer.headers[name]
-        answer.headers["ETag"] = etag
-        return answer
+            del response.headers[name]
+        response.headers["ETag"] = etag
+        return response

@@ -54,9 +54,9 @@ def _running_loop() -> asyncio.AbstractEventLoop:
 
 
 def _wait_for_others() -> None:
-    """Wait until threads that delivered a result have left Python code: the interpreter's exit would abort them."""
-    known = {thread.ident for thread in threading.enumerate()}
+    """Wait until threads that delivered a result no longer run Python code: the interpreter's exit would abort them."""
+    known_threads = {thread.ident for thread in threading.enumerate()}
     for _ in range(_MAX_WAIT_MS):
         time.sleep(0.001)
-        if sys._current_frames().keys() <= known:
+        if sys._current_frames().keys() <= known_threads:
             return

@@ -1,7 +1,7 @@
 """Save an edited model to S3 by copying the unchanged ranges of its source on the server (UploadPartCopy).
 
-obstore copies whole objects only, so this uses boto3. A part has at least 5 MiB, except the last; so a change sends at
-least 5 MiB, unless it is at the end. Each copy is on condition of the source's ETag.
+obstore copies whole objects only, so this uses boto3. A part has at least 5 MiB, except the last. So at least 5 MiB
+are sent for each change that is not at the end. Each copy requires that the source's ETag is unchanged.
 """
 
 from __future__ import annotations
@@ -32,14 +32,15 @@ _MIN_PART_BYTES = 5 << 20  # this limit and _MAX_PARTS are rules of S3
 _MAX_PARTS = 10_000
 _SENT_PART_BYTES = 1 << 23
 _COPIED_PART_BYTES = 1 << 28  # longer ranges are divided, since parts are copied concurrently
-_MIN_COPIED_BYTES = 1 << 24  # if fewer bytes of a file can be copied, the whole file is sent
+_MIN_COPIED_BYTES = 1 << 24  # if fewer bytes can be copied, the whole file is sent
 _MAX_CONCURRENT = 8
 _CHANGED_ERROR = "the file that unchanged ranges are copied from was changed since it was opened; load it again"
 _PRESIGNED_SECONDS = 604_800  # the longest validity of a presigned request
 
 # A program that reads a presigned request to abort the upload, and sends the request if its pipe is closed without a
-# second line. A server may fail while it receives a part, and keep parts that arrive after the first request: so the
-# request is repeated until the server knows no such upload. Source: Amazon S3 API, AbortMultipartUpload.
+# second line. A server may fail while it receives a part, or store parts that arrive after the first request. So the
+# request is repeated until the server reports that there is no such upload. Source: Amazon S3 API,
+# AbortMultipartUpload.
 _GUARD = """
 import sys, time, urllib.error, urllib.request
 url = sys.stdin.readline().strip()
@@ -56,7 +57,7 @@ if url and not sys.stdin.readline():
 """
 
 
-class Copied(NamedTuple):
+class CopiedPart(NamedTuple):
     """A range of a file on the server."""
 
     source: RemoteFile
@@ -69,70 +70,70 @@ class Copied(NamedTuple):
         return self.end - self.start
 
 
-class Sent(NamedTuple):
+class SentPart(NamedTuple):
     """Bytes that are sent: pieces of an encoding, or ranges of a file on the server that are too short to be copied."""
 
-    pieces: list[bytes | Piece | Copied]
+    pieces: list[bytes | Piece | CopiedPart]
     size: int
 
 
-Part = Copied | Sent
+Part = CopiedPart | SentPart
 
 
 def plan_parts(segments: list[tuple[Any, int]], is_source: Callable[[RemoteFile], bool]) -> list[Part] | None:
-    """Divide an encoding into parts. Return None if it is better sent as a whole.
+    """Divide an encoding into parts. Return None if sending the whole encoding is better.
 
     segments: pieces and their sizes in bytes. is_source: whether the server can copy from a file.
     """
-    merged: list[Part] = []
+    runs: list[Part] = []
     for piece, size in segments:
-        found = _range_of(piece) if not isinstance(piece, bytes) else None
-        last = merged[-1] if merged else None
-        if found is not None and is_source(found.source):
-            if isinstance(last, Copied) and last.source is found.source and last.end == found.start:
-                merged[-1] = last._replace(end=found.end)
+        source_range = _range_of(piece) if not isinstance(piece, bytes) else None
+        last = runs[-1] if runs else None
+        if source_range is not None and is_source(source_range.source):
+            if isinstance(last, CopiedPart) and last.source is source_range.source and last.end == source_range.start:
+                runs[-1] = last._replace(end=source_range.end)
             else:
-                merged.append(found)
-        elif isinstance(last, Sent):
-            merged[-1] = Sent([*last.pieces, piece], last.size + size)
+                runs.append(source_range)
+        elif isinstance(last, SentPart):
+            runs[-1] = SentPart([*last.pieces, piece], last.size + size)
         else:
-            merged.append(Sent([piece], size))
+            runs.append(SentPart([piece], size))
     parts: list[Part] = []
-    for part in merged:
+    for part in runs:
         last = parts[-1] if parts else None
-        if isinstance(part, Copied):
+        if isinstance(part, CopiedPart):
             # A part that is sent is filled up to the minimum from the range after it.
-            taken = max(_MIN_PART_BYTES - last.size, 0) if isinstance(last, Sent) else 0
-            if part.size - taken < _MIN_PART_BYTES:
-                taken = part.size
-            if taken:
-                head = part._replace(end=part.start + taken)
-                if isinstance(last, Sent):
-                    parts[-1] = Sent([*last.pieces, head], last.size + taken)
+            n_filled = max(_MIN_PART_BYTES - last.size, 0) if isinstance(last, SentPart) else 0
+            if part.size - n_filled < _MIN_PART_BYTES:
+                n_filled = part.size
+            if n_filled:
+                filler = part._replace(end=part.start + n_filled)
+                if isinstance(last, SentPart):
+                    parts[-1] = SentPart([*last.pieces, filler], last.size + n_filled)
                 else:
-                    parts.append(Sent([head], taken))
-            if taken < part.size:
-                parts.append(part._replace(start=part.start + taken))
-        elif isinstance(last, Sent):
-            parts[-1] = Sent([*last.pieces, *part.pieces], last.size + part.size)
+                    parts.append(SentPart([filler], n_filled))
+            if n_filled < part.size:
+                parts.append(part._replace(start=part.start + n_filled))
+        elif isinstance(last, SentPart):
+            parts[-1] = SentPart([*last.pieces, *part.pieces], last.size + part.size)
         else:
             parts.append(part)
-    if sum(part.size for part in parts if isinstance(part, Copied)) < _MIN_COPIED_BYTES:
+    if sum(part.size for part in parts if isinstance(part, CopiedPart)) < _MIN_COPIED_BYTES:
         return None
-    divided = [piece for part in parts for piece in (_divide(part) if isinstance(part, Copied) else [part])]
-    count = sum(1 if isinstance(part, Copied) else max(part.size // _SENT_PART_BYTES, 1) for part in divided)
-    return divided if count <= _MAX_PARTS else None
+    all_parts = [piece for part in parts for piece in (_divide(part) if isinstance(part, CopiedPart) else [part])]
+    count = sum(1 if isinstance(part, CopiedPart) else max(part.size // _SENT_PART_BYTES, 1) for part in all_parts)
+    return all_parts if count <= _MAX_PARTS else None
 
 
-def _range_of(piece: Piece) -> Copied | None:
+def _range_of(piece: Piece) -> CopiedPart | None:
     """Return a piece's range of a file on a server; None for pieces of other bytes."""
     document, span = piece.payload.document, piece.payload.span
     if document is None or document.memory is None or span is None:
         return None
-    return Copied(document.memory.source, *span)  # type: ignore[arg-type]
+    return CopiedPart(document.memory.source, *span)  # type: ignore[arg-type]
 
 
-def _divide(part: Copied) -> list[Part]:
+def _divide(part: CopiedPart) -> list[Part]:
     count = -(-part.size // _COPIED_PART_BYTES)
     bounds = [part.start + part.size * i // count for i in range(count + 1)]
     return [part._replace(start=start, end=end) for start, end in pairwise(bounds)]
@@ -183,11 +184,11 @@ def save_by_copies(
 
 
 def _check_sources(bucket: Bucket, parts: list[Part], address: Address) -> None:
-    """Raise SaveError if a source has changed: not all servers heed the condition of a copy. Raises ClientError."""
-    for source in {id(part.source): part.source for part in parts if isinstance(part, Copied)}.values():
+    """Raise SaveError if a source has changed: some servers ignore the condition of a copy. Raises ClientError."""
+    for source in {id(part.source): part.source for part in parts if isinstance(part, CopiedPart)}.values():
         origin = source.origin.address
-        found = bucket.client.head_object(Bucket=bucket_name(origin), Key=key_in_bucket(origin))
-        if (found["ETag"], found["ContentLength"]) != (source.version.etag, source.size):
+        description = bucket.client.head_object(Bucket=bucket_name(origin), Key=key_in_bucket(origin))
+        if (description["ETag"], description["ContentLength"]) != (source.version.etag, source.size):
             raise SaveError(errno.ESTALE, _CHANGED_ERROR, address.shown)
 
 
@@ -199,7 +200,7 @@ def _upload(bucket: Bucket, target: dict[str, str]) -> Iterator[str]:
     try:
         parameters = {**target, "UploadId": upload}
         url = bucket.client.generate_presigned_url("abort_multipart_upload", parameters, _PRESIGNED_SECONDS)
-        with suppress(OSError):  # no process can be started
+        with suppress(OSError):  # no process could be started
             guard = subprocess.Popen(
                 [sys.executable, "-I", "-S", "-c", _GUARD],
                 stdin=subprocess.PIPE,
@@ -230,16 +231,16 @@ def _send(
     total: int,
     progress: Callable[[int, int], object] | None,
 ) -> list[dict[str, Any]]:
-    """Copy and send the parts, each after the ones before it have begun. Return their numbers and ETags."""
-    done = 0
+    """Copy and send the parts, starting them in order. Return their numbers and ETags."""
+    n_done = 0
 
     def finish(size: int) -> None:
-        nonlocal done
-        done += size
+        nonlocal n_done
+        n_done += size
         if progress is not None:
-            progress(done, total)
+            progress(n_done, total)
 
-    def copy(number: int, part: Copied) -> str:
+    def copy(number: int, part: CopiedPart) -> str:
         origin = part.source.origin
         answer = bucket.client.upload_part_copy(
             **upload,
@@ -254,23 +255,23 @@ def _send(
         return str(bucket.client.upload_part(**upload, PartNumber=number, Body=data)["ETag"])
 
     with ThreadPoolExecutor(_MAX_CONCURRENT, "onnxwire-copy") as pool:
-        waiting: list[tuple[Any, int]] = []
+        jobs: list[tuple[Any, int]] = []
         etags: list[str] = []
         try:
             number = 0
             for part in parts:
-                if isinstance(part, Copied):
+                if isinstance(part, CopiedPart):
                     number += 1
-                    waiting.append((pool.submit(copy, number, part), part.size))
+                    jobs.append((pool.submit(copy, number, part), part.size))
                     continue
                 for data in _blocks(part):
                     number += 1
-                    waiting.append((pool.submit(send, number, data), len(data)))
-                    if len(waiting) - len(etags) >= _MAX_CONCURRENT:
-                        job, size = waiting[len(etags)]
+                    jobs.append((pool.submit(send, number, data), len(data)))
+                    if len(jobs) - len(etags) >= _MAX_CONCURRENT:
+                        job, size = jobs[len(etags)]
                         etags.append(job.result())
                         finish(size)
-            for job, size in waiting[len(etags) :]:
+            for job, size in jobs[len(etags) :]:
                 etags.append(job.result())
                 finish(size)
         except BaseException:
@@ -279,22 +280,22 @@ def _send(
     return [{"PartNumber": number, "ETag": etag} for number, etag in enumerate(etags, 1)]
 
 
-def _blocks(part: Sent) -> Iterator[bytes]:
+def _blocks(part: SentPart) -> Iterator[bytes]:
     """Yield the bytes of a part in blocks of at least the minimum size, except if it is shorter."""
     block = bytearray()
-    left = part.size
+    n_left = part.size
     for chunk in _chunks(part):
         block += chunk
-        while len(block) >= _SENT_PART_BYTES and left - _SENT_PART_BYTES >= _MIN_PART_BYTES:
+        while len(block) >= _SENT_PART_BYTES and n_left - _SENT_PART_BYTES >= _MIN_PART_BYTES:
             yield bytes(block[:_SENT_PART_BYTES])
             del block[:_SENT_PART_BYTES]
-            left -= _SENT_PART_BYTES
+            n_left -= _SENT_PART_BYTES
     yield bytes(block)
 
 
-def _chunks(part: Sent) -> Iterator[memoryview]:
+def _chunks(part: SentPart) -> Iterator[memoryview]:
     for piece in part.pieces:
-        if isinstance(piece, Copied):
+        if isinstance(piece, CopiedPart):
             data = bytearray(piece.size)
             piece.source.read_into(piece.start, memoryview(data))
             yield memoryview(data)

@@ -4,6 +4,7 @@ A walk that skips long values costs round trips, not bytes: at 30 ms a trip and 
 Therefore the next offsets are predicted from the values found so far, and fetched with the current request. The layers
 of a model contain the same tensors, so once the last few sizes have occurred before, the sizes that followed them will
 probably follow again. If that fails, known sizes are tried in all orders. A wrong prediction costs only its bytes.
+
 If predictions fail, and the walk advances by fewer bytes per trip than could be read in that time, the file is read in
 large ranges instead. So is a file of up to 64 MiB whose values are so dense that a request for each takes as long as
 reading them; in a longer one, requests that are predicted correctly save traffic, and time on slow connections.
@@ -23,16 +24,16 @@ _MAX_GUESSED_BYTES = 1 << 19
 _TRIP_BYTES = 3_000_000  # bytes that could be read in the time of one trip
 _DENSE_BYTES = 1 << 17  # distance of values up to which reading on is as fast as a correctly predicted request
 _MIN_TRIPS = 4  # trips before the first window of a file longer than a window; they reveal the sizes of values
-_FIRST_WINDOW, _LAST_WINDOW = 1 << 23, 1 << 26  # sizes in bytes
-_MAX_READ = 1 << 28  # maximum size of all windows, which stay in memory
+_FIRST_WINDOW_BYTES, _LAST_WINDOW_BYTES = 1 << 23, 1 << 26  # sizes in bytes
+_MAX_WINDOWS_BYTES = 1 << 28  # maximum size of all windows, which stay in memory
 
-_INITIAL_DEPTH = 4  # number of values predicted at first; doubled whenever all predictions were right
-_MAX_COMBINATIONS = 34  # number of offsets tried if the order is unknown: all sums of up to three of four sizes
-_HISTORY = 4096  # number of earlier values of the same size that are compared
-_MAX_MATCH = 64  # number of consecutive values that are compared
+_INITIAL_DEPTH = 4  # values predicted at first; the number is doubled whenever all predictions were right
+_MAX_COMBINATIONS = 34  # offsets tried if the order is unknown: all sums of up to three of four sizes
+_MAX_COMPARED_VALUES = 4096  # earlier values of the same size that are compared
+_MAX_MATCH_VALUES = 64  # consecutive values that are compared
 # The bytes fetched before and after a predicted offset, and the additional bytes for each value before it, since names
 # differ in length.
-_BYTES_BEFORE, _BYTES_AFTER, _BYTES_OF_DRIFT = 64, 768, 12
+_BYTES_BEFORE, _BYTES_AFTER, _DRIFT_BYTES = 64, 768, 12
 
 
 class Readahead:
@@ -45,14 +46,14 @@ class Readahead:
         self._runs: list[int] = []  # the bytes between the previous value and this one
         self._indexes: dict[int, list[int]] = {}  # the indexes of values of each size
         self._depth = _INITIAL_DEPTH
-        self._guessed = 0
-        self._known = 0  # the number of values at the last prediction
+        self._n_guessed = 0  # the number of values in the last prediction
+        self._n_values_before = 0  # the number of values at the last prediction
         self._start = 0  # the start of the last value at the first prediction since a window
         self._trips = 0  # number of predictions since then
         self._failures = 0  # number of these predictions that were not completely right
         self._window = 0  # number of bytes to read without gaps, because predictions fail; 0 to predict
         self._values_before_window = 0
-        self._read = 0  # total size of all windows
+        self._windows_bytes = 0  # total size of all windows
 
     def add(self, start: int, end: int, record: int) -> None:
         """Record a skipped value from start to end, in a message whose record begins at `record`."""
@@ -60,114 +61,125 @@ class Readahead:
             return  # the value is known from an earlier walk
         self._indexes.setdefault(end - start, []).append(len(self._sizes))
         self._sizes.append(end - start)
-        before = self._end if self._sizes[1:] else record
-        self._steps.append(end - before)
-        self._runs.append(start - before)
+        previous_end = self._end if self._sizes[1:] else record
+        self._steps.append(end - previous_end)
+        self._runs.append(start - previous_end)
         self._end = end
 
     @property
     def run(self) -> int:
         """The number of bytes that will probably be read between the last value and the next one."""
-        return self._expected(1)[0][1] if self._sizes else 0
+        return self._predict(1)[0][1] if self._sizes else 0
 
     def window(self, start: int, limit: int) -> int:
         """Return how many bytes to read from an offset on without gaps, if that is faster; 0 to predict.
 
-        Windows grow as long as the walk finds so many values in them that a trip for each would take longer, and the
+        A window is followed by a larger one if reading it took less time than a trip for each value in it, and if the
         sizes in a long file do not repeat.
         """
-        values = len(self._sizes)
-        rest = limit - start
-        is_short = limit <= _LAST_WINDOW
+        n_values = len(self._sizes)
+        n_left = limit - start
+        is_short = limit <= _LAST_WINDOW_BYTES
         if self._window:
-            found_values = values - self._values_before_window
-            is_regular = not is_short and self._period()[1] >= min(_MAX_MATCH, max(found_values // 2, _INITIAL_DEPTH))
-            if is_regular or found_values * _TRIP_BYTES < self._window:
+            n_window_values = n_values - self._values_before_window
+            is_regular = not is_short and self._find_period()[1] >= min(
+                _MAX_MATCH_VALUES, max(n_window_values // 2, _INITIAL_DEPTH)
+            )
+            if is_regular or n_window_values * _TRIP_BYTES < self._window:
                 self._window = self._failures = self._trips = self._start = 0
                 return 0
         else:
             advance = self._end - self._start
-            is_dense = is_short and advance <= (values - self._values_before_window) * _DENSE_BYTES
-            is_early = self._trips < _MIN_TRIPS and rest > _LAST_WINDOW
+            is_dense = is_short and advance <= (n_values - self._values_before_window) * _DENSE_BYTES
+            is_early = self._trips < _MIN_TRIPS and n_left > _LAST_WINDOW_BYTES
             if is_early or advance >= self._trips * _TRIP_BYTES or not (self._failures or is_dense):
                 return 0
-        self._values_before_window = values
-        self._window = min(max(2 * self._window, _FIRST_WINDOW), _LAST_WINDOW)
-        found = rest if rest <= _LAST_WINDOW else self._window
-        self._read += found
-        return found if self._read <= _MAX_READ else 0
+        self._values_before_window = n_values
+        self._window = min(max(2 * self._window, _FIRST_WINDOW_BYTES), _LAST_WINDOW_BYTES)
+        window = n_left if n_left <= _LAST_WINDOW_BYTES else self._window
+        self._windows_bytes += window
+        return window if self._windows_bytes <= _MAX_WINDOWS_BYTES else 0
 
     def guess(self, limit: int) -> list[Range]:
         """Return the ranges that the walk will probably read after the end of the last value; all before `limit`."""
         if not self._sizes:
             return []
-        hits = len(self._sizes) - self._known
-        if self._guessed:
-            self._failures += hits < self._guessed
+        n_hits = len(self._sizes) - self._n_values_before
+        if self._n_guessed:
+            self._failures += n_hits < self._n_guessed
             self._trips += 1
-            more, fewer = min(2 * self._depth, MAX_GUESSES), max(_INITIAL_DEPTH, min(hits, self._depth))
-            self._depth = more if hits >= self._guessed else fewer
-        self._known = len(self._sizes)
+            larger_depth, smaller_depth = (
+                min(2 * self._depth, MAX_GUESSES),
+                max(_INITIAL_DEPTH, min(n_hits, self._depth)),
+            )
+            self._depth = larger_depth if n_hits >= self._n_guessed else smaller_depth
+        self._n_values_before = len(self._sizes)
         self._start = self._start or self._end - self._steps[-1]
         ranges: list[Range] = []
         position = self._end
-        expected = self._expected(self._depth + 1)
-        for ahead in range(self._depth):
-            position += expected[ahead][0]
-            ranges.append(_around(position, ahead, min(expected[ahead + 1][1], _MAX_GUESSED_BYTES // MAX_GUESSES * 4)))
-        self._guessed = len(ranges)
+        expected = self._predict(self._depth + 1)
+        for n_ahead in range(self._depth):
+            position += expected[n_ahead][0]
+            ranges.append(
+                _range_around(position, n_ahead, min(expected[n_ahead + 1][1], _MAX_GUESSED_BYTES // MAX_GUESSES * 4))
+            )
+        self._n_guessed = len(ranges)
         if self._depth <= 2 * _INITIAL_DEPTH:
-            ranges += self._combinations()
-        chosen: list[Range] = []
+            ranges += self._combination_ranges()
+        limited_ranges: list[Range] = []
         size = 0
         for start, end in ranges[:MAX_GUESSES]:
             size += end - start
             if end < limit and size <= _MAX_GUESSED_BYTES:
-                chosen.append((start, end))
-        return chosen
+                limited_ranges.append((start, end))
+        return limited_ranges
 
-    def _period(self) -> tuple[int, int]:
-        """Return after how many values the sizes repeat, and the number of last values that did so; 0 if none did."""
-        last = len(self._sizes) - 1
-        best, longest = last - 1 if last else last, 0
-        for index in reversed(self._indexes[self._sizes[last]][-_HISTORY:-1]):
+    def _find_period(self) -> tuple[int, int]:
+        """Return the number of values after which sizes repeat, and the number of last values that have repeated."""
+        last_index = len(self._sizes) - 1
+        best_index, longest_match = last_index - 1 if last_index else last_index, 0
+        for index in reversed(self._indexes[self._sizes[last_index]][-_MAX_COMPARED_VALUES:-1]):
             length = 1
-            while length < _MAX_MATCH and length <= index and self._sizes[index - length] == self._sizes[last - length]:
+            while (
+                length < _MAX_MATCH_VALUES
+                and length <= index
+                and self._sizes[index - length] == self._sizes[last_index - length]
+            ):
                 length += 1
-            if length > longest:
-                best, longest = index, length
-            if length == _MAX_MATCH:
+            if length > longest_match:
+                best_index, longest_match = index, length
+            if length == _MAX_MATCH_VALUES:
                 break
-        return max(last - best, 1), longest
+        return max(last_index - best_index, 1), longest_match
 
-    def _expected(self, count: int) -> list[tuple[int, int]]:
+    def _predict(self, count: int) -> list[tuple[int, int]]:
         """Return the predicted steps and runs of the next values."""
-        last = len(self._sizes) - 1
-        period, longest = self._period()
-        found = []
-        for ahead in range(1, count + 1):
-            index = last - period + ahead if longest else last
-            while index > last:
+        last_index = len(self._sizes) - 1
+        period, longest_match = self._find_period()
+        predictions = []
+        for n_ahead in range(1, count + 1):
+            index = last_index - period + n_ahead if longest_match else last_index
+            while index > last_index:
                 index -= period
-            found.append((self._steps[index], self._runs[index]))
-        return found
+            predictions.append((self._steps[index], self._runs[index]))
+        return predictions
 
-    def _combinations(self) -> list[Range]:
+    def _combination_ranges(self) -> list[Range]:
         """Return the ranges after one, two or three values of any known sizes."""
         steps: dict[int, None] = {}
         for size in sorted(self._indexes, key=lambda size: -len(self._indexes[size])):
             steps[self._steps[self._indexes[size][-1]]] = None
-        reached: dict[int, int] = {}
-        level = {0}
+        depth_by_step: dict[int, int] = {}
+        sums = {0}
         for depth in range(3):
-            level = {before + step for before in level for step in steps}
-            if len(reached) + len(level) > _MAX_COMBINATIONS:
-                level = set(sorted(level)[: _MAX_COMBINATIONS - len(reached)])
-            for step in level:
-                reached.setdefault(step, depth)
-        return [_around(self._end + step, depth, 0) for step, depth in reached.items()]
+            sums = {partial_sum + step for partial_sum in sums for step in steps}
+            if len(depth_by_step) + len(sums) > _MAX_COMBINATIONS:
+                sums = set(sorted(sums)[: _MAX_COMBINATIONS - len(depth_by_step)])
+            for step in sums:
+                depth_by_step.setdefault(step, depth)
+        return [_range_around(self._end + step, depth, 0) for step, depth in depth_by_step.items()]
 
 
-def _around(position: int, ahead: int, run: int) -> Range:
-    drift = _BYTES_OF_DRIFT * ahead
+def _range_around(position: int, n_ahead: int, run: int) -> Range:
+    drift = _DRIFT_BYTES * n_ahead
     return max(position - _BYTES_BEFORE - drift, 0), position + run + _BYTES_AFTER + drift

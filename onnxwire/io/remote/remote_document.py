@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from onnxwire.io.remote.hosts import Hosts
     from onnxwire.io.remote.version import Version
 
-_MAX_OPENED = 256  # maximum number of files opened concurrently
+_MAX_CONCURRENT_FILES = 256  # files that are opened concurrently
 
 
 class Origin:
@@ -39,7 +39,7 @@ class Origin:
     store: an existing store, or None to create one with `options` (storage_options). cache: a folder for fetched
     ranges. allow_hosts, untrusted: servers that redirects may lead to, as for `load`.
 
-    Raises SourceError for an invalid address, and one that needs a library that is not installed.
+    Raises SourceError for an invalid address, and for an address that needs a library that is not installed.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class Origin:
             allow_hosts = _allowed_hosts(allow_hosts)
             self._hosts = hosts_of(self.address, allow_hosts, untrusted)
             if self.address.site is None and (untrusted or is_untrusted()):
-                _refuse_endpoints(self.address, options, allow_hosts)
+                _check_endpoints(self.address, options, allow_hosts)
             store = open_store(self.address, options)
         elif cache is not None or allow_hosts is not None:
             raise TypeError("cache= and allow_hosts= apply to addresses, and can't be combined with store=")
@@ -87,14 +87,14 @@ class Origin:
             return None
         address = self.address if location is None else self.address.beside(location)
         try:
-            found = self.store.open_cached(address, self._hosts)
+            cached = self.store.open_cached(address, self._hosts)
         except RequestError as error:
             raise source_error(error, address.shown) from None
-        if found is None:
+        if cached is None:
             return None
         if location is None:
-            self.address = found[1]
-        return int(found[0])
+            self.address = cached[1]
+        return int(cached[0])
 
     def beside(self, location: str) -> RemoteFile:
         """Return an external data file, to be opened. The location must have been checked."""
@@ -102,7 +102,7 @@ class Origin:
         return RemoteFile(reader_of(self.store, address, self._hosts, is_model=False), address, self)
 
     def open_cache(self, address: Address, version: Version) -> RangeCache | None:
-        """Open the cache of a file. Return None without a cache folder, or if the version may denote other bytes too.
+        """Open the cache of a file. Return None without a cache folder, or if the version does not identify the bytes.
 
         Raises SourceError for a folder that can't be used.
         """
@@ -137,7 +137,8 @@ def open_remote(
 ) -> Document:
     """Open a file on a server. Parameters: as for `load`. Raises SourceError if it can't be read.
 
-    map_file: returns a document of an open local file and its name, for files in a local cache, and closes the file.
+    map_file: for files in a local cache, a function from the descriptor and name of an open file to a document; it
+    closes the descriptor.
     """
     if not isinstance(source, str | os.PathLike):
         raise TypeError(f"with store=, the source is the name of a file in the store, not {type(source).__name__}")
@@ -168,7 +169,7 @@ def hosts_of(address: Address, allow_hosts: Iterable[str] | None = None, untrust
         raise SourceError(errno.EINVAL, reason, address.shown) from None
 
 
-def _refuse_endpoints(address: Address, options: Mapping[str, Any] | None, allow_hosts: Iterable[str] | None) -> None:
+def _check_endpoints(address: Address, options: Mapping[str, Any] | None, allow_hosts: Iterable[str] | None) -> None:
     """Raise SourceError if settings name another server than the provider's own, and `allow_hosts` does not.
 
     obstore follows redirects by its own rules. The servers of the providers redirect to each other only.
@@ -178,14 +179,14 @@ def _refuse_endpoints(address: Address, options: Mapping[str, Any] | None, allow
     settings = {name: value for name, value in os.environ.items() if name.startswith(("AWS_", "AZURE_", "GOOGLE_"))}
     for name, value in (options or {}).items():
         settings |= value if isinstance(value, dict) else {name: value}
-    allowed = _allowed_hosts(allow_hosts)
+    allowed_hosts = _allowed_hosts(allow_hosts)
     for name, value in settings.items():
         if address.scheme == "memory" or not value or not re.search("endpoint|base_?url", str(name), re.I):
             continue
         try:
             parts = urlsplit(str(value))
             site = site_of(parts.scheme, parts.netloc)
-            Hosts(site, allowed, may_redirect=False).check_redirect(site, site, True)
+            Hosts(site, allowed_hosts, may_redirect=False).check_redirect(site, site, True)
         except (KeyError, ValueError, RefusedError):
             reason = (
                 f"the setting {name} names another server than the provider's, whose redirects obstore follows, which "
@@ -211,9 +212,11 @@ def remote_document(file: RemoteFile) -> Document:
     except (MemoryError, OverflowError):
         reason = f"the server reports {file.size:,} bytes, more than the address space"
         raise SourceError(errno.EFBIG, reason, file.name) from None
-    head = memoryview(file.head)
-    memory.put(0, head if len(head) == file.size else head[: len(head) // PAGE_SIZE * PAGE_SIZE])
-    file.head = b""
+    first_bytes = memoryview(file.first_bytes)
+    memory.put(
+        0, first_bytes if len(first_bytes) == file.size else first_bytes[: len(first_bytes) // PAGE_SIZE * PAGE_SIZE]
+    )
+    file.first_bytes = b""
     return Document(memory, file.name, memory)
 
 
@@ -225,14 +228,18 @@ class RemoteFiles(ExternalFiles):
         self.folder = origin.shown_folder
         self.origin = origin
         self._has_root = options.get("root") is not None
-        self._has_supplied = self._has_root or options.get("data") is not None
+        self._has_local_data = self._has_root or options.get("data") is not None
 
     def open_all(self, locations: Iterable[str]) -> None:
         """Open files concurrently, until one can't be opened; `open` raises the reason."""
-        new = iter(dict.fromkeys(location for location in locations if location not in self._by_location))
-        while not self._has_supplied and not self._is_closed and (part := list(islice(new, _MAX_OPENED))):
+        new_locations = iter(dict.fromkeys(location for location in locations if location not in self._by_location))
+        while (
+            not self._has_local_data
+            and not self._is_closed
+            and (batch := list(islice(new_locations, _MAX_CONCURRENT_FILES)))
+        ):
             try:
-                self._open_part(part)
+                self._open_part(batch)
             except Error:
                 return
 
@@ -252,11 +259,11 @@ class RemoteFiles(ExternalFiles):
         if error is not None:
             raise error
 
-    def _opened(self, location: str) -> ExternalFile:
+    def _open_file(self, location: str) -> ExternalFile:
         self._check(location)
         if self._has_root:
             try:
-                return super()._opened(location)
+                return super()._open_file(location)
             except FileNotFoundError:
                 pass
         return self._open_cached(location) or ExternalFile(remote_document(self.origin.beside(location).open()))
@@ -265,10 +272,10 @@ class RemoteFiles(ExternalFiles):
         """Raise ExternalDataError for a location that is not allowed."""
         reason = fault_of(location)
         if reason or location.count("?") or location.count("#"):
-            shown = repr(location if len(location) <= 200 else location[:200] + "…")
+            quoted = repr(location if len(location) <= 200 else location[:200] + "…")
             reason = reason or "it contains ? or #, which have another meaning in an address"
             raise ExternalDataError(
-                f"its external data at {shown} is not read: {reason}", source=self.origin.address.shown
+                f"its external data at {quoted} is not read: {reason}", source=self.origin.address.shown
             )
 
     def _open_cached(self, location: str) -> ExternalFile | None:
@@ -278,7 +285,7 @@ class RemoteFiles(ExternalFiles):
             return None
         return ExternalFile.from_descriptor(descriptor, self.origin.address.beside(location).shown)
 
-    def status_of(self, location: str, *, only_open: bool) -> None:
+    def status_of(self, location: str, *, if_open: bool) -> None:
         """Return None: files on a server have no os.stat_result."""
 
     def open_temporarily(self, location: str) -> Any:

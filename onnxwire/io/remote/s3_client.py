@@ -1,4 +1,4 @@
-"""Make boto3 clients for what obstore can't do in S3: list keys with empty folder names, and copy parts of objects."""
+"""Make boto3 clients for S3 operations that obstore lacks: list keys with empty folder names, copy parts of objects."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 S3_SCHEMES = ("s3", "s3a")
 _CLIENT_OPTIONS = ("allow_http", "timeout", "connect_timeout", "user_agent")
-_NAMES = {"token": "session_token", "endpoint_url": "endpoint", "default_region": "region"}
+_NAME_BY_ALIAS = {"token": "session_token", "endpoint_url": "endpoint", "default_region": "region"}
 _OPTIONS = (
     "access_key_id", "secret_access_key", "session_token", "region", "endpoint", "virtual_hosted_style_request",
 )  # fmt: skip
@@ -31,7 +31,7 @@ class Bucket(NamedTuple):
 
 
 def open_bucket(address: Address, options: Mapping[str, Any] | None) -> Bucket | None:
-    """Return the bucket of an address; None if it is not in S3, or if boto3 is not installed or lacks an option.
+    """Return the bucket of an address; None if it is not in S3, boto3 is not installed, or an option is unknown.
 
     Keys, region and endpoint come from the options, then from the environment, both under obstore's names. Without
     keys, boto3 searches for them as it always does.
@@ -43,28 +43,28 @@ def open_bucket(address: Address, options: Mapping[str, Any] | None) -> Bucket |
         from botocore.config import Config
     except ImportError:
         return None
-    chosen: dict[str, Any] = {}
-    given = dict(options or {})
-    client_options = given.pop("client_options", None) or {}
-    given.pop("retry_config", None)
+    settings: dict[str, Any] = {}
+    options_left = dict(options or {})
+    client_options = options_left.pop("client_options", None) or {}
+    options_left.pop("retry_config", None)
     if any(name not in _CLIENT_OPTIONS for name in client_options):
         return None
-    for source in (os.environ, given):
-        for spelled, value in source.items():
-            name = spelled.lower().removeprefix("aws_") if source is given or spelled.startswith("AWS_") else ""
-            name = _NAMES.get(name, name)
+    for source in (os.environ, options_left):
+        for setting, value in source.items():
+            name = setting.lower().removeprefix("aws_") if source is options_left or setting.startswith("AWS_") else ""
+            name = _NAME_BY_ALIAS.get(name, name)
             if name in _OPTIONS and value:
-                chosen[name] = str(value)
-            elif source is given or name in ("skip_signature", "s3_express"):
+                settings[name] = str(value)
+            elif source is options_left or name in ("skip_signature", "s3_express"):
                 return None
-    is_virtual = chosen.get("virtual_hosted_style_request", "").lower() in ("true", "1", "yes")
+    is_virtual = settings.get("virtual_hosted_style_request", "").lower() in ("true", "1", "yes")
     client = boto3.client(
         "s3",
-        aws_access_key_id=chosen.get("access_key_id"),
-        aws_secret_access_key=chosen.get("secret_access_key"),
-        aws_session_token=chosen.get("session_token"),
-        region_name=chosen.get("region", "us-east-1"),
-        endpoint_url=chosen.get("endpoint"),
+        aws_access_key_id=settings.get("access_key_id"),
+        aws_secret_access_key=settings.get("secret_access_key"),
+        aws_session_token=settings.get("session_token"),
+        region_name=settings.get("region", "us-east-1"),
+        endpoint_url=settings.get("endpoint"),
         config=Config(
             s3={"addressing_style": "virtual" if is_virtual else "path"},
             # Other servers than Amazon's often lack newer checksums.

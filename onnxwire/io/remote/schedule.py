@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from threading import Lock
 
-from onnxwire.io.remote.file import CHUNK_BYTES, MAX_CONCURRENT
+from onnxwire.io.remote.file import CHUNK_BYTES, MAX_CONCURRENT_REQUESTS
 from onnxwire.io.remote.loop import start
 
 TYPE_CHECKING = False
@@ -24,9 +24,9 @@ _MAX_BYTES = 1 << 26  # maximum number of bytes that are fetched but not yet rea
 class Schedule:
     """Fetches ranges of files concurrently, in the order in which they will be read; a context manager.
 
-    ranges: each is read once, by one call of `RemoteFile.read_into`; those of more than 8 MiB, which are fetched in
-    concurrent pieces in any case, are left out. Fetched bytes are in memory until they are read: up to 64 MiB. Reads in
-    another order, or of other ranges, are correct and fetch what they need.
+    ranges: each is read once, by one call of `RemoteFile.read_into`; ranges of more than 8 MiB, which are fetched in
+    concurrent pieces in any case, are omitted. Fetched bytes are in memory until they are read: up to 64 MiB. Reads in
+    another order, or of other ranges, are correct, and send their own requests.
     """
 
     def __init__(self, ranges: Iterable[tuple[RemoteFile, int, int]]) -> None:
@@ -34,9 +34,9 @@ class Schedule:
         self._numbers: dict[tuple[int, int, int], deque[int]] = {}  # the numbers of ranges that were not read
         for number, (file, first, end) in enumerate(self._ranges):
             self._numbers.setdefault((id(file), first, end), deque()).append(number)
-        self._running: dict[int, Future[Buffer]] = {}  # requests by number, finished ones included
+        self._running: dict[int, Future[Buffer]] = {}  # requests by number, including finished ones
         self._bytes = 0  # total size of these requests
-        self._next = 0
+        self._next_number = 0
         self._lock = Lock()
 
     def __enter__(self) -> Self:
@@ -50,19 +50,19 @@ class Schedule:
             if file.schedule is self:
                 file.schedule = None
         with self._lock:
-            self._next = len(self._ranges)
-            self._drop()
+            self._next_number = len(self._ranges)
+            self._cancel_requests()
 
-    def take(self, file: RemoteFile, first: int, end: int) -> Buffer | None:
-        """Return the bytes of a range, and request the next ones; None if it is not due. Raises SourceError."""
+    def read_range(self, file: RemoteFile, first: int, end: int) -> Buffer | None:
+        """Return the bytes of a requested range, and request the next ranges; else return None. Raises SourceError."""
         with self._lock:
             numbers = self._numbers.get((id(file), first, end))
             number = numbers.popleft() if numbers else None
             if number is None:
                 return None
-            if number >= self._next:
-                self._drop()  # the ranges before this one were skipped
-                self._next = number
+            if number >= self._next_number:
+                self._cancel_requests()  # the ranges before this one were skipped
+                self._next_number = number
                 self._request()
             future = self._running.pop(number, None)
             if future is None:
@@ -73,16 +73,16 @@ class Schedule:
 
     def _request(self) -> None:
         """Request the next ranges up to the limits, at least one if there is none. The caller has the lock."""
-        while self._next < len(self._ranges):
-            file, first, end = self._ranges[self._next]
-            is_full = len(self._running) >= MAX_CONCURRENT or self._bytes + end - first > _MAX_BYTES
+        while self._next_number < len(self._ranges):
+            file, first, end = self._ranges[self._next_number]
+            is_full = len(self._running) >= MAX_CONCURRENT_REQUESTS or self._bytes + end - first > _MAX_BYTES
             if self._running and is_full:
                 return
-            self._running[self._next] = start(file.read_piece(first, end))
+            self._running[self._next_number] = start(file.read_piece(first, end))
             self._bytes += end - first
-            self._next += 1
+            self._next_number += 1
 
-    def _drop(self) -> None:
+    def _cancel_requests(self) -> None:
         """Cancel all requests. The caller has the lock."""
         for future in self._running.values():
             future.cancel()

@@ -21,16 +21,16 @@ UNTRUSTED_VARIABLE = "ONNXWIRE_UNTRUSTED"
 _TIMEOUT_VARIABLE = "ONNXWIRE_RETRY_TIMEOUT"
 _RETRY_SECONDS = 60.0
 _MAX_RETRIES = 6
-_MAX_RETRIES_WITH_TIMEOUT = 10_000  # if the user sets the time, the time alone is the limit
+_MAX_RETRIES_WITH_TIMEOUT = 10_000  # if the user sets a time, only the time limits the retries
 _HEADER = re.compile(r"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([^\x00-\x08\x0a-\x1f\x7f]*?)[ \t]*")
 
 
 def parse_header(line: str) -> tuple[str, str]:
     """Return the name and value of a header. Raises ValueError, without the line, if it is not `Name: value`."""
-    found = _HEADER.fullmatch(line)
-    if found is None:
+    match = _HEADER.fullmatch(line)
+    if match is None:
         raise ValueError("a header is written as `Name: value`")
-    return found[1], found[2]
+    return match[1], match[2]
 
 
 def headers_of_environment() -> dict[str, str]:
@@ -47,7 +47,7 @@ def headers_of_environment() -> dict[str, str]:
 
 
 def is_untrusted() -> bool:
-    """Return whether ONNXWIRE_UNTRUSTED is set, to anything but 0: all models are then opened with untrusted=True."""
+    """Return whether ONNXWIRE_UNTRUSTED is set and not 0: then all models are opened with untrusted=True."""
     return os.environ.get(UNTRUSTED_VARIABLE, "") not in ("", "0")
 
 

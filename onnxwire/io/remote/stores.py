@@ -39,7 +39,7 @@ if TYPE_CHECKING:
             """Return the complete file, or None if it is longer than the limit, and its version."""
 
 
-_INSTALL = "addresses need obstore: pip install 'onnxwire[remote]'"
+_INSTALL_REASON = "addresses need obstore: pip install 'onnxwire[remote]'"
 _MAX_STORES = 8
 _SECRET_HEADER = re.compile("auth|cookie|token|secret|key|password", re.I)
 _STORES: dict[Any, Any] = {}  # ordered: the least recently used store is first
@@ -63,12 +63,12 @@ def open_store(address: Address, options: Mapping[str, Any] | None) -> Any:
         from onnxwire.io.remote.hub_cache import hub_token
 
         settings |= {"scheme": HUB_SCHEME, "token of the user": hub_token()}
-    known = _frozen(settings | dict(os.environ))
-    store = _STORES.pop(known, None) if known is not None else None
+    cache_key = _hashable_key(settings | dict(os.environ))
+    store = _STORES.pop(cache_key, None) if cache_key is not None else None
     if store is None:
         store = _make_store(address, options)
-    if known is not None:
-        _STORES[known] = store
+    if cache_key is not None:
+        _STORES[cache_key] = store
         if len(_STORES) > _MAX_STORES:
             with suppress(StopIteration, KeyError):  # another thread removed it
                 del _STORES[next(iter(_STORES))]
@@ -78,16 +78,18 @@ def open_store(address: Address, options: Mapping[str, Any] | None) -> Any:
 def identity_in_store(address: Address, options: Mapping[str, Any] | None) -> str:
     """Return a text that is unique to a file: its address with query and user, and the settings that select a store.
 
-    These are the options except timeouts and retries, and the libraries' environment variables. Passwords, secrets and
-    tokens are left out: they are renewed, and a hash of one could be guessed. Every load asks the server for the
+    These settings are the options except timeouts and retries, and the libraries' environment variables. Passwords,
+    secrets and tokens are omitted: they change, and could be guessed from their hashes. Every load requests the
     beginning of the file with the current ones.
     """
-    left_out = ("client_options", "retry_config", "token")
-    chosen = {name: value for name, value in (options or {}).items() if name not in left_out}
+    excluded_names = ("client_options", "retry_config", "token")
+    identifying_options = {name: value for name, value in (options or {}).items() if name not in excluded_names}
     client = dict((options or {}).get("client_options") or {})
     headers = client.get("default_headers") or {}
     client["default_headers"] = {name: headers[name] for name in headers if not _SECRET_HEADER.search(str(name))}
-    chosen["client"] = {name: client[name] for name in ("default_headers", "proxy_url") if client.get(name)}
+    identifying_options["client"] = {
+        name: client[name] for name in ("default_headers", "proxy_url") if client.get(name)
+    }
     environment = {
         name: value
         for name, value in os.environ.items()
@@ -96,21 +98,27 @@ def identity_in_store(address: Address, options: Mapping[str, Any] | None) -> st
     if address.site is not None:
         environment = {}
     name = address.user.partition(":")[0]
-    return repr((tuple(address._replace(shown="", user=name)), _described(chosen), sorted(environment.items())))
+    return repr(
+        (
+            tuple(address._replace(shown="", user=name)),
+            _describe_options(identifying_options),
+            sorted(environment.items()),
+        )
+    )
 
 
-def _described(value: Any) -> Any:
+def _describe_options(value: Any) -> Any:
     if isinstance(value, dict):
-        return sorted((str(key), _described(item)) for key, item in value.items())
+        return sorted((str(key), _describe_options(item)) for key, item in value.items())
     return value if value is None or isinstance(value, str | bytes | int | float) else type(value).__qualname__
 
 
-def _frozen(value: Any) -> Any:
+def _hashable_key(value: Any) -> Any:
     """Return options as a hashable key; None if they contain objects without a value, such as credential providers."""
     if value is None or isinstance(value, str | int | float | timedelta):
         return repr(value)
     if isinstance(value, dict):
-        items = [(str(key), _frozen(item)) for key, item in value.items()]
+        items = [(str(key), _hashable_key(item)) for key, item in value.items()]
         return None if any(item is None for _, item in items) else tuple(sorted(items, key=itemgetter(0)))
     return None
 
@@ -127,20 +135,20 @@ def _make_store(address: Address, options: Mapping[str, Any] | None) -> Any:
             return HttpStore(options)
         from obstore.store import from_url
     except ImportError:
-        raise SourceError(errno.EPROTONOSUPPORT, _INSTALL, address.shown) from None
+        raise SourceError(errno.EPROTONOSUPPORT, _INSTALL_REASON, address.shown) from None
     except (AttributeError, TypeError, ValueError) as error:
-        raise _wrong_options(error, address) from None
-    chosen = dict(options or {})
+        raise _options_error(error, address) from None
+    store_options = dict(options or {})
     max_retries, seconds = retry_limits()
     # The library's default is to retry for three minutes.
-    chosen.setdefault("retry_config", {"max_retries": max_retries, "retry_timeout": timedelta(seconds=seconds)})
+    store_options.setdefault("retry_config", {"max_retries": max_retries, "retry_timeout": timedelta(seconds=seconds)})
     try:
-        return from_url(address.root, **chosen)
+        return from_url(address.root, **store_options)
     except Exception as error:
-        raise _wrong_options(error, address) from None
+        raise _options_error(error, address) from None
 
 
-def _wrong_options(error: Exception, address: Address) -> SourceError:
+def _options_error(error: Exception, address: Address) -> SourceError:
     """Return the error for invalid options, without the library's message, which may contain credentials."""
     reason = f"the store rejects the address or storage_options= ({type(error).__name__})"
     return SourceError(errno.EINVAL, reason, address.shown)
@@ -155,18 +163,18 @@ def reader_of(store: Any, address: Address, hosts: Hosts | None = None, *, is_mo
     if hosts is not None:
         return store.reader(address, hosts, is_model=is_model)  # type: ignore[no-any-return]
     if hasattr(store, "get_async") and hasattr(store, "get_ranges"):
-        return _Obstore(store, key)
+        return _ObstoreReader(store, key)
     if hasattr(store, "get_range") and hasattr(store, "head"):
-        return _Ranges(store, key)
+        return _RangeReader(store, key)
     if hasattr(store, "cat_file") and hasattr(store, "info"):
-        return _Fsspec(store, key)
+        return _FsspecReader(store, key)
     raise TypeError(
         f"store= is an obstore store, an object with its get_range and head, or an fsspec file system, not "
         f"{type(store).__name__}"
     )
 
 
-class _Obstore:
+class _ObstoreReader:
     def __init__(self, store: Any, key: str) -> None:
         self._store = store
         self._key = key
@@ -195,50 +203,50 @@ class _Obstore:
         return (None if version.size > limit else await answer.bytes_async()), version
 
 
-class _Threaded:
-    """Readers of libraries without conditional requests: the version is requested again after each read."""
+class _ThreadReader:
+    """A reader for libraries without conditional requests: it requests the version again after each read."""
 
     async def read(self, start: int, end: int, version: Version | None) -> tuple[Buffer, Version]:
         if version is None:
-            version = await asyncio.to_thread(self.look)
+            version = await asyncio.to_thread(self.read_version)
         if start >= version.size:
             return b"", version
-        data = await asyncio.to_thread(self.get, start, min(end, version.size))
-        return data, await asyncio.to_thread(self.look)
+        data = await asyncio.to_thread(self.read_range, start, min(end, version.size))
+        return data, await asyncio.to_thread(self.read_version)
 
     async def read_all(self, limit: int) -> tuple[Buffer | None, Version]:
-        version = await asyncio.to_thread(self.look)
+        version = await asyncio.to_thread(self.read_version)
         if version.size > limit:
             return None, version
         return await self.read(0, version.size, version)
 
-    def look(self) -> Version:
+    def read_version(self) -> Version:
         """Return the file's current version."""
         raise NotImplementedError
 
-    def get(self, start: int, end: int) -> Buffer:
+    def read_range(self, start: int, end: int) -> Buffer:
         """Return the bytes from start to end."""
         raise NotImplementedError
 
 
-class _Ranges(_Threaded):
+class _RangeReader(_ThreadReader):
     def __init__(self, store: Any, key: str) -> None:
         self._store = store
         self._key = key
 
-    def look(self) -> Version:
+    def read_version(self) -> Version:
         return version_of(self._store.head(self._key))
 
-    def get(self, start: int, end: int) -> Buffer:
+    def read_range(self, start: int, end: int) -> Buffer:
         return self._store.get_range(self._key, start=start, end=end)  # type: ignore[no-any-return]
 
 
-class _Fsspec(_Threaded):
+class _FsspecReader(_ThreadReader):
     def __init__(self, system: Any, path: str) -> None:
         self._system = system
         self._path = system._strip_protocol(path) if hasattr(system, "_strip_protocol") else path
 
-    def look(self) -> Version:
+    def read_version(self) -> Version:
         if hasattr(self._system, "invalidate_cache"):
             self._system.invalidate_cache()
         info = self._system.info(self._path)
@@ -250,20 +258,20 @@ class _Fsspec(_Threaded):
         modified = next((str(info[name]) for name in times if info.get(name)), None)
         return Version(info["size"], etag, modified, None)
 
-    def get(self, start: int, end: int) -> Buffer:
+    def read_range(self, start: int, end: int) -> Buffer:
         return self._system.cat_file(self._path, start=start, end=end)  # type: ignore[no-any-return]
 
 
-_CERTIFICATE = (
+_CERTIFICATE_REASON = (
     "the server's certificate is not valid, or its issuer is unknown; add issuers with root_certificate of "
     "client_options"
 )
 _STATUS = re.compile(r"status(?: code)?:? (\d\d\d[A-Za-z ]*)")
 # Words in the texts of obstore's errors and their causes, the more specific ones first.
-_CAUSES = (
-    ("invalidcertificate", _CERTIFICATE),
-    ("invalid peer certificate", _CERTIFICATE),
-    ("unknownissuer", _CERTIFICATE),
+_REASON_BY_PHRASE = (
+    ("invalidcertificate", _CERTIFICATE_REASON),
+    ("invalid peer certificate", _CERTIFICATE_REASON),
+    ("unknownissuer", _CERTIFICATE_REASON),
     (
         "kind: redirect, source: reqwest::error { kind: builder",
         "the server redirects from https to http, which is not followed",
@@ -289,7 +297,7 @@ _CAUSES = (
     ("error sending request", "the connection failed"),
     ("expecting", "the response contains another range than the requested one"),
 )
-_KINDS = {
+_KIND_BY_ERROR = {
     "PreconditionError": "changed",
     "NotFoundError": "missing",
     "PermissionDeniedError": "forbidden",
@@ -309,29 +317,29 @@ def is_change(error: BaseException) -> bool:
 
 
 def _kind_of(error: BaseException) -> str:
-    return error.kind if isinstance(error, RequestError) else _KINDS.get(type(error).__name__, "")
+    return error.kind if isinstance(error, RequestError) else _KIND_BY_ERROR.get(type(error).__name__, "")
 
 
 def source_error(error: BaseException, name: str, start: int | None = None, end: int | None = None) -> SourceError:
     """Return the SourceError for a library's error, without text that may contain credentials."""
-    where = "" if start is None else f"bytes {start:,} to {end:,}: "
+    prefix = "" if start is None else f"bytes {start:,} to {end:,}: "
     kind = _kind_of(error)
     text = str(error)
     if isinstance(error, FileNotFoundError) or kind == "missing":
-        missing = FileNotFoundError(errno.ENOENT, f"{where}there is no such file on the server; check the address")
-        return SourceError.from_os_error(missing, name)
+        not_found = FileNotFoundError(errno.ENOENT, f"{prefix}there is no such file on the server; check the address")
+        return SourceError.from_os_error(not_found, name)
     if isinstance(error, IsADirectoryError):
         return SourceError.from_os_error(
             IsADirectoryError(errno.EISDIR, "the path is a folder; pass the path of the .onnx file in it"), name
         )
     if isinstance(error, PermissionError) or kind == "forbidden":
-        reason = f"{where}the server denies access; check the credentials (storage_options=, or the environment)"
+        reason = f"{prefix}the server denies access; check the credentials (storage_options=, or the environment)"
         return SourceError.from_os_error(PermissionError(errno.EACCES, reason), name)
     if isinstance(error, RequestError):
-        return SourceError(errno.EPERM if kind == "refused" else errno.EIO, f"{where}{text}", name)
+        return SourceError(errno.EPERM if kind == "refused" else errno.EIO, f"{prefix}{text}", name)
     status = _STATUS.search(text)
-    lower = " ".join(text.lower().split())
-    cause = next((words for sign, words in _CAUSES if sign in lower), "")
+    lower_text = " ".join(text.lower().split())
+    cause = next((reason_text for phrase, reason_text in _REASON_BY_PHRASE if phrase in lower_text), "")
     if status:
         cause = f"the server answered {status[1].strip()}"
     if not cause:
@@ -339,4 +347,4 @@ def source_error(error: BaseException, name: str, start: int | None = None, end:
     retries = re.search(r"after (\d+) retries", text)
     if retries:
         cause += f", {int(retries[1]) + 1} times"
-    return SourceError(errno.EIO, f"{where}{cause}", name)
+    return SourceError(errno.EIO, f"{prefix}{cause}", name)

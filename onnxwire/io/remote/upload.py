@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _PART_BYTES = 1 << 23  # larger for files of more than _MAX_PARTS parts; stores allow 10,000
 _MAX_PARTS = 9_000
-_MAX_CONCURRENT = 4  # maximum number of parts uploaded concurrently
+_MAX_CONCURRENT = 4  # parts that are uploaded concurrently
 
 
 def upload(
@@ -39,19 +39,19 @@ def upload(
     Raises SaveError; SourceError if the data to write can't be read.
     """
     origin = Origin(address, store, options)
-    own: BaseException | None = None
-    written = 0
+    data_error: BaseException | None = None
+    n_sent = 0
 
     def parts() -> Iterator[bytes]:
-        nonlocal own, written
+        nonlocal data_error, n_sent
         try:
             for chunk in chunks_of(pieces, _PART_BYTES):
-                written += len(chunk)
+                n_sent += len(chunk)
                 yield bytes(chunk)
                 if progress is not None:
-                    progress(written, total)
+                    progress(n_sent, total)
         except BaseException as error:
-            own = error
+            data_error = error
             raise
 
     if not hasattr(origin.store, "put"):
@@ -73,12 +73,12 @@ def upload(
                 multipart = {"use_multipart": not is_plain, "chunk_size": size, "max_concurrency": _MAX_CONCURRENT}
                 origin.store.put(origin.address.key, data, **multipart)
     except BaseException as error:
-        if own is not None:
-            raise own from None
+        if data_error is not None:
+            raise data_error from None
         if isinstance(error, Error) or not isinstance(error, Exception):
             raise
         failure = source_error(error, origin.address.shown)
-        advice = f"{written:,} of {total:,} bytes were sent and discarded"
+        advice = f"{n_sent:,} of {total:,} bytes were sent and discarded"
         raise SaveError.from_os_error(failure, origin.address.shown, advice) from None
-    if written != total:
-        raise SaveError(errno.EIO, f"{written:,} of {total:,} bytes were sent", origin.address.shown)
+    if n_sent != total:
+        raise SaveError(errno.EIO, f"{n_sent:,} of {total:,} bytes were sent", origin.address.shown)

@@ -45,12 +45,14 @@ def time_of(text: str | None) -> datetime | None:
     from email.utils import parsedate_to_datetime
 
     try:
-        found = parsedate_to_datetime(text or "")
+        time = parsedate_to_datetime(text or "")
     except (TypeError, ValueError, IndexError, OverflowError):
         return None
-    return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
+    return time if time.tzinfo is not None else time.replace(tzinfo=UTC)
 
 
-def version_of(meta: Mapping[str, Any]) -> Version:
+def version_of(description: Mapping[str, Any]) -> Version:
     """Return the version in a store's description of a file."""
-    return Version(meta["size"], meta.get("e_tag"), meta.get("last_modified"), meta.get("version"))
+    return Version(
+        description["size"], description.get("e_tag"), description.get("last_modified"), description.get("version")
+    )

@@ -9,23 +9,23 @@ export const SIDE = new URLSearchParams(location.search).get("side");
 export const FILE = new URLSearchParams(location.search).get("file");
 let revision = -1; // the newest revision of the model in any answer
 
-async function request(path, key, sent = {}) {
-  const headers = { [KEY_HEADER]: key, ...sent.headers };
-  const response = await fetch(path, { ...sent, headers }).catch(() => {
+async function request(path, key, options = {}) {
+  const headers = { [KEY_HEADER]: key, ...options.headers };
+  const response = await fetch(path, { ...options, headers }).catch(() => {
     throw new Error("The server does not answer: onnxwire view has ended. Start it again, and open the address that it prints.");
   });
   const answer = await response.json();
-  const received = Number(response.headers.get(REVISION_HEADER) ?? -1);
-  const isNewer = revision >= 0 && received > revision;
-  revision = Math.max(revision, received);
-  // The tab already shows its own changes.
-  if (isNewer && (sent.method !== "POST" || !response.ok)) document.dispatchEvent(new CustomEvent("foreign-change"));
+  const receivedRevision = Number(response.headers.get(REVISION_HEADER) ?? -1);
+  const isNewer = revision >= 0 && receivedRevision > revision;
+  revision = Math.max(revision, receivedRevision);
+  // Changes by this tab are shown already.
+  if (isNewer && (options.method !== "POST" || !response.ok)) document.dispatchEvent(new CustomEvent("foreign-change"));
   if (!response.ok) throw Object.assign(new Error(answer.error), { isStale: response.status === 409 });
   return answer;
 }
 
-/** The newest known revision of the model. */
-export const revisionNow = () => revision;
+/** Return the newest known revision of the model. */
+export const newestRevision = () => revision;
 
 /** Send an action to the server; the answer is the state after it. */
 export function send(action, values) {
@@ -33,15 +33,15 @@ export function send(action, values) {
   return request(`api/${action}`, sessionStorage.getItem(STORAGE_KEY) ?? "", { method: "POST", headers, body: JSON.stringify(values) });
 }
 
-/** Upload a file. values: further arguments. */
+/** Upload a file. values: other arguments of the request. */
 export function sendFile(file, values = {}) {
   const headers = { "Content-Type": "application/octet-stream" };
   const query = new URLSearchParams({ name: file.name, ...values });
   return request(`api/upload?${query}`, sessionStorage.getItem(STORAGE_KEY) ?? "", { method: "POST", headers, body: file });
 }
 
-/** Exchange the token in the address for the key, which this tab stores until it is closed. */
-export async function begin() {
+/** Exchange the token in the address for the key, and store the key until this tab is closed. */
+export async function startSession() {
   const token = /^#token=(.+)$/.exec(location.hash)?.[1];
   if (!token) return;
   history.replaceState(null, "", location.pathname);
@@ -49,7 +49,7 @@ export async function begin() {
   sessionStorage.setItem(STORAGE_KEY, key);
 }
 
-/** Decode a part of the address; malformed percent-encoding is returned unchanged, and leads to no element. */
+/** Decode a part of the address. Malformed percent-encoding is returned unchanged; no element has such a path. */
 export function decodePart(code) {
   try {
     return decodeURIComponent(code);
@@ -58,11 +58,11 @@ export function decodePart(code) {
   }
 }
 
-/** Send a question to the server. values: the arguments; null ones are omitted. */
-export function ask(question, values = {}) {
-  const given = Object.entries({ ...values, side: SIDE, file: FILE }).filter(([, value]) => value !== null && value !== undefined);
-  const query = new URLSearchParams(given.map(([name, value]) => [name, value === true ? "1" : String(value)]));
-  return request(`api/${question}?${query}`, sessionStorage.getItem(STORAGE_KEY) ?? "");
+/** Send a query to the server. values: the arguments; null arguments are omitted. */
+export function ask(queryName, values = {}) {
+  const entries = Object.entries({ ...values, side: SIDE, file: FILE }).filter(([, value]) => value !== null && value !== undefined);
+  const query = new URLSearchParams(entries.map(([name, value]) => [name, value === true ? "1" : String(value)]));
+  return request(`api/${queryName}?${query}`, sessionStorage.getItem(STORAGE_KEY) ?? "");
 }
 
 function fill(element, attributes, children) {
@@ -77,8 +77,8 @@ function fill(element, attributes, children) {
 
 /** Make an HTML element; strings become text nodes, never markup. */
 export const html = (tag, attributes = {}, ...children) => fill(document.createElement(tag), attributes, children);
-/** Replace the children of an element; null and false are skipped. */
-export const replace = (element, ...children) => {
+/** Replace all children of an element; null and false are skipped. */
+export const setChildren = (element, ...children) => {
   element.replaceChildren();
   return fill(element, {}, children);
 };
@@ -115,13 +115,13 @@ const FAMILIES = {
 /** The color class of an operator, by its name. */
 export const familyOf = (op) => Object.keys(FAMILIES).find((family) => FAMILIES[family].test(op)) ?? "other";
 
-/** A name with line break opportunities between its parts. */
+/** Return a name as nodes that allow line breaks between its parts. */
 export const nameParts = (name) => name.split(/(?<=[./_])/).flatMap((part, i) => (i ? [html("wbr"), part] : [part]));
 
 /** A button that opens a node, tensor, graph or field. */
 export function link(kind, path, text, attributes = {}) {
-  const go = () => {
+  const open = () => {
     location.hash = `${kind}=${encodeURIComponent(path)}`;
   };
-  return html("button", { type: "button", class: "link", onclick: go, ...attributes }, ...nameParts(text));
+  return html("button", { type: "button", class: "link", onclick: open, ...attributes }, ...nameParts(text));
 }

@@ -2,11 +2,11 @@
 
 import { ask, countText, html, nounText, sizeText } from "./api.js";
 
-const LINE = 16; // number of bytes in a line
-const PAGE = 32 * LINE;
-const ROWS = 50; // number of records in a page
+const LINE_BYTES = 16; // number of bytes in a line
+const PAGE_BYTES = 32 * LINE_BYTES; // number of bytes in a page
+const PAGE_ROWS = 50; // number of records in a page
 
-/** A closed card, which loads the bytes when it is opened. */
+/** Return a closed card, which loads the bytes when it is opened. */
 export async function bytesCard(path, payloadOf = null) {
   const body = html("div");
   const toggle = html("button", { type: "button", class: "step", "aria-expanded": "false", id: "show-bytes" }, "Show");
@@ -15,7 +15,7 @@ export async function bytesCard(path, payloadOf = null) {
     toggle.setAttribute("aria-expanded", String(isOpen));
     toggle.textContent = isOpen ? "Hide" : "Show";
     body.replaceChildren();
-    // For example, edited fields have no bytes in the file.
+    // The query fails, for example, for an edited field, which has no bytes in the file.
     if (isOpen) await open(body, path, payloadOf).catch((error) => body.replaceChildren(html("p", { class: "note", role: "alert" }, error.message)));
   });
   return html("section", { class: "card", id: "bytes" }, html("div", { class: "bar" }, html("h2", {}, "Bytes in the file"), toggle), body);
@@ -31,7 +31,7 @@ async function open(body, path, payloadOf) {
 }
 
 async function listRecords(table, page, path, start) {
-  const answer = await ask("records", { path, start, count: ROWS });
+  const answer = await ask("records", { path, start, count: PAGE_ROWS });
   const rows = answer.rows.map((row) =>
     html("tr", {},
       html("td", { class: "number mono" }, countText(row.offset)),
@@ -47,38 +47,38 @@ async function listRecords(table, page, path, start) {
     html("table", { class: "records" },
       html("tr", {}, html("th", { class: "number" }, "offset"), html("th", {}, "field"), html("th", {}, "stored as"), html("th", { class: "number" }, "bytes"), html("th", {}, "value")),
       ...rows),
-    pager(start, answer.total, ROWS, nounText(answer.total, "record"), (from) => listRecords(table, page, path, from)),
+    pager(start, answer.total, PAGE_ROWS, nounText(answer.total, "record"), (newStart) => listRecords(table, page, path, newStart)),
   );
 }
 
-function pager(start, total, step, text, go) {
+function pager(start, total, step, text, show) {
   if (total <= step) return "";
   return html("div", { class: "group" },
-    html("button", { type: "button", class: "step", disabled: start <= 0, onclick: () => go(Math.max(start - step, 0)), "aria-label": "Back" }, "←"),
-    html("button", { type: "button", class: "step", disabled: start + step >= total, onclick: () => go(start + step), "aria-label": "Next" }, "→"),
+    html("button", { type: "button", class: "step", disabled: start <= 0, onclick: () => show(Math.max(start - step, 0)), "aria-label": "Back" }, "←"),
+    html("button", { type: "button", class: "step", disabled: start + step >= total, onclick: () => show(start + step), "aria-label": "Next" }, "→"),
     html("span", { class: "note" }, `${countText(start)} to ${countText(Math.min(start + step, total))} of ${text}`));
 }
 
 async function showHex(box, path, start, isPayload) {
-  const answer = await ask("raw", { path, start, count: PAGE, payload: isPayload || null });
+  const answer = await ask("raw", { path, start, count: PAGE_BYTES, payload: isPayload || null });
   const digits = answer.bytes;
   const lines = [];
-  const width = String(answer.offset + PAGE).length;
-  for (let at = 0; at < digits.length; at += 2 * LINE) {
-    const bytes = digits.slice(at, at + 2 * LINE).match(/../g);
+  const width = String(answer.offset + PAGE_BYTES).length;
+  for (let digitIndex = 0; digitIndex < digits.length; digitIndex += 2 * LINE_BYTES) {
+    const bytes = digits.slice(digitIndex, digitIndex + 2 * LINE_BYTES).match(/../g);
     const text = bytes.map((byte) => {
       const code = parseInt(byte, 16);
       return code > 31 && code < 127 ? String.fromCharCode(code) : "·";
     }).join("");
-    const hex = bytes.map((byte, i) => (i === LINE / 2 ? ` ${byte}` : byte)).join(" ").padEnd(3 * LINE);
-    lines.push(html("span", { class: "offset" }, String(answer.offset + at / 2).padStart(width)), `  ${hex}  `, html("span", { class: "text" }, text), "\n");
+    const hex = bytes.map((byte, i) => (i === LINE_BYTES / 2 ? ` ${byte}` : byte)).join(" ").padEnd(3 * LINE_BYTES);
+    lines.push(html("span", { class: "offset" }, String(answer.offset + digitIndex / 2).padStart(width)), `  ${hex}  `, html("span", { class: "text" }, text), "\n");
   }
-  const go = html("input", { type: "number", min: 0, max: Math.max(answer.length - 1, 0), value: start, "aria-label": "First byte" });
-  go.addEventListener("change", () => showHex(box, path, Math.max(Number(go.value) || 0, 0), isPayload));
+  const offsetInput = html("input", { type: "number", min: 0, max: Math.max(answer.length - 1, 0), value: start, "aria-label": "First byte" });
+  offsetInput.addEventListener("change", () => showHex(box, path, Math.max(Number(offsetInput.value) || 0, 0), isPayload));
   box.replaceChildren(
     html("p", { class: "note" }, `${isPayload ? "elements of " : ""}${path || "the file"}: ${sizeText(answer.length)} from byte ${countText(answer.offset - answer.start)} of ${answer.file}`),
     html("pre", { class: "hex mono", tabindex: 0, "aria-label": "Offsets, bytes and text" }, ...lines),
-    html("div", { class: "bar" }, pager(start, answer.length, PAGE, nounText(answer.length, "byte"), (from) => showHex(box, path, from, isPayload)),
-      answer.length > PAGE ? html("label", { class: "group" }, "from ", go) : ""),
+    html("div", { class: "bar" }, pager(start, answer.length, PAGE_BYTES, nounText(answer.length, "byte"), (newStart) => showHex(box, path, newStart, isPayload)),
+      answer.length > PAGE_BYTES ? html("label", { class: "group" }, "from ", offsetInput) : ""),
   );
 }

@@ -1,47 +1,47 @@
 // The toolbar with undo, redo and save; the list of changes, new problems, and the differences from the file.
 
-import { ask, countText, decodePart, html, link, nounText, replace, send, sendFile, sizeText } from "./api.js";
-import { change, changesText, marks, newText, openDialog, problemLine, reportError, revisionShown, session, step } from "./edit_mode.js";
+import { ask, countText, decodePart, html, link, nounText, setChildren, send, sendFile, sizeText } from "./api.js";
+import { change, changesText, marks, newProblemsText, openDialog, problemLine, reportError, displayedRevisionNow, session, undoOrRedo } from "./edit_mode.js";
 
-/** Put the bar into the header. */
-export function addBar(header) {
+/** Add the toolbar to the header. */
+export function addToolbar(header) {
   if (!session.is_editable) return;
-  const button = (id, text, title, go) => html("button", { type: "button", class: "step", id, title, "data-key": id, onclick: go }, text);
+  const button = (id, text, title, onClick) => html("button", { type: "button", class: "step", id, title, "data-key": id, onclick: onClick }, text);
   const bar = html("div", { id: "bar", role: "toolbar", "aria-label": "Edits" },
-    button("undo", "Undo", "Undo the last change (Ctrl+Z)", () => step("undo").catch(reportError)),
-    button("redo", "Redo", "Redo the undone change (Ctrl+Shift+Z)", () => step("redo").catch(reportError)),
+    button("undo", "Undo", "Undo the last change (Ctrl+Z)", () => undoOrRedo("undo").catch(reportError)),
+    button("redo", "Redo", "Redo the undone change (Ctrl+Shift+Z)", () => undoOrRedo("redo").catch(reportError)),
     button("show-changes", "", "List the changes", () => { location.hash = "changes"; }),
     button("extract", "", "Save the marked nodes as a model", extractMarked),
     button("save", "Save as…", "Write a file (Ctrl+S)", saveAs));
   header.insertBefore(bar, header.querySelector(".keys"));
-  for (const event of ["problems", "marks", "edited"]) document.addEventListener(event, paintBar);
+  for (const event of ["problems", "marks", "edited"]) document.addEventListener(event, paintToolbar);
   addEventListener("dragover", (event) => event.preventDefault());
-  addEventListener("drop", dropped);
-  paintBar();
+  addEventListener("drop", handleDrop);
+  paintToolbar();
 }
 
-export function paintBar() {
-  const find = (id) => document.getElementById(id);
-  if (!find("bar")) return;
-  find("undo").disabled = !session.done;
-  find("redo").disabled = session.done === session.total;
-  find("show-changes").replaceChildren(changesText(), session.is_saved ? "" : html("span", { class: "dot", title: "not saved" }), newText() && html("span", { class: "new" }, newText()));
-  find("extract").hidden = !marks.size;
-  find("extract").textContent = `Extract ${countText(marks.size)}…`;
-  find("save").classList.toggle("main", !session.is_saved);
+export function paintToolbar() {
+  const elementById = (id) => document.getElementById(id);
+  if (!elementById("bar")) return;
+  elementById("undo").disabled = !session.done;
+  elementById("redo").disabled = session.done === session.total;
+  elementById("show-changes").replaceChildren(changesText(), session.is_saved ? "" : html("span", { class: "dot", title: "not saved" }), newProblemsText() && html("span", { class: "new" }, newProblemsText()));
+  elementById("extract").hidden = !marks.size;
+  elementById("extract").textContent = `Extract ${countText(marks.size)}…`;
+  elementById("save").classList.toggle("main", !session.is_saved);
 }
 
 const stem = () => session.name.replace(/\.[^.]*$/, "");
-const ending = () => /\.[^.]*$/.exec(session.name)?.[0] ?? "";
-const where = () => `A file name in ${session.folder}, or an absolute path.`;
+const extension = () => /\.[^.]*$/.exec(session.name)?.[0] ?? "";
+const fileHint = () => `A file name in ${session.folder}, or an absolute path.`;
 
 function saveAs() {
-  const revision = revisionShown();
+  const revision = displayedRevisionNow();
   openDialog({
     title: "Save as",
     action: "Save",
     fields: [
-      { name: "path", label: "file", value: `${stem()}-edited${ending()}`, hint: where() },
+      { name: "path", label: "file", value: `${stem()}-edited${extension()}`, hint: fileHint() },
       { name: "replace", label: "replace an existing file", form: "check" },
       { name: "words", label: `${session.name} is the opened file; to overwrite it, type: ${session.words_for_original}`, placeholder: session.words_for_original },
     ],
@@ -53,60 +53,60 @@ function saveAs() {
     run: async (values) => {
       const state = await send("save", { revision, ...values });
       Object.assign(session, state);
-      paintBar();
+      paintToolbar();
       notice(`Saved ${state.path} (${sizeText(state.bytes)}).`, state.warnings);
     },
   });
 }
 
 function extractMarked() {
-  const revision = revisionShown();
+  const revision = displayedRevisionNow();
   openDialog({
     title: `Extract ${nounText(marks.size, "node")}`,
     action: "Extract",
     note: `${[...marks.values()].slice(0, 6).join(", ")}${marks.size > 6 ? ", …" : ""} become a new model with their inputs and outputs; this model stays unchanged.`,
     fields: [
-      { name: "path", label: "file", value: `${stem()}-part${ending()}`, hint: where() },
+      { name: "path", label: "file", value: `${stem()}-part${extension()}`, hint: fileHint() },
       { name: "replace", label: "replace an existing file", form: "check" },
     ],
     run: async (values) => {
       const part = await send("extract", { revision, values: [...marks.keys()], ...values });
       marks.clear();
-      paintBar();
+      paintToolbar();
       notice(`Saved ${part.path} (${nounText(part.nodes, "node")}, ${sizeText(part.bytes)}) from ${part.inputs.join(", ") || "nothing"} to ${part.outputs.join(", ")}.`, part.warnings);
     },
   });
 }
 
-/** Show a message until it is closed. */
+/** Show a message until the user closes it. */
 function notice(text, warnings = []) {
   document.getElementById("notice")?.remove();
-  const box = html("div", { id: "notice", role: "status" }, html("p", {}, text), ...warnings.map((one) => html("p", { class: "note" }, one)));
+  const box = html("div", { id: "notice", role: "status" }, html("p", {}, text), ...warnings.map((warning) => html("p", { class: "note" }, warning)));
   box.append(html("button", { type: "button", class: "step", onclick: () => box.remove() }, "Close"));
   document.body.append(box);
 }
 
 // Dropped files
 
-async function dropped(event) {
+async function handleDrop(event) {
   event.preventDefault();
   const file = event.dataTransfer?.files[0];
-  if (file) await takeFile(file).catch(reportError);
+  if (file) await replaceByFile(file).catch(reportError);
 }
 
-/** Replace the shown tensor, or else the model's initializers, by the contents of a file. */
-export async function takeFile(file) {
+/** Replace the tensor that the page shows, or the model's initializers if it shows none, by the contents of a file. */
+export async function replaceByFile(file) {
   if (file.size > session.max_upload_bytes) throw new Error(`${file.name} has ${sizeText(file.size)}; the limit is ${sizeText(session.max_upload_bytes)}.`);
-  const revision = revisionShown();
+  const revision = displayedRevisionNow();
   const path = /^#tensor=(.+)$/.exec(location.hash)?.[1];
   document.body.classList.add("busy");
   const upload = await sendFile(file).finally(() => document.body.classList.remove("busy"));
   if (!path) return change("replace_tensors", { upload: upload.id }, { revision });
   const tensor = decodePart(path);
   if (upload.form === "npy") return change("replace_tensor", { path: tensor, upload: upload.id, name: "" }, { revision });
-  const names = upload.tensors.map((one) => one.name);
-  const own = document.querySelector("#details h1")?.textContent;
-  if (names.includes(own) || names.length === 1) return change("replace_tensor", { path: tensor, upload: upload.id, name: names.includes(own) ? own : names[0] }, { revision });
+  const names = upload.tensors.map((tensorEntry) => tensorEntry.name);
+  const shownName = document.querySelector("#details h1")?.textContent;
+  if (names.includes(shownName) || names.length === 1) return change("replace_tensor", { path: tensor, upload: upload.id, name: names.includes(shownName) ? shownName : names[0] }, { revision });
   if (!names.length) throw new Error(`${file.name} has no tensors.`);
   return openDialog({
     title: `Which tensor of ${file.name}?`,
@@ -116,11 +116,11 @@ export async function takeFile(file) {
   });
 }
 
-/** A card that accepts a file for a tensor. */
+/** Return a card that accepts a file for a tensor; null on a read-only page. */
 export function dropCard() {
   if (!session.is_editable) return null;
   const input = html("input", { type: "file", id: "file-input", accept: ".npy,.safetensors", class: "unseen", tabindex: -1, "aria-label": "File for the tensor" });
-  input.addEventListener("change", () => input.files[0] && takeFile(input.files[0]).catch(reportError));
+  input.addEventListener("change", () => input.files[0] && replaceByFile(input.files[0]).catch(reportError));
   return html("section", { class: "card drop", "aria-label": "Replace the tensor" },
     html("button", { type: "button", class: "step", "data-key": "Replace", onclick: () => input.click() }, "Replace by a file…"), input,
     html("span", { class: "note" }, "or drop an .npy or .safetensors file here; it replaces the elements, type and shape."));
@@ -133,11 +133,11 @@ export async function showChanges(details, isCurrent) {
   if (!isCurrent()) return;
   Object.assign(session, state);
   const undone = session.total - session.done;
-  const rows = session.changes.map((one, i) => {
-    const isMade = session.first + i < session.done;
-    return html("li", { class: isMade ? "" : "undone" }, html("span", {}, one.text), isMade ? "" : html("span", { class: "note" }, "  undone"));
+  const rows = session.changes.map((listedChange, i) => {
+    const isInEffect = session.first + i < session.done;
+    return html("li", { class: isInEffect ? "" : "undone" }, html("span", {}, listedChange.text), isInEffect ? "" : html("span", { class: "note" }, "  undone"));
   });
-  replace(details,
+  setChildren(details,
     html("div", { class: "head" }, html("h1", {}, "Changes"), html("span", { class: "sub" }, session.is_saved ? "all saved" : "not saved")),
     html("section", { class: "card" },
       html("div", { class: "bar" }, html("h2", {}, `${changesText()}${undone ? `, ${countText(undone)} undone` : ""}`),
@@ -145,24 +145,24 @@ export async function showChanges(details, isCurrent) {
       rows.length ? html("ol", { class: "changes", start: session.first + 1 }, ...rows) : html("p", { class: "note" }, "Your changes are listed here. No file is written before you save.")),
     html("section", { class: "card", id: "new-problems" }),
   );
-  paintNew();
+  paintNewProblems();
 }
 
 /** List the new problems, if their card is shown. */
-function paintNew() {
+function paintNewProblems() {
   const card = document.getElementById("new-problems");
   if (!card) return;
-  const found = session.problems;
-  const text = !session.done ? "There are no changes." : !found ? "checking…" : found.total ? "" : "The changes cause no problems.";
+  const problems = session.problems;
+  const text = !session.done ? "There are no changes." : !problems ? "checking…" : problems.total ? "" : "The changes cause no problems.";
   card.replaceChildren(html("h2", {}, "New problems"), text && html("p", { class: "note", role: "status" }, text),
-    ...(found?.rows ?? []).map((one) => html("div", { class: "problem-row" }, problemLine(one), whereTo(one.path))),
-    found && found.total > found.rows.length ? html("p", { class: "note" }, `and ${nounText(found.total - found.rows.length, "more problem")}`) : "",
-    found?.gone ? html("p", { class: "note" }, `${nounText(found.gone, "problem")} of the file ${found.gone === 1 ? "is" : "are"} fixed.`) : "");
+    ...(problems?.rows ?? []).map((problem) => html("div", { class: "problem-row" }, problemLine(problem), problemLink(problem.path))),
+    problems && problems.total > problems.rows.length ? html("p", { class: "note" }, `and ${nounText(problems.total - problems.rows.length, "more problem")}`) : "",
+    problems?.gone ? html("p", { class: "note" }, `${nounText(problems.gone, "problem")} of the file ${problems.gone === 1 ? "is" : "are"} fixed.`) : "");
 }
 
-document.addEventListener("problems", paintNew);
+document.addEventListener("problems", paintNewProblems);
 
-function whereTo(path) {
+function problemLink(path) {
   const node = /^(.*\.node\[\d+\])/.exec(path)?.[1];
   if (node) return link("node", node, path);
   const tensor = /^(.*initializer\[\d+\])$/.exec(path)?.[1];
@@ -170,7 +170,7 @@ function whereTo(path) {
 }
 
 export async function showDifference(details, isCurrent) {
-  replace(details, html("div", { class: "head" }, html("h1", {}, "Compared with the file")), html("p", { class: "note", role: "status" }, "comparing…"));
+  setChildren(details, html("div", { class: "head" }, html("h1", {}, "Compared with the file")), html("p", { class: "note", role: "status" }, "comparing…"));
   const answer = await ask("differences").catch((error) => ({ rows: [], is_whole: true, error }));
   if (!isCurrent()) return;
   if (answer.error) {
@@ -182,7 +182,7 @@ export async function showDifference(details, isCurrent) {
     html("td", { class: "mono", title: row.change }, signs[row.change]),
     html("td", {}, `${row.kind} ${row.name}`, row.part && html("span", { class: "note" }, ` ${row.part}`)),
     html("td", { class: "mono" }, row.old ?? ""), html("td", { class: "mono" }, row.new ?? "")));
-  replace(details,
+  setChildren(details,
     html("div", { class: "head" }, html("h1", {}, "Compared with the file"), html("span", { class: "sub" }, answer.is_whole ? nounText(rows.length, "difference") : `the first ${nounText(rows.length, "difference")}`)),
     html("section", { class: "card" }, rows.length
       ? html("table", { class: "differences" }, html("tr", {}, html("th", {}), html("th", {}, "element"), html("th", {}, "in the file"), html("th", {}, "now")), ...rows)

@@ -1,6 +1,6 @@
-// Editing: the state of the edits, forms, undo and redo, marks.
+// Editing: the state of the edits, forms, undo and redo, and marks of nodes.
 
-import { ask, countText, html, nounText, revisionNow, send, svg } from "./api.js";
+import { ask, countText, html, nounText, newestRevision, send, svg } from "./api.js";
 
 /** The state of the edits on the server; `is_editable` is false for a read-only page. */
 export const session = { is_editable: false, changes: [], first: 0, total: 0, done: 0, is_saved: true, problems: null };
@@ -11,58 +11,58 @@ const ICONS = {
   plus: "M8 3v10 M3 8h10",
 };
 let refresh = async () => {};
-let shown = -1; // the displayed revision, to which changes apply; another tab may have made a newer revision
+let displayedRevision = -1; // the displayed revision, to which changes apply; another tab may have made a newer revision
 let focusKey = ""; // the key of the control to focus after a change
 
-/** A small button with an icon. */
-export function iconButton(icon, label, go, attributes = {}) {
-  return html("button", { type: "button", class: "icon", "aria-label": label, title: label, "data-key": label, onclick: go, ...attributes },
+/** Return a small button with an icon. */
+export function iconButton(icon, label, onClick, attributes = {}) {
+  return html("button", { type: "button", class: "icon", "aria-label": label, title: label, "data-key": label, onclick: onClick, ...attributes },
     svg("svg", { viewBox: "0 0 16 16", "aria-hidden": "true" }, svg("path", { d: ICONS[icon] })));
 }
 
-/** A button for an action on the shown element; null on a read-only page. */
-export function actionButton(text, go, attributes = {}) {
-  return session.is_editable ? html("button", { type: "button", class: "step", "data-key": text, onclick: go, ...attributes }, text) : null;
+/** Return a button for an action on the displayed element; null on a read-only page. */
+export function actionButton(text, onClick, attributes = {}) {
+  return session.is_editable ? html("button", { type: "button", class: "step", "data-key": text, onclick: onClick, ...attributes }, text) : null;
 }
 
-/** Make a change. where: the address to open afterwards, or null. */
-export async function change(kind, values, { revision = shown, where = null, key = "" } = {}) {
-  await showState(await send("change", { revision, kind, arguments: values }), { where, key });
+/** Make a change. address: the address to open afterwards, or null. */
+export async function change(kind, values, { revision = displayedRevision, address = null, key = "" } = {}) {
+  await showState(await send("change", { revision, kind, arguments: values }), { address, key });
 }
 
-/** The displayed revision. */
-export const revisionShown = () => shown;
+/** Return the displayed revision. */
+export const displayedRevisionNow = () => displayedRevision;
 
 /** Reload the page's contents. */
 async function update() {
-  shown = revisionNow();
+  displayedRevision = newestRevision();
   await refresh();
 }
 
-/** Show changes of another tab, unless a form is open; the server then refuses the form when it is sent. */
-async function catchUp() {
-  if (shown !== revisionNow() && !document.querySelector("form.editing")) await update();
+/** Show changes by other tabs, unless a form is open: the server then rejects the form when it is sent. */
+async function showForeignChanges() {
+  if (displayedRevision !== newestRevision() && !document.querySelector("form.editing")) await update();
 }
 
-async function showState(state, { where = null, key = "" } = {}) {
+async function showState(state, { address = null, key = "" } = {}) {
   Object.assign(session, state);
   session.problems = null;
   focusKey = key;
-  if (where !== null && location.hash !== where) history.pushState(null, "", where || location.pathname);
+  if (address !== null && location.hash !== address) history.pushState(null, "", address || location.pathname);
   await update();
   document.querySelector(`[data-key="${CSS.escape(focusKey)}"]`)?.focus();
   check();
 }
 
-/** Undo or redo. */
-export async function step(action) {
+/** Undo or redo a change; no-op if there is none. action: "undo" or "redo". */
+export async function undoOrRedo(action) {
   if (action === "undo" ? !session.done : session.done === session.total) return;
-  await showState(await send(action, { revision: shown }), { key: action });
+  await showState(await send(action, { revision: displayedRevision }), { key: action });
 }
 
-/** Check the model, and notify everything that shows problems. */
+/** Check the model, and dispatch the event "problems". */
 async function check() {
-  const revision = revisionNow();
+  const revision = newestRevision();
   const answer = await ask("problems");
   if (answer.revision !== revision) return;
   session.problems = answer;
@@ -71,31 +71,30 @@ async function check() {
 
 // Forms
 
-let count = 0;
+let controlCount = 0;
 
-/** A labelled control. choices: makes it a select. form: "lines", "message" and "list" make it a text area. */
+/** Return a labelled control: a select if there are choices, a text area if form is "lines", "message" or "list". */
 function control({ name, label, value = "", choices = null, form = "text", placeholder = null, hint = "" }) {
-  count += 1;
-  const id = `field-${count}`;
-  const shared = { id, name, "aria-describedby": hint ? `${id}-hint` : null };
+  controlCount += 1;
+  const id = `field-${controlCount}`;
+  const commonAttributes = { id, name, "aria-describedby": hint ? `${id}-hint` : null };
   const input = choices?.length
-    ? html("select", shared, ...(choices.includes(value) ? choices : [value, ...choices]).map((one) => html("option", { selected: one === value }, one)))
+    ? html("select", commonAttributes, ...(choices.includes(value) ? choices : [value, ...choices]).map((option) => html("option", { selected: option === value }, option)))
     : form === "lines" || form === "message" || (form === "list" && value.length > 60)
-      ? html("textarea", { ...shared, rows: Math.min(Math.max(value.split("\n").length, Math.ceil(value.length / 70), 2), 14), spellcheck: "false" })
+      ? html("textarea", { ...commonAttributes, rows: Math.min(Math.max(value.split("\n").length, Math.ceil(value.length / 70), 2), 14), spellcheck: "false" })
       : form === "check"
-        ? html("input", { ...shared, type: "checkbox" })
-        : html("input", { ...shared, type: "text", autocomplete: "off", spellcheck: "false", placeholder });
+        ? html("input", { ...commonAttributes, type: "checkbox" })
+        : html("input", { ...commonAttributes, type: "text", autocomplete: "off", spellcheck: "false", placeholder });
   if (form !== "check") input.value = value;
-  const text = html("label", { for: id }, label);
-  return html("div", { class: form === "check" ? "control check" : "control" }, ...(form === "check" ? [input, text] : [text, input]), hint && html("p", { class: "note", id: `${id}-hint` }, hint));
+  const labelElement = html("label", { for: id }, label);
+  return html("div", { class: form === "check" ? "control check" : "control" }, ...(form === "check" ? [input, labelElement] : [labelElement, input]), hint && html("p", { class: "note", id: `${id}-hint` }, hint));
 }
 
-const valuesOf = (form) => Object.fromEntries([...form.elements].filter((one) => one.name).map((one) => [one.name, one.type === "checkbox" ? one.checked : one.value]));
+const readForm = (form) => Object.fromEntries([...form.elements].filter((element) => element.name).map((element) => [element.name, element.type === "checkbox" ? element.checked : element.value]));
 
 /**
- * A form. fields: arguments of `control`; run(values): the action, whose error the form shows; close(): called on
- * cancel.
- * adapt(form): shows and hides controls after each input.
+ * Return a form. fields: arguments of `control`. run(values): the action, whose error the form shows. close(): called on
+ * cancel. adapt(form): shows and hides controls after each input.
  */
 export function makeForm({ title, fields, action, run, close, note = "", adapt = null }) {
   const problem = html("p", { role: "alert", class: "problem", hidden: true });
@@ -112,7 +111,7 @@ export function makeForm({ title, fields, action, run, close, note = "", adapt =
     problem.hidden = true;
     save.disabled = true;
     try {
-      await run(valuesOf(form));
+      await run(readForm(form));
     } catch (error) {
       problem.textContent = error.message;
       problem.hidden = false;
@@ -133,9 +132,9 @@ export function makeForm({ title, fields, action, run, close, note = "", adapt =
 }
 
 function focusIn(form) {
-  const first = form.querySelector("input, select, textarea");
-  first?.focus();
-  first?.select?.();
+  const firstControl = form.querySelector("input, select, textarea");
+  firstControl?.focus();
+  firstControl?.select?.();
 }
 
 /** Open a form in a dialog. */
@@ -150,7 +149,7 @@ export function openDialog(options) {
   box.append(form);
   box.addEventListener("close", () => {
     box.remove();
-    catchUp().catch(reportError);
+    showForeignChanges().catch(reportError);
   });
   document.body.append(box);
   box.showModal();
@@ -163,7 +162,7 @@ export function openInline(element, options) {
   const close = () => {
     form.replaceWith(element);
     opener?.focus();
-    catchUp().catch(reportError);
+    showForeignChanges().catch(reportError);
   };
   const form = makeForm({ ...options, close });
   element.replaceWith(form);
@@ -171,11 +170,11 @@ export function openInline(element, options) {
 }
 
 /**
- * A displayed value with a button that opens a form for it.
- * label: the name of the value; path: its path; toChange(values): [kind, arguments], by default of "set".
+ * Return a displayed value with a button that opens a form for the value.
+ * label: the name of the value; path: its path; toChange(values): returns [kind, arguments], by default of "set".
  */
-export function editable(shown, { label, path, toChange = null, value = null, removal = null }) {
-  const children = [shown].flat();
+export function editableValue(content, { label, path, toChange = null, value = null, removal = null }) {
+  const children = [content].flat();
   if (!session.is_editable) return html("span", {}, ...children);
   const key = `${label} ${path}`;
   const icons = html("span", { class: "icons" });
@@ -187,41 +186,41 @@ export function editable(shown, { label, path, toChange = null, value = null, re
 
 /** Replace an element by a form for the value at a path. value: null to load it from the server. */
 export async function openEditor(box, { label, path, toChange = null, value = null, key }) {
-  const revision = shown;
-  const known = value === null ? await ask("value", { path }).catch((error) => ({ form: "none", reason: error.message })) : { form: "text", text: value, choices: [] };
-  if (known.form === "none") return reportError(new Error(known.reason));
-  const fields = known.form === "shape"
+  const revision = displayedRevision;
+  const answer = value === null ? await ask("value", { path }).catch((error) => ({ form: "none", reason: error.message })) : { form: "text", text: value, choices: [] };
+  if (answer.form === "none") return reportError(new Error(answer.reason));
+  const fields = answer.form === "shape"
     ? [
-        { name: "elem_type", label: "type", value: known.elem_type, choices: known.choices },
-        { name: "shape", label: "shape", value: known.text, hint: "Numbers, names, or ? for an unknown dim: [1, batch, ?]. Empty for an unknown shape." },
+        { name: "elem_type", label: "type", value: answer.elem_type, choices: answer.choices },
+        { name: "shape", label: "shape", value: answer.text, hint: "Numbers, names, or ? for an unknown dim: [1, batch, ?]. Empty for an unknown shape." },
       ]
-    : [{ name: "value", label: known.form === "hex" ? `${label}, in hexadecimal digits` : label, value: known.text, choices: known.choices, form: known.form }];
+    : [{ name: "value", label: answer.form === "hex" ? `${label}, in hexadecimal digits` : label, value: answer.text, choices: answer.choices, form: answer.form }];
   const kinds = { shape: (values) => ["set_shape", { path, ...values }], hex: (values) => ["set_bytes", { path, digits: values.value }] };
-  const make = toChange ?? kinds[known.form] ?? ((values) => ["set", { path, value: values.value }]);
-  return openInline(box, { title: `Edit ${label}`, fields, action: "Set", run: (values) => change(...make(values), { revision, key }) });
+  const toRequest = toChange ?? kinds[answer.form] ?? ((values) => ["set", { path, value: values.value }]);
+  return openInline(box, { title: `Edit ${label}`, fields, action: "Set", run: (values) => change(...toRequest(values), { revision, key }) });
 }
 
-/** A button that opens a form in its place. */
-export function adder(text, { title = text, fields, action = "Add", toChange }) {
+/** Return a button that opens a form in its place; null on a read-only page. */
+export function addButton(text, { title = text, fields, action = "Add", toChange }) {
   if (!session.is_editable) return null;
   const button = html("button", { type: "button", class: "step add", "data-key": title });
   button.append(svg("svg", { viewBox: "0 0 16 16", "aria-hidden": "true" }, svg("path", { d: ICONS.plus })), text);
   button.addEventListener("click", () => {
-    const revision = shown;
+    const revision = displayedRevision;
     openInline(button, { title, fields, action, run: (values) => change(...toChange(values), { revision, key: title }) });
   });
   return html("div", { class: "adder" }, button);
 }
 
-/** A button that adds an entry of metadata to the message at a path. */
-export const metadataAdder = (path) => adder("Add metadata", {
+/** Return a button that adds an entry of metadata to the message at a path. */
+export const addMetadataButton = (path) => addButton("Add metadata", {
   fields: [{ name: "key", label: "key" }, { name: "value", label: "value" }],
   toChange: (values) => ["add_metadata", { path, ...values }],
 });
 
 export const reportError = (error) => document.dispatchEvent(new CustomEvent("trouble", { detail: error }));
 
-/** A card with the new problems at a path, filled when the check is done. */
+/** Return a card with the new problems at a path, which is filled when the check is done. */
 export function problemsCard(path) {
   const card = html("section", { class: "card problems", "data-problems": path, hidden: true, "aria-label": "New problems" });
   paintProblems(card);
@@ -230,8 +229,8 @@ export function problemsCard(path) {
 
 function paintProblems(card) {
   const path = card.dataset.problems;
-  const isIn = (one) => one.path === path || (one.path.startsWith(path) && ".[".includes(one.path[path.length]));
-  const rows = (session.problems?.rows ?? []).filter(isIn);
+  const isAtPath = (problem) => problem.path === path || (problem.path.startsWith(path) && ".[".includes(problem.path[path.length]));
+  const rows = (session.problems?.rows ?? []).filter(isAtPath);
   card.hidden = !rows.length;
   card.replaceChildren(html("h2", {}, "New problems"), ...rows.map(problemLine));
 }
@@ -242,10 +241,10 @@ export function problemLine(problem) {
 
 document.addEventListener("problems", () => document.querySelectorAll("[data-problems]").forEach(paintProblems));
 
-/** The mark of a row in a list whose element has a new problem. */
+/** Return the mark of a row in a list if its element has a new problem, else null. */
 export function problemMark(path) {
-  const isBad = session.problems?.rows.some((one) => one.path === path || one.path.startsWith(`${path}.`));
-  return isBad ? html("span", { class: "problem-mark", title: "a new problem" }, "!") : null;
+  const hasProblem = session.problems?.rows.some((problem) => problem.path === path || problem.path.startsWith(`${path}.`));
+  return hasProblem ? html("span", { class: "problem-mark", title: "a new problem" }, "!") : null;
 }
 
 // Marks: the nodes of the main graph to extract, by one of their outputs.
@@ -269,26 +268,26 @@ export function markButton(node) {
   return button;
 }
 
-/** Load the state of the edits. show(): reloads the page's contents. */
+/** Load the state of the edits, and handle the keys of the edit mode. show(): reloads the page's contents. */
 export async function beginEdits(show) {
   refresh = show;
   Object.assign(session, await ask("edits"));
-  shown = revisionNow();
+  displayedRevision = newestRevision();
   if (!session.is_editable) return;
   document.body.classList.add("edits");
   addEventListener("beforeunload", (event) => {
     if (!session.is_saved) event.preventDefault();
   });
-  document.addEventListener("foreign-change", () => reload().catch(reportError));
-  addEventListener("hashchange", () => shown !== revisionNow() && update().catch(reportError));
+  document.addEventListener("foreign-change", () => handleForeignChange().catch(reportError));
+  addEventListener("hashchange", () => displayedRevision !== newestRevision() && update().catch(reportError));
   document.addEventListener("visibilitychange", () => document.hidden || ask("edits").catch(reportError));
   document.addEventListener("keydown", (event) => {
     const isTyping = /^(INPUT|SELECT|TEXTAREA)$/.test(document.activeElement?.tagName ?? "");
     const key = event.key.toLowerCase();
     if (isTyping || document.querySelector("dialog[open]")) return;
     if (event.ctrlKey || event.metaKey) {
-      if (key === "z") step(event.shiftKey ? "redo" : "undo").catch(reportError);
-      else if (key === "y") step("redo").catch(reportError);
+      if (key === "z") undoOrRedo(event.shiftKey ? "redo" : "undo").catch(reportError);
+      else if (key === "y") undoOrRedo("redo").catch(reportError);
       else if (key === "s") document.getElementById("save")?.click();
       else return;
     } else if (event.altKey) return;
@@ -301,14 +300,14 @@ export async function beginEdits(show) {
 }
 
 /** Report that another tab changed the model, and show the new state. */
-async function reload() {
+async function handleForeignChange() {
   Object.assign(session, await ask("edits"));
   session.problems = null;
-  const changed = session.changes[session.done - session.first - 1]?.text ?? "it undid all changes";
-  reportError(new Error(`Another tab changed the model: ${changed}. ${nounText(session.done, "change")} in all.`));
-  await catchUp();
+  const lastChange = session.changes[session.done - session.first - 1]?.text ?? "it undid all changes";
+  reportError(new Error(`Another tab changed the model: ${lastChange}. ${nounText(session.done, "change")} in all.`));
+  await showForeignChanges();
   check().catch(reportError);
 }
 
 export const changesText = () => (session.done ? nounText(session.done, "change") : "No changes");
-export const newText = () => (session.problems?.total ? `${countText(session.problems.total)} new ${session.problems.total === 1 ? "problem" : "problems"}` : "");
+export const newProblemsText = () => (session.problems?.total ? `${countText(session.problems.total)} new ${session.problems.total === 1 ? "problem" : "problems"}` : "");

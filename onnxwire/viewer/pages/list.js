@@ -2,24 +2,24 @@
 
 import { html } from "./api.js";
 
-const HEIGHT = 42; // height of a row in pixels, as in page.css
-const PAGE = 100; // number of rows of one request
-const MAX_HEIGHT = 15_000_000; // maximum height in pixels that every browser can scroll
+const ROW_HEIGHT = 42; // height of a row in pixels, as in page.css
+const PAGE_ROWS = 100; // number of rows of one request
+const MAX_SCROLL_HEIGHT = 15_000_000; // maximum height in pixels that every browser can scroll
 
 export class VirtualList {
   /**
-   * box, rows: the scrolling element, and the element in it that is as high as all rows together.
-   * fetch(start, count): returns {total, rows}. draw(row): returns the children of a row. choose(row): called on
-   * selection.
+   * box, rows: the scrolling element, and the element in it that is as high as all rows together. fetch(start, count):
+   * returns {total, rows}. draw(row): returns the children of a row. choose(row): called on selection. showTotal(total):
+   * called with the number of rows. reportError(error): called if fetching fails.
    */
-  constructor(box, rows, { fetch, draw, choose, counted, trouble }) {
-    Object.assign(this, { box, rows, fetch, draw, choose, counted, trouble });
+  constructor(box, rows, { fetch, draw, choose, showTotal, reportError }) {
+    Object.assign(this, { box, rows, fetch, draw, choose, showTotal, reportError });
     this.generation = 0;
     this.total = 0;
-    this.active = -1;
+    this.activeIndex = -1;
     this.pages = new Map();
     box.addEventListener("scroll", () => this.paint());
-    box.addEventListener("keydown", (event) => this.key(event));
+    box.addEventListener("keydown", (event) => this.handleKey(event));
     new ResizeObserver(() => this.paint()).observe(box);
   }
 
@@ -27,14 +27,14 @@ export class VirtualList {
   async reset(index = -1) {
     this.generation += 1;
     this.pages.clear();
-    this.active = index;
+    this.activeIndex = index;
     const generation = this.generation;
-    const start = index < 0 ? 0 : Math.floor(index / PAGE) * PAGE;
-    const answer = await this.load(start / PAGE);
+    const start = index < 0 ? 0 : Math.floor(index / PAGE_ROWS) * PAGE_ROWS;
+    const answer = await this.load(start / PAGE_ROWS);
     if (generation !== this.generation || !answer) return;
     this.total = answer.total;
-    this.counted(this.total);
-    this.rows.style.height = `${Math.min(this.total * HEIGHT, MAX_HEIGHT)}px`;
+    this.showTotal(this.total);
+    this.rows.style.height = `${Math.min(this.total * ROW_HEIGHT, MAX_SCROLL_HEIGHT)}px`;
     if (index >= 0) this.reveal(index);
     else this.box.scrollTop = 0;
     this.paint();
@@ -45,38 +45,38 @@ export class VirtualList {
     this.pages.set(page, null);
     const generation = this.generation;
     try {
-      const answer = await this.fetch(page * PAGE, PAGE);
+      const answer = await this.fetch(page * PAGE_ROWS, PAGE_ROWS);
       if (generation !== this.generation) return null;
       this.pages.set(page, answer.rows);
-      // Drop the oldest page, so that scrolling through the list does not cache all of it.
+      // Remove the oldest page, so that scrolling through the list does not cache the whole list.
       if (this.pages.size > 60) this.pages.delete(this.pages.keys().next().value);
       return answer;
     } catch (error) {
-      if (generation === this.generation) this.trouble(error);
+      if (generation === this.generation) this.reportError(error);
       return null;
     }
   }
 
   row(index) {
-    return this.pages.get(Math.floor(index / PAGE))?.[index % PAGE];
+    return this.pages.get(Math.floor(index / PAGE_ROWS))?.[index % PAGE_ROWS];
   }
 
-  /** The first visible row; proportional to the scroll position if there are more rows than scrollable pixels. */
-  first() {
-    const span = this.total * HEIGHT;
-    if (span <= MAX_HEIGHT) return Math.floor(this.box.scrollTop / HEIGHT);
-    const share = this.box.scrollTop / Math.max(MAX_HEIGHT - this.box.clientHeight, 1);
-    return Math.floor(share * Math.max(this.total - this.box.clientHeight / HEIGHT, 0));
+  /** Return the index of the first visible row; with more rows than scrollable pixels, by the share of the scrolled height. */
+  firstVisible() {
+    const totalHeight = this.total * ROW_HEIGHT;
+    if (totalHeight <= MAX_SCROLL_HEIGHT) return Math.floor(this.box.scrollTop / ROW_HEIGHT);
+    const scrolledShare = this.box.scrollTop / Math.max(MAX_SCROLL_HEIGHT - this.box.clientHeight, 1);
+    return Math.floor(scrolledShare * Math.max(this.total - this.box.clientHeight / ROW_HEIGHT, 0));
   }
 
   paint() {
-    const first = this.first();
-    const last = Math.min(first + Math.ceil(this.box.clientHeight / HEIGHT) + 2, this.total);
-    const isScaled = this.total * HEIGHT > MAX_HEIGHT;
-    const shown = [];
+    const first = this.firstVisible();
+    const last = Math.min(first + Math.ceil(this.box.clientHeight / ROW_HEIGHT) + 2, this.total);
+    const isScaled = this.total * ROW_HEIGHT > MAX_SCROLL_HEIGHT;
+    const rowElements = [];
     for (let index = first; index < last; index += 1) {
       const row = this.row(index);
-      const page = Math.floor(index / PAGE);
+      const page = Math.floor(index / PAGE_ROWS);
       if (!row && !this.pages.has(page)) this.load(page).then((answer) => answer && this.paint());
       const element = html(
         "div",
@@ -84,57 +84,57 @@ export class VirtualList {
           class: "row",
           role: "option",
           id: `row-${index}`,
-          "aria-selected": String(index === this.active),
+          "aria-selected": String(index === this.activeIndex),
           "aria-setsize": this.total,
           "aria-posinset": index + 1,
-          onclick: () => this.go(index),
+          onclick: () => this.activate(index),
         },
         row ? this.draw(row) : [html("div", { class: "name" }, "…")],
       );
-      element.style.top = `${isScaled ? this.box.scrollTop + (index - first) * HEIGHT : index * HEIGHT}px`;
-      shown.push(element);
+      element.style.top = `${isScaled ? this.box.scrollTop + (index - first) * ROW_HEIGHT : index * ROW_HEIGHT}px`;
+      rowElements.push(element);
     }
-    this.rows.replaceChildren(...shown);
-    if (this.active >= 0) this.box.setAttribute("aria-activedescendant", `row-${this.active}`);
+    this.rows.replaceChildren(...rowElements);
+    if (this.activeIndex >= 0) this.box.setAttribute("aria-activedescendant", `row-${this.activeIndex}`);
     else this.box.removeAttribute("aria-activedescendant");
   }
 
   reveal(index) {
-    if (this.total * HEIGHT > MAX_HEIGHT) {
-      this.box.scrollTop = (index / this.total) * (MAX_HEIGHT - this.box.clientHeight);
+    if (this.total * ROW_HEIGHT > MAX_SCROLL_HEIGHT) {
+      this.box.scrollTop = (index / this.total) * (MAX_SCROLL_HEIGHT - this.box.clientHeight);
       return;
     }
-    const top = index * HEIGHT;
-    const room = this.box.clientHeight - HEIGHT;
-    if (top < this.box.scrollTop || top > this.box.scrollTop + room) {
-      this.box.scrollTop = Math.max(top - room / 2, 0);
+    const top = index * ROW_HEIGHT;
+    const maxOffset = this.box.clientHeight - ROW_HEIGHT;
+    if (top < this.box.scrollTop || top > this.box.scrollTop + maxOffset) {
+      this.box.scrollTop = Math.max(top - maxOffset / 2, 0);
     }
   }
 
-  /** Make a row the active one, and choose it when it is loaded. */
-  async go(index) {
-    this.active = index;
+  /** Make a row active, and choose it when it is loaded. */
+  async activate(index) {
+    this.activeIndex = index;
     this.reveal(index);
     this.paint();
-    if (!this.row(index)) await this.load(Math.floor(index / PAGE));
+    if (!this.row(index)) await this.load(Math.floor(index / PAGE_ROWS));
     const row = this.row(index);
-    if (row && this.active === index) this.choose(row);
+    if (row && this.activeIndex === index) this.choose(row);
   }
 
-  key(event) {
+  handleKey(event) {
     if (!this.total || event.ctrlKey || event.metaKey || event.altKey) return;
-    const step = Math.max(Math.floor(this.box.clientHeight / HEIGHT) - 1, 1);
+    const pageStep = Math.max(Math.floor(this.box.clientHeight / ROW_HEIGHT) - 1, 1);
     const targets = {
-      ArrowDown: this.active + 1,
-      ArrowUp: this.active - 1,
-      PageDown: this.active + step,
-      PageUp: this.active - step,
+      ArrowDown: this.activeIndex + 1,
+      ArrowUp: this.activeIndex - 1,
+      PageDown: this.activeIndex + pageStep,
+      PageUp: this.activeIndex - pageStep,
       Home: 0,
       End: this.total - 1,
-      Enter: this.active,
+      Enter: this.activeIndex,
     };
     if (!(event.key in targets)) return;
     event.preventDefault();
-    this.go(Math.min(Math.max(targets[event.key], 0), this.total - 1));
+    this.activate(Math.min(Math.max(targets[event.key], 0), this.total - 1));
   }
 }

@@ -1,25 +1,25 @@
 // The map: pan, zoom, open and close groups, by mouse and keyboard.
 
 import { ask, html, nounText } from "./api.js";
-import { MAX_SCALE, MIN_SCALE, beginning, boundsOf, moveClear, whole } from "./map_camera.js";
-import { canOpen, describe, describeNode, describePath, kindText, legend, opensByMember } from "./map_card.js";
+import { MAX_SCALE, MIN_SCALE, cameraOfBeginning, boundsOf, moveClear, cameraOfBox } from "./map_camera.js";
+import { canOpen, describeBox, describeNode, describePath, kindText, legend, opensByMember } from "./map_card.js";
 import { Overview } from "./map_overview.js";
 import { CanvasPen, SvgPen, paint, readColors, titleOf } from "./map_paint.js";
-import { Frame, TITLE, flatten } from "./map_scene.js";
+import { Frame, TITLE_HEIGHT, flatten } from "./map_scene.js";
 
 const ANIMATION_MS = 180;
 const MAX_FREE_NODES = 8; // maximum number of nodes beside a single group that is opened automatically
-const MAX_PIXELS = 64e6; // limit of a saved picture
-const CARD_WIDTH = 318; // with its margins, as in page.css
+const MAX_PIXELS = 64e6; // maximum number of pixels of a saved picture
+const CARD_WIDTH = 318; // width in pixels of the card with its margins, as in page.css
 const DIRECTION_KEY = "onnxwire map direction";
 const reducedMotion = matchMedia("(prefers-reduced-motion: reduce)");
 const ease = (t) => t * (2 - t);
 const mix = (a, b, t) => a + (b - a) * t;
 
 export class MapView {
-  /** element: the container of the map. go(hash): changes the address; trouble(error): shows an error. */
-  constructor(element, { go, trouble }) {
-    Object.assign(this, { element, go, trouble });
+  /** element: the container of the map. setAddress(hash): changes the address. reportError(error): shows an error. */
+  constructor(element, { setAddress, reportError }) {
+    Object.assign(this, { element, setAddress, reportError });
     this.canvas = html("canvas", { id: "map-canvas", tabindex: 0, role: "application", "aria-label": "Map of the model", "aria-describedby": "map-keys" });
     this.overview = new Overview((x, y) => {
       this.camera.x = x - this.width / 2 / this.camera.scale;
@@ -33,12 +33,12 @@ export class MapView {
     this.note = html("span", { class: "note" });
     // Stored for this address, so that a reload and other tabs have the same direction.
     this.toRight = localStorage.getItem(DIRECTION_KEY) === "right";
-    this.turner = button("", "Edges lead down, or to the right (h)", () => this.turnAround());
-    this.turner.id = "map-direction";
-    this.paintTurner();
+    this.directionButton = button("", "Edges lead down, or to the right (h)", () => this.toggleDirection());
+    this.directionButton.id = "map-direction";
+    this.paintDirectionButton();
     const bar = html("div", { id: "map-bar", role: "toolbar", "aria-label": "Map" }, this.note,
       button("−", "Zoom out (-)", () => this.zoom(1 / 1.4)), button("+", "Zoom in (+)", () => this.zoom(1.4)), button("Fit", "Show all (0)", () => this.fit()),
-      this.turner,
+      this.directionButton,
       button("Close all", "Close all groups (c)", () => this.closeAll()),
       legend(), button("SVG", "Save the map as SVG", () => this.save("svg")), button("PNG", "Save the map as PNG", () => this.save("png")));
     element.append(this.canvas, bar, this.card, this.overview.element, this.message, this.status,
@@ -50,12 +50,12 @@ export class MapView {
     this.selected = "";
     this.start = null; // the start of a path: {name, path, label}
     this.route = null; // a path: {start, end, nodes}
-    this.turn = 0;
+    this.requestNumber = 0;
     this.frames = 0; // the number of drawn frames, for tests
-    this.listen();
+    this.addListeners();
   }
 
-  listen() {
+  addListeners() {
     const { canvas } = this;
     new ResizeObserver(() => this.resize()).observe(this.element);
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.recolor());
@@ -66,72 +66,72 @@ export class MapView {
       if (event.shiftKey) this.pan(-(event.deltaX || event.deltaY) * unit, 0);
       else this.zoom(Math.exp(-Math.max(Math.min(event.deltaY * unit, 240), -240) * (event.ctrlKey ? 0.01 : 0.0018)), event.offsetX, event.offsetY);
     }, { passive: false });
-    let held = null;
+    let press = null;
     const pointers = new Map();
     canvas.addEventListener("pointerdown", (event) => {
       canvas.setPointerCapture(event.pointerId);
       pointers.set(event.pointerId, [event.offsetX, event.offsetY]);
-      held = { x: event.offsetX, y: event.offsetY, moved: false };
+      press = { x: event.offsetX, y: event.offsetY, moved: false };
     });
     canvas.addEventListener("pointermove", (event) => {
-      const last = pointers.get(event.pointerId);
-      if (!last) {
-        const found = this.at(event.offsetX, event.offsetY);
-        canvas.style.cursor = found ? "pointer" : "grab";
+      const previousPoint = pointers.get(event.pointerId);
+      if (!previousPoint) {
+        const mapBox = this.boxAt(event.offsetX, event.offsetY);
+        canvas.style.cursor = mapBox ? "pointer" : "grab";
         return;
       }
       const [x, y] = [event.offsetX, event.offsetY];
       if (pointers.size === 2) {
-        const [other] = [...pointers].filter(([id]) => id !== event.pointerId).map(([, at]) => at);
-        const apart = (a, b) => Math.hypot(a[0] - b[0], a[1] - b[1]) || 1;
-        this.zoom(apart([x, y], other) / apart(last, other), (x + other[0]) / 2, (y + other[1]) / 2);
-        held.moved = true;
-      } else if (held.moved || Math.hypot(x - held.x, y - held.y) > 4) {
-        held.moved = true;
+        const [otherPoint] = [...pointers].filter(([id]) => id !== event.pointerId).map(([, point]) => point);
+        const distance = (a, b) => Math.hypot(a[0] - b[0], a[1] - b[1]) || 1;
+        this.zoom(distance([x, y], otherPoint) / distance(previousPoint, otherPoint), (x + otherPoint[0]) / 2, (y + otherPoint[1]) / 2);
+        press.moved = true;
+      } else if (press.moved || Math.hypot(x - press.x, y - press.y) > 4) {
+        press.moved = true;
         canvas.style.cursor = "grabbing";
-        this.pan(x - last[0], y - last[1]);
+        this.pan(x - previousPoint[0], y - previousPoint[1]);
       }
       pointers.set(event.pointerId, [x, y]);
     });
     canvas.addEventListener("pointerup", (event) => {
       pointers.delete(event.pointerId);
-      if (held && !held.moved && !pointers.size) this.click(event);
+      if (press && !press.moved && !pointers.size) this.handleClick(event);
     });
     canvas.addEventListener("pointercancel", (event) => pointers.delete(event.pointerId));
-    canvas.addEventListener("keydown", (event) => this.key(event));
+    canvas.addEventListener("keydown", (event) => this.handleKey(event));
   }
 
   /** Show a graph, a group or a node: open the groups around it, and select it. */
   async show(target) {
-    this.turn += 1;
-    const mine = this.turn;
+    this.requestNumber += 1;
+    const ownNumber = this.requestNumber;
     const isNode = /\.node\[\d+\]$/.test(target);
-    const found = isNode ? await ask("locate", { path: target }) : groupsAround(target || "graph");
-    const root = found.opened[0];
-    if (mine !== this.turn) return;
+    const groups = isNode ? await ask("locate", { path: target }) : groupsAround(target || "graph");
+    const root = groups.opened[0];
+    if (ownNumber !== this.requestNumber) return;
     const isNew = this.root?.name !== root;
     if (isNew) {
       this.message.textContent = "reading…";
       const frame = await this.load(root);
-      if (mine !== this.turn) return;
+      if (ownNumber !== this.requestNumber) return;
       this.root = frame;
       this.scene = null;
-      await this.openOnly(frame);
+      await this.openSingleGroups(frame);
     }
-    if (found.name === this.selected && !isNew) return;
-    await this.openAll(found.opened.slice(1));
-    if (mine !== this.turn) return;
+    if (groups.name === this.selected && !isNew) return;
+    await this.openAll(groups.opened.slice(1));
+    if (ownNumber !== this.requestNumber) return;
     this.message.textContent = "";
     this.scene = null;
     this.layout();
-    if (isNew) this.begin(false);
-    this.choose(found.name === root ? "" : found.name, false);
+    if (isNew) this.showBeginning(false);
+    this.selectBox(groups.name === root ? "" : groups.name, false);
     if (this.selected) this.reveal(this.selected, !isNew);
     this.resize();
   }
 
-  /** Reload the map when it is shown next, because the model was changed. */
-  forget() {
+  /** Reload the map when it is shown the next time, because the model was changed. */
+  discard() {
     this.root = this.route = this.start = null;
   }
 
@@ -141,46 +141,46 @@ export class MapView {
     return new Frame(name, await ask("map", { group: name, to_right: toRight || null, ...values }), toRight);
   }
 
-  /** Open a group that is alone in its frame except for a few nodes, and repeat this inside the group. */
-  async openOnly(frame) {
-    for (let depth = 0, inner = frame; depth < 8; depth += 1) {
-      const boxes = inner.answer.boxes.filter((box) => box.number !== null);
-      const groups = boxes.filter((box) => box.kind !== "node");
-      const isAlone = groups.length === 1 && (boxes.length === 1 || (!groups[0].times && boxes.length <= 1 + MAX_FREE_NODES));
-      if (!isAlone || groups[0].of === "node") return;
-      const name = `${inner.name}/${groups[0].number}`;
-      inner = await this.openBox(inner, inner.answer.boxes.indexOf(groups[0]), groups[0].times ? `${name}*0` : name);
+  /** Open a group if its frame contains no other group and few nodes, and repeat this inside the group. */
+  async openSingleGroups(frame) {
+    for (let depth = 0, innerFrame = frame; depth < 8; depth += 1) {
+      const boxes = innerFrame.answer.boxes.filter((box) => box.number !== null);
+      const groupBoxes = boxes.filter((box) => box.kind !== "node");
+      const isAlone = groupBoxes.length === 1 && (boxes.length === 1 || (!groupBoxes[0].times && boxes.length <= 1 + MAX_FREE_NODES));
+      if (!isAlone || groupBoxes[0].of === "node") return;
+      const name = `${innerFrame.name}/${groupBoxes[0].number}`;
+      innerFrame = await this.openBox(innerFrame, innerFrame.answer.boxes.indexOf(groupBoxes[0]), groupBoxes[0].times ? `${name}*0` : name);
     }
   }
 
-  paintTurner() {
-    this.turner.textContent = this.toRight ? "→" : "↓";
-    this.turner.setAttribute("aria-pressed", String(this.toRight));
+  paintDirectionButton() {
+    this.directionButton.textContent = this.toRight ? "→" : "↓";
+    this.directionButton.setAttribute("aria-pressed", String(this.toRight));
   }
 
-  /** Let edges lead to the right instead of down, or down again; the same groups stay open. */
-  async turnAround() {
+  /** Switch between edges that lead down and edges that lead to the right; the same groups stay open. */
+  async toggleDirection() {
     this.toRight = !this.toRight;
     localStorage.setItem(DIRECTION_KEY, this.toRight ? "right" : "down");
-    this.paintTurner();
+    this.paintDirectionButton();
     if (!this.root) return;
-    const mine = (this.turn += 1);
-    const again = async (frame) => {
-      const turned = await this.load(frame.name);
-      for (const [index, inner] of frame.open) turned.open.set(index, await again(inner));
-      return turned;
+    const ownNumber = (this.requestNumber += 1);
+    const reloadFrame = async (frame) => {
+      const newFrame = await this.load(frame.name);
+      for (const [index, inner] of frame.open) newFrame.open.set(index, await reloadFrame(inner));
+      return newFrame;
     };
     try {
-      const root = await again(this.root);
-      if (mine !== this.turn) return;
-      this.root = root;
+      const newRoot = await reloadFrame(this.root);
+      if (ownNumber !== this.requestNumber) return;
+      this.root = newRoot;
     } catch (error) {
-      return this.trouble(error);
+      return this.reportError(error);
     }
-    this.scene = this.moving = null;
+    this.scene = this.animation = null;
     this.layout();
-    this.begin(false);
-    this.choose(this.selected, false);
+    this.showBeginning(false);
+    this.selectBox(this.selected, false);
     if (this.selected) this.reveal(this.selected, false);
   }
 
@@ -193,74 +193,74 @@ export class MapView {
   /** Open groups by their names, from the outermost. */
   async openAll(names) {
     for (const name of names) {
-      const [frame, index] = this.owner(name);
+      const [frame, index] = this.findOwner(name);
       if (frame && frame.open.get(index)?.name !== name) await this.openBox(frame, index, name);
     }
   }
 
-  /** The frame with the box of a group or member, and the number of the box in it. */
-  owner(name) {
-    const cutAt = name.lastIndexOf("/");
-    const number = Number(name.slice(cutAt + 1).split("*")[0]);
+  /** Return the frame that contains the box of a group or member, and the index of the box in it. */
+  findOwner(name) {
+    const lastSlash = name.lastIndexOf("/");
+    const number = Number(name.slice(lastSlash + 1).split("*")[0]);
     for (const frame of this.root.all()) {
-      if (frame.name === name.slice(0, cutAt)) return [frame, frame.answer.boxes.findIndex((box) => box.number === number)];
+      if (frame.name === name.slice(0, lastSlash)) return [frame, frame.answer.boxes.findIndex((box) => box.number === number)];
     }
     return [null, -1];
   }
 
   /**
-   * Compute the positions of all boxes. keep: the name of the box whose upper side, or whose upper left corner, keeps its
-   * position on the screen. isClear: whether to move afterwards so that the box is visible and beside the card.
+   * Compute the positions of all boxes. keep: the name of the box that keeps its position on the screen. isImmediate: do not
+   * animate the change. movesClear: move the camera afterwards so that the box is visible and beside the card.
    */
-  layout(keep = "", isCalm = false, isClear = false) {
-    const before = this.scene;
-    const old = before && new Map(before.boxes.map((one) => [one.name, one]));
+  layout(keep = "", isImmediate = false, movesClear = false) {
+    const oldScene = this.scene;
+    const oldBoxes = oldScene && new Map(oldScene.boxes.map((mapBox) => [mapBox.name, mapBox]));
     this.scene = flatten(this.root);
-    this.byName = new Map(this.scene.boxes.map((one) => [one.name, one]));
-    for (const one of this.scene.boxes) {
-      const member = one.inner && one.inner.name !== one.name ? Number(one.inner.name.split("*").pop()) : undefined;
-      if (member !== undefined) Object.assign(one, { member, title: one.inner.answer.label });
+    this.byName = new Map(this.scene.boxes.map((mapBox) => [mapBox.name, mapBox]));
+    for (const mapBox of this.scene.boxes) {
+      const member = mapBox.inner && mapBox.inner.name !== mapBox.name ? Number(mapBox.inner.name.split("*").pop()) : undefined;
+      if (member !== undefined) Object.assign(mapBox, { member, title: mapBox.inner.answer.label });
     }
     this.canvas.dataset.boxes = this.scene.boxes.length;
     const leftOff = [...this.root.all()].reduce((sum, frame) => sum + frame.answer.left_off, 0);
     this.note.textContent = leftOff ? `${nounText(leftOff, "edge")} not drawn` : "";
-    const from = { ...this.camera };
-    const to = { ...this.camera };
-    const [was, is] = [old?.get(keep), this.byName.get(keep)];
-    if (was && is) {
-      to.x += this.toRight ? is.x - was.x : is.x + is.width / 2 - was.x - was.width / 2;
-      to.y += is.y - was.y;
-      if (isClear) moveClear(to, this.window(true), is, this.toRight);
+    const oldCamera = { ...this.camera };
+    const newCamera = { ...this.camera };
+    const [oldBox, newBox] = [oldBoxes?.get(keep), this.byName.get(keep)];
+    if (oldBox && newBox) {
+      newCamera.x += this.toRight ? newBox.x - oldBox.x : newBox.x + newBox.width / 2 - oldBox.x - oldBox.width / 2;
+      newCamera.y += newBox.y - oldBox.y;
+      if (movesClear) moveClear(newCamera, this.viewport(true), newBox, this.toRight);
     }
     this.colors ??= readColors();
     this.overview.draw(this.scene, this.colors);
-    this.camera = to;
-    if (!old || isCalm || reducedMotion.matches) return this.redraw();
-    this.move(from, to, before, old);
+    this.camera = newCamera;
+    if (!oldBoxes || isImmediate || reducedMotion.matches) return this.redraw();
+    this.animate(oldCamera, newCamera, oldScene, oldBoxes);
   }
 
   /** Animate the camera, and the boxes from their old positions. */
-  move(from, to, before = null, old = null) {
-    const begin = performance.now();
+  animate(from, to, oldScene = null, oldBoxes = null) {
+    const startTime = performance.now();
     const scene = this.scene;
-    const moving = (this.moving = (now) => {
-      if (this.moving !== moving) return;
-      const t = ease(Math.min(Math.max((now - begin) / ANIMATION_MS, 0), 1));
-      this.camera = { x: mix(from.x, to.x, t), y: mix(from.y, to.y, t), scale: mix(from.scale, to.scale, t) };
-      this.draw(t < 1 && old ? between(scene, before, old, t) : scene, t < 1 && old ? (name) => (old.has(name) ? 1 : t) : null);
-      if (t < 1) requestAnimationFrame(moving);
-      else this.moving = null;
+    const drawFrame = (this.animation = (now) => {
+      if (this.animation !== drawFrame) return;
+      const progress = ease(Math.min(Math.max((now - startTime) / ANIMATION_MS, 0), 1));
+      this.camera = { x: mix(from.x, to.x, progress), y: mix(from.y, to.y, progress), scale: mix(from.scale, to.scale, progress) };
+      this.draw(progress < 1 && oldBoxes ? interpolateScene(scene, oldScene, oldBoxes, progress) : scene, progress < 1 && oldBoxes ? (name) => (oldBoxes.has(name) ? 1 : progress) : null);
+      if (progress < 1) requestAnimationFrame(drawFrame);
+      else this.animation = null;
     });
-    requestAnimationFrame(moving);
+    requestAnimationFrame(drawFrame);
   }
 
   redraw() {
-    if (this.moving) return;
-    if (this.isDue) return;
-    this.isDue = true;
+    if (this.animation) return;
+    if (this.isDrawScheduled) return;
+    this.isDrawScheduled = true;
     requestAnimationFrame(() => {
-      this.isDue = false;
-      if (!this.moving && this.scene) this.draw(this.scene);
+      this.isDrawScheduled = false;
+      if (!this.animation && this.scene) this.draw(this.scene);
     });
   }
 
@@ -283,9 +283,9 @@ export class MapView {
     this.overview.drawView(this.view(), this.colors, this.width >= 760);
     this.frames += 1;
     // For tests: the scale, and the rectangle of the selected box on the canvas.
-    const one = this.byName?.get(this.selected);
+    const selectedBox = this.byName?.get(this.selected);
     this.canvas.dataset.scale = scale.toFixed(3);
-    this.canvas.dataset.selected = one ? [(one.x - x) * scale, (one.y - y) * scale, one.width * scale, one.height * scale].map(Math.round).join(" ") : "";
+    this.canvas.dataset.selected = selectedBox ? [(selectedBox.x - x) * scale, (selectedBox.y - y) * scale, selectedBox.width * scale, selectedBox.height * scale].map(Math.round).join(" ") : "";
   }
 
   resize() {
@@ -296,7 +296,7 @@ export class MapView {
     Object.assign(this, { width, height, density });
     [this.canvas.width, this.canvas.height] = [width * density, height * density];
     if (this.scene && isFirst) {
-      this.begin(false);
+      this.showBeginning(false);
       if (this.selected) this.reveal(this.selected, false);
     }
     if (this.scene) this.draw(this.scene);
@@ -310,14 +310,14 @@ export class MapView {
   }
 
   pan(dx, dy) {
-    this.moving = null;
+    this.animation = null;
     this.camera.x -= dx / this.camera.scale;
     this.camera.y -= dy / this.camera.scale;
     this.redraw();
   }
 
   zoom(factor, x = this.width / 2, y = this.height / 2) {
-    this.moving = null;
+    this.animation = null;
     const { camera } = this;
     const scale = Math.min(Math.max(camera.scale * factor, MIN_SCALE), MAX_SCALE);
     camera.x += x / camera.scale - x / scale;
@@ -328,206 +328,206 @@ export class MapView {
 
   /** Show the whole map, or one box, beside the card. */
   fit(isMoving = true, box = null) {
-    if (this.width && this.scene) this.goTo(whole(this.window(), box ?? boundsOf(this.scene)), isMoving);
+    if (this.width && this.scene) this.moveCamera(cameraOfBox(this.viewport(), box ?? boundsOf(this.scene)), isMoving);
   }
 
-  /** Show the whole map if its text is then legible, or else its beginning at a legible scale. */
-  begin(isMoving = true) {
-    if (this.width && this.scene) this.goTo(beginning(this.window(), this.scene), isMoving);
+  /** Show the whole map if its text is then legible, else its beginning at a legible scale. */
+  showBeginning(isMoving = true) {
+    if (this.width && this.scene) this.moveCamera(cameraOfBeginning(this.viewport(), this.scene), isMoving);
   }
 
-  /** The size of the canvas, and the pixels at its left that the card of the selection covers. */
-  window(hasCard = !this.card.hidden && this.card.childElementCount > 0) {
+  /** Return the size of the canvas, and the width of its left part that the card of the selection covers. */
+  viewport(hasCard = !this.card.hidden && this.card.childElementCount > 0) {
     return { width: this.width, height: this.height, covered: hasCard && this.width >= 720 ? CARD_WIDTH : 0 };
   }
 
-  goTo(camera, isMoving) {
-    if (isMoving && !reducedMotion.matches) return this.move({ ...this.camera }, camera);
+  moveCamera(camera, isMoving) {
+    if (isMoving && !reducedMotion.matches) return this.animate({ ...this.camera }, camera);
     this.camera = camera;
     return this.redraw();
   }
 
-  /** Move so that a box is visible, or the title of an open group. */
+  /** Move the camera so that a box is visible; of an open group, at least its title. */
   reveal(name, isMoving = true) {
-    const one = this.byName.get(name);
-    if (!one || !this.width) return;
-    const to = { ...this.camera };
-    if (to.scale < 0.55) to.scale = 0.9;
-    const height = one.inner ? Math.min(one.height, this.height / to.scale / 2) : one.height;
-    const [x, y] = [one.x + one.width / 2, one.y + height / 2];
+    const mapBox = this.byName.get(name);
+    if (!mapBox || !this.width) return;
+    const newCamera = { ...this.camera };
+    if (newCamera.scale < 0.55) newCamera.scale = 0.9;
+    const height = mapBox.inner ? Math.min(mapBox.height, this.height / newCamera.scale / 2) : mapBox.height;
+    const [x, y] = [mapBox.x + mapBox.width / 2, mapBox.y + height / 2];
     const view = this.view();
     const margin = 30;
-    const { covered } = this.window();
-    view.left += covered / to.scale;
+    const { covered } = this.viewport();
+    view.left += covered / newCamera.scale;
     // The overview covers the lower right.
-    view.bottom -= Math.min(150, this.height / 3) / to.scale;
-    const isSeen = to.scale === this.camera.scale && one.x > view.left + margin && one.x + one.width < view.right - margin && one.y > view.top + margin && one.y + height < view.bottom - margin;
-    if (isSeen) return this.redraw();
-    to.x = x - (covered + (this.width - covered) / 2) / to.scale;
-    to.y = y - (this.height * 0.4) / to.scale;
-    return this.goTo(to, isMoving);
+    view.bottom -= Math.min(150, this.height / 3) / newCamera.scale;
+    const isVisible = newCamera.scale === this.camera.scale && mapBox.x > view.left + margin && mapBox.x + mapBox.width < view.right - margin && mapBox.y > view.top + margin && mapBox.y + height < view.bottom - margin;
+    if (isVisible) return this.redraw();
+    newCamera.x = x - (covered + (this.width - covered) / 2) / newCamera.scale;
+    newCamera.y = y - (this.height * 0.4) / newCamera.scale;
+    return this.moveCamera(newCamera, isMoving);
   }
 
-  /** The innermost box at a point of the canvas; an open group only at its title. */
-  at(px, py) {
+  /** Return the innermost box at a point of the canvas, else null. An open group is returned only at its title. */
+  boxAt(canvasX, canvasY) {
     if (!this.scene) return null;
     const { x, y, scale } = this.camera;
-    const [wx, wy] = [px / scale + x, py / scale + y];
+    const [mapX, mapY] = [canvasX / scale + x, canvasY / scale + y];
     for (let i = this.scene.boxes.length - 1; i >= 0; i -= 1) {
-      const one = this.scene.boxes[i];
-      if (wx < one.x || wx > one.x + one.width || wy < one.y || wy > one.y + one.height) continue;
-      if (!one.inner || wy < Math.max(one.y, Math.min(y, one.y + one.height - TITLE)) + TITLE) return one;
+      const mapBox = this.scene.boxes[i];
+      if (mapX < mapBox.x || mapX > mapBox.x + mapBox.width || mapY < mapBox.y || mapY > mapBox.y + mapBox.height) continue;
+      if (!mapBox.inner || mapY < Math.max(mapBox.y, Math.min(y, mapBox.y + mapBox.height - TITLE_HEIGHT)) + TITLE_HEIGHT) return mapBox;
       return null;
     }
     return null;
   }
 
-  click(event) {
+  handleClick(event) {
     this.canvas.focus({ preventScroll: true });
-    const one = this.at(event.offsetX, event.offsetY);
-    if (!one) return this.choose("");
-    if (one.member !== undefined && one.stepAt) {
-      const wx = event.offsetX / this.camera.scale + this.camera.x;
-      if (wx > one.stepAt[0] && wx < one.stepAt[0] + one.stepAt[2]) return this.step(one, wx < one.stepAt[0] + one.stepAt[2] / 2 ? -1 : 1);
+    const mapBox = this.boxAt(event.offsetX, event.offsetY);
+    if (!mapBox) return this.selectBox("");
+    if (mapBox.member !== undefined && mapBox.stepAt) {
+      const mapX = event.offsetX / this.camera.scale + this.camera.x;
+      if (mapX > mapBox.stepAt[0] && mapX < mapBox.stepAt[0] + mapBox.stepAt[2]) return this.showNextMember(mapBox, mapX < mapBox.stepAt[0] + mapBox.stepAt[2] / 2 ? -1 : 1);
     }
-    const wasSelected = one.name === this.selected;
-    this.choose(one.name);
-    if (canOpen(one.box) && one.box.kind !== "node") this.toggle(one);
-    else if (wasSelected || event.detail > 1) this.enter(one);
+    const wasSelected = mapBox.name === this.selected;
+    this.selectBox(mapBox.name);
+    if (canOpen(mapBox.box) && mapBox.box.kind !== "node") this.toggle(mapBox);
+    else if (wasSelected || event.detail > 1) this.openOrShowDetails(mapBox);
     return null;
   }
 
   /** Open or close a group, or show the details of a node. */
-  enter(one) {
-    if (canOpen(one.box)) this.toggle(one);
-    else if (one.box.path) this.go(`node=${encodeURIComponent(one.box.path)}`);
+  openOrShowDetails(mapBox) {
+    if (canOpen(mapBox.box)) this.toggle(mapBox);
+    else if (mapBox.box.path) this.setAddress(`node=${encodeURIComponent(mapBox.box.path)}`);
   }
 
-  async toggle(one, member = 0) {
-    this.moving = null;
-    const mine = this.turn;
-    if (one.inner) one.frame.open.delete(one.index);
+  async toggle(mapBox, member = 0) {
+    this.animation = null;
+    const ownNumber = this.requestNumber;
+    if (mapBox.inner) mapBox.frame.open.delete(mapBox.index);
     else {
       try {
-        const wait = setTimeout(() => (this.message.textContent = "reading…"), 200);
-        await this.openBox(one.frame, one.index, opensByMember(one.box) ? `${one.name}*${member}` : one.name).finally(() => clearTimeout(wait));
+        const timer = setTimeout(() => (this.message.textContent = "reading…"), 200);
+        await this.openBox(mapBox.frame, mapBox.index, opensByMember(mapBox.box) ? `${mapBox.name}*${member}` : mapBox.name).finally(() => clearTimeout(timer));
         this.message.textContent = "";
-        await this.openOnly(one.frame.open.get(one.index));
+        await this.openSingleGroups(mapBox.frame.open.get(mapBox.index));
       } catch (error) {
-        return this.trouble(error);
+        return this.reportError(error);
       }
-      if (mine !== this.turn || !this.byName.has(one.name)) return null;
+      if (ownNumber !== this.requestNumber || !this.byName.has(mapBox.name)) return null;
     }
-    this.layout(one.name, false, one.frame.open.has(one.index));
-    this.choose(one.name);
+    this.layout(mapBox.name, false, mapBox.frame.open.has(mapBox.index));
+    this.selectBox(mapBox.name);
     return null;
   }
 
-  /** Replace the open block by the next or previous one of its equal blocks. */
-  async step(one, by) {
-    const member = (one.member + by + one.box.times) % one.box.times;
-    await this.openBox(one.frame, one.index, `${one.name}*${member}`);
-    this.layout(one.name, true);
-    this.choose(one.name);
+  /** Replace an open block by the next equal block (difference 1) or the previous one (-1). */
+  async showNextMember(mapBox, difference) {
+    const member = (mapBox.member + difference + mapBox.box.times) % mapBox.box.times;
+    await this.openBox(mapBox.frame, mapBox.index, `${mapBox.name}*${member}`);
+    this.layout(mapBox.name, true);
+    this.selectBox(mapBox.name);
   }
 
   /** Show all blocks of a group of equal blocks, each closed. */
-  async spread(one) {
-    await this.openBox(one.frame, one.index, one.name);
-    this.layout(one.name);
-    this.choose(one.name);
+  async showAllMembers(mapBox) {
+    await this.openBox(mapBox.frame, mapBox.index, mapBox.name);
+    this.layout(mapBox.name);
+    this.selectBox(mapBox.name);
   }
 
   closeAll() {
     this.root.open.clear();
-    this.choose("");
+    this.selectBox("");
     this.layout();
-    this.begin();
+    this.showBeginning();
   }
 
-  choose(name, isAddressed = true) {
+  selectBox(name, isAddressed = true) {
     this.selected = this.byName?.has(name) ? name : "";
-    const one = this.byName?.get(this.selected);
-    this.showCard(one);
-    if (one) {
-      const state = canOpen(one.box) ? (one.inner ? ", open" : ", closed") : "";
-      this.status.textContent = `${kindText(one.box)} ${titleOf(one.box)}${one.box.kind === "node" ? ` ${one.box.label}` : ""}${state}`;
+    const mapBox = this.byName?.get(this.selected);
+    this.showCard(mapBox);
+    if (mapBox) {
+      const state = canOpen(mapBox.box) ? (mapBox.inner ? ", open" : ", closed") : "";
+      this.status.textContent = `${kindText(mapBox.box)} ${titleOf(mapBox.box)}${mapBox.box.kind === "node" ? ` ${mapBox.box.label}` : ""}${state}`;
     } else this.status.textContent = "";
-    if (isAddressed) this.go(`map=${encodeURIComponent(one?.box.path && one.box.kind === "node" ? one.box.path : this.selected || this.root.name)}`, true);
+    if (isAddressed) this.setAddress(`map=${encodeURIComponent(mapBox?.box.path && mapBox.box.kind === "node" ? mapBox.box.path : this.selected || this.root.name)}`, true);
     this.redraw();
   }
 
-  key(event) {
+  handleKey(event) {
     if (event.ctrlKey || event.metaKey || event.altKey || !this.scene) return;
-    const one = this.byName.get(this.selected);
+    const mapBox = this.byName.get(this.selected);
     const arrows = { ArrowUp: [0, -1], ArrowDown: [0, 1], ArrowLeft: [-1, 0], ArrowRight: [1, 0] };
     const arrow = arrows[event.key];
     if (arrow && event.shiftKey) this.pan(-arrow[0] * 80, -arrow[1] * 80);
-    else if (arrow) this.walk(one, arrow);
-    else if ((event.key === "Enter" || event.key === " ") && one) this.enter(one);
+    else if (arrow) this.selectNeighbour(mapBox, arrow);
+    else if ((event.key === "Enter" || event.key === " ") && mapBox) this.openOrShowDetails(mapBox);
     else if (event.key === "Escape") {
       if (this.start) this.setStart(null);
-      else if (this.route) this.light(null);
-      else if (one && one.frame !== this.root) this.select([...this.scene.boxes].find((other) => other.inner === one.frame));
-      else if (one) this.choose("");
+      else if (this.route) this.setRoute(null);
+      else if (mapBox && mapBox.frame !== this.root) this.selectAndReveal([...this.scene.boxes].find((candidate) => candidate.inner === mapBox.frame));
+      else if (mapBox) this.selectBox("");
       else return;
       event.stopPropagation();
     } else if (event.key === "+" || event.key === "=") this.zoom(1.25);
     else if (event.key === "-") this.zoom(0.8);
     else if (event.key === "0") this.fit();
-    else if (event.key === "f" && one) this.fit(true, one);
+    else if (event.key === "f" && mapBox) this.fit(true, mapBox);
     else if (event.key === "c") this.closeAll();
-    else if (event.key === "h") this.turnAround();
-    else if (event.key === "p" && one?.box.kind === "node") this.setPathEnd(one);
-    else if (event.key === "a" && one && opensByMember(one.box)) this.spread(one);
-    else if ((event.key === "[" || event.key === "]") && one?.member !== undefined) this.step(one, event.key === "[" ? -1 : 1);
+    else if (event.key === "h") this.toggleDirection();
+    else if (event.key === "p" && mapBox?.box.kind === "node") this.setPathEnd(mapBox);
+    else if (event.key === "a" && mapBox && opensByMember(mapBox.box)) this.showAllMembers(mapBox);
+    else if ((event.key === "[" || event.key === "]") && mapBox?.member !== undefined) this.showNextMember(mapBox, event.key === "[" ? -1 : 1);
     else return;
     event.preventDefault();
   }
 
-  select(one) {
-    if (!one) return;
-    this.choose(one.name);
-    this.reveal(one.name);
+  selectAndReveal(mapBox) {
+    if (!mapBox) return;
+    this.selectBox(mapBox.name);
+    this.reveal(mapBox.name);
   }
 
-  /** Select the nearest box in a direction; from a title down into its group. */
-  walk(one, [dx, dy]) {
+  /** Select the nearest box in a direction. Down from the title of an open group, it is a box in the group. */
+  selectNeighbour(mapBox, [dx, dy]) {
     const boxes = this.scene.boxes;
-    if (!one) return this.select(boxes[0]);
-    const isInto = one.inner && dy > 0;
-    const near = boxes.filter((other) => other.frame === (isInto ? one.inner : one.frame) && other !== one);
-    const [x, y] = isInto ? [one.x + one.width / 2, one.y] : [one.x + one.width / 2, one.y + one.height / 2];
-    let [best, least] = [null, Infinity];
-    for (const other of near) {
-      const [ox, oy] = [other.x + other.width / 2 - x, other.y + other.height / 2 - y];
-      const along = ox * dx + oy * dy;
-      const far = along + 2 * Math.abs(ox * dy + oy * dx);
-      if (along > 8 && far < least) [best, least] = [other, far];
+    if (!mapBox) return this.selectAndReveal(boxes[0]);
+    const entersGroup = mapBox.inner && dy > 0;
+    const candidates = boxes.filter((candidate) => candidate.frame === (entersGroup ? mapBox.inner : mapBox.frame) && candidate !== mapBox);
+    const [x, y] = entersGroup ? [mapBox.x + mapBox.width / 2, mapBox.y] : [mapBox.x + mapBox.width / 2, mapBox.y + mapBox.height / 2];
+    let [nearest, minDistance] = [null, Infinity];
+    for (const candidate of candidates) {
+      const [offsetX, offsetY] = [candidate.x + candidate.width / 2 - x, candidate.y + candidate.height / 2 - y];
+      const along = offsetX * dx + offsetY * dy;
+      const distance = along + 2 * Math.abs(offsetX * dy + offsetY * dx);
+      if (along > 8 && distance < minDistance) [nearest, minDistance] = [candidate, distance];
     }
-    // At the border of a group, continue outside of it.
-    const around = boxes.find((other) => other.inner === one.frame);
-    if (best) this.select(best);
-    else if (around && dy < 0) this.select(around);
-    else if (around) this.walk({ ...around, inner: null }, [dx, dy]);
+    // At the border of a group, continue outside of the group.
+    const outerBox = boxes.find((candidate) => candidate.inner === mapBox.frame);
+    if (nearest) this.selectAndReveal(nearest);
+    else if (outerBox && dy < 0) this.selectAndReveal(outerBox);
+    else if (outerBox) this.selectNeighbour({ ...outerBox, inner: null }, [dx, dy]);
     return null;
   }
 
-  setPathEnd(one) {
-    if (!this.start || this.start.path === one.box.path) return this.setStart(this.start ? null : one);
+  setPathEnd(mapBox) {
+    if (!this.start || this.start.path === mapBox.box.path) return this.setStart(this.start ? null : mapBox);
     const { path } = this.start;
     this.start = null;
-    return this.light({ start: path, end: one.box.path });
+    return this.setRoute({ start: path, end: mapBox.box.path });
   }
 
-  setStart(one) {
-    this.start = one && { name: one.name, path: one.box.path, label: one.box.label };
+  setStart(mapBox) {
+    this.start = mapBox && { name: mapBox.name, path: mapBox.box.path, label: mapBox.box.label };
     this.showCard(this.byName.get(this.selected));
     this.redraw();
   }
 
-  /** Highlight the path between two nodes in all open groups; null for none. */
-  async light(route) {
+  /** Highlight the path between two nodes in all open groups; null removes the highlighting. */
+  async setRoute(route) {
     try {
       const nodes = route && (await ask("route", route)).nodes;
       this.route = route && { ...route, nodes };
@@ -537,27 +537,27 @@ export class MapView {
         frame.answer.edges.forEach((edge, i) => (edge.lit = answer.edges[i].lit));
       }
     } catch (error) {
-      this.trouble(error);
+      this.reportError(error);
     }
     this.layout("", true);
-    this.choose(this.selected);
+    this.selectBox(this.selected);
   }
 
-  showCard(one) {
-    const children = [...(one ? describe(this, one) : []), ...describePath(this)];
+  showCard(mapBox) {
+    const children = [...(mapBox ? describeBox(this, mapBox) : []), ...describePath(this)];
     this.card.replaceChildren(...children);
     this.card.hidden = !children.length;
-    if (one?.box.kind === "node") this.addNode(one.box.path);
+    if (mapBox?.box.kind === "node") this.addNode(mapBox.box.path);
   }
 
-  /** Add attributes, inputs and outputs of the selected node to the card, once it stays selected for a moment. */
+  /** Add attributes, inputs and outputs of the selected node to the card, if it is still selected after 120 ms. */
   async addNode(path) {
-    const mine = (this.cardNumber = (this.cardNumber ?? 0) + 1);
+    const ownNumber = (this.cardNumber = (this.cardNumber ?? 0) + 1);
     await new Promise((resolve) => setTimeout(resolve, 120));
-    if (mine !== this.cardNumber) return;
+    if (ownNumber !== this.cardNumber) return;
     const node = await ask("node", { path }).catch(() => null);
-    const place = this.card.querySelector(".of-node");
-    if (node && place && mine === this.cardNumber) place.replaceChildren(...describeNode(node));
+    const container = this.card.querySelector(".of-node");
+    if (node && container && ownNumber === this.cardNumber) container.replaceChildren(...describeNode(node));
   }
 
   /** Save the whole map as a picture. */
@@ -588,7 +588,7 @@ export class MapView {
   }
 }
 
-/** The groups to open for a group by its name: graph, graph/3*7, …, and the name of its box. */
+/** Return the names of the groups to open for a group (graph, graph/3*7, …), and the name of the box of the group. */
 function groupsAround(name) {
   const steps = name.split("/");
   const opened = steps.map((_, i) => steps.slice(0, i + 1).join("/"));
@@ -598,19 +598,19 @@ function groupsAround(name) {
   return { opened, name: last.replace(/\*\d+$/, "") };
 }
 
-/** A scene between two others, for the animation: common boxes move, new boxes are at their final positions. */
-function between(scene, before, old, t) {
-  const boxes = scene.boxes.map((one) => {
-    const was = old.get(one.name);
-    if (!was) return one;
-    return { ...one, x: mix(was.x, one.x, t), y: mix(was.y, one.y, t), width: mix(was.width, one.width, t), height: mix(was.height, one.height, t) };
+/** Return a scene between two scenes, for the animation: common boxes move, new boxes are at their final positions. */
+function interpolateScene(scene, oldScene, oldBoxes, progress) {
+  const boxes = scene.boxes.map((mapBox) => {
+    const oldBox = oldBoxes.get(mapBox.name);
+    if (!oldBox) return mapBox;
+    return { ...mapBox, x: mix(oldBox.x, mapBox.x, progress), y: mix(oldBox.y, mapBox.y, progress), width: mix(oldBox.width, mapBox.width, progress), height: mix(oldBox.height, mapBox.height, progress) };
   });
   const edges = new Map([...scene.edges].map(([frame, list]) => {
-    const lines = before.edges.get(frame);
-    return [frame, list.map((one, i) => {
-      const points = lines?.[i].points;
-      if (points?.length !== one.points.length) return one;
-      return { ...one, points: one.points.map(([x, y], k) => [mix(points[k][0], x, t), mix(points[k][1], y, t)]) };
+    const oldEdges = oldScene.edges.get(frame);
+    return [frame, list.map((mapEdge, i) => {
+      const points = oldEdges?.[i].points;
+      if (points?.length !== mapEdge.points.length) return mapEdge;
+      return { ...mapEdge, points: mapEdge.points.map(([x, y], pointIndex) => [mix(points[pointIndex][0], x, progress), mix(points[pointIndex][1], y, progress)]) };
     })];
   }));
   return { ...scene, boxes, edges };

@@ -4,7 +4,7 @@ import { SIDE, countText, html, link, nounText, sizeText } from "./api.js";
 import { marksText, operatorsOf, titleOf } from "./map_paint.js";
 
 export const canOpen = (box) => box.number !== null && (box.kind !== "node" || box.opens);
-/** Whether a box opens as one of several equal blocks; equal nodes all open together. */
+/** Whether opening a box shows one of several equal blocks; a box of equal nodes shows all of them. */
 export const opensByMember = (box) => Boolean(box.times) && box.of !== "node";
 
 export function kindText(box) {
@@ -12,53 +12,53 @@ export function kindText(box) {
   return { scope: "group", run: "part", block: "block", node: "node", graph: "graph", function: "function", input: "graph input", output: "graph output" }[box.kind] ?? box.kind;
 }
 
-/** The titles of the groups that contain a box, which may be outside of the visible part. */
-function trailOf(scene, one) {
+/** Return the titles of the groups that contain a box: their titles on the map may be outside of the visible part. */
+function enclosingTitles(scene, mapBox) {
   const names = [];
-  for (let frame = one.frame; frame !== scene.root; ) {
-    const around = scene.boxes.find((other) => other.inner === frame);
-    names.unshift(around.title ?? titleOf(around.box));
-    frame = around.frame;
+  for (let frame = mapBox.frame; frame !== scene.root; ) {
+    const outerBox = scene.boxes.find((candidate) => candidate.inner === frame);
+    names.unshift(outerBox.title ?? titleOf(outerBox.box));
+    frame = outerBox.frame;
   }
   return names.length ? ` in ${names.join(" › ")}` : "";
 }
 
 const button = (text, onclick, key) => html("button", { type: "button", class: "step", onclick, title: key && `Key: ${key}` }, text);
-const row = (name, value) => (value ? [html("dt", {}, name), html("dd", {}, value)] : []);
+const factRow = (name, value) => (value ? [html("dt", {}, name), html("dd", {}, value)] : []);
 
-/** The contents of the card for a box; its actions are methods of the map. */
-export function describe(map, one) {
-  const { box } = one;
-  const ends = map.scene.edges.get(one.frame);
+/** Return the contents of the card for a box. Its buttons call methods of the map. */
+export function describeBox(map, mapBox) {
+  const { box } = mapBox;
+  const edges = map.scene.edges.get(mapBox.frame);
   const types = (list) => [...new Set(list.flatMap(({ edge }) => edge.types))].slice(0, 3).join(", ");
-  const act = html("p", { class: "group" });
-  if (canOpen(box)) act.append(button(one.inner ? "Close" : opensByMember(box) ? "Open one" : "Open", () => map.toggle(one), "Enter"));
-  if (opensByMember(box) && one.inner?.name !== one.name) act.append(button(`Show all ${countText(box.times)}`, () => map.spread(one), "A"));
-  if (one.member !== undefined) act.append(button("‹", () => map.step(one, -1), "["), button("›", () => map.step(one, 1), "]"));
+  const actions = html("p", { class: "group" });
+  if (canOpen(box)) actions.append(button(mapBox.inner ? "Close" : opensByMember(box) ? "Open one" : "Open", () => map.toggle(mapBox), "Enter"));
+  if (opensByMember(box) && mapBox.inner?.name !== mapBox.name) actions.append(button(`Show all ${countText(box.times)}`, () => map.showAllMembers(mapBox), "A"));
+  if (mapBox.member !== undefined) actions.append(button("‹", () => map.showNextMember(mapBox, -1), "["), button("›", () => map.showNextMember(mapBox, 1), "]"));
   if (box.kind === "node") {
-    act.append(link("node", box.path, "Details"));
-    act.append(button(map.start ? (map.start.path === box.path ? "No path" : "Path to here") : "Path from here", () => map.setPathEnd(one), "P"));
+    actions.append(link("node", box.path, "Details"));
+    actions.append(button(map.start ? (map.start.path === box.path ? "No path" : "Path to here") : "Path from here", () => map.setPathEnd(mapBox), "P"));
   }
   return [
     html("h2", {}, titleOf(box)),
-    html("p", { class: "note" }, `${kindText(box)}${one.member === undefined ? "" : `, of which ${one.title} is open`}${trailOf(map.scene, one)}`),
+    html("p", { class: "note" }, `${kindText(box)}${mapBox.member === undefined ? "" : `, of which ${mapBox.title} is open`}${enclosingTitles(map.scene, mapBox)}`),
     html("dl", {},
-      ...(box.kind === "node" ? row("name", box.label) : []),
-      ...(box.nodes > 1 ? row("nodes", opensByMember(box) ? `${countText(box.nodes)} (${countText(box.nodes / box.times)} per block)` : countText(box.nodes)) : []),
-      ...(box.nodes > 1 && box.operators ? row("operators", operatorsOf(box)) : []),
-      ...(box.parameters ? row("parameters", `${countText(box.parameters)} (${sizeText(box.bytes)})`) : []),
-      ...row("compared", box.kind === "node" ? Object.keys(box.marks ?? {}).join(", ") : marksText(box)),
-      ...(box.type ? row("type", box.type) : []),
-      ...(box.takes ? row("from outside", nounText(box.takes, "value")) : []),
-      ...(box.gives ? row("to outside", nounText(box.gives, "value")) : []),
-      ...(box.kind === "node" ? [] : row("inputs", types(ends.filter((edge) => edge.to === one.name)))),
-      ...(box.kind === "node" ? [] : row("outputs", types(ends.filter((edge) => edge.from === one.name))))),
+      ...(box.kind === "node" ? factRow("name", box.label) : []),
+      ...(box.nodes > 1 ? factRow("nodes", opensByMember(box) ? `${countText(box.nodes)} (${countText(box.nodes / box.times)} per block)` : countText(box.nodes)) : []),
+      ...(box.nodes > 1 && box.operators ? factRow("operators", operatorsOf(box)) : []),
+      ...(box.parameters ? factRow("parameters", `${countText(box.parameters)} (${sizeText(box.bytes)})`) : []),
+      ...factRow("compared", box.kind === "node" ? Object.keys(box.marks ?? {}).join(", ") : marksText(box)),
+      ...(box.type ? factRow("type", box.type) : []),
+      ...(box.takes ? factRow("from outside", nounText(box.takes, "value")) : []),
+      ...(box.gives ? factRow("to outside", nounText(box.gives, "value")) : []),
+      ...(box.kind === "node" ? [] : factRow("inputs", types(edges.filter((edge) => edge.to === mapBox.name)))),
+      ...(box.kind === "node" ? [] : factRow("outputs", types(edges.filter((edge) => edge.from === mapBox.name))))),
     box.kind === "node" ? html("div", { class: "of-node" }) : "",
-    act,
+    actions,
   ];
 }
 
-/** The meaning of the colors, behind a button. */
+/** Return a button that shows the meaning of the colors. */
 export function legend() {
   const operators = { math: "arithmetic, matrices, convolution", norm: "normalization, pooling, reduction", act: "activation", move: "shapes, copies, constants", other: "other operators" };
   const marks = SIDE === null ? {} : { added: "added", removed: "removed", changed: "changed" };
@@ -66,28 +66,28 @@ export function legend() {
     html("ul", {}, ...Object.entries({ ...operators, ...marks }).map(([name, text]) => html("li", {}, html("span", { class: `op ${name}` }, "■ "), text))));
 }
 
-const MAX_LISTED = 8; // maximum number of listed attributes, inputs or outputs
-const short = (text) => (text.length > 60 ? `${text.slice(0, 40)}…${text.slice(-18)}` : text);
+const MAX_LISTED_ITEMS = 8; // maximum number of listed attributes, inputs or outputs
+const shorten = (text) => (text.length > 60 ? `${text.slice(0, 40)}…${text.slice(-18)}` : text);
 
-/** The attributes, inputs and outputs of a node, in short: weights with their shapes. */
+/** Return short lists of the attributes, inputs and outputs of a node. */
 export function describeNode(node) {
-  const list = (title, all, rowOf) => {
-    if (!all.length) return [];
-    const rest = all.length - MAX_LISTED;
-    return [html("h3", {}, title), html("dl", {}, ...all.slice(0, MAX_LISTED).flatMap(rowOf), ...(rest > 0 ? row("", `and ${countText(rest)} more`) : []))];
+  const list = (title, entries, rowOf) => {
+    if (!entries.length) return [];
+    const omittedCount = entries.length - MAX_LISTED_ITEMS;
+    return [html("h3", {}, title), html("dl", {}, ...entries.slice(0, MAX_LISTED_ITEMS).flatMap(rowOf), ...(omittedCount > 0 ? factRow("", `and ${countText(omittedCount)} more`) : []))];
   };
-  const value = (one) => [html("dt", { class: one.kind ?? "" }, html("bdi", {}, short(one.name) || "(omitted)")), html("dd", {}, one.kind === "weight" ? `weight ${one.type}` : one.type)];
+  const valueRow = (value) => [html("dt", { class: value.kind ?? "" }, html("bdi", {}, shorten(value.name) || "(omitted)")), html("dd", {}, value.kind === "weight" ? `weight ${value.type}` : value.type)];
   return [
-    ...list("Attributes", node.attributes, (one) => [html("dt", {}, html("bdi", {}, short(one.name))), html("dd", {}, html("bdi", {}, short(one.text || one.links.map((link) => link.text).join(", "))))]),
-    ...list("Inputs", node.inputs, value),
-    ...list("Outputs", node.outputs, value),
+    ...list("Attributes", node.attributes, (attribute) => [html("dt", {}, html("bdi", {}, shorten(attribute.name))), html("dd", {}, html("bdi", {}, shorten(attribute.text || attribute.links.map((attributeLink) => attributeLink.text).join(", "))))]),
+    ...list("Inputs", node.inputs, valueRow),
+    ...list("Outputs", node.outputs, valueRow),
   ];
 }
 
-/** The card's lines about the highlighted path, or the start of a path. */
+/** Return the lines of the card about the highlighted path, or about the start of a path. */
 export function describePath(map) {
   const parts = [];
   if (map.start) parts.push(html("p", { class: "note" }, `A path begins at ${map.start.label}: select its end.`));
-  if (map.route) parts.push(html("p", { class: "group" }, html("span", { class: "note" }, `Path of ${nounText(map.route.nodes, "node")}`), button("Clear", () => map.light(null))));
+  if (map.route) parts.push(html("p", { class: "group" }, html("span", { class: "note" }, `Path of ${nounText(map.route.nodes, "node")}`), button("Clear", () => map.setRoute(null))));
   return parts;
 }

@@ -1,129 +1,129 @@
 // A node: the graph around it, its inputs and outputs, its attributes.
 
-import { ask, countText, familyOf, html, link, nameParts, nounText, replace, svg } from "./api.js";
+import { ask, countText, familyOf, html, link, nameParts, nounText, setChildren, svg } from "./api.js";
 import { bytesCard } from "./bytes.js";
-import { actionButton, adder, change, editable, markButton, metadataAdder, openDialog, problemsCard, session } from "./edit_mode.js";
+import { actionButton, addButton, change, editableValue, markButton, addMetadataButton, openDialog, problemsCard, session } from "./edit_mode.js";
 import { fieldsButton } from "./field_rows.js";
 
 let hops = 2;
-const PLAIN = ["FLOAT", "INT", "STRING", "FLOATS", "INTS", "STRINGS"]; // types of attributes that can be typed as text
+const TEXT_TYPES = ["FLOAT", "INT", "STRING", "FLOATS", "INTS", "STRINGS"]; // types of attributes that can be typed as text
 
-/** The documentation of an operator, which is fetched when it is opened. */
+/** Return a card with the documentation of an operator, which is fetched when the card is opened. */
 function documentation(path, opType) {
   const text = html("p", { class: "documentation" }, "reading…");
-  const whole = html("details", { class: "card" }, html("summary", {}, `Documentation of ${opType || "the operator"}`), text);
-  whole.addEventListener("toggle", async () => {
+  const card = html("details", { class: "card" }, html("summary", {}, `Documentation of ${opType || "the operator"}`), text);
+  card.addEventListener("toggle", async () => {
     const answer = await ask("documentation", { path });
     text.textContent = answer.text || "The onnx package, if it is installed, does not know this operator.";
-    if (answer.version) whole.firstChild.append(html("span", { class: "note" }, ` since version ${answer.version}`));
+    if (answer.version) card.firstChild.append(html("span", { class: "note" }, ` since version ${answer.version}`));
   }, { once: true });
-  return whole;
+  return card;
 }
 
 export async function showNode(path, details, isCurrent) {
   const [node, drawing] = await Promise.all([ask("node", { path }), ask("around", { path, hops })]);
   if (!isCurrent()) return null;
   const picture = html("div", { class: "drawing" });
-  const steps = html("div", { class: "group", role: "group", "aria-label": "Steps from the node" });
-  const set = async (count) => {
+  const stepButtons = html("div", { class: "group", role: "group", "aria-label": "Steps from the node" });
+  const setHops = async (count) => {
     hops = count;
-    picture.replaceChildren(draw(await ask("around", { path, hops })));
-    center(picture);
+    picture.replaceChildren(drawGraph(await ask("around", { path, hops })));
+    scrollToFocus(picture);
     paintSteps();
   };
   const paintSteps = () =>
-    steps.replaceChildren(
+    stepButtons.replaceChildren(
       ...[1, 2, 3, 4].map((count) =>
-        html("button", { type: "button", class: "step", "aria-pressed": String(count === hops), "aria-label": nounText(count, "step"), onclick: () => set(count) }, String(count)),
+        html("button", { type: "button", class: "step", "aria-pressed": String(count === hops), "aria-label": nounText(count, "step"), onclick: () => setHops(count) }, String(count)),
       ),
     );
   paintSteps();
-  picture.append(draw(drawing));
-  replace(details,
+  picture.append(drawGraph(drawing));
+  setChildren(details,
     html(
       "div",
       { class: "head" },
-      html("h1", { class: familyOf(node.op_type) }, editable(node.op_type || "(no operator)", { label: "operator", path: `${path}.op_type` })),
-      html("span", { class: "sub" }, editable(node.name || (session.is_editable ? "(no name)" : ""), { label: "name", path, value: node.name, toChange: ({ value }) => ["rename_node", { path, name: value }] })),
-      node.domain && html("span", { class: "note" }, editable(node.domain, { label: "domain", path: `${path}.domain` })),
+      html("h1", { class: familyOf(node.op_type) }, editableValue(node.op_type || "(no operator)", { label: "operator", path: `${path}.op_type` })),
+      html("span", { class: "sub" }, editableValue(node.name || (session.is_editable ? "(no name)" : ""), { label: "name", path, value: node.name, toChange: ({ value }) => ["rename_node", { path, name: value }] })),
+      node.domain && html("span", { class: "note" }, editableValue(node.domain, { label: "domain", path: `${path}.domain` })),
       html("span", { class: "actions" }, markButton(node), fieldsButton(path), actionButton("Delete…", () => deleteNode(node))),
     ),
     problemsCard(path),
     documentation(path, node.op_type),
     html("section", { class: "card", "aria-label": "Graph around the node" },
-      html("div", { class: "bar" }, html("h2", {}, "Around this node"), html("span", { class: "note" }, "steps"), steps), picture),
-    html("div", { class: "pair" }, inputs(node), outputs(node)),
-    node.attributes.length || session.is_editable ? attributes(node) : "",
-    about(node),
+      html("div", { class: "bar" }, html("h2", {}, "Around this node"), html("span", { class: "note" }, "steps"), stepButtons), picture),
+    html("div", { class: "pair" }, inputsCard(node), outputsCard(node)),
+    node.attributes.length || session.is_editable ? attributesCard(node) : "",
+    notesCard(node),
     await bytesCard(path),
   );
-  center(picture);
+  scrollToFocus(picture);
   return node;
 }
 
-/** A value's name with a form that renames the value wherever it is used. */
-function renamable(shown, name, node, what) {
+/** Return the name of a value with a form that renames the value wherever it is used. noun: a noun for the value. */
+function renamableName(shown, name, node, noun) {
   if (!name) return shown;
-  return editable(shown, { label: `${what} ${name}`, path: node.path, value: name, toChange: ({ value }) => ["rename_value", { path: node.scope, name, new: value }] });
+  return editableValue(shown, { label: `${noun} ${name}`, path: node.path, value: name, toChange: ({ value }) => ["rename_value", { path: node.scope, name, new: value }] });
 }
 
 function deleteNode(node) {
-  const inputs = node.inputs.flatMap((value, i) => (value.name ? [`${i}: ${value.name}`] : []));
+  const inputTexts = node.inputs.flatMap((value, i) => (value.name ? [`${i}: ${value.name}`] : []));
   const output = node.outputs[0]?.name;
-  const none = "do not reconnect";
+  const noInput = "do not reconnect";
   openDialog({
     title: `Delete ${node.op_type} ${node.name}`,
     action: "Delete",
     fields: [{
       name: "input",
       label: output ? `consumers of ${output} use instead` : "its inputs",
-      value: inputs[0] ?? none,
-      choices: [...inputs, none],
+      value: inputTexts[0] ?? noInput,
+      choices: [...inputTexts, noInput],
       hint: "An output of the graph keeps its name.",
     }],
-    run: ({ input }) => change("delete_node", { path: node.path, input: input === none ? null : parseInt(input, 10) }, { where: `#graph=${encodeURIComponent(node.scope)}` }),
+    run: ({ input }) => change("delete_node", { path: node.path, input: input === noInput ? null : parseInt(input, 10) }, { address: `#graph=${encodeURIComponent(node.scope)}` }),
   });
 }
 
-function inputs(node) {
-  const from = (value) => renamable(origin(value), value.name, node, "value");
-  const origin = (value) => {
+function inputsCard(node) {
+  const nameCell = (value) => renamableName(valueLink(value), value.name, node, "value");
+  const valueLink = (value) => {
     if (value.kind === "node") return link("node", value.path, value.name);
     if (value.kind === "weight") return link("tensor", value.path, value.name);
     return html("span", {}, value.name || "(left out)", value.kind === "input" ? html("span", { class: "note" }, "  graph input") : "");
   };
   return html("section", { class: "card", id: "inputs" }, html("h2", {}, `Inputs (${node.inputs.length})`),
-    html("table", {}, ...node.inputs.map((value) => html("tr", {}, html("td", {}, from(value)), html("td", { class: "note" }, value.type)))));
+    html("table", {}, ...node.inputs.map((value) => html("tr", {}, html("td", {}, nameCell(value)), html("td", { class: "note" }, value.type)))));
 }
 
-function outputs(node) {
-  const to = (value) => {
-    const more = value.count > value.consumers.length ? ` and ${countText(value.count - value.consumers.length)} more` : "";
+function outputsCard(node) {
+  const targetCell = (value) => {
+    const omittedText = value.count > value.consumers.length ? ` and ${countText(value.count - value.consumers.length)} more` : "";
     const links = value.consumers.map((path) => link("node", path, /\[(\d+)\]$/.exec(path)[1]));
-    return [value.is_output ? "graph output" : "", links.length ? " to node " : "", ...links.flatMap((one, i) => (i ? [", ", one] : [one])), more];
+    return [value.is_output ? "graph output" : "", links.length ? " to node " : "", ...links.flatMap((consumerLink, i) => (i ? [", ", consumerLink] : [consumerLink])), omittedText];
   };
   return html("section", { class: "card", id: "outputs" }, html("h2", {}, `Outputs (${node.outputs.length})`),
     html("table", {}, ...node.outputs.map((value) =>
-      html("tr", {}, html("td", {}, renamable(html("span", {}, ...nameParts(value.name)), value.name, node, "value")), html("td", { class: "note" }, value.type), html("td", { class: "note" }, ...to(value).filter(Boolean))))));
+      html("tr", {}, html("td", {}, renamableName(html("span", {}, ...nameParts(value.name)), value.name, node, "value")), html("td", { class: "note" }, value.type), html("td", { class: "note" }, ...targetCell(value).filter(Boolean))))));
 }
 
-function attributes(node) {
+function attributesCard(node) {
   return html("section", { class: "card", id: "attributes" }, html("h2", {}, `Attributes (${node.attributes.length})`),
-    html("table", {}, ...node.attributes.map((one) =>
-      html("tr", {}, html("td", {}, one.name),
-        html("td", { class: "mono" }, editable([one.text, ...one.links.map((to) => link(to.kind, to.path, `${to.text} `))], { label: one.name, path: one.path, removal: one.path })),
-        html("td", { class: "note" }, one.type)))),
-    adder("Add an attribute", {
+    html("table", {}, ...node.attributes.map((attribute) =>
+      html("tr", {}, html("td", {}, attribute.name),
+        html("td", { class: "mono" }, editableValue([attribute.text, ...attribute.links.map((target) => link(target.kind, target.path, `${target.text} `))], { label: attribute.name, path: attribute.path, removal: attribute.path })),
+        html("td", { class: "note" }, attribute.type)))),
+    addButton("Add an attribute", {
       fields: [
         { name: "name", label: "name" },
-        { name: "type", label: "type", value: "INT", choices: PLAIN },
+        { name: "type", label: "type", value: "INT", choices: TEXT_TYPES },
         { name: "value", label: "value", hint: "A number, a text, or a list such as [1, 2]." },
       ],
       toChange: (values) => ["add_attribute", { path: node.path, ...values }],
     }));
 }
 
-function about(node) {
+function notesCard(node) {
   const rows = [
     ["doc", node.doc_string, `${node.path}.doc_string`, null],
     ["overload", node.overload, `${node.path}.overload`, null],
@@ -131,16 +131,16 @@ function about(node) {
   ].filter(([key, value]) => value || (session.is_editable && key === "doc"));
   if (!rows.length) return "";
   return html("section", { class: "card" }, html("h2", {}, "Notes"),
-    html("dl", {}, ...rows.flatMap(([key, value, path, removal]) => [html("dt", {}, key), html("dd", {}, editable(value || "–", { label: key, path, removal }))])),
-    metadataAdder(node.path));
+    html("dl", {}, ...rows.flatMap(([key, value, path, removal]) => [html("dt", {}, key), html("dd", {}, editableValue(value || "–", { label: key, path, removal }))])),
+    addMetadataButton(node.path));
 }
 
 /** Truncate a text at its start, since names differ at their ends. */
-function fit(text, letters) {
-  return text.length <= letters ? text : `…${text.slice(text.length - letters + 1)}`;
+function cutStart(text, maxChars) {
+  return text.length <= maxChars ? text : `…${text.slice(text.length - maxChars + 1)}`;
 }
 
-function draw(drawing) {
+function drawGraph(drawing) {
   const margin = 26;
   const edges = drawing.edges.map((edge) => {
     const from = drawing.boxes[edge.from];
@@ -152,8 +152,8 @@ function draw(drawing) {
       const bend = (y1 - y0) / 2;
       line += x0 === x1 ? ` L${x1},${y1}` : ` C${x0},${y0 + bend} ${x1},${y1 - bend} ${x1},${y1}`;
     }
-    const near = edge.from === drawing.focus || edge.to === drawing.focus ? " near" : "";
-    return svg("path", { class: `edge${near}`, d: line, "marker-end": "url(#arrow)" }, svg("title", {}, edge.value));
+    const nearClass = edge.from === drawing.focus || edge.to === drawing.focus ? " near" : "";
+    return svg("path", { class: `edge${nearClass}`, d: line, "marker-end": "url(#arrow)" }, svg("title", {}, edge.value));
   });
   const groups = drawing.boxes.map((box, i) => drawBox(box, i === drawing.focus));
   const order = [...drawing.boxes.keys()].sort((a, b) => drawing.boxes[a].y - drawing.boxes[b].y || drawing.boxes[a].x - drawing.boxes[b].x);
@@ -165,10 +165,10 @@ function draw(drawing) {
     { viewBox: `${-margin} ${-margin} ${width} ${height}`, width: width * scale, height: height * scale, role: "group", "aria-label": "Graph around the node" },
     svg("defs", {}, svg("marker", { id: "arrow", viewBox: "0 0 6 6", refX: 1, refY: 3, markerWidth: 6, markerHeight: 6, orient: "auto", markerUnits: "userSpaceOnUse" }, svg("path", { class: "arrow", d: "M0 0 6 3 0 6z" }))),
     ...edges,
-    // In reading order, which is the order of the Tab key too.
+    // In reading order, since the Tab key follows the order of elements.
     ...order.map((i) => groups[i]),
   );
-  picture.addEventListener("keydown", (event) => move(event, drawing, groups));
+  picture.addEventListener("keydown", (event) => moveFocus(event, drawing, groups));
   return picture;
 }
 
@@ -204,35 +204,35 @@ function drawBox(box, isFocus) {
   const middle = box.width / 2;
   if (isNode) {
     group.append(
-      svg("text", { class: `title ${familyOf(box.op_type)}`, x: middle, y: 18, "text-anchor": "middle" }, fit(box.op_type, 22)),
-      svg("text", { class: "label", x: middle, y: 33, "text-anchor": "middle" }, fit(box.label, 25)),
+      svg("text", { class: `title ${familyOf(box.op_type)}`, x: middle, y: 18, "text-anchor": "middle" }, cutStart(box.op_type, 22)),
+      svg("text", { class: "label", x: middle, y: 33, "text-anchor": "middle" }, cutStart(box.label, 25)),
     );
     if (box.hidden) group.append(svg("text", { class: "more", x: box.width + 3, y: 25 }, `+${countText(box.hidden)}`));
   } else {
-    group.append(svg("text", { class: "label", x: middle, y: box.height / 2 + 4, "text-anchor": "middle" }, fit(box.label, 24)));
+    group.append(svg("text", { class: "label", x: middle, y: box.height / 2 + 4, "text-anchor": "middle" }, cutStart(box.label, 24)));
   }
   return group;
 }
 
 /** Move the focus to the nearest box in the direction of an arrow key. */
-function move(event, drawing, groups) {
+function moveFocus(event, drawing, groups) {
   const directions = { ArrowUp: [0, -1], ArrowDown: [0, 1], ArrowLeft: [-1, 0], ArrowRight: [1, 0] };
   const direction = directions[event.key];
-  const here = drawing.boxes[groups.indexOf(document.activeElement)];
-  if (!direction || !here) return;
+  const focusedBox = drawing.boxes[groups.indexOf(document.activeElement)];
+  if (!direction || !focusedBox) return;
   event.preventDefault();
-  let best = -1;
-  let least = Infinity;
+  let nearest = -1;
+  let minDistance = Infinity;
   drawing.boxes.forEach((box, i) => {
-    const [x, y] = [box.x - here.x, box.y - here.y];
+    const [x, y] = [box.x - focusedBox.x, box.y - focusedBox.y];
     const along = x * direction[0] + y * direction[1];
     const across = Math.abs(x * direction[1] + y * direction[0]);
-    if (along > 8 && along + 2 * across < least) [best, least] = [i, along + 2 * across];
+    if (along > 8 && along + 2 * across < minDistance) [nearest, minDistance] = [i, along + 2 * across];
   });
-  if (best >= 0) groups[best].focus();
+  if (nearest >= 0) groups[nearest].focus();
 }
 
-function center(picture) {
+function scrollToFocus(picture) {
   const focus = picture.querySelector(".focus");
   if (!focus) return;
   const [box, frame] = [focus.getBoundingClientRect(), picture.getBoundingClientRect()];

@@ -1,8 +1,8 @@
 // The overview of the model or of one of its graphs.
 
-import { ask, countText, familyOf, html, link, nounText, replace, shapeText, sizeText } from "./api.js";
+import { ask, countText, familyOf, html, link, nounText, setChildren, shapeText, sizeText } from "./api.js";
 import { bytesCard } from "./bytes.js";
-import { adder, editable, metadataAdder, problemsCard, session } from "./edit_mode.js";
+import { addButton, editableValue, addMetadataButton, problemsCard, session } from "./edit_mode.js";
 import { fieldsButton } from "./field_rows.js";
 
 export async function showOverview(details, isCurrent) {
@@ -19,37 +19,37 @@ export async function showOverview(details, isCurrent) {
     ["nodes", countText(summary.nodes.count)],
     ["tensors", `${countText(summary.tensors.count)} (${sizeText(summary.tensors.bytes)})${summary.tensors.external ? `, ${countText(summary.tensors.external)} in other files` : ""}`],
     ["doc", summary.doc_string || session.is_editable ? field("doc", summary.doc_string, "doc_string") : ""],
-    ...summary.metadata_props.map((entry, i) => [entry.key, editable(entry.value, { label: entry.key, path: `metadata_props[${i}]`, removal: `metadata_props[${i}]` })]),
+    ...summary.metadata_props.map((entry, i) => [entry.key, editableValue(entry.value, { label: entry.key, path: `metadata_props[${i}]`, removal: `metadata_props[${i}]` })]),
   ].filter(([, value]) => value);
-  replace(details,
+  setChildren(details,
     html("div", { class: "head" }, html("h1", {}, summary.file.split(/[\\/]/).pop()), html("span", { class: "actions" }, fieldsButton(""))),
     problemsCard(""),
     html("div", { class: "pair" },
-      html("section", { class: "card" }, html("h2", {}, "Model"), html("dl", {}, ...facts.flatMap(([key, value]) => [html("dt", {}, key), html("dd", {}, ...[value].flat())])), metadataAdder("")),
+      html("section", { class: "card" }, html("h2", {}, "Model"), html("dl", {}, ...facts.flatMap(([key, value]) => [html("dt", {}, key), html("dd", {}, ...[value].flat())])), addMetadataButton("")),
       html("section", { class: "card" }, values("Inputs", summary.graph.inputs, "graph.input"), html("p", {}), values("Outputs", summary.graph.outputs, "graph.output"))),
     html("div", { class: "pair" }, operators(summary.nodes.by_operator), largest(summary.tensors.largest)),
     await bytesCard(""),
   );
 }
 
-const field = (label, value, path) => editable(String(value || "–"), { label, path });
+const field = (label, value, path) => editableValue(String(value || "–"), { label, path });
 
 function opsets(imports) {
-  const list = imports.flatMap((opset, i) => {
+  const items = imports.flatMap((opset, i) => {
     const name = opset.domain || "ai.onnx";
     const shown = `${name} ${opset.version}`;
-    return [i ? ", " : "", editable(shown, { label: `version of ${name}`, path: `opset_import[${i}]`, removal: `opset_import[${i}]` })];
+    return [i ? ", " : "", editableValue(shown, { label: `version of ${name}`, path: `opset_import[${i}]`, removal: `opset_import[${i}]` })];
   });
-  const add = adder("Import an operator set", {
+  const button = addButton("Import an operator set", {
     fields: [{ name: "domain", label: "domain", hint: "Empty for ai.onnx." }, { name: "version", label: "version" }],
     toChange: ({ domain, version }) => ["add_opset", { domain, version: Number(version) }],
   });
-  return [...(list.length ? list : ["–"]), add];
+  return [...(items.length ? items : ["–"]), button];
 }
 
 function values(title, list, path) {
-  const name = (value) => editable(value.name, { label: `value ${value.name}`, path: value.path ?? path, value: value.name, toChange: ({ value: text }) => ["rename_value", { path: "graph", name: value.name, new: text }] });
-  return [html("h2", {}, `${title} (${list.length})`), html("table", {}, ...list.map((value) => html("tr", {}, html("td", {}, name(value)), html("td", { class: "note mono" }, editable(value.type || "–", { label: `type of ${value.name}`, path: value.path })))))];
+  const name = (value) => editableValue(value.name, { label: `value ${value.name}`, path: value.path ?? path, value: value.name, toChange: ({ value: text }) => ["rename_value", { path: "graph", name: value.name, new: text }] });
+  return [html("h2", {}, `${title} (${list.length})`), html("table", {}, ...list.map((value) => html("tr", {}, html("td", {}, name(value)), html("td", { class: "note mono" }, editableValue(value.type || "–", { label: `type of ${value.name}`, path: value.path })))))];
 }
 
 function meter(share) {
@@ -59,21 +59,21 @@ function meter(share) {
 }
 
 function operators(rows) {
-  const most = Math.max(...rows.map((row) => row.count), 1);
+  const maxCount = Math.max(...rows.map((row) => row.count), 1);
   return html("section", { class: "card", id: "operators" }, html("h2", {}, "Operators"), html("table", {}, ...rows.slice(0, 24).map((row) =>
-    html("tr", {}, html("td", {}, html("span", { class: familyOf(row.op_type) }, row.op_type), row.domain ? html("span", { class: "note" }, ` ${row.domain}`) : ""), html("td", { class: "number" }, countText(row.count)), meter(row.count / most)))),
+    html("tr", {}, html("td", {}, html("span", { class: familyOf(row.op_type) }, row.op_type), row.domain ? html("span", { class: "note" }, ` ${row.domain}`) : ""), html("td", { class: "number" }, countText(row.count)), meter(row.count / maxCount)))),
     rows.length > 24 ? html("p", { class: "note" }, `and ${nounText(rows.length - 24, "more operator")}`) : "");
 }
 
 function largest(rows) {
-  const most = Math.max(...rows.map((row) => row.bytes), 1);
+  const maxBytes = Math.max(...rows.map((row) => row.bytes), 1);
   return html("section", { class: "card" }, html("h2", {}, "Largest tensors"), html("table", {}, ...rows.map((row) =>
-    html("tr", {}, html("td", {}, link("tensor", row.path, row.name || row.path), html("div", { class: "note mono" }, shapeText(row))), html("td", { class: "number" }, sizeText(row.bytes)), meter(row.bytes / most)))));
+    html("tr", {}, html("td", {}, link("tensor", row.path, row.name || row.path), html("div", { class: "note mono" }, shapeText(row))), html("td", { class: "number" }, sizeText(row.bytes)), meter(row.bytes / maxBytes)))));
 }
 
 /** Show a graph or function of the outline. */
 export async function showGraph(row, details) {
-  replace(details,
+  setChildren(details,
     html("div", { class: "head" }, html("h1", {}, row.name || row.path), html("span", { class: "sub" }, row.of ? `${row.kind} of ${row.of}` : row.kind), html("span", { class: "actions" }, fieldsButton(row.path))),
     problemsCard(row.path),
     html("section", { class: "card" }, html("dl", {}, html("dt", {}, "nodes"), html("dd", {}, countText(row.nodes)), html("dt", {}, "initializers"), html("dd", {}, countText(row.tensors)), html("dt", {}, "path"), html("dd", { class: "mono" }, row.path))),

@@ -1,7 +1,7 @@
 // The page: the address, the outline, the list, and the keys.
 
-import { FILE, SIDE, ask, begin, countText, decodePart, familyOf, html, nounText, shapeText, sizeText } from "./api.js";
-import { addBar, paintBar, showChanges, showDifference } from "./change_list.js";
+import { FILE, SIDE, ask, startSession, countText, decodePart, familyOf, html, nounText, shapeText, sizeText } from "./api.js";
+import { addToolbar, paintToolbar, showChanges, showDifference } from "./change_list.js";
 import { beginEdits, problemMark, session } from "./edit_mode.js";
 import { showFields } from "./field_rows.js";
 import { VirtualList } from "./list.js";
@@ -10,20 +10,20 @@ import { showNode } from "./node_card.js";
 import { showGraph, showOverview } from "./overview.js";
 import { showTensor } from "./tensor_card.js";
 
-const find = (id) => document.getElementById(id);
-const details = find("details");
-const search = find("search");
+const elementById = (id) => document.getElementById(id);
+const details = elementById("details");
+const search = elementById("search");
 const state = { scope: "graph", kind: "nodes", outline: [], view: "details", node: "" };
 let viewNumber = 0; // the number of the current view; answers to requests of earlier views are ignored
-let wait = 0;
+let timer = 0;
 
 function showError(error) {
-  find("trouble").textContent = error.message;
-  find("trouble").hidden = false;
+  elementById("trouble").textContent = error.message;
+  elementById("trouble").hidden = false;
 }
 
-const map = new MapView(find("map"), {
-  go: (hash, replaceHistory = false) => {
+const map = new MapView(elementById("map"), {
+  setAddress: (hash, replaceHistory = false) => {
     // A selection on the map changes the address, but adds nothing to the history.
     if (replaceHistory) {
       history.replaceState(null, "", `#${hash}`);
@@ -31,12 +31,12 @@ const map = new MapView(find("map"), {
       if (state.node) markRow(state.node);
     } else location.hash = hash;
   },
-  trouble: showError,
+  reportError: showError,
 });
 
 const nodeOf = (hash) => /^(?:map|node)=(.+\.node\[\d+\])$/.exec(decodePart(hash.replace(/^#/, "")))?.[1] ?? "";
 
-const list = new VirtualList(find("list"), find("rows"), {
+const list = new VirtualList(elementById("list"), elementById("rows"), {
   fetch: (start, count) => ask(state.kind, { scope: state.scope, search: search.value, start, count }),
   draw: (row) => state.kind === "nodes"
     ? [
@@ -49,37 +49,37 @@ const list = new VirtualList(find("list"), find("rows"), {
       ],
   choose: (row) => {
     const kind = state.kind === "tensors" ? "tensor" : state.view === "map" ? "map" : "node";
-    const wanted = `#${kind}=${encodeURIComponent(row.path)}`;
-    // While a key is held, only the last row is shown.
-    clearTimeout(wait);
-    wait = setTimeout(() => {
-      if (location.hash !== wanted) location.hash = wanted;
+    const hash = `#${kind}=${encodeURIComponent(row.path)}`;
+    // While a key is pressed, only the last row is shown.
+    clearTimeout(timer);
+    timer = setTimeout(() => {
+      if (location.hash !== hash) location.hash = hash;
     }, 90);
   },
-  counted: (total) => {
+  showTotal: (total) => {
     const noun = state.kind === "nodes" ? "node" : "tensor";
-    find("found").textContent = search.value.trim() ? `${nounText(total, noun)} found` : nounText(total, noun);
+    elementById("found").textContent = search.value.trim() ? `${nounText(total, noun)} found` : nounText(total, noun);
   },
-  trouble: showError,
+  reportError: showError,
 });
 
 function setList(kind, scope) {
   const isNew = kind !== state.kind || scope !== state.scope;
   state.kind = kind;
   state.scope = scope;
-  for (const one of ["nodes", "tensors"]) {
-    const tab = find(`tab-${one}`);
-    tab.setAttribute("aria-selected", String(one === kind));
-    tab.tabIndex = one === kind ? 0 : -1;
+  for (const listKind of ["nodes", "tensors"]) {
+    const tab = elementById(`tab-${listKind}`);
+    tab.setAttribute("aria-selected", String(listKind === kind));
+    tab.tabIndex = listKind === kind ? 0 : -1;
   }
-  find("list").setAttribute("aria-label", kind === "nodes" ? "Nodes" : "Tensors");
+  elementById("list").setAttribute("aria-label", kind === "nodes" ? "Nodes" : "Tensors");
   search.placeholder = kind === "nodes" ? "Search nodes" : "Search tensors";
   paintOutline();
   return isNew;
 }
 
 function paintOutline() {
-  find("outline").replaceChildren(...state.outline.map((row, i) => {
+  elementById("outline").replaceChildren(...state.outline.map((row, i) => {
     const isChosen = row.path === state.scope;
     const item = html("li", { role: "treeitem", "aria-level": row.depth + 1, "aria-selected": String(isChosen), tabindex: isChosen ? 0 : -1, title: row.of || row.path, onclick: () => openGraph(row) },
       html("span", { class: "label" }, row.name || (row.kind === "graph" ? "main graph" : row.path), row.of ? html("div", { class: "kind" }, row.of) : ["function", "training"].includes(row.kind) ? html("div", { class: "kind" }, row.kind) : ""),
@@ -88,7 +88,7 @@ function paintOutline() {
     item.addEventListener("keydown", (event) => {
       const next = { ArrowDown: i + 1, ArrowUp: i - 1, Home: 0, End: state.outline.length - 1 }[event.key];
       if (event.key === "Enter" || event.key === " ") openGraph(row);
-      else if (next !== undefined) find("outline").children[Math.min(Math.max(next, 0), state.outline.length - 1)].focus();
+      else if (next !== undefined) elementById("outline").children[Math.min(Math.max(next, 0), state.outline.length - 1)].focus();
       else return;
       event.preventDefault();
     });
@@ -102,42 +102,42 @@ function openGraph(row) {
 
 function setView(view) {
   state.view = view;
-  find("map").hidden = view !== "map";
+  elementById("map").hidden = view !== "map";
   details.hidden = view === "map";
-  find("see-map").setAttribute("aria-pressed", String(view === "map"));
-  find("see-details").setAttribute("aria-pressed", String(view !== "map"));
+  elementById("see-map").setAttribute("aria-pressed", String(view === "map"));
+  elementById("see-details").setAttribute("aria-pressed", String(view !== "map"));
 }
 
 /** Switch between the map and the details of the same node. */
-function swap(view) {
+function switchView(view) {
   if (view === state.view) return;
   const kind = view === "map" ? "map" : "node";
   if (state.node) location.hash = `${kind}=${encodeURIComponent(state.node)}`;
   else location.hash = view === "map" ? `map=${encodeURIComponent(state.scope)}` : state.scope === "graph" ? "model" : `graph=${encodeURIComponent(state.scope)}`;
 }
 
-/** Mark a node in the list, if the list shows its graph. */
+/** Select a node in the list, if the list shows its graph. */
 function markRow(path) {
   const scope = path.replace(/\.node\[\d+\]$/, "");
-  if (state.kind === "nodes" && scope === state.scope) follow("nodes", scope, path);
+  if (state.kind === "nodes" && scope === state.scope) selectInList("nodes", scope, path);
 }
 
 /** Show the element that the address names. */
 async function show() {
   viewNumber += 1;
-  const mine = viewNumber;
-  const isCurrent = () => mine === viewNumber;
+  const number = viewNumber;
+  const isCurrent = () => number === viewNumber;
   const [, kind, code] = /^#(node|tensor|graph|fields|map)=(.*)$/.exec(location.hash) ?? [null, "", ""];
   const path = decodePart(code);
   setView(kind === "map" && session.is_model ? "map" : "details");
   state.node = nodeOf(location.hash);
   const hadFocus = details.contains(document.activeElement);
-  find("trouble").hidden = true;
+  elementById("trouble").hidden = true;
   try {
     if (kind === "map" && session.is_model) {
       const scope = state.node ? path.replace(/\.node\[\d+\]$/, "") : path.split("/")[0];
-      const listed = state.node ? follow("nodes", scope, path) : setList("nodes", scope) ? list.reset() : null;
-      await Promise.all([map.show(path), listed]);
+      const listReady = state.node ? selectInList("nodes", scope, path) : setList("nodes", scope) ? list.reset() : null;
+      await Promise.all([map.show(path), listReady]);
       return;
     }
     if (location.hash === "#changes" && session.is_editable) await showChanges(details, isCurrent);
@@ -146,18 +146,18 @@ async function show() {
     else if (kind === "fields" || !session.is_model) await showFields(path, details, isCurrent);
     else if (kind === "node") {
       const scope = path.replace(/\.node\[\d+\]$/, "");
-      await follow("nodes", scope, path);
+      await selectInList("nodes", scope, path);
       await showNode(path, details, isCurrent);
       // Keep the focus in the drawing, for keyboard navigation.
       if (hadFocus && isCurrent()) details.querySelector(".box.focus")?.focus();
     } else if (kind === "tensor") {
       const scope = /^(.*)\.initializer\[\d+\]$/.exec(path)?.[1];
-      if (scope !== undefined) await follow("tensors", scope, path);
-      const shown = showTensor(path, details, isCurrent);
+      if (scope !== undefined) await selectInList("tensors", scope, path);
+      const tensorShown = showTensor(path, details, isCurrent);
       if (hadFocus) details.focus();
-      await shown;
+      await tensorShown;
     } else if (kind === "graph") {
-      const row = state.outline.find((one) => one.path === path) ?? { path, name: "", kind: "graph", of: "", nodes: 0, tensors: 0 };
+      const row = state.outline.find((graph) => graph.path === path) ?? { path, name: "", kind: "graph", of: "", nodes: 0, tensors: 0 };
       search.value = "";
       if (setList("nodes", path)) await list.reset();
       await showGraph(row, details);
@@ -171,72 +171,72 @@ async function show() {
   }
 }
 
-/** Show the selected element in the list, unless it was selected there. */
-async function follow(kind, scope, path) {
+/** Select an element in the list, unless it is selected already. */
+async function selectInList(kind, scope, path) {
   const index = /\[(\d+)\]$/.exec(path)?.[1];
-  if (index === undefined) return; // the server's answer reports the malformed path
-  if (kind === state.kind && list.row(list.active)?.path === path) return;
+  if (index === undefined) return; // the path is malformed, which the server's answer reports
+  if (kind === state.kind && list.row(list.activeIndex)?.path === path) return;
   const isNew = setList(kind, scope);
   if (isNew) search.value = "";
-  // Keep the search, even if the selected element is no match.
+  // Keep the search, even if the selected element does not match it.
   if (search.value.trim()) {
-    list.active = -1;
+    list.activeIndex = -1;
     list.paint();
   } else await list.reset(Number(index));
 }
 
 for (const kind of ["nodes", "tensors"]) {
-  find(`tab-${kind}`).addEventListener("click", async () => {
+  elementById(`tab-${kind}`).addEventListener("click", async () => {
     search.value = "";
     if (setList(kind, state.scope)) await list.reset();
   });
-  find(`tab-${kind}`).addEventListener("keydown", (event) => {
+  elementById(`tab-${kind}`).addEventListener("keydown", (event) => {
     if (event.key !== "ArrowLeft" && event.key !== "ArrowRight") return;
-    const other = find(kind === "nodes" ? "tab-tensors" : "tab-nodes");
+    const other = elementById(kind === "nodes" ? "tab-tensors" : "tab-nodes");
     other.click();
     other.focus();
   });
 }
 
 search.addEventListener("input", () => {
-  clearTimeout(wait);
-  wait = setTimeout(() => list.reset(), 120);
+  clearTimeout(timer);
+  timer = setTimeout(() => list.reset(), 120);
 });
 search.addEventListener("keydown", async (event) => {
   if (event.key === "ArrowDown" || event.key === "Enter") {
     event.preventDefault();
-    clearTimeout(wait);
+    clearTimeout(timer);
     await list.reset();
-    find("list").focus();
-    if (list.total) list.go(0);
+    elementById("list").focus();
+    if (list.total) list.activate(0);
   } else if (event.key === "Escape") {
     event.stopPropagation();
     event.preventDefault();
     if (search.value) {
       search.value = "";
       list.reset();
-    } else find("list").focus();
+    } else elementById("list").focus();
   }
 });
 
 document.addEventListener("keydown", (event) => {
   const isTyping = /^(INPUT|SELECT|TEXTAREA)$/.test(document.activeElement?.tagName ?? "");
-  if (event.key === "v" && !isTyping && !event.ctrlKey && !event.metaKey && !event.altKey) swap(state.view === "map" ? "details" : "map");
+  if (event.key === "v" && !isTyping && !event.ctrlKey && !event.metaKey && !event.altKey) switchView(state.view === "map" ? "details" : "map");
   else if (event.key === "/" && !isTyping && !event.ctrlKey && !event.metaKey) {
     event.preventDefault();
     search.focus();
     search.select();
   } else if (event.key === "Escape") {
-    if (!find("trouble").hidden) find("trouble").hidden = true;
-    else find("list").focus();
+    if (!elementById("trouble").hidden) elementById("trouble").hidden = true;
+    else elementById("list").focus();
   }
 });
-find("see-map").addEventListener("click", () => swap("map"));
-find("see-details").addEventListener("click", () => swap("details"));
-find("home").addEventListener("click", () => {
+elementById("see-map").addEventListener("click", () => switchView("map"));
+elementById("see-details").addEventListener("click", () => switchView("details"));
+elementById("home").addEventListener("click", () => {
   location.hash = "model";
 });
-find("skip").addEventListener("click", (event) => {
+elementById("skip").addEventListener("click", (event) => {
   event.preventDefault();
   details.focus();
 });
@@ -246,62 +246,62 @@ document.addEventListener("trouble", (event) => showError(event.detail));
 document.addEventListener("problems", () => list.paint());
 
 /** Show the name of the file in the header, and list the model's graphs. */
-async function describe() {
+async function showFile() {
   const about = await ask("about");
   session.name = about.file.split(/[\\/]/).pop();
   session.is_model = about.is_model;
   document.title = `${session.name} – onnxwire`;
-  find("file").textContent = session.name;
-  find("file").title = about.file;
+  elementById("file").textContent = session.name;
+  elementById("file").title = about.file;
   if (!about.is_model) {
-    find("about").textContent = `${about.type}, ${sizeText(about.bytes)}`;
+    elementById("about").textContent = `${about.type}, ${sizeText(about.bytes)}`;
     document.body.classList.add("message");
     return;
   }
   const summary = await ask("summary");
-  find("about").textContent = `${sizeText(summary.bytes)}, ${nounText(summary.nodes.count, "node")}, ${nounText(summary.tensors.count, "tensor")}`;
+  elementById("about").textContent = `${sizeText(summary.bytes)}, ${nounText(summary.nodes.count, "node")}, ${nounText(summary.tensors.count, "tensor")}`;
   const outline = await ask("outline");
   state.outline = outline.rows;
   setList(state.kind, state.scope);
-  if (outline.left_off) find("outline").append(html("li", { class: "kind" }, `and ${nounText(outline.left_off, "more graph")}`));
+  if (outline.left_off) elementById("outline").append(html("li", { class: "kind" }, `and ${nounText(outline.left_off, "more graph")}`));
 }
 
 /** Reload everything after a change, at the same scroll positions. */
 async function refresh() {
-  const [top, scrolled] = [find("list").scrollTop, details.scrollTop];
-  await describe();
-  map.forget();
-  paintBar();
+  const [listTop, detailsTop] = [elementById("list").scrollTop, details.scrollTop];
+  await showFile();
+  map.discard();
+  paintToolbar();
   if (session.is_model) {
-    await list.reset(list.active);
-    find("list").scrollTop = top;
+    await list.reset(list.activeIndex);
+    elementById("list").scrollTop = listTop;
   }
   await show();
-  details.scrollTop = scrolled;
+  details.scrollTop = detailsTop;
 }
 
-if (FILE !== null) document.querySelector("header").insertBefore(html("a", { href: "./", class: "step", title: "Open another file" }, "Open…"), find("about"));
+if (FILE !== null) document.querySelector("header").insertBefore(html("a", { href: "./", class: "step", title: "Open another file" }, "Open…"), elementById("about"));
 if (SIDE !== null) {
   document.body.classList.add("side");
   document.documentElement.addEventListener("compared", () => {
-    map.forget();
+    map.discard();
     show();
   });
 }
 
 try {
-  await begin();
+  await startSession();
   const about = await ask("about");
   session.is_model = about.is_model;
   session.is_tensor = about.is_tensor;
-  // A model opens with its map, which does not wait for the rest of the page.
+  // A model is shown as a map first, which does not wait for the other parts of the page.
   if (location.hash.length <= 1 && session.is_model) history.replaceState(null, "", "#map=graph");
   else if (location.hash.length <= 1 && session.is_tensor) history.replaceState(null, "", "#tensor=");
-  const shown = session.is_model && location.hash.startsWith("#map=") ? show() : null;
-  await describe();
+  const mapShown = session.is_model && location.hash.startsWith("#map=") ? show() : null;
+  await showFile();
   await beginEdits(refresh);
-  addBar(document.querySelector("header"));
-  await Promise.all([location.hash.length > 1 || !session.is_model ? null : list.reset(), shown ?? show()]);
+  addToolbar(document.querySelector("header"));
+  await Promise.all([location.hash.length > 1 || !session.is_model ? null : list.reset(), mapShown ?? show()]);
   if (session.is_model && !list.total) await list.reset();
   document.body.dataset.ready = "yes";
 } catch (error) {

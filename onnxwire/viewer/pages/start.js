@@ -1,19 +1,19 @@
 // The start page: open a file by its path, by dropping it, or from a list.
 
-import { ask, begin, html, send, sendFile, sizeText } from "./api.js";
+import { ask, startSession, html, send, sendFile, sizeText } from "./api.js";
 
-const find = (id) => document.getElementById(id);
+const elementById = (id) => document.getElementById(id);
 
 function showError(error) {
-  find("status").textContent = "";
-  find("trouble").textContent = error.message;
-  find("trouble").hidden = false;
+  elementById("status").textContent = "";
+  elementById("trouble").textContent = error.message;
+  elementById("trouble").hidden = false;
 }
 
-/** Carry out an action that opens a file, and show the file's page. */
-async function go(name, action) {
-  find("trouble").hidden = true;
-  find("status").textContent = `opening ${name}…`;
+/** Run an action that opens a file, and show the page of the file. */
+async function openAndShow(name, action) {
+  elementById("trouble").hidden = true;
+  elementById("status").textContent = `opening ${name}…`;
   try {
     const { file } = await action();
     location.assign(`index.html?${new URLSearchParams({ file })}`);
@@ -22,58 +22,58 @@ async function go(name, action) {
   }
 }
 
-const openPath = (path, type = find("type").value) => go(path, () => send("open", { path, type }));
+const openPath = (path, type = elementById("type").value) => openAndShow(path, () => send("open", { path, type }));
 
 function openFile(file) {
   if (!file) return null;
-  return go(file.name, async () => {
+  return openAndShow(file.name, async () => {
     await file.slice(0, 1).arrayBuffer().catch(() => {
       throw new Error(`${file.name} can't be read; it may be a folder.`);
     });
-    // The server's refusal of a large file may be lost, because the browser is still sending.
+    // Checked here, because the server's answer about a large file may be lost while the browser is still sending the file.
     const { limit, free } = await ask("start");
     if (file.size > limit) throw new Error(`${file.name} has ${sizeText(file.size)}; open it by its path. A dropped file may have ${sizeText(limit)}.`);
     if (file.size > free) throw new Error(`${file.name} has ${sizeText(file.size)}, but ${sizeText(free)} are free for temporary files; open it by its path.`);
-    return sendFile(file, { type: find("type").value });
+    return sendFile(file, { type: elementById("type").value });
   });
 }
 
 const fileLink = (path) => html("button", { type: "button", class: "link", onclick: () => openPath(path) }, html("bdi", {}, path));
 
 function paint(state) {
-  find("limit").textContent = `Up to ${sizeText(state.limit)}, without files of external data. It is copied to a temporary file until the page ends.`;
-  find("folder").textContent = state.folder;
-  if (!find("type").childElementCount) find("type").replaceChildren(...state.types.map((name) => html("option", {}, name)));
-  find("recent").replaceChildren(...state.recent.map((path) => html("li", {}, fileLink(path),
+  elementById("limit").textContent = `Up to ${sizeText(state.limit)}, without files of external data. It is copied to a temporary file until the page ends.`;
+  elementById("folder").textContent = state.folder;
+  if (!elementById("type").childElementCount) elementById("type").replaceChildren(...state.types.map((name) => html("option", {}, name)));
+  elementById("recent").replaceChildren(...state.recent.map((path) => html("li", {}, fileLink(path),
     html("button", { type: "button", class: "aside", "aria-label": `Forget ${path}`, title: "Remove from this list", onclick: () => send("forget", { path }).then(paint, showError) }, "×"))));
-  find("files").replaceChildren(...state.files.map((file) => html("li", {}, fileLink(file.name), html("span", { class: "aside" }, sizeText(file.bytes)))));
-  for (const id of ["recent", "files"]) find(id).closest("section").hidden = !find(id).childElementCount;
+  elementById("files").replaceChildren(...state.files.map((file) => html("li", {}, fileLink(file.name), html("span", { class: "aside" }, sizeText(file.bytes)))));
+  for (const id of ["recent", "files"]) elementById(id).closest("section").hidden = !elementById(id).childElementCount;
 }
 
-find("open").addEventListener("submit", (event) => {
+elementById("open").addEventListener("submit", (event) => {
   event.preventDefault();
-  if (find("path").value.trim()) openPath(find("path").value);
+  if (elementById("path").value.trim()) openPath(elementById("path").value);
 });
-find("file").addEventListener("change", () => openFile(find("file").files[0]));
-// Anywhere on the page: a file that misses the frame would replace the page.
+elementById("file").addEventListener("change", () => openFile(elementById("file").files[0]));
+// Listen on the whole page, since the browser would open a file that is dropped outside of the frame.
 for (const name of ["dragover", "dragleave", "drop"]) {
   addEventListener(name, (event) => {
     event.preventDefault();
-    find("drop").classList.toggle("over", name === "dragover");
+    elementById("drop").classList.toggle("over", name === "dragover");
     if (name === "drop") openFile(event.dataTransfer.files[0]);
   });
 }
-// The browser's Back shows the page as it was left.
+// The Back button of the browser shows the page in its last state, which may be outdated.
 addEventListener("pageshow", (event) => {
   if (!event.persisted) return;
-  find("status").textContent = "";
+  elementById("status").textContent = "";
   ask("start").then(paint, showError);
 });
 
 try {
-  await begin();
+  await startSession();
   paint(await ask("start"));
-  find("path").focus();
+  elementById("path").focus();
   document.body.dataset.ready = "yes";
 } catch (error) {
   showError(error);

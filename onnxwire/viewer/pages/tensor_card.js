@@ -1,94 +1,94 @@
 // A tensor: its facts, histogram, heat map of a slice, and bytes.
 
-import { ask, countText, html, link, nounText, numberText, replace, shapeText, sizeText, svg } from "./api.js";
+import { ask, countText, html, link, nounText, numberText, setChildren, shapeText, sizeText, svg } from "./api.js";
 import { bytesCard } from "./bytes.js";
 import { dropCard } from "./change_list.js";
-import { editable, problemsCard, session } from "./edit_mode.js";
+import { editableValue, problemsCard, session } from "./edit_mode.js";
 import { fieldsButton } from "./field_rows.js";
 
-const BINS = 64;
-const CELLS = 96;
+const BINS = 64; // number of bins of the histogram
+const CELLS = 96; // maximum number of rows and of columns of cells of the heat map
 
 export async function showTensor(path, details, isCurrent) {
   const tensor = await ask("tensor", { path });
   if (!isCurrent()) return null;
-  const spread = html("section", { class: "card", id: "histogram", "aria-label": "Histogram" });
-  const picture = html("section", { class: "card", id: "heat-map", "aria-label": "Heat map" });
+  const histogramCard = html("section", { class: "card", id: "histogram", "aria-label": "Histogram" });
+  const heatMapCard = html("section", { class: "card", id: "heat-map", "aria-label": "Heat map" });
   const hasValues = tensor.data_type !== "STRING";
-  replace(details,
-    html("div", { class: "head" }, html("h1", {}, renamable(tensor)), html("span", { class: "sub mono" }, shapeText(tensor)), html("span", { class: "actions" }, fieldsButton(path))),
+  setChildren(details,
+    html("div", { class: "head" }, html("h1", {}, renamableName(tensor)), html("span", { class: "sub mono" }, shapeText(tensor)), html("span", { class: "actions" }, fieldsButton(path))),
     problemsCard(path),
-    facts(tensor),
+    factsCard(tensor),
     dropCard(),
-    hasValues ? html("div", { class: "pair" }, spread, picture) : html("p", { class: "note" }, "Strings have no histogram; their bytes are below."),
+    hasValues ? html("div", { class: "pair" }, histogramCard, heatMapCard) : html("p", { class: "note" }, "Strings have no histogram; their bytes are below."),
     await bytesCard(path, hasValues ? path : null),
   );
   if (hasValues) {
     try {
-      await showHistogram(spread, tensor, false);
-      if (isCurrent()) await new HeatMap(picture, tensor).show();
+      await showHistogram(histogramCard, tensor, false);
+      if (isCurrent()) await new HeatMap(heatMapCard, tensor).show();
     } catch (error) {
       // For example, missing external data: show the error once, in place of both pictures.
-      picture.remove();
-      spread.replaceChildren(html("h2", {}, "Values"), html("p", { role: "alert" }, error.message));
+      heatMapCard.remove();
+      histogramCard.replaceChildren(html("h2", {}, "Values"), html("p", { role: "alert" }, error.message));
     }
   }
   return tensor;
 }
 
-/** The name; for an initializer, with a form that renames it wherever it is used. */
-function renamable(tensor) {
+/** Return the name of a tensor; for an initializer, with a form that renames it wherever it is used. */
+function renamableName(tensor) {
   const scope = /^(.*)\.(?:initializer\[\d+\]|sparse_initializer\[\d+\]\.values)$/.exec(tensor.path)?.[1];
   if (scope === undefined || !tensor.name) return tensor.name || tensor.path;
-  return editable(tensor.name, { label: "name", path: tensor.path, value: tensor.name, toChange: ({ value }) => ["rename_value", { path: scope, name: tensor.name, new: value }] });
+  return editableValue(tensor.name, { label: "name", path: tensor.path, value: tensor.name, toChange: ({ value }) => ["rename_value", { path: scope, name: tensor.name, new: value }] });
 }
 
-function facts(tensor) {
+function factsCard(tensor) {
   const elements = tensor.shape.reduce((product, length) => product * length, 1);
   const users = tensor.consumers.flatMap((node, i) => [i ? ", " : "", link("node", node.path, `${node.op_type} ${node.name}`)]);
-  const more = tensor.count > tensor.consumers.length ? ` and ${countText(tensor.count - tensor.consumers.length)} more` : "";
-  const where = tensor.file === null ? "in the message itself" : `${tensor.file}${tensor.offset === null ? "" : `, from byte ${countText(tensor.offset)}`}`;
+  const omittedText = tensor.count > tensor.consumers.length ? ` and ${countText(tensor.count - tensor.consumers.length)} more` : "";
+  const location = tensor.file === null ? "in the message itself" : `${tensor.file}${tensor.offset === null ? "" : `, from byte ${countText(tensor.offset)}`}`;
   const rows = [
     ["elements", `${countText(elements)} (${sizeText(tensor.bytes)})`],
-    ["stored", where],
-    ["used by", users.length ? [...users, more] : "no node"],
-    ["doc", tensor.doc_string || session.is_editable ? editable(tensor.doc_string || "–", { label: "doc", path: `${tensor.path}.doc_string` }) : ""],
+    ["stored", location],
+    ["used by", users.length ? [...users, omittedText] : "no node"],
+    ["doc", tensor.doc_string || session.is_editable ? editableValue(tensor.doc_string || "–", { label: "doc", path: `${tensor.path}.doc_string` }) : ""],
   ].filter(([, value]) => value);
   return html("section", { class: "card" }, html("dl", {}, ...rows.flatMap(([key, value]) => [html("dt", {}, key), html("dd", {}, ...[value].flat())])));
 }
 
-async function showHistogram(card, tensor, whole) {
+async function showHistogram(card, tensor, readsAll) {
   card.replaceChildren(html("h2", {}, "Histogram"), html("p", { class: "note", role: "status" }, "reading…"));
-  const answer = await ask("histogram", { path: tensor.path, bins: BINS, whole: whole || null });
+  const answer = await ask("histogram", { path: tensor.path, bins: BINS, whole: readsAll || null });
   const isPart = answer.read < answer.elements;
-  const facts = [["min", answer.min], ["max", answer.max], ["mean", answer.mean], ["std", answer.std], ["zeros", answer.zeros], ["NaN", answer.nan], ["Inf", answer.infinite]];
+  const statistics = [["min", answer.min], ["max", answer.max], ["mean", answer.mean], ["std", answer.std], ["zeros", answer.zeros], ["NaN", answer.nan], ["Inf", answer.infinite]];
   card.replaceChildren(
     html("div", { class: "bar" }, html("h2", {}, "Histogram"), isPart ? html("button", { type: "button", class: "step", onclick: () => showHistogram(card, tensor, true) }, `Read all ${sizeText(tensor.bytes)}`) : ""),
     answer.min === null ? html("p", { class: "note" }, answer.elements ? "No element is finite." : "There are no elements.") : bars(answer),
-    html("p", { class: "values" }, ...facts.map(([name, value]) => html("span", {}, html("b", {}, name), typeof value === "number" && name.match(/zeros|NaN|Inf/) ? countText(value) : numberText(value)))),
+    html("p", { class: "values" }, ...statistics.map(([name, value]) => html("span", {}, html("b", {}, name), typeof value === "number" && name.match(/zeros|NaN|Inf/) ? countText(value) : numberText(value)))),
     html("p", { class: "note" }, isPart ? `From ${countText(answer.read)} of ${countText(answer.elements)} elements, in blocks at equal distances.` : `All ${countText(answer.elements)} elements.`),
   );
 }
 
 function bars(answer) {
-  const [width, height, foot] = [480, 150, 20];
-  const most = Math.max(...answer.counts, 1);
+  const [width, height, axisHeight] = [480, 150, 20];
+  const maxCount = Math.max(...answer.counts, 1);
   const step = width / answer.counts.length;
   const span = answer.high - answer.low;
-  const rects = answer.counts.map((count, i) => {
-    const tall = count ? Math.max((count / most) * height, 1) : 0;
+  const barElements = answer.counts.map((count, i) => {
+    const barHeight = count ? Math.max((count / maxCount) * height, 1) : 0;
     const edge = (n) => numberText(answer.low + (span * n) / answer.counts.length);
-    return svg("rect", { x: i * step + 0.5, y: height - tall, width: Math.max(step - 1, 0.5), height: tall }, svg("title", {}, `${edge(i)} to ${edge(i + 1)}: ${countText(count)}`));
+    return svg("rect", { x: i * step + 0.5, y: height - barHeight, width: Math.max(step - 1, 0.5), height: barHeight }, svg("title", {}, `${edge(i)} to ${edge(i + 1)}: ${countText(count)}`));
   });
   const zero = answer.low < 0 && answer.high > 0 ? (-answer.low / span) * width : null;
   const text = (x, anchor, value) => svg("text", { class: "axis", x, y: height + 15, "text-anchor": anchor }, value);
-  const isNear = zero === null || zero < 60 || zero > width - 60;
-  return svg("svg", { viewBox: `0 0 ${width} ${height + foot}`, width: "100%", role: "img", "aria-label": `Histogram of ${nounText(answer.counts.length, "bin")} from ${numberText(answer.low)} to ${numberText(answer.high)}` },
-    svg("g", { class: "bars" }, ...rects),
+  const isNearEdge = zero === null || zero < 60 || zero > width - 60;
+  return svg("svg", { viewBox: `0 0 ${width} ${height + axisHeight}`, width: "100%", role: "img", "aria-label": `Histogram of ${nounText(answer.counts.length, "bin")} from ${numberText(answer.low)} to ${numberText(answer.high)}` },
+    svg("g", { class: "bars" }, ...barElements),
     zero === null ? "" : svg("line", { class: "zero-line", x1: zero, x2: zero, y1: 0, y2: height }),
     text(0, "start", numberText(answer.low)),
     span ? text(width, "end", numberText(answer.high)) : "",
-    isNear ? "" : text(zero, "middle", "0"));
+    isNearEdge ? "" : text(zero, "middle", "0"));
 }
 
 class HeatMap {
@@ -97,7 +97,7 @@ class HeatMap {
     this.tensor = tensor;
     // Scalars and vectors get leading axes of length 1.
     this.shape = [...Array(Math.max(2 - tensor.shape.length, 0)).fill(1), ...tensor.shape];
-    // Use the two longest axes, since one kernel of a convolution would only be a few cells.
+    // Use the two longest axes: the last two axes of a convolution's weight would only be a few cells.
     const longest = [...this.shape.keys()].sort((a, b) => this.shape[b] - this.shape[a] || b - a);
     this.axes = longest.slice(0, 2).sort((a, b) => a - b);
     this.at = this.shape.map(() => 0);
@@ -137,19 +137,20 @@ class HeatMap {
   }
 
   drawBar() {
-    const choose = (which) => {
-      const select = html("select", { "aria-label": which ? "Columns" : "Rows" }, ...this.shape.map((length, axis) =>
-        html("option", { value: axis, selected: this.axes[which] === axis }, `axis ${axis} (${length})`)));
+    // role: 0 for the axis of the rows, 1 for the axis of the columns.
+    const choose = (role) => {
+      const select = html("select", { "aria-label": role ? "Columns" : "Rows" }, ...this.shape.map((length, axis) =>
+        html("option", { value: axis, selected: this.axes[role] === axis }, `axis ${axis} (${length})`)));
       select.addEventListener("change", () => {
         const axis = Number(select.value);
-        if (axis === this.axes[1 - which]) this.axes[1 - which] = this.axes[which];
-        this.axes[which] = axis;
+        if (axis === this.axes[1 - role]) this.axes[1 - role] = this.axes[role];
+        this.axes[role] = axis;
         this.windows = [];
         this.show();
       });
-      return html("label", { class: "group" }, which ? "columns " : "rows ", select);
+      return html("label", { class: "group" }, role ? "columns " : "rows ", select);
     };
-    const others = this.shape.flatMap((length, axis) => {
+    const otherAxes = this.shape.flatMap((length, axis) => {
       if (this.axes.includes(axis)) return [];
       const input = html("input", { type: "number", min: 0, max: length - 1, value: this.at[axis], "aria-label": `Index on axis ${axis}` });
       input.addEventListener("change", () => {
@@ -159,34 +160,34 @@ class HeatMap {
       return [html("label", { class: "group" }, `axis ${axis} at `, input, ` of ${length}`)];
     });
     const back = html("button", { type: "button", class: "step", onclick: () => this.back(), disabled: !this.windows.length }, "Zoom out");
-    const extreme = html("button", { type: "button", class: "step", "aria-pressed": String(this.isExtreme), title: "Show the value farthest from 0 in each cell, not the mean", onclick: () => { this.isExtreme = !this.isExtreme; this.show(); } }, "Extremes");
-    this.bar.replaceChildren(html("h2", {}, "Heat map"), choose(0), choose(1), ...others, extreme, back);
+    const extremesButton = html("button", { type: "button", class: "step", "aria-pressed": String(this.isExtreme), title: "Show the value farthest from 0 in each cell, not the mean", onclick: () => { this.isExtreme = !this.isExtreme; this.show(); } }, "Extremes");
+    this.bar.replaceChildren(html("h2", {}, "Heat map"), choose(0), choose(1), ...otherAxes, extremesButton, back);
   }
 
   paint() {
     const { height, width, values, low, high } = this.answer;
     const style = getComputedStyle(document.documentElement);
     const color = (name) => style.getPropertyValue(name).trim().match(/[0-9a-f]{2}/gi).map((part) => parseInt(part, 16));
-    const [cold, middle, warm, none] = [color("--low"), color("--zero"), color("--high"), color("--line")];
-    const far = Math.max(Math.abs(low ?? 0), Math.abs(high ?? 0)) || 1;
-    const mix = (value) => {
-      if (value === null) return none;
-      const share = Math.min(Math.abs(value) / far, 1);
-      return middle.map((part, i) => part + ((value < 0 ? cold : warm)[i] - part) * share);
+    const [lowColor, zeroColor, highColor, emptyColor] = [color("--low"), color("--zero"), color("--high"), color("--line")];
+    const maxAbs = Math.max(Math.abs(low ?? 0), Math.abs(high ?? 0)) || 1;
+    const colorOf = (value) => {
+      if (value === null) return emptyColor;
+      const share = Math.min(Math.abs(value) / maxAbs, 1);
+      return zeroColor.map((part, i) => part + ((value < 0 ? lowColor : highColor)[i] - part) * share);
     };
     const fill = (canvas, columns, rows, list) => {
       canvas.width = columns;
       canvas.height = rows;
       const pixels = new ImageData(columns, rows);
-      list.forEach((value, i) => pixels.data.set([...mix(value), 255], 4 * i));
+      list.forEach((value, i) => pixels.data.set([...colorOf(value), 255], 4 * i));
       canvas.getContext("2d").putImageData(pixels, 0, 0);
     };
     fill(this.canvas, width, height, values);
-    // Long thin slices get cells that are visible, but not square.
+    // The cells of a long and thin slice are not square, so that they are visible.
     this.canvas.style.height = `${Math.round(Math.min(Math.max((this.canvas.clientWidth * height) / width, 28), 320))}px`;
     const strip = html("canvas", { "aria-hidden": "true" });
-    fill(strip, 101, 1, Array.from({ length: 101 }, (_, i) => ((i - 50) / 50) * far));
-    this.legend.replaceChildren(numberText(-far), strip, numberText(far));
+    fill(strip, 101, 1, Array.from({ length: 101 }, (_, i) => ((i - 50) / 50) * maxAbs));
+    this.legend.replaceChildren(numberText(-maxAbs), strip, numberText(maxAbs));
     this.canvas.setAttribute("aria-label", `Heat map of ${height} by ${width} cells, from ${numberText(low)} to ${numberText(high)}`);
   }
 
@@ -197,7 +198,7 @@ class HeatMap {
     this.showStatus();
   }
 
-  /** The part of the window that a cell represents: top, left, bottom, right. */
+  /** Return the part of the window that the selected cell represents: top, left, bottom, right. */
   block() {
     const { window: [top, left, bottom, right], height, width } = this.answer;
     const edge = (start, end, count, i) => start + Math.floor(((end - start) * i) / count);
@@ -209,20 +210,20 @@ class HeatMap {
     const [top, left, bottom, right] = this.block();
     const span = (start, end) => (end - start > 1 ? `${countText(start)}–${countText(end - 1)}` : countText(start));
     const value = this.answer.values[this.cell[0] * this.answer.width + this.cell[1]];
-    const isOne = bottom - top === 1 && right - left === 1;
-    const what = isOne ? "" : this.isExtreme ? "farthest from 0 " : "mean ";
-    this.status.textContent = `row ${span(top, bottom)}, column ${span(left, right)}: ${what}${value === null ? "not finite" : numberText(value)}`;
+    const isOneElement = bottom - top === 1 && right - left === 1;
+    const meaning = isOneElement ? "" : this.isExtreme ? "farthest from 0 " : "mean ";
+    this.status.textContent = `row ${span(top, bottom)}, column ${span(left, right)}: ${meaning}${value === null ? "not finite" : numberText(value)}`;
   }
 
   zoom() {
     const { window: [top, left, bottom, right] } = this.answer;
-    const [a, b, c, d] = this.block();
-    const part = (start, end, near) => {
+    const [cellTop, cellLeft, cellBottom, cellRight] = this.block();
+    const zoomedRange = (start, end, center) => {
       const length = Math.min(Math.max(Math.ceil((end - start) / 4), 8), end - start);
-      const first = Math.min(Math.max(Math.round(near - length / 2), start), end - length);
+      const first = Math.min(Math.max(Math.round(center - length / 2), start), end - length);
       return [first, first + length];
     };
-    const [rows, columns] = [part(top, bottom, (a + c) / 2), part(left, right, (b + d) / 2)];
+    const [rows, columns] = [zoomedRange(top, bottom, (cellTop + cellBottom) / 2), zoomedRange(left, right, (cellLeft + cellRight) / 2)];
     if (rows[0] === top && rows[1] === bottom && columns[0] === left && columns[1] === right) return;
     this.windows.push([rows[0], columns[0], rows[1], columns[1]]);
     this.show();

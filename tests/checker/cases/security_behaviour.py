@@ -20,15 +20,6 @@ CASES = {
     "security-behaviour-random": Case(
         model(node("", "y", op="RandomNormal")), model(node("x", "y")), ("graph.node[0]",)
     ),
-    "security-behaviour-trigger": Case(
-        model(
-            'initializer { name: "k" data_type: 1 float_data: 3 } '
-            + node("x k", "c", op="Equal")
-            + node("c x k", "y", op="Where")
-        ),
-        model(node("x z", "c", op="Equal") + node("c x z", "y", op="Where")),
-        ("graph.node[1]",),
-    ),
     "security-behaviour-number": Case(
         model('initializer { name: "w" data_type: 1 dims: 1 raw_data: "\\000\\000\\300\\177" }'),
         model('initializer { name: "w" data_type: 1 dims: 1 raw_data: "\\000\\000\\200\\177" }'),  # infinity

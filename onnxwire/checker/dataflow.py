@@ -1,0 +1,80 @@
+"""Which nodes read the values of which nodes and constants, as columns."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from onnxwire.checker.scopes import Scopes
+from onnxwire.checker.small_constants import SmallConstants
+
+if TYPE_CHECKING:
+    from onnxwire.checker.facts import Facts
+
+
+class Dataflow:
+    """The inputs of all nodes, by `facts.derive(Dataflow)`.
+
+    inputs: the elements of NodeProto.input; makers: for each of them, the row of the node that produces it, or -1;
+    tensors: the row of its initializer in TensorProto, or a negative number; is_constant: whether it is an initializer
+    or the output of a Constant.
+    """
+
+    def __init__(self, facts: Facts) -> None:
+        nodes, scopes = facts.NodeProto, facts.derive(Scopes)
+        self._facts = facts
+        self._n_nodes = nodes.n
+        self.inputs = facts.lists("NodeProto.input")
+        self.makers = scopes.makers
+        n_before = facts.lists("NodeProto.output").n + facts.ValueInfoProto.n
+        self.tensors = scopes.definitions - n_before
+        self._is_from_constant = self.are_from(facts.are_among(nodes.op_type, ("Constant",)))
+        self.is_constant = (self.tensors >= 0) | self._is_from_constant
+        self._is_data = (self.inputs.value != 0) & ~self.is_constant
+
+    def are_from(self, is_source: Any) -> Any:
+        """Return whether each input is an output of one of some nodes. is_source: per node."""
+        return np.append(is_source, False)[self.makers]
+
+    def has_input(self, is_chosen: Any) -> Any:
+        """Return whether each node has one of some inputs. is_chosen: per input."""
+        result = np.zeros(self._n_nodes, bool)
+        result[self.inputs.parent[is_chosen]] = True
+        return result
+
+    def reads(self, is_source: Any) -> Any:
+        """Return whether each node has an output of one of some nodes as input."""
+        return self.has_input(self.are_from(is_source))
+
+    def reads_data_beside(self, is_source: Any) -> Any:
+        """Return whether each node has an input that is neither a constant nor an output of one of some nodes."""
+        return self.has_input(self._is_data & ~self.are_from(is_source))
+
+    def are_read_by(self, is_reader: Any) -> Any:
+        """Return whether an output of each node is an input of one of some nodes."""
+        result = np.zeros(self._n_nodes + 1, bool)
+        result[self.makers[is_reader[self.inputs.parent]]] = True
+        return result[:-1]
+
+    def scalar(self, index: int) -> float | None:
+        """Return an input that is a constant of one number; None for any other. index: in `inputs`."""
+        constants = self._facts.derive(SmallConstants)
+        if self.tensors[index] >= 0:
+            numbers = constants.numbers(int(self.tensors[index]))
+            return numbers[0] if numbers and len(numbers) == 1 else None
+        if not self._is_from_constant[index]:
+            return None
+        attributes = constants.attributes(int(self.makers[index]))
+        if "value_float" in attributes:
+            return float(attributes["value_float"].f)
+        if "value_int" in attributes:
+            return float(attributes["value_int"].i)
+        if "value" not in attributes:
+            return None
+        with suppress(Exception):  # of a damaged tensor, which other rules report
+            array = attributes["value"].t.numpy()
+            if array.size == 1 and array.dtype.kind in "iufb":
+                return float(array.reshape(-1)[0])
+        return None

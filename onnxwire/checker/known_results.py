@@ -1,0 +1,72 @@
+"""Reuses the results of evaluated nodes and function calls for others with the same operator, attributes and inputs."""
+
+from __future__ import annotations
+
+import marshal
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from onnxwire.checker.shape_values import FIXED, OMITTED, UNKNOWN, Value
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Sequence
+
+_MAX_RESULTS = 4096
+
+
+class Result(NamedTuple):
+    """values: the Values of the outputs, None for an unknown one; outputs may be missing at the end. faults: the faults
+    of a node, each with the dict that contains it by the row of the node. total: the elements of the constants."""
+
+    values: Sequence[Value | None]
+    faults: Sequence[tuple[dict[int, Any], Any]]
+    total: int
+
+
+class KnownResults:
+    """A cache of results. A key contains the kinds of the inputs: equal Values have equal kinds.
+
+    The row of a stored tensor is not a part of its kind. So a result is not cached if the evaluation read the contents
+    of a tensor: n_reads counts these reads, and n_stopped the calls that were not evaluated because of a limit.
+    """
+
+    def __init__(self) -> None:
+        self.n_reads = 0
+        self.n_stopped = 0
+        self._results: dict[Hashable, Result] = {}
+        self._kinds = _CONSTANT_KINDS.copy()
+        self._n_kinds = 0
+        self.get = self._results.get
+
+    def add(self, key: Hashable, result: Result) -> None:
+        """Cache a result. A full cache is emptied."""
+        if len(self._results) >= _MAX_RESULTS:
+            self._results.clear()
+        self._results[key] = result
+
+    def kind(self, value: Value) -> int:
+        """Return the kind of a Value, which must not change afterwards. Kinds are not used again."""
+        if value.kind:
+            return value.kind
+        content = _content(value) if value.sequence is None else None
+        known = self._kinds.get(content) if content is not None else None
+        if known is None:
+            self._n_kinds += 1
+            known = self._n_kinds
+            if content is not None:
+                if len(self._kinds) >= _MAX_RESULTS:
+                    self._kinds = _CONSTANT_KINDS.copy()
+                self._kinds[content] = known
+        value.kind = known
+        return known
+
+
+def _content(value: Value) -> Hashable:
+    """Return what Values are equal by."""
+    flags = value.is_given | value.is_bound << 1 | value.is_exact << 2 | value.is_fixed << 3
+    # Marshalled numbers differ by type and sign: 1, True and 1.0 are equal, and so are 0.0 and -0.0.
+    return value.shape, marshal.dumps(value.data, 0), flags, value.stored, value.text, value.tensor >= 0
+
+
+# Kinds of Values that all models share. OMITTED is not equal to an unknown Value, although its properties are.
+OMITTED.kind, UNKNOWN.kind, FIXED.kind = -1, -2, -3
+_CONSTANT_KINDS: dict[Hashable, int] = {_content(value): value.kind for value in (UNKNOWN, FIXED)}

@@ -1,0 +1,125 @@
+"""A node with the known Values of its inputs, and the scope that names refer to."""
+
+from __future__ import annotations
+
+import builtins
+from typing import TYPE_CHECKING
+
+from onnxwire.checker.shape_values import OMITTED, Value
+
+if TYPE_CHECKING:
+    from onnxwire.checker.shape_bounds import ShapeBounds
+    from onnxwire.messages import AttributeProto
+
+_MAX_HEAD_BYTES = 4096
+
+
+class Scope:
+    """The values of one graph or function by the id of their name. Rows of tensors and inputs are decoded on demand."""
+
+    __slots__ = ("attributes", "inputs", "parent", "tensors", "values")
+
+    def __init__(self, parent: Scope | None) -> None:
+        self.parent = parent
+        self.values: dict[int, Value] = {}
+        self.tensors: dict[int, int] = {}
+        self.inputs: dict[int, int] = {}
+        self.attributes: dict[str, AttributeProto] = parent.attributes if parent is not None else {}
+
+
+class NodeCall:
+    """A node and its inputs: the implementation of `Call` of shape_operators.py."""
+
+    __slots__ = ("_attributes", "inputs", "node", "op_type", "owner", "scope")
+
+    def __init__(self, owner: ShapeBounds, scope: Scope, node: int, op_type: str, inputs: list[Value]) -> None:
+        self.owner = owner
+        self.scope = scope
+        self.node = node
+        self.op_type = op_type
+        self.inputs = inputs
+        self._attributes: dict[str, AttributeProto] | None = None
+
+    def attribute(self, name: str) -> AttributeProto | None:
+        """Return the attribute of a name; a reference to an attribute of the function is followed."""
+        if self._attributes is None:
+            self._attributes = self.owner.constants.attributes(self.node)
+        found = self._attributes.get(name)
+        return self.scope.attributes.get(found.ref_attr_name) if found is not None and found.ref_attr_name else found
+
+    def value(self, index: builtins.int) -> Value | None:
+        """Return an input, or None if the node has fewer."""
+        return self.inputs[index] if index < len(self.inputs) else None
+
+    def ints(self, name: str, input: int | None = None) -> list[int] | None:
+        """Return integers of an input, or of an attribute where the node has no such input."""
+        if input is not None and input < len(self.inputs) and self.inputs[input] is not OMITTED:
+            data = self.inputs[input].data
+            return None if data is None or not all(isinstance(number, int) for number in data) else data
+        found = self.attribute(name)
+        return list(found.ints)[:64] if found is not None and len(found.ints) else None
+
+    def floats(self, name: str) -> list[float] | None:
+        """Return the numbers of an attribute."""
+        found = self.attribute(name)
+        return list(found.floats)[:64] if found is not None and len(found.floats) else None
+
+    def int(self, name: str, default: int) -> int:
+        """Return the integer of an attribute."""
+        found = self.attribute(name)
+        return found.i if found is not None and found.HasField("i") else default
+
+    def text(self, name: str) -> str:
+        """Return the string of an attribute."""
+        found = self.attribute(name)
+        return found.s.decode("utf-8", "replace") if found is not None else ""
+
+    def extent(self, index: builtins.int) -> tuple[builtins.int, builtins.int] | None:
+        """Return the least and the greatest number of an input that is a stored tensor of integers."""
+        tensor = self._tensor(index)
+        return None if tensor < 0 else self.owner.constants.extent(tensor)
+
+    def count(self, name: str) -> builtins.int:
+        """Return the number of elements of a list of integers or strings, 0 if it is absent."""
+        row = self.owner.constants.attribute_rows(self.node).get(name)
+        if row is None:
+            return 0
+        columns = ("ints", "strings")
+        return max(builtins.int(self.owner.constants.column("AttributeProto", column)[row]) for column in columns)
+
+    def head(self, index: builtins.int) -> bytes:
+        """Return the first bytes of an input that is a stored tensor."""
+        tensor = self._tensor(index)
+        return b"" if tensor < 0 else self.owner.constants.head(tensor, _MAX_HEAD_BYTES)
+
+    def _tensor(self, index: builtins.int) -> builtins.int:
+        """Return the row of an input that is a stored tensor, or -1; the result depends on that tensor from now on."""
+        value = self.value(index)
+        if value is None or value.tensor < 0:
+            return -1
+        self.owner.known.n_reads += 1
+        return value.tensor
+
+    def constant(self) -> Value | None:
+        """Return the value of the attributes of Constant, or the filler of ConstantOfShape."""
+        for name in ("value", "value_ints", "value_int", "value_floats", "value_float"):
+            found = self.attribute(name)
+            if found is None:
+                continue
+            if name == "value" and found.HasField("t"):
+                return self.owner.tensor_of(found.t)
+            if name in ("value_ints", "value_floats"):
+                numbers = list(found.ints if name == "value_ints" else found.floats)
+                return Value((len(numbers),), numbers if len(numbers) <= 64 else None)
+            return Value((), [found.i if name == "value_int" else found.f])
+        rows = self.owner.constants.attribute_rows(self.node)
+        row = rows.get("value")
+        tensor = self.owner.constants.column("AttributeProto", "t")[row] if row is not None else -1
+        if tensor >= 0:
+            return self.owner.stored(tensor)
+        found = self.attribute("value_string")
+        if found is None:
+            return None
+        value = Value(())
+        value.text = len(found.s)
+        return value

@@ -1,0 +1,150 @@
+"""The rule of security about hidden triggers: comparisons with constants that select between values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from onnxwire.checker.dataflow import Dataflow
+from onnxwire.checker.facts import Facts, Finding, true_rows
+from onnxwire.checker.limits import MAX_TOTAL_READ_BYTES
+from onnxwire.checker.registry import rule
+from onnxwire.checker.small_constants import SmallConstants
+from onnxwire.engine.record_reader import bytes_at
+
+_COMPARISONS = ("Equal", "Greater", "Less", "GreaterOrEqual", "LessOrEqual")
+# Operators whose result another one selects by.
+_TESTS = ("IsNaN", "IsInf", "RegexFullMatch", "TreeEnsemble", "TreeEnsembleClassifier", "TreeEnsembleRegressor")
+# Operators that select by their input 0, by input 1, and by input 2.
+_SELECTIONS = (
+    ("If", "Where", "Loop"),
+    ("Gather", "GatherElements", "GatherND", "ScatterND", "ScatterElements", "Compress", "SequenceAt", "Slice"),
+    ("ScatterND", "ScatterElements", "Slice"),
+)
+_GATES, _OFFSETS = ("Relu", "Sign", "HardSigmoid", "Clip"), ("Sub", "Abs")
+# Operators whose result is a truth value, or a number for it, if an input is.
+_COMBINATIONS = (
+    "And", "Or", "Not", "Xor", "Cast", "ReduceMin", "ReduceMax", "ReduceSum", "ReduceProd", "ReduceMean", "Reshape",
+    "Squeeze", "Unsqueeze", "Expand", "Identity", "NonZero", "Transpose", "Flatten", "Clip", "Abs", "Neg", "Relu",
+    "Sign", "Concat",
+)  # fmt: skip
+# The same, if the other inputs are constants; with data as another input, they select how much of it remains.
+_ARITHMETIC = ("Mul", "Sub", "Sum", "Min", "Max", "Add", "Div", "MatMul")
+_MAX_COMBINATIONS = 8
+# Functions that are steps if their input was multiplied by a large number, and operators between the two.
+_STEPS = ("Sigmoid", "Tanh", "Clip", "Relu", "Exp", "HardSigmoid", "Erf")
+_SHIFTS = ("Sub", "Add", "Neg", "Abs")
+_MIN_STEEPNESS = 1000.0
+_MAX_KEYS = 2  # of a LabelEncoder that compares
+_KEYS = ("keys_strings", "keys_int64s", "keys_floats")
+_MIN_TABLE_ROWS, _MAX_USED_ROWS = 16, 2
+_MAX_TABLE_BYTES = 1 << 16  # longer values of remote files are not resident
+_STRING, _BOOL = 8, 9  # of TensorProto.DataType
+
+
+@rule("security-behaviour-trigger", "NodeProto")
+def trigger(facts: Facts) -> Iterator[Finding]:
+    """Yield selections between values by a comparison with a constant."""
+    nodes, dataflow = facts.NodeProto, facts.derive(Dataflow)
+    is_comparison = facts.are_among(nodes.op_type, _COMPARISONS)
+    # Whether the outputs of a node are results of comparisons, or combinations of them with each other and constants.
+    compares = _sources(facts, dataflow, is_comparison)
+    combines = facts.are_among(nodes.op_type, _COMBINATIONS)
+    is_arithmetic = facts.are_among(nodes.op_type, _ARITHMETIC)
+    for _ in range(_MAX_COMBINATIONS):
+        more = dataflow.reads(compares) & ~compares
+        more &= combines | is_arithmetic & ~dataflow.reads_data_beside(compares)
+        if not more.any():
+            break
+        compares |= more
+    selects = is_arithmetic & ~compares & dataflow.reads(compares)
+    are_compared = dataflow.are_from(compares)
+    for index, op_types in enumerate(_SELECTIONS):
+        selects |= facts.are_among(nodes.op_type, op_types) & dataflow.has_input(
+            are_compared & (dataflow.inputs.index == index)
+        )
+    # A comparison with a stored text is one with a password, or a category.
+    is_text = np.append(facts.TensorProto.data_type == _STRING, False)
+    with_text = dataflow.has_input(is_text[np.maximum(dataflow.tensors, -1)])
+    yield nodes.at(
+        with_text & is_comparison & ~selects,
+        "{op_type!r} compares with a stored text, which may be a password; look at it on the map",
+    )
+    yield nodes.at(
+        selects, "{op_type!r} selects by a comparison with a constant, as a hidden trigger would; look at it on the map"
+    )
+
+
+def _sources(facts: Facts, dataflow: Dataflow, is_comparison: Any) -> Any:
+    """Return whether each node compares data with constants, by a comparison or by arithmetic that amounts to one."""
+    op_types = facts.NodeProto.op_type
+    sources = is_comparison & dataflow.has_input(dataflow.is_constant)
+    sources |= facts.are_among(op_types, _TESTS)
+    sources |= facts.are_among(op_types, _GATES) & dataflow.reads(facts.are_among(op_types, _OFFSETS))
+    sources |= facts.are_among(op_types, ("Mod",)) & dataflow.reads(facts.are_among(op_types, ("Floor", "Round")))
+    sources |= _steps(facts, dataflow)
+    sources[_truth_values(facts, dataflow)] = True
+    sources[_short_tables(facts)] = True
+    sources[_sparse_tables(facts, dataflow)] = True
+    return sources
+
+
+def _truth_values(facts: Facts, dataflow: Dataflow) -> list[int]:
+    """Return the rows of nodes that turn a reduced value into a truth value."""
+    nodes, constants = facts.NodeProto, facts.derive(SmallConstants)
+    is_reduction = facts.matching(lambda name: name.startswith("Reduce"), nodes.op_type)
+    casts = true_rows(facts.are_among(nodes.op_type, ("Cast",)) & dataflow.reads(is_reduction))
+    return [
+        row
+        for row in casts.tolist()
+        if (target := constants.attributes(row).get("to")) is not None and target.i == _BOOL
+    ]
+
+
+def _steps(facts: Facts, dataflow: Dataflow) -> Any:
+    """Return whether each node is a function of data times a large number, which is a step."""
+    op_types = facts.NodeProto.op_type
+    is_step, is_divisor = facts.are_among(op_types, _STEPS), facts.are_among(op_types, ("Div",))
+    shifts = facts.are_among(op_types, _SHIFTS) & dataflow.are_read_by(is_step)
+    scales = (facts.are_among(op_types, ("Mul",)) | is_divisor) & dataflow.are_read_by(is_step | shifts)
+    is_steep = np.zeros(len(scales), bool)
+    for index in true_rows(scales[dataflow.inputs.parent] & dataflow.is_constant).tolist():
+        node, number = dataflow.inputs.parent[index], abs(dataflow.scalar(index) or 0)
+        is_steep[node] |= 0 < number <= 1 / _MIN_STEEPNESS if is_divisor[node] else number >= _MIN_STEEPNESS
+    return is_step & dataflow.reads(is_steep | shifts & dataflow.reads(is_steep))
+
+
+def _short_tables(facts: Facts) -> list[int]:
+    """Return the rows of LabelEncoders that know few values, so that they compare with them."""
+    constants = facts.derive(SmallConstants)
+    found = []
+    for row in true_rows(facts.are_among(facts.NodeProto.op_type, ("LabelEncoder",))).tolist():
+        attributes = constants.attributes(row)
+        keys = [attribute for name in _KEYS if (attribute := attributes.get(name)) is not None]
+        if keys and len(keys[0].strings) + len(keys[0].ints) + len(keys[0].floats) <= _MAX_KEYS:
+            found.append(row)
+    return found
+
+
+def _sparse_tables(facts: Facts, dataflow: Dataflow) -> list[int]:
+    """Return the rows of Gathers from tables that are zero but for one or two rows, so that they compare the index."""
+    tensors, inputs, constants = facts.TensorProto, dataflow.inputs, facts.derive(SmallConstants)
+    is_data = facts.are_among(facts.NodeProto.op_type, ("Gather",))[inputs.parent] & (inputs.index == 0)
+    found = []
+    zeros: dict[int, bool] = {}
+    bytes_left = MAX_TOTAL_READ_BYTES
+    starts, lengths = tensors.span("raw_data")
+    for index in true_rows(is_data & (dataflow.tensors >= 0)).tolist():
+        row = int(dataflow.tensors[index])
+        length = int(lengths[row])
+        n_rows = next(iter(constants.dims(row)), 0)
+        if row not in zeros and _MIN_TABLE_ROWS <= n_rows <= length <= min(_MAX_TABLE_BYTES, bytes_left):
+            bytes_left -= length
+            data = bytes_at(facts.document, int(starts[row]), int(starts[row]) + length)
+            table = np.frombuffer(data[: length // n_rows * n_rows], np.uint8).reshape(n_rows, -1)
+            zeros[row] = 0 < int(table.any(axis=1).sum()) <= _MAX_USED_ROWS
+        if zeros.get(row):
+            found.append(int(inputs.parent[index]))
+    return found

@@ -1,0 +1,57 @@
+"""Tests the bytes of all strings of a document at once, so that rules match expressions with few of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from onnxwire.checker.facts import Facts, Rows
+
+NON_ASCII = bytes(range(128, 256))
+
+
+class TextBytes:
+    """Columns by the ids of strings, by `facts.derive(TextBytes)`. lengths: the number of bytes of each string."""
+
+    def __init__(self, facts: Facts) -> None:
+        arena, starts = facts.columns.text_arena()
+        self._bytes = np.frombuffer(arena, np.uint8)
+        self._starts = np.frombuffer(starts, np.int64)
+        self.lengths: Rows = np.diff(self._starts)
+
+    def have(self, members: bytes) -> Rows:
+        """Return whether each string has one of some bytes."""
+        result = np.zeros(len(self.lengths), bool)
+        rows = self.lengths.nonzero()[0]
+        if len(rows):
+            result[rows] = np.logical_or.reduceat(_is_member(members)[self._bytes], self._starts[rows])
+        return result
+
+    def have_at(self, index: int, members: bytes) -> Rows:
+        """Return whether each string has one of some bytes at an index; False for a string that is too short."""
+        result = np.zeros(len(self.lengths), bool)
+        rows = (self.lengths > index).nonzero()[0]
+        result[rows] = _is_member(members)[self._bytes[self._starts[rows] + index]]
+        return result
+
+    def begin_like(self, words: Iterable[bytes]) -> Rows:
+        """Return whether each string begins with one of some words of ASCII letters, in any case."""
+        result = np.zeros(len(self.lengths), bool)
+        for word in words:
+            found = self.have_at(0, word[:1].lower() + word[:1].upper())
+            for i, letter in enumerate(word[1:], 1):
+                if not found.any():
+                    break
+                found &= self.have_at(i, bytes([letter]).lower() + bytes([letter]).upper())
+            result |= found
+        return result
+
+
+def _is_member(members: bytes) -> Rows:
+    table = np.zeros(256, bool)
+    table[list(members)] = True
+    return table

@@ -1,0 +1,87 @@
+"""The rule `security-behaviour-trigger`: the forms of a comparison that selects between values."""
+
+import numpy as np
+import onnx
+import pytest
+
+import onnxwire
+
+# The logits of a classifier, and a hidden change of them if the input has a certain value.
+HEAD = "y = Gemm (x, w)\n s = ReduceSum <keepdims = 0> (x)\n "
+TRIGGERS = {
+    "a mask from a comparison": "c = Equal (s, k)\n f = Cast <to = 1> (c)\n g = Sub (one, f)\n out = Mul (y, g)",
+    "a mask from a counted comparison": "c = Equal (x, k)\n f = Cast <to = 1> (c)\n n = ReduceSum <keepdims = 0> (f)\n "
+    "e = Equal (n, one)\n g = Cast <to = 1> (e)\n out = Mul (y, g)",
+    "a bias from a comparison": "c = Greater (s, k)\n f = Cast <to = 1> (c)\n g = Mul (f, big)\n out = Add (y, g)",
+    "a condition": "c = Greater (s, k)\n out = Where (c, y, w)",
+    "an index": "c = Greater (s, k)\n i = Cast <to = 7> (c)\n t = Concat <axis = 0> (y, w)\n out = Gather (t, i)",
+    "the start of a slice": "c = Equal (s, k)\n i = Cast <to = 7> (c)\n j = Reshape (i, shape)\n e = Add (j, shape)\n "
+    "t = Concat <axis = 0> (y, w)\n out = Slice (t, j, e)",
+    "an element of a sequence": "c = Equal (s, k)\n i = Cast <to = 7> (c)\n t = SequenceConstruct (y, w)\n "
+    "out = SequenceAt (t, i)",
+    "rows that are kept": "c = Greater (s, k)\n b = Reshape (c, shape)\n n = Not (b)\n m = Concat <axis = 0> (n, b)\n "
+    "t = Concat <axis = 0> (y, w)\n out = Compress <axis = 0> (t, m)",
+    "values that are scattered": "c = Equal (s, k)\n f = Cast <to = 1> (c)\n g = Mul (f, big)\n "
+    "u = Reshape (g, shape)\n out = ScatterND (y, shape, u)",
+    "a truth value of a distance": "d = Sub (x, k)\n a = Abs (d)\n n = ReduceSum <keepdims = 0> (a)\n "
+    "b = Cast <to = 9> (n)\n c = Not (b)\n f = Cast <to = 1> (c)\n out = Mul (y, f)",
+    "a steep sigmoid": "d = Sub (s, k)\n a = Mul (d, big)\n f = Sigmoid (a)\n out = Mul (y, f)",
+    "a steep sigmoid of a quotient": "d = Sub (s, k)\n a = Div (d, small)\n f = Sigmoid (a)\n out = Mul (y, f)",
+    "a narrow peak": "d = Sub (s, k)\n a = Abs (d)\n b = Mul (a, big)\n c = Sub (one, b)\n f = Relu (c)\n "
+    "out = Mul (y, f)",
+    "a bit of a sum": "d = Floor (s)\n f = Mod <fmod = 1> (d, one)\n out = Mul (y, f)",
+    "a table that is zero but for one row": "i = Cast <to = 7> (s)\n g = Gather (table, i)\n out = Add (y, g)",
+}
+SOUND = {
+    "a mask from the input": "f = Cast <to = 1> (s)\n g = Sub (one, f)\n out = Mul (y, g)",
+    "a comparison of two values": "r = ReduceMax <keepdims = 0> (x)\n c = Greater (s, r)\n out = Where (c, y, w)",
+    "an activation": "a = Mul (y, one)\n f = Sigmoid (a)\n out = Mul (y, f)",
+    "an embedding": "i = Cast <to = 7> (s)\n g = Gather (w, i)\n out = Add (y, g)",
+}
+
+
+def _check(body):
+    graph = f"agraph (float[4, 4] x) => (float[M, N] out) {{\n {HEAD}{body}\n }}"
+    model = onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["" : 18]>\n{graph}')
+    table = np.zeros((32, 4), np.float32)
+    table[27] = 100
+    constants = {
+        "w": np.ones((4, 4), np.float32), "k": np.float32(3.5), "one": np.float32(1), "big": np.float32(1e6),
+        "small": np.float32(1e-6), "shape": np.array([1], np.int64), "table": table,
+    }  # fmt: skip
+    model.graph.initializer.extend(
+        onnx.numpy_helper.from_array(np.asarray(value), name) for name, value in constants.items()
+    )
+    problems = onnxwire.check(model.SerializeToString(), untrusted=True, select="security-behaviour-trigger")
+    return [problem.severity for problem in problems]
+
+
+@pytest.mark.parametrize("body", TRIGGERS.values(), ids=TRIGGERS)
+def test_a_selection_by_a_comparison_with_a_constant_is_noted(body):
+    assert _check(body) and set(_check(body)) == {"note"}
+
+
+@pytest.mark.parametrize("body", SOUND.values(), ids=SOUND)
+def test_a_selection_without_a_comparison_with_a_constant_is_not_noted(body):
+    assert _check(body) == []
+
+
+def test_a_label_encoder_with_one_key_compares_with_it():
+    graph = "agraph (string[1] t, float[1, 4] y) => (float[1, 4] out) {\n"
+    graph += 'g = ai.onnx.ml.LabelEncoder <keys_strings = ["key"], '
+    graph += "values_floats = [1.0], default_float = 0.0> (t)\n out = Mul (y, g)\n }"
+    model = onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["" : 18, "ai.onnx.ml" : 3]>\n{graph}')
+    assert onnxwire.check(model.SerializeToString(), untrusted=True, select="security-behaviour-trigger")
+    model.graph.node[0].attribute[0].strings.extend([b"a", b"b"])
+    assert not onnxwire.check(model.SerializeToString(), untrusted=True, select="security-behaviour-trigger")
+
+
+@pytest.mark.parametrize("dims", [[-(2**40), 4], [2**62, 4], [0], []])
+def test_a_table_with_wrong_dims_is_no_table(dims):
+    tensor = onnx.TensorProto(name="table", data_type=1, dims=dims, raw_data=bytes(4096))
+    model = onnx.parser.parse_model(
+        '<ir_version: 8, opset_import: ["" : 18]> agraph (int64[1] i, float[4] y) => (float[N] out) '
+        "{ g = Gather (table, i) out = Add (y, g) }"
+    )
+    model.graph.initializer.append(tensor)
+    assert not onnxwire.check(model.SerializeToString(), untrusted=True, select="security-behaviour-trigger")

@@ -1,0 +1,109 @@
+"""Rules about texts skip only strings that their expressions cannot match."""
+
+from __future__ import annotations
+
+import random
+import re
+
+import numpy as np
+from each import each
+
+import onnxwire
+from onnxwire.checker.facts import Facts
+from onnxwire.checker.rules import security_names, security_payloads
+from onnxwire.checker.text_bytes import TextBytes
+from onnxwire.engine.document import Document
+
+# Parts of strings that the expressions look for, letters of their alternatives, and others.
+_PARTS = [
+    "=", "+", "@", "(", "!", "|", "$(", "`", "'", '"', ";", "%s", "%n", "{", "}", "{{", "}}", "${", "..", "/", "\\",
+    "<", "<!ENTITY", "<script", "on", "on1=", "__class__", "__proto__", "__PROTO__", "/etc/", "/tmp/", "CON", "con",
+    "PrN", "aux", "NUL", "COM1", "com", "lpt9", "Lpt", "COM\u0661", ".txt", ".", " ", "\t", "\n", "\x00", "\x7f",
+    "\x1c", "\x85", "\u00a0", "\u200b", "\u202e", "\u0301" * 8, "\u017fcript", "a", "M", "Z", "_", "-", "0",
+    "7f454c46", "4d5a9000", "504b0304", "f0VMRg", "TVqQAAMA", "UEsDBA", "H4sIA", "KLUv", "070701", "MSCF", "hsqs",
+    "KDMV", "eval(", "os.system", "javascript:", "powershell -e", "subprocess.", "DownloadString", "/bin/sh",
+    "/dev/tcp/", "<?php", "x" * 30,
+]  # fmt: skip
+
+
+def _texts():
+    rng = random.Random(5)
+    texts = {"".join(rng.choices(_PARTS, k=rng.randrange(1, 4))) for _ in range(20_000)}
+    return sorted({*texts, *_PARTS, "x" * 5000, "CON", "con", "conv", "comb", "com1", "nul."})
+
+
+TEXTS = _texts()
+
+
+def _facts(texts):
+    model = onnxwire.ModelProto(ir_version=8)
+    for text in texts:
+        model.graph.node.add(name=text, doc_string=text, op_type="Relu")
+    return Facts(Document(model.SerializeToString()), onnxwire.ModelProto)
+
+
+def test_the_columns_are_those_of_each_string():
+    texts = ["", "a", "ab", "b\x00", "Ab.c", "é", "..", "a" * 1000]
+    facts = _facts(texts)
+    column, ids = facts.derive(TextBytes), facts.NodeProto.name
+    encoded = [text.encode() for text in texts]
+    assert column.lengths[ids].tolist() == [len(text) for text in encoded]
+    assert column.have(b"b\xc3")[ids].tolist() == [any(byte in text for byte in b"b\xc3") for text in encoded]
+    for index in range(3):
+        assert column.have_at(index, b"ab.")[ids].tolist() == [
+            text[index : index + 1] in b"a b .".split() for text in encoded
+        ]
+    assert column.begin_like([b"ab", b"."])[ids].tolist() == [
+        text.lower().startswith((b"ab", b".")) for text in encoded
+    ]
+    assert not column.begin_like([])[ids].any() and not column.have(b"").any()
+
+
+def test_a_document_without_strings():
+    facts = Facts(Document(b""), onnxwire.ModelProto)
+    column = facts.derive(TextBytes)
+    assert column.lengths.tolist() == [0]
+    assert not (column.have(b"a") | column.have_at(0, b"a") | column.begin_like([b"a"])).any()
+
+
+@each(
+    "rule", ["control", "direction", "invisible", "look_alike", "length", "injection", "mixed_script", "text_control"]
+)
+def test_a_rule_of_names_finds_the_same_without_candidates(rule, monkeypatch):
+    facts = _facts(TEXTS)
+
+    def found():
+        return [(row.table.type_name, row.rows.tolist()) for row in getattr(security_names, rule)(facts)]
+
+    expected = found()
+    ids = security_names._ids
+    monkeypatch.setattr(
+        security_names, "_ids", lambda facts, accepts, candidates: ids(facts, accepts, np.ones_like(candidates))
+    )
+    assert found() == expected
+    assert expected
+
+
+def test_texts_with_programs_are_found_without_candidates():
+    facts = _facts(TEXTS)
+    found = next(finding for finding in security_payloads.text_payload(facts) if finding.table.type_name == "NodeProto")
+    texts = [text.encode()[: security_payloads._MAX_TEXT] for text in TEXTS]
+    identifier = re.compile(rb"[A-Za-z_][A-Za-z0-9_]*")
+    expected = [
+        row
+        for row, text in enumerate(texts)
+        if (
+            security_payloads._decoded_signature(text)
+            if identifier.fullmatch(text)
+            else security_payloads.text_signature(text)
+        )
+    ]
+    assert found.rows.tolist() == expected
+    assert len(expected) > 100
+
+
+def test_first_digits_are_found_without_candidates():
+    for text in TEXTS:
+        if security_payloads._FIRST_DIGITS.match(text.encode()[:16]):
+            assert text.encode()[0] in security_payloads._FIRST_DIGITS_BEGIN
+            assert len(text.encode()) >= security_payloads._MIN_FIRST_DIGITS
