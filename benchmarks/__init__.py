@@ -1,1 +1,1 @@
-"""Compares onnxwire with the official runtime, side by side in one run: `python -m benchmarks`."""
+"""Benchmarks that compare onnxwire with the official runtime in the same run: `python -m benchmarks`."""

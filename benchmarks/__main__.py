@@ -1,4 +1,4 @@
-"""Measure and print one table: `python -m benchmarks [NAME...] [--repeats N] [--json FILE] [--markdown]`."""
+"""Run benchmarks and print a table: `python -m benchmarks [NAME...] [--repeats N] [--json FILE] [--markdown]`."""
 
 import argparse
 import json
@@ -10,7 +10,7 @@ from pathlib import Path
 from benchmarks.measure import WorkerError, measure, rows_of
 from benchmarks.table import machine, markdown_table, text_table
 
-PIECES = [
+DEFAULT_BENCHMARKS = [
     "list_initializers",
     "index_tensors",
     "walk_nodes",
@@ -35,8 +35,8 @@ PIECES = [
     "catalog_models",
     "official_tools",
 ]
-# These run only if they are named, because they have many rows.
-SEPARATE_PROCESSES = ["message_api"]
+# Benchmarks that run only if they are named, because they have many rows.
+OTHER_BENCHMARKS = ["message_api"]
 
 
 def show_progress(text: str) -> None:
@@ -46,24 +46,24 @@ def show_progress(text: str) -> None:
 
 
 def main() -> int:
-    """Run the chosen benchmarks; return 2 if one of them failed."""
+    """Run the named or default benchmarks. Return 2 if one of them failed."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Compare onnxwire with onnx.")
     parser.add_argument(
-        "names", nargs="*", metavar="NAME", help=f"what to run: {', '.join(PIECES + SEPARATE_PROCESSES)}"
+        "names", nargs="*", metavar="NAME", help=f"what to run: {', '.join(DEFAULT_BENCHMARKS + OTHER_BENCHMARKS)}"
     )
     parser.add_argument("--repeats", type=int, metavar="N", help="number of processes per side and row")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write all samples to this file")
     parser.add_argument("--markdown", action="store_true", help="print the table for a README")
     options = parser.parse_args()
     for name in options.names:
-        if name not in PIECES + SEPARATE_PROCESSES:
-            parser.error(f"there is no {name}; choose from {', '.join(PIECES + SEPARATE_PROCESSES)}")
+        if name not in DEFAULT_BENCHMARKS + OTHER_BENCHMARKS:
+            parser.error(f"there is no {name}; choose from {', '.join(DEFAULT_BENCHMARKS + OTHER_BENCHMARKS)}")
     results, failures = [], []
     load_before = os.getloadavg() if hasattr(os, "getloadavg") else None
-    for piece in options.names or PIECES:
-        for index in range(len(rows_of(piece))):
+    for benchmark in options.names or DEFAULT_BENCHMARKS:
+        for index in range(len(rows_of(benchmark))):
             try:
-                results.append(measure(piece, index, options.repeats, show_progress))
+                results.append(measure(benchmark, index, options.repeats, show_progress))
             except WorkerError as error:
                 failures.append(str(error))
     show_progress("")
@@ -71,14 +71,14 @@ def main() -> int:
     for failure in failures:
         print(f"failed: {failure}", file=sys.stderr)
     if options.json is not None:
-        answer = {
+        report = {
             "machine": machine(),
             "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
             "load_before": load_before,
             "rows": [result.to_json() for result in results],
             "failures": failures,
         }
-        options.json.write_text(json.dumps(answer, indent=1) + "\n")
+        options.json.write_text(json.dumps(report, indent=1) + "\n")
     return 2 if failures else 0
 
 

@@ -1,4 +1,4 @@
-"""Export tables of a model to Arrow, compared with lists that are made with the official classes."""
+"""Export tables of a model to Arrow, compared with lists that are made from official messages."""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,7 +10,7 @@ TABLES = ("nodes", "attributes", "values")
 
 
 def prepare_polars() -> None:
-    """Make the file, if polars is installed."""
+    """Make the file. Skip the row if polars is not installed."""
     try:
         import polars  # noqa: F401
     except ImportError:
@@ -18,21 +18,21 @@ def prepare_polars() -> None:
     prepare()
 
 
-def present(message: Any, *names: str) -> list[Any]:
-    """Return the values of fields, None for absent fields."""
+def present_values(message: Any, *names: str) -> list[Any]:
+    """Return the values of fields; None for absent fields."""
     return [getattr(message, name) if message.HasField(name) else None for name in names]
 
 
 def list_nodes(model: Any) -> list[Any]:
-    """Return the rows of the table `nodes` without offsets, which the official classes do not have."""
+    """Return the rows of the table `nodes` without offsets, which official messages do not have."""
     return [
         (
             index,
-            *present(node, "name", "op_type", "domain", "overload"),
+            *present_values(node, "name", "op_type", "domain", "overload"),
             list(node.input),
             list(node.output),
             len(node.attribute),
-            *present(node, "doc_string"),
+            *present_values(node, "doc_string"),
         )
         for index, node in enumerate(model.graph.node)
     ]
@@ -46,7 +46,7 @@ def list_attributes(model: Any) -> list[Any]:
     return [
         (
             index,
-            *present(attribute, "name", "i", "f", "s", "ref_attr_name"),
+            *present_values(attribute, "name", "i", "f", "s", "ref_attr_name"),
             names[attribute.type],
             list(attribute.ints),
             list(attribute.floats),
@@ -60,12 +60,12 @@ def list_attributes(model: Any) -> list[Any]:
 def list_values(model: Any) -> list[Any]:
     """Return the rows of the table `values`."""
     rows = []
-    for kind in ("input", "output", "value_info"):
-        for value in getattr(model.graph, kind):
+    for field in ("input", "output", "value_info"):
+        for value in getattr(model.graph, field):
             tensor = value.type.tensor_type
-            dims = [present(dim, "dim_value", "dim_param") for dim in tensor.shape.dim]
+            dims = [present_values(dim, "dim_value", "dim_param") for dim in tensor.shape.dim]
             texts = [text if size is None else str(size) for size, text in dims]
-            rows.append((kind, value.name, tensor.elem_type, [size for size, _ in dims], texts))
+            rows.append((field, value.name, tensor.elem_type, [size for size, _ in dims], texts))
     return rows
 
 
@@ -87,17 +87,17 @@ def ours_to_polars() -> Callable[[], object]:
     return lambda: [polars.DataFrame(onnxwire.to_arrow(PATH, "nodes"))]
 
 
-def official(makers: list[Callable[[Any], list[Any]]]) -> Callable[[], object]:
+def official(list_functions: list[Callable[[Any], list[Any]]]) -> Callable[[], object]:
     import onnx
 
-    def make() -> object:
+    def make_tables() -> object:
         model = onnx.load(PATH, load_external_data=False)
-        return [maker(model) for maker in makers]
+        return [list_rows(model) for list_rows in list_functions]
 
-    return make
+    return make_tables
 
 
-def count(result: Any) -> list[int]:
+def row_counts(result: Any) -> list[int]:
     """Return the number of rows of each table."""
     return [len(table) for table in result]
 
@@ -108,7 +108,7 @@ ROWS = [
         prepare=prepare,
         ours=lambda: ours(TABLES),
         official=lambda: official([list_nodes, list_attributes, list_values]),
-        fingerprint=count,
+        fingerprint=row_counts,
         goal=20,
         private_goal=60e6,
         repeats=5,
@@ -118,7 +118,7 @@ ROWS = [
         prepare=prepare_polars,
         ours=ours_to_polars,
         official=lambda: official([list_nodes]),
-        fingerprint=count,
+        fingerprint=row_counts,
         goal=25,
         repeats=5,
     ),

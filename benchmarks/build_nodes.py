@@ -1,4 +1,4 @@
-"""Build 30,000 Conv nodes with their attributes, by the same code for both sides, and serialize them."""
+"""Build 30,000 Conv nodes with attributes by the same code for both sides, and serialize them."""
 
 import hashlib
 from collections.abc import Callable
@@ -7,7 +7,7 @@ from typing import Any
 
 from benchmarks.row import Row
 
-NODES = 30_000
+N_NODES = 30_000
 ATTRIBUTES = {
     "auto_pad": b"NOTSET",
     "dilations": [1, 1],
@@ -19,7 +19,7 @@ ATTRIBUTES = {
 
 
 def make_attribute(onnx: Any, name: str, value: Any) -> Any:
-    """Make an attribute as `onnx.helper` does: empty at first, then field by field."""
+    """Make an attribute as `onnx.helper` does: an empty message whose fields are then assigned."""
     attribute = onnx.AttributeProto()
     attribute.name = name
     if isinstance(value, int):
@@ -34,21 +34,21 @@ def make_attribute(onnx: Any, name: str, value: Any) -> Any:
     return attribute
 
 
-def make_node(onnx: Any, name: str, source: str) -> Any:
-    """Make a Conv node: by keywords, then its attributes one by one and all at once."""
+def make_node(onnx: Any, name: str, input_name: str) -> Any:
+    """Make a Conv node: name and type by keywords, then inputs, output and attributes by `extend` and `append`."""
     node = onnx.NodeProto(op_type="Conv", name=name)
-    node.input.extend([source, f"{name}.weight", f"{name}.bias"])
+    node.input.extend([input_name, f"{name}.weight", f"{name}.bias"])
     node.output.append(f"{name}_output_0")
     node.attribute.extend(make_attribute(onnx, key, value) for key, value in ATTRIBUTES.items())
     return node
 
 
-def build_apart(onnx: Any) -> Any:
-    """Make the model from separate messages, which are copied into it."""
-    nodes, source = [], "image"
-    for index in range(NODES):
-        nodes.append(make_node(onnx, f"/layers.{index}/conv/Conv", source))
-        source = nodes[-1].output[0]
+def build_by_copying(onnx: Any) -> Any:
+    """Make the model from separate messages that are copied into it."""
+    nodes, input_name = [], "image"
+    for index in range(N_NODES):
+        nodes.append(make_node(onnx, f"/layers.{index}/conv/Conv", input_name))
+        input_name = nodes[-1].output[0]
     graph = onnx.GraphProto(name="convolutions")
     graph.node.extend(nodes)
     model = onnx.ModelProto(ir_version=10, producer_name="build_nodes")
@@ -62,14 +62,14 @@ def build_in_place(onnx: Any) -> Any:
     model = onnx.ModelProto(ir_version=10, producer_name="build_nodes")
     model.opset_import.add(domain="", version=21)
     model.graph.name = "convolutions"
-    source = "image"
-    for index in range(NODES):
+    input_name = "image"
+    for index in range(N_NODES):
         name = f"/layers.{index}/conv/Conv"
         output = f"{name}_output_0"
         node = model.graph.node.add(
-            op_type="Conv", name=name, input=[source, f"{name}.weight", f"{name}.bias"], output=[output]
+            op_type="Conv", name=name, input=[input_name, f"{name}.weight", f"{name}.bias"], output=[output]
         )
-        source = output
+        input_name = output
         for key, value in ATTRIBUTES.items():
             if isinstance(value, int):
                 node.attribute.add(name=key, type=onnx.AttributeProto.INT, i=value)
@@ -80,13 +80,13 @@ def build_in_place(onnx: Any) -> Any:
     return model
 
 
-def build_and_serialize(build: Callable[[Any], Any], name: str) -> Callable[[], bytes]:
-    onnx = import_module(name)
+def build_and_serialize(build: Callable[[Any], Any], package_name: str) -> Callable[[], bytes]:
+    onnx = import_module(package_name)
     return lambda: build(onnx).SerializeToString()
 
 
-def serialize(build: Callable[[Any], Any], name: str) -> Callable[[], bytes]:
-    model = build(import_module(name))
+def serialize(build: Callable[[Any], Any], package_name: str) -> Callable[[], bytes]:
+    model = build(import_module(package_name))
     return lambda: model.SerializeToString()
 
 
@@ -98,7 +98,7 @@ def digest(data: bytes) -> str:
 def make_row(
     work: str, side: Callable[[Callable[[Any], Any], str], Callable[[], object]], build: Callable[[Any], Any]
 ) -> Row:
-    """Return the row of a function that builds the model, and of a side that measures its result."""
+    """Return a row for a function that builds the model. `side` makes the operation to measure."""
     return Row(
         work,
         ours=lambda: side(build, "onnxwire"),
@@ -109,8 +109,8 @@ def make_row(
 
 
 ROWS = [
-    make_row("build 30,000 Conv nodes with `extend`, serialize", build_and_serialize, build_apart),
-    make_row("the same, serialization only", serialize, build_apart),
+    make_row("build 30,000 Conv nodes with `extend`, serialize", build_and_serialize, build_by_copying),
+    make_row("the same, serialization only", serialize, build_by_copying),
     make_row("build 30,000 Conv nodes with `add`, serialize", build_and_serialize, build_in_place),
     make_row("the same, serialization only", serialize, build_in_place),
 ]

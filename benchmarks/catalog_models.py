@@ -1,4 +1,4 @@
-"""Build a catalog of 2,000 models by two processes, compared with a loop of onnx.load that gathers the same columns."""
+"""Build a catalog of 2,000 models by two processes, compared with a loop of onnx.load for the same columns."""
 
 import random
 import shutil
@@ -11,18 +11,18 @@ from benchmarks.arrow_tables import list_values
 from benchmarks.data import FOLDER, make_once
 from benchmarks.row import Row, Skip
 
-MODELS = FOLDER / "models"
-COUNT = 2000
-LARGE_COUNT = 200  # number of models with weights of 1 MiB to 1 GiB, which are holes in the file
+MODELS_FOLDER = FOLDER / "models"
+N_MODELS = 2000
+N_LARGE_MODELS = 200  # number of models with weights of 1 MiB to 1 GiB, which are holes in the file
 
 
 def prepare() -> None:
-    """Make the models: copies of the models in the onnx package, and sparse files."""
+    """Make the models: copies of models in the onnx package, and sparse files."""
     try:
         import xxhash  # noqa: F401
     except ImportError:
         raise Skip("xxhash is not installed") from None
-    make_once(MODELS, write)
+    make_once(MODELS_FOLDER, write)
 
 
 def write(folder: Path) -> None:
@@ -30,32 +30,38 @@ def write(folder: Path) -> None:
     import onnx
     from onnx import TensorProto, helper
 
-    choose = random.Random(0)
+    rng = random.Random(0)
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    package = sorted(Path(onnx.__file__).parent.rglob("*.onnx"))
-    for number in range(COUNT - LARGE_COUNT):
-        shutil.copy(package[number % len(package)], folder / f"{number:04}.onnx")
-    for number in range(COUNT - LARGE_COUNT, COUNT):
-        size = int(2 ** choose.uniform(20, 30))
+    package_models = sorted(Path(onnx.__file__).parent.rglob("*.onnx"))
+    for number in range(N_MODELS - N_LARGE_MODELS):
+        shutil.copy(package_models[number % len(package_models)], folder / f"{number:04}.onnx")
+    for number in range(N_MODELS - N_LARGE_MODELS, N_MODELS):
+        size = int(2 ** rng.uniform(20, 30))
         nodes = [helper.make_node("MatMul", [f"v{i}", "w"], [f"v{i + 1}"], f"n{i}") for i in range(100)]
-        ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", 4]) for name in ("v0", "v100")]
-        graph = helper.make_graph(nodes, "big", ends[:1], ends[1:])
-        head = helper.make_model(graph).SerializeToString()
+        inputs_and_outputs = [
+            helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", 4]) for name in ("v0", "v100")
+        ]
+        graph = helper.make_graph(nodes, "big", inputs_and_outputs[:1], inputs_and_outputs[1:])
+        encoded_model = helper.make_model(graph).SerializeToString()
         with open(folder / f"{number:04}.onnx", "wb") as file:
-            # Two records of the graph, one with the nodes and one with the weights; readers merge them.
-            tensor = b"\x08" + _varint(size) + b"\x10\x02\x42\x01w\x4a" + _varint(size)
-            file.write(head + b"\x3a" + _varint(len(tensor) + size + 1 + len(_varint(len(tensor) + size))))
-            file.write(b"\x2a" + _varint(len(tensor) + size) + tensor)
+            # The graph has two records, one with the nodes and one with the weights. Readers merge them.
+            tensor = b"\x08" + _encode_varint(size) + b"\x10\x02\x42\x01w\x4a" + _encode_varint(size)
+            file.write(
+                encoded_model
+                + b"\x3a"
+                + _encode_varint(len(tensor) + size + 1 + len(_encode_varint(len(tensor) + size)))
+            )
+            file.write(b"\x2a" + _encode_varint(len(tensor) + size) + tensor)
             file.truncate(file.tell() + size)
 
 
-def _varint(value: int) -> bytes:
-    out = bytearray()
+def _encode_varint(value: int) -> bytes:
+    encoded = bytearray()
     while value >= 0x80:
-        out.append(value & 0x7F | 0x80)
+        encoded.append(value & 0x7F | 0x80)
         value >>= 7
-    return bytes(out + bytes([value]))
+    return bytes(encoded + bytes([value]))
 
 
 def ours() -> Callable[[], object]:
@@ -63,19 +69,19 @@ def ours() -> Callable[[], object]:
 
     from onnxwire import catalog
 
-    def make() -> object:
+    def build_catalog() -> object:
         with tempfile.TemporaryDirectory() as folder:
-            return catalog.build([MODELS], folder, workers=2)
+            return catalog.build([MODELS_FOLDER], folder, workers=2)
 
-    return make
+    return build_catalog
 
 
 def official() -> Callable[[], object]:
     import onnx
 
-    def make() -> object:
+    def collect_columns() -> object:
         tables: dict[str, list[Any]] = {name: [] for name in ("models", "operators", "tensors", "values", "metadata")}
-        for path in sorted(MODELS.glob("*.onnx")):
+        for path in sorted(MODELS_FOLDER.glob("*.onnx")):
             model = onnx.load(path, load_external_data=False)
             tables["models"].append((path, model.ir_version, model.producer_name, model.graph.name))
             counts = Counter((node.domain, node.op_type) for node in model.graph.node)
@@ -88,7 +94,7 @@ def official() -> Callable[[], object]:
             tables["metadata"] += [(path, entry.key, entry.value) for entry in model.metadata_props]
         return tables
 
-    return make
+    return collect_columns
 
 
 def count_models(result: Any) -> int:

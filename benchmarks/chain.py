@@ -1,4 +1,4 @@
-"""The inputs of rows about structure without weights: chains of nodes, and a model of one node."""
+"""Input files without large weights: chains of nodes, a model of one node, and a model of many small tensors."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -6,52 +6,67 @@ from pathlib import Path
 
 from benchmarks.data import FOLDER, make_once
 
-LARGE_COUNT, MEDIUM_COUNT = 1_000_000, 100_000
+N_LARGE, N_MEDIUM = 1_000_000, 100_000
 LARGE, MEDIUM, RENAMED = (FOLDER / f"chain_{name}.onnx" for name in ("large", "medium", "renamed"))
 SMALL = FOLDER / "one_node.onnx"
 TENSORS = FOLDER / "small_tensors.onnx"
 
 
-def _number(field: int, value: int) -> bytes:
-    return _varint(field << 3) + _varint(value)
+def _encode_number(field: int, value: int) -> bytes:
+    return _encode_varint(field << 3) + _encode_varint(value)
 
 
-def _span(field: int, data: bytes) -> bytes:
-    return _varint(field << 3 | 2) + _varint(len(data)) + data
+def _encode_span(field: int, data: bytes) -> bytes:
+    return _encode_varint(field << 3 | 2) + _encode_varint(len(data)) + data
 
 
-def _varint(value: int) -> bytes:
-    out = bytearray()
+def _encode_varint(value: int) -> bytes:
+    encoded = bytearray()
     while value >= 0x80:
-        out.append(value & 0x7F | 0x80)
+        encoded.append(value & 0x7F | 0x80)
         value >>= 7
-    return bytes([*out, value])
+    return bytes([*encoded, value])
 
 
-def _write(path: Path, nodes: int, tensors: int, prefix: str) -> None:
-    """Write a chain of Relu and Add nodes; the Add nodes read one of the tensors."""
+def _write(path: Path, n_nodes: int, n_tensors: int, prefix: str) -> None:
+    """Write a chain of Relu and Add nodes. Each Add node reads one of the tensors."""
 
     def records() -> Iterator[bytes]:
-        for index in range(nodes):
-            ends = _span(1, b"%sv%d" % (prefix.encode(), index)), _span(2, b"%sv%d" % (prefix.encode(), index + 1))
-            weight = _span(1, b"w%d" % (index % tensors)) if tensors and index % 2 else b""
-            name = _span(3, b"%sn%d" % (prefix.encode(), index))
-            yield _span(1, ends[0] + weight + ends[1] + name + _span(4, b"Add" if weight else b"Relu"))
-        yield _span(2, b"chain")
-        for index in range(tensors):
-            yield _span(5, _number(1, 1) + _number(2, 1) + _span(8, b"w%d" % index) + _span(9, bytes(4)))
-        shaped = _span(2, _span(1, _number(1, 1) + _span(2, _span(1, _number(1, 4)))))
-        yield _span(11, _span(1, b"%sv0" % prefix.encode()) + shaped)
-        yield _span(12, _span(1, b"%sv%d" % (prefix.encode(), nodes)) + shaped)
+        for index in range(n_nodes):
+            endpoints = (
+                _encode_span(1, b"%sv%d" % (prefix.encode(), index)),
+                _encode_span(2, b"%sv%d" % (prefix.encode(), index + 1)),
+            )
+            weight = _encode_span(1, b"w%d" % (index % n_tensors)) if n_tensors and index % 2 else b""
+            name = _encode_span(3, b"%sn%d" % (prefix.encode(), index))
+            yield _encode_span(
+                1, endpoints[0] + weight + endpoints[1] + name + _encode_span(4, b"Add" if weight else b"Relu")
+            )
+        yield _encode_span(2, b"chain")
+        for index in range(n_tensors):
+            yield _encode_span(
+                5,
+                _encode_number(1, 1)
+                + _encode_number(2, 1)
+                + _encode_span(8, b"w%d" % index)
+                + _encode_span(9, bytes(4)),
+            )
+        type_field = _encode_span(
+            2, _encode_span(1, _encode_number(1, 1) + _encode_span(2, _encode_span(1, _encode_number(1, 4))))
+        )
+        yield _encode_span(11, _encode_span(1, b"%sv0" % prefix.encode()) + type_field)
+        yield _encode_span(12, _encode_span(1, b"%sv%d" % (prefix.encode(), n_nodes)) + type_field)
 
     graph = b"".join(records())
-    path.write_bytes(_number(1, 8) + _span(7, graph) + _span(8, _span(1, b"") + _number(2, 17)))
+    path.write_bytes(
+        _encode_number(1, 8) + _encode_span(7, graph) + _encode_span(8, _encode_span(1, b"") + _encode_number(2, 17))
+    )
 
 
 def prepare() -> None:
     """Make the files."""
-    make_once(LARGE, partial(_write, nodes=LARGE_COUNT, tensors=1, prefix=""))
-    make_once(MEDIUM, partial(_write, nodes=MEDIUM_COUNT, tensors=1, prefix=""))
-    make_once(RENAMED, partial(_write, nodes=MEDIUM_COUNT, tensors=1, prefix="other_"))
-    make_once(SMALL, partial(_write, nodes=1, tensors=0, prefix=""))
-    make_once(TENSORS, partial(_write, nodes=1, tensors=MEDIUM_COUNT, prefix=""))
+    make_once(LARGE, partial(_write, n_nodes=N_LARGE, n_tensors=1, prefix=""))
+    make_once(MEDIUM, partial(_write, n_nodes=N_MEDIUM, n_tensors=1, prefix=""))
+    make_once(RENAMED, partial(_write, n_nodes=N_MEDIUM, n_tensors=1, prefix="other_"))
+    make_once(SMALL, partial(_write, n_nodes=1, n_tensors=0, prefix=""))
+    make_once(TENSORS, partial(_write, n_nodes=1, n_tensors=N_MEDIUM, prefix=""))

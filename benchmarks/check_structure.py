@@ -1,4 +1,4 @@
-"""Check models against every rule of the IR: of one node, of 100,000 nodes, and of more than 4 GiB."""
+"""Check models by all rules of the IR: of one node, of 100,000 nodes, and of more than 4 GiB."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
     from benchmarks.row import Side
 
-EXAMPLE = Path(__file__).parents[1] / "examples" / "digits_cnn.onnx"
-CALLS = 100
+EXAMPLE_MODEL = Path(__file__).parents[1] / "examples" / "digits_cnn.onnx"
+N_CALLS = 100
 
 
 def warm_up() -> None:
-    """Check a model that has a node, which imports the rules, as `import onnx` does the checker."""
+    """Check a model with a node, so that the rules are imported, as the checker is by `import onnx`."""
     import onnxwire
 
     model = onnxwire.ModelProto(ir_version=8)
@@ -28,12 +28,12 @@ def warm_up() -> None:
     onnxwire.check(model)
 
 
-def ours(path: Path, calls: int = 1) -> Side:
+def ours(path: Path, n_calls: int = 1) -> Side:
     def side() -> Callable[[], object]:
         import onnxwire
 
         warm_up()
-        return lambda: [len(onnxwire.check(str(path))) for _ in range(calls)]
+        return lambda: [len(onnxwire.check(str(path))) for _ in range(n_calls)]
 
     return side
 
@@ -45,12 +45,12 @@ def ours_first() -> Callable[[], object]:
     return lambda: check(str(chain.SMALL))
 
 
-def official(path: Path, calls: int = 1) -> Side:
+def official(path: Path, n_calls: int = 1) -> Side:
     def side() -> Callable[[], object]:
         import onnx
 
         def operation() -> None:
-            for _ in range(calls):
+            for _ in range(n_calls):
                 onnx.checker.check_model(str(path))
 
         return operation
@@ -85,15 +85,15 @@ ROWS = [
         "check a model of one node, first call", prepare=chain.prepare, ours=ours_first, official=official(chain.SMALL)
     ),
     Row(
-        f"check one node, {CALLS} later calls",
+        f"check one node, {N_CALLS} later calls",
         prepare=chain.prepare,
-        ours=ours(chain.SMALL, CALLS),
-        official=official(chain.SMALL, CALLS),
+        ours=ours(chain.SMALL, N_CALLS),
+        official=official(chain.SMALL, N_CALLS),
     ),
     Row(
-        f"the same, of a model of {EXAMPLE.stat().st_size // 1000} kB",
-        ours=ours(EXAMPLE, CALLS),
-        official=official(EXAMPLE, CALLS),
+        f"the same, of a model of {EXAMPLE_MODEL.stat().st_size // 1000} kB",
+        ours=ours(EXAMPLE_MODEL, N_CALLS),
+        official=official(EXAMPLE_MODEL, N_CALLS),
     ),
     Row(
         "`onnxwire check` on a model of one node, beside a process that calls onnx.checker",

@@ -1,5 +1,4 @@
-"""The cost of copying a file, with which rows that write a file are compared; and the preparation and cleanup of such
-rows."""
+"""Copying a file, with which benchmarks that write a file are compared, and functions that prepare them."""
 
 import os
 import shutil
@@ -12,17 +11,17 @@ from pathlib import Path
 from benchmarks.data import FOLDER
 from benchmarks.row import Row, Skip
 
-FREE_BYTES = 3 << 30  # bytes of free space: for a source of 1 GiB, the output, and a reserve
+FREE_BYTES = 3 << 30  # for a source of 1 GiB, the output, and a reserve
 
 
-def require_room() -> None:
-    """Skip the row if the disk is too full."""
+def require_free_space() -> None:
+    """Skip the row if too little space is free on the disk."""
     FOLDER.mkdir(exist_ok=True)
     if shutil.disk_usage(FOLDER).free < FREE_BYTES:
         raise Skip(f"less than {FREE_BYTES >> 30} GiB free in {FOLDER}")
 
 
-def make_room(*outputs: Path) -> None:
+def delete_outputs(*outputs: Path) -> None:
     """Delete old outputs, and wait until the disk has finished earlier writes."""
     for output in outputs:
         output.unlink(missing_ok=True)
@@ -30,14 +29,14 @@ def make_room(*outputs: Path) -> None:
 
 
 def copy(source: Path, output: Path) -> Callable[[], object]:
-    make_room(output)
+    delete_outputs(output)
     return lambda: subprocess.run(["cp", source, output], check=True)
 
 
 def copy_durably(source: Path, output: Path) -> Callable[[], object]:
     """Wait until the file and its name are on the disk, as `save` does and cp does not."""
     command = 'cp "$1" "$2" && sync "$2" "$3"'  # sync with names is fsync of each
-    make_room(output)
+    delete_outputs(output)
     return lambda: subprocess.run(["sh", "-c", command, "sh", source, output, output.parent], check=True)
 
 
@@ -63,7 +62,7 @@ def rows_beside_cp(
             official=partial(side, source, output),
             fingerprint=fingerprint,
             goal=1 / 1.3,
-            beside=name,
+            other_program=name,
         )
         for title, (name, side) in sides.items()
     ]
@@ -73,6 +72,6 @@ def checksum(path: Path) -> int:
     """Return the CRC-32 of a file."""
     crc, chunk = 0, bytearray(1 << 20)
     with path.open("rb", buffering=0) as file:
-        while count := file.readinto(chunk):
-            crc = zlib.crc32(memoryview(chunk)[:count], crc)
+        while n_bytes := file.readinto(chunk):
+            crc = zlib.crc32(memoryview(chunk)[:n_bytes], crc)
     return crc

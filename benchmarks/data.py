@@ -1,4 +1,4 @@
-"""The input files of benchmarks. They are made once, in benchmarks/data, which may be deleted at any time."""
+"""The input files of benchmarks, which are made once in benchmarks/data. That folder may be deleted at any time."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -7,13 +7,13 @@ FOLDER = Path(__file__).parent / "data"
 
 
 def make_once(path: Path, write: Callable[[Path], object]) -> None:
-    """Write a file unless it exists; an interrupted write leaves no file of that name."""
+    """Write a file unless it exists. An interrupted write leaves no file with that name."""
     if path.exists():
         return
     path.parent.mkdir(exist_ok=True)
-    unfinished = path.with_name(path.name + ".unfinished")
-    write(unfinished)
-    unfinished.replace(path)
+    unfinished_path = path.with_name(path.name + ".unfinished")
+    write(unfinished_path)
+    unfinished_path.replace(path)
 
 
 def write_decoder(path: Path, **options: object) -> None:

@@ -1,4 +1,4 @@
-"""Run programs written for `onnx` on a model of 20,000 nodes, with onnxwire instead of protobuf, and with protobuf."""
+"""Run programs written for `onnx` on a model of 20,000 nodes, with onnxwire in place of protobuf and with protobuf."""
 
 import hashlib
 from collections.abc import Callable
@@ -7,12 +7,12 @@ from typing import Any
 
 from benchmarks.row import Row, Skip
 
-NODES = 20_000
+N_NODES = 20_000
 
 
-def import_onnx(is_ours: bool) -> Any:
-    """Import the package with the classes of one side; each side is a separate process."""
-    if is_ours:
+def import_onnx(uses_onnxwire: bool) -> Any:
+    """Import `onnx` with the message classes of onnxwire or protobuf. Each side is a separate process."""
+    if uses_onnxwire:
         from onnxwire.dropin import install
 
         install()
@@ -25,38 +25,38 @@ def build(onnx: Any) -> Any:
     """Make a chain of nodes with weights and attributes by `onnx.helper`, as exporters do."""
     helper = onnx.helper
     nodes, weights = [], []
-    for index in range(NODES // 2):
+    for index in range(N_NODES // 2):
         weights.append(helper.make_tensor(f"w{index}", onnx.TensorProto.FLOAT, [2], [0.5, index]))
         nodes.append(helper.make_node("Mul", [f"x{index}", f"w{index}"], [f"y{index}"], name=f"mul{index}"))
         nodes.append(helper.make_node("LeakyRelu", [f"y{index}"], [f"x{index + 1}"], name=f"relu{index}", alpha=0.1))
     value = helper.make_tensor_value_info
-    inputs, outputs = [value("x0", 1, [2])], [value(f"x{NODES // 2}", 1, [2])]
+    inputs, outputs = [value("x0", 1, [2])], [value(f"x{N_NODES // 2}", 1, [2])]
     graph = helper.make_graph(nodes, "chain", inputs, outputs, weights)
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
 
 
 def digest(result: Any) -> str:
-    """Return a digest of a text, or of a message's bytes."""
+    """Return a digest of a text or of a message's bytes."""
     data = result.encode() if isinstance(result, str) else result.SerializeToString(deterministic=True)
     return hashlib.blake2b(data).hexdigest()
 
 
-def helper_side(is_ours: bool) -> Callable[[], object]:
-    onnx = import_onnx(is_ours)
+def helper_side(uses_onnxwire: bool) -> Callable[[], object]:
+    onnx = import_onnx(uses_onnxwire)
     return lambda: build(onnx)
 
 
-def on_model(is_ours: bool, act: Callable[[Any, Any], object]) -> Callable[[], object]:
-    """Parse the bytes of the model and run an operation on it."""
-    onnx = import_onnx(is_ours)
+def operation_on_model(uses_onnxwire: bool, function: Callable[[Any, Any], object]) -> Callable[[], object]:
+    """Return an operation that parses the bytes of the model and calls a function with it."""
+    onnx = import_onnx(uses_onnxwire)
     data = build(onnx).SerializeToString()
-    return lambda: act(onnx, onnx.load_model_from_string(data))
+    return lambda: function(onnx, onnx.load_model_from_string(data))
 
 
 def merge(onnx: Any, model: Any) -> object:
     """Merge two copies of the model with `onnx.compose`, one after the other."""
-    second = onnx.compose.add_prefix(model, "second/")
-    return onnx.compose.merge_models(model, second, [(model.graph.output[0].name, "second/x0")])
+    second_model = onnx.compose.add_prefix(model, "second/")
+    return onnx.compose.merge_models(model, second_model, [(model.graph.output[0].name, "second/x0")])
 
 
 def through_onnx_ir(onnx: Any, model: Any) -> object:
@@ -74,8 +74,8 @@ def through_graphsurgeon(onnx: Any, model: Any) -> object:
     return onnx_graphsurgeon.export_onnx(graph.cleanup().toposort())
 
 
-def need(package: str) -> Callable[[], None]:
-    """Return a `prepare` function that skips a row if a package is not installed."""
+def require_package(package: str) -> Callable[[], None]:
+    """Return a function for `Row.prepare` that skips the row if a package is not installed."""
 
     def prepare() -> None:
         if find_spec(package) is None:
@@ -84,13 +84,13 @@ def need(package: str) -> Callable[[], None]:
     return prepare
 
 
-def make_row(work: str, act: Callable[[Any, Any], object], package: str = "onnx") -> Row:
-    """Return the row of an operation on the model."""
+def make_row(work: str, function: Callable[[Any, Any], object], package: str = "onnx") -> Row:
+    """Return a row for a function of the model."""
     return Row(
         work,
-        ours=lambda: on_model(True, act),
-        official=lambda: on_model(False, act),
-        prepare=need(package),
+        ours=lambda: operation_on_model(True, function),
+        official=lambda: operation_on_model(False, function),
+        prepare=require_package(package),
         fingerprint=digest,
         goal=1,
     )

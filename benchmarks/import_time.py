@@ -1,4 +1,4 @@
-"""Import the package in a new interpreter, with its message classes, which are otherwise imported on first use."""
+"""Import the package and its message classes, which are otherwise imported on first use, in a new interpreter."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ def official() -> Callable[[], object]:
     return operation
 
 
-def without_numpy(_: object) -> None:
+def check_numpy_is_not_imported(_: object) -> None:
     """Check that importing onnxwire does not import numpy."""
     import sys
 
     assert "onnx" in sys.modules or "numpy" not in sys.modules, "importing onnxwire imports numpy"
 
 
-ROWS = [Row("import", ours=ours, official=official, fingerprint=without_numpy, goal=4, repeats=15)]
+ROWS = [Row("import", ours=ours, official=official, fingerprint=check_numpy_is_not_imported, goal=4, repeats=15)]

@@ -16,15 +16,15 @@ def ours() -> Callable[[], object]:
 
 
 def tensors_of(graph: Any) -> Iterator[Any]:
-    """Yield the tensors of an official graph and of its subgraphs; the model has no other tensors."""
+    """Yield the tensors of an official graph and its subgraphs. The model has no other tensors."""
     yield from graph.initializer
     for node in graph.node:
         for attribute in node.attribute:
             if attribute.HasField("t"):
                 yield attribute.t
             yield from attribute.tensors
-            for inner in (*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs):
-                yield from tensors_of(inner)
+            for subgraph in (*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs):
+                yield from tensors_of(subgraph)
 
 
 def official() -> Callable[[], object]:

@@ -1,4 +1,4 @@
-"""Start commands: `onnxwire info` on a model of more than 4 GiB and on one of one node, and `onnxwire --version`."""
+"""Run `onnxwire info` on a model of more than 4 GiB and on a model of one node, and `onnxwire --version`."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ ROWS = [
         ours=ours("-m", "onnxwire", "info", str(chain.SMALL)),
         official=ours("-c", "pass"),
         in_child=True,
-        beside="python -c pass",
+        other_program="python -c pass",
         repeats=15,
     ),
     Row(
@@ -59,7 +59,7 @@ ROWS = [
         ours=ours("-m", "onnxwire", "--version"),
         official=ours("-c", "pass"),
         in_child=True,
-        beside="python -c pass",
+        other_program="python -c pass",
         repeats=15,
     ),
 ]

@@ -1,4 +1,4 @@
-"""List tensors, save, rename and extract in models of very many nodes, and compare two of them by structure."""
+"""List tensors, save, rename and extract in models of up to 1,000,000 nodes, and compare two models by structure."""
 
 from __future__ import annotations
 
@@ -32,13 +32,15 @@ def official_tensors(path: Path) -> Side:
     def side() -> Callable[[], object]:
         import onnx
 
-        return lambda: [(one.name, one.data_type, list(one.dims)) for one in tensors_of(onnx.load(str(path)).graph)]
+        return lambda: [
+            (tensor.name, tensor.data_type, list(tensor.dims)) for tensor in tensors_of(onnx.load(str(path)).graph)
+        ]
 
     return side
 
 
 def rename_all(load: Callable[[str], Any], save: Callable[[Any, str], object]) -> None:
-    """Give every node another name, and save the model."""
+    """Rename every node and save the model."""
     model = load(str(chain.LARGE))
     for node in model.graph.node:
         node.name += "_renamed"
@@ -107,7 +109,7 @@ def ours_diff(other: Path) -> Side:
     return side
 
 
-def without_output(_: object) -> None:
+def delete_output(_: object) -> None:
     """Delete the output."""
     OUTPUT.unlink()
 
@@ -140,7 +142,7 @@ ROWS = [
         prepare=chain.prepare,
         ours=ours_rename_all,
         official=official_rename_all,
-        fingerprint=without_output,
+        fingerprint=delete_output,
         memory_goal=250e6,
         repeats=3,
     ),
@@ -151,7 +153,7 @@ ROWS = [
             inputs=(path,),
             ours=ours_save_one(path),
             official=official_save_one(path),
-            fingerprint=without_output,
+            fingerprint=delete_output,
             repeats=7,
             cpu_time=True,
         )

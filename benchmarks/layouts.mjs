@@ -1,5 +1,5 @@
-// Lays out the graphs that come as JSON with dagre and elkjs; gives times and the lines of edges as JSON.
-// A graph: {sizes: [[width, height], ...], edges: [[from, to], ...]}.
+// Reads graphs as JSON from stdin and lays them out with dagre and elkjs. Writes times and the lines of edges as JSON.
+// A graph is an object: {sizes: [[width, height], ...], edges: [[from, to], ...]}.
 
 import { createRequire } from "node:module";
 import { readFileSync } from "node:fs";
@@ -9,7 +9,7 @@ const dagre = require("@dagrejs/dagre");
 const ELK = require("elkjs/lib/elk.bundled.js");
 const elk = new ELK();
 
-function byDagre({ sizes, edges }) {
+function layOutByDagre({ sizes, edges }) {
   const graph = new dagre.graphlib.Graph({ multigraph: true });
   graph.setGraph({ nodesep: 22, ranksep: 44, edgesep: 14 });
   graph.setDefaultEdgeLabel(() => ({}));
@@ -19,25 +19,25 @@ function byDagre({ sizes, edges }) {
   return edges.map(([from, to], i) => graph.edge(String(from), String(to), String(i)).points.map(({ x, y }) => [x, y]));
 }
 
-async function byElk({ sizes, edges }) {
-  const found = await elk.layout({
+async function layOutByElk({ sizes, edges }) {
+  const layout = await elk.layout({
     id: "root",
     layoutOptions: { "elk.algorithm": "layered", "elk.direction": "DOWN", "elk.edgeRouting": "POLYLINE" },
     children: sizes.map(([width, height], i) => ({ id: String(i), width, height })),
     edges: edges.map(([from, to], i) => ({ id: `e${i}`, sources: [String(from)], targets: [String(to)] })),
   });
-  return found.edges.map(({ sections: [one] }) =>
-    [one.startPoint, ...(one.bendPoints ?? []), one.endPoint].map(({ x, y }) => [x, y]));
+  return layout.edges.map(({ sections: [section] }) =>
+    [section.startPoint, ...(section.bendPoints ?? []), section.endPoint].map(({ x, y }) => [x, y]));
 }
 
 const graphs = JSON.parse(readFileSync(0, "utf8"));
 const results = {};
-for (const [name, layOut] of [["dagre", byDagre], ["elkjs", byElk]]) {
-  for (const graph of graphs) await layOut(graph); // until it is compiled
-  const began = process.cpuUsage();
+for (const [name, layOut] of [["dagre", layOutByDagre], ["elkjs", layOutByElk]]) {
+  for (const graph of graphs) await layOut(graph); // warm-up: the engine compiles the code
+  const startUsage = process.cpuUsage();
   const lines = [];
   for (const graph of graphs) lines.push(await layOut(graph));
-  const { user, system } = process.cpuUsage(began);
+  const { user, system } = process.cpuUsage(startUsage);
   results[name] = { seconds: (user + system) / 1e6, lines };
 }
 console.log(JSON.stringify(results));

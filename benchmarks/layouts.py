@@ -1,8 +1,8 @@
 """Compare the layout of the map with dagre and elkjs on the same graphs: `python -m benchmarks.layouts FOLDER`.
 
-FOLDER: the folder in which `npm install @dagrejs/dagre elkjs` was run. Prints processor time and crossings of random
-graphs of 200 boxes and 260 edges, and of the groups of a small transformer. dagre and elkjs run in Node, and the second
-run of each graph is measured.
+FOLDER is the folder in which `npm install @dagrejs/dagre elkjs` was run. The benchmark prints processor times and
+numbers of crossings for random graphs of 200 boxes and 260 edges and for the groups of a small transformer. dagre and
+elkjs run in Node, where the second layout of each graph is measured.
 """
 
 from __future__ import annotations
@@ -29,34 +29,34 @@ Line = list[tuple[float, float]]
 
 
 def random_graphs() -> Iterator[Graph]:
-    """Make ten graphs in which most edges lead to a nearby box, and some to a distant one."""
+    """Yield ten graphs in which most edges lead to a near box and some to a distant one."""
     for seed in range(10):
-        draw = random.Random(seed)
-        edges = {(i, min(i + draw.randint(1, 8), 199)) for i in range(199)}
+        rng = random.Random(seed)
+        edges = {(i, min(i + rng.randint(1, 8), 199)) for i in range(199)}
         while len(edges) < 260:
-            start = draw.randrange(190)
-            edges.add((start, draw.randint(start + 1, min(start + 40, 199))))
+            start = rng.randrange(190)
+            edges.add((start, rng.randint(start + 1, min(start + 40, 199))))
         yield {"sizes": [(172.0, 42.0)] * 200, "edges": sorted(edges)}
 
 
 def groups_of(path: Path) -> Iterator[Graph]:
-    """Return all groups of a model as the map draws them, one group of each repeat."""
-    found = ModelMap(onnxwire.load(path))
+    """Yield the groups of a model as graphs that the map draws. Of repeated groups, only the first is included."""
+    model_map = ModelMap(onnxwire.load(path))
     names = ["graph"]
     for name in names:
-        answer = found.contents(name)
-        if answer["edges"]:
+        contents = model_map.contents(name)
+        if contents["edges"]:
             yield {
-                "sizes": [(box["width"], box["height"]) for box in answer["boxes"]],
-                "edges": [(edge["from"], edge["to"]) for edge in answer["edges"]],
+                "sizes": [(box["width"], box["height"]) for box in contents["boxes"]],
+                "edges": [(edge["from"], edge["to"]) for edge in contents["edges"]],
             }
-        for box in answer["boxes"]:
+        for box in contents["boxes"]:
             if box["number"] is not None and (box["kind"] != "node" or box["opens"]):
                 names.append(f"{name}/{box['number']}" + ("*0" if box.get("times") else ""))
 
 
 def lines_of(graph: Graph, layout: Layout) -> list[Line]:
-    """Return the lines of edges: from box to box, vertical at each row between them."""
+    """Return the lines of edges, which lead from box to box and are vertical at each row between them."""
     lines = []
     for (start, end), bends in zip(graph["edges"], layout.bends, strict=True):
         step = 1 if layout.rows[end] > layout.rows[start] else -1
@@ -68,7 +68,7 @@ def lines_of(graph: Graph, layout: Layout) -> list[Line]:
 
 
 def crossings(graph: Graph, lines: list[Line]) -> int:
-    """Return the number of crossings of lines; a common box of two lines does not count as a crossing."""
+    """Return the number of crossings of lines. Lines that start or end at the same box are not counted."""
     segments = [(*a, *b, *edge) for line, edge in zip(lines, graph["edges"], strict=True) for a, b in pairwise(line)]
     x0, y0, x1, y1, start, end = np.array(segments).T[:, :, None]
 
@@ -77,12 +77,12 @@ def crossings(graph: Graph, lines: list[Line]) -> int:
         return np.sign((x1 - x0) * (y - y0) - (y1 - y0) * (x - x0))
 
     crosses = side(x0.T, y0.T) * side(x1.T, y1.T) < 0
-    is_apart = (start != start.T) & (end != end.T)
-    return int((crosses & crosses.T & is_apart).sum()) // 2
+    have_no_common_box = (start != start.T) & (end != end.T)
+    return int((crosses & crosses.T & have_no_common_box).sum()) // 2
 
 
 def main(folder: str) -> None:
-    """Measure both kinds of graphs."""
+    """Measure the layouts of random graphs and of groups of a model."""
     decoder = FOLDER / "layouts.onnx"
     make_once(
         decoder,
@@ -90,19 +90,19 @@ def main(folder: str) -> None:
     )
     script = Path(__file__).with_suffix(".mjs").read_text()
     for title, graphs in {"drawn graphs": list(random_graphs()), "groups of a model": list(groups_of(decoder))}.items():
-        began = time.process_time()
+        start_seconds = time.process_time()
         layouts = [lay_out(graph["sizes"], graph["edges"]) for graph in graphs]
-        seconds = {"onnxwire": time.process_time() - began}
+        seconds = {"onnxwire": time.process_time() - start_seconds}
         lines = {"onnxwire": [lines_of(graph, layout) for graph, layout in zip(graphs, layouts, strict=True)]}
         command = ["node", "--input-type=module", "-e", script]
-        ran = subprocess.run(
+        process = subprocess.run(
             command, input=json.dumps(graphs), stdout=subprocess.PIPE, text=True, cwd=folder, check=True
         )
-        for name, result in json.loads(ran.stdout).items():
+        for name, result in json.loads(process.stdout).items():
             seconds[name], lines[name] = result["seconds"], result["lines"]
         print(f"{len(graphs)} {title}, {sum(len(graph['edges']) for graph in graphs)} edges")
-        for name, found in lines.items():
-            count = sum(crossings(graph, one) for graph, one in zip(graphs, found, strict=True))
+        for name, edge_lines in lines.items():
+            count = sum(crossings(graph, graph_lines) for graph, graph_lines in zip(graphs, edge_lines, strict=True))
             print(f"  {name}: {seconds[name] * 1000:.0f} ms, {count} crossings")
 
 

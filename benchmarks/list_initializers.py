@@ -1,4 +1,4 @@
-"""Open a model of 1 GiB with inline weights, and list the weights."""
+"""Open a model of 1 GiB with inline weights and list the weights."""
 
 import os
 from collections.abc import Callable
@@ -22,7 +22,7 @@ def prepare() -> None:
 
 
 def list_initializers(load: Callable[[str], Any]) -> list[tuple[str, int, tuple[int, ...]]]:
-    """Open the model and return the name, data type and dims of every initializer."""
+    """Load the model and return the name, data type and dims of every initializer."""
     graph = load(str(PATH)).graph
     return [(tensor.name, tensor.data_type, tuple(tensor.dims)) for tensor in graph.initializer]
 
@@ -54,33 +54,33 @@ def prepare_safetensors() -> None:
     make_once(SMALL_FILE, write)
 
 
-def ours_when_used_before() -> Callable[[], object]:
+def ours_after_first_use() -> Callable[[], object]:
     import onnxwire
 
-    def names(path: Path) -> list[tuple[str, tuple[int, ...]]]:
+    def names_and_dims(path: Path) -> list[tuple[str, tuple[int, ...]]]:
         return [(tensor.name, tuple(tensor.dims)) for tensor in onnxwire.load(path).graph.initializer]
 
-    names(Path(__file__).parents[1] / "examples" / "digits_cnn.onnx")
-    return lambda: names(PATH)
+    names_and_dims(Path(__file__).parents[1] / "examples" / "digits_cnn.onnx")
+    return lambda: names_and_dims(PATH)
 
 
-def safetensors_when_used_before() -> Callable[[], object]:
+def safetensors_after_first_use() -> Callable[[], object]:
     from safetensors import safe_open
 
-    from benchmarks.weights_external import SAFETENSORS
+    from benchmarks.weights_external import SAFETENSORS_FILE
 
-    def names(path: Path) -> list[tuple[str, tuple[int, ...]]]:
+    def names_and_dims(path: Path) -> list[tuple[str, tuple[int, ...]]]:
         file = safe_open(path, "numpy")
         return [(name, tuple(file.get_slice(name).get_shape())) for name in file.keys()]  # noqa: SIM118 - not a dict
 
-    names(SMALL_FILE)
-    return lambda: names(SAFETENSORS)
+    names_and_dims(SMALL_FILE)
+    return lambda: names_and_dims(SAFETENSORS_FILE)
 
 
 def from_disk(side: Callable[[], Callable[[], object]], path: Callable[[], Path]) -> Callable[[], Callable[[], object]]:
-    """Return a side whose file is not in the page cache when it is measured."""
+    """Return a side that removes its file from the page cache before it is measured."""
 
-    def start() -> Callable[[], object]:
+    def side_from_disk() -> Callable[[], object]:
         operation = side()
         descriptor = os.open(path(), os.O_RDONLY)
         os.fsync(descriptor)  # modified pages would remain in the page cache
@@ -88,13 +88,13 @@ def from_disk(side: Callable[[], Callable[[], object]], path: Callable[[], Path]
         os.close(descriptor)
         return operation
 
-    return start
+    return side_from_disk
 
 
 def safetensors_path() -> Path:
-    from benchmarks.weights_external import SAFETENSORS
+    from benchmarks.weights_external import SAFETENSORS_FILE
 
-    return SAFETENSORS
+    return SAFETENSORS_FILE
 
 
 ROWS = [
@@ -113,22 +113,22 @@ ROWS = [
         "tensors",
         prepare=prepare_safetensors,
         inputs=(PATH,),
-        ours=ours_when_used_before,
-        official=safetensors_when_used_before,
+        ours=ours_after_first_use,
+        official=safetensors_after_first_use,
         fingerprint=lambda result: sorted(result),
         goal=0.8,
         memory_goal=5e6,
         repeats=11,
-        beside="safetensors",
+        other_program="safetensors",
     ),
     Row(
         "the same, with files that are not in the page cache",
         prepare=prepare_safetensors,
-        ours=from_disk(ours_when_used_before, lambda: PATH),
-        official=from_disk(safetensors_when_used_before, safetensors_path),
+        ours=from_disk(ours_after_first_use, lambda: PATH),
+        official=from_disk(safetensors_after_first_use, safetensors_path),
         fingerprint=lambda result: sorted(result),
         memory_goal=5e6,
         repeats=11,
-        beside="safetensors",
+        other_program="safetensors",
     ),
 ]

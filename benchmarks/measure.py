@@ -1,4 +1,4 @@
-"""Runs both sides of a row alternately in new processes, and computes medians."""
+"""Measurement of rows: both sides run alternately in new processes, and medians are computed."""
 
 import json
 import os
@@ -14,8 +14,8 @@ from typing import Any
 from benchmarks.data import FOLDER
 from benchmarks.row import Row
 
-ROOT = Path(__file__).parents[1]
-WORKER = "from benchmarks.worker import main; main()"
+REPOSITORY_ROOT = Path(__file__).parents[1]
+WORKER_PROGRAM = "from benchmarks.worker import main; main()"
 
 
 class WorkerError(Exception):
@@ -24,8 +24,8 @@ class WorkerError(Exception):
 
 @dataclass
 class Samples:
-    """The cost of one side, one value per process: seconds, additional bytes of peak RSS, additional bytes of anonymous
-    memory."""
+    """The costs of one side, one value per process: seconds, and the increases of peak RSS and of anonymous memory in
+    bytes."""
 
     seconds: list[float] = field(default_factory=list)
     extra: list[int | None] = field(default_factory=list)
@@ -39,7 +39,7 @@ class Samples:
 
 @dataclass
 class Result:
-    """A row with its measurements. skip: the reason why it was not measured, or ""."""
+    """A row with its measurements. `skip` is the reason why it was not measured, or ""."""
 
     piece: str
     row: Row
@@ -49,7 +49,7 @@ class Result:
 
     @property
     def ratio(self) -> float | None:
-        """The official runtime's time divided by ours."""
+        """The time of the official runtime divided by that of onnxwire."""
         ours, official = self.ours.median("seconds"), self.official.median("seconds")
         return official / ours if ours and official else None
 
@@ -68,7 +68,7 @@ class Result:
         return verdicts
 
     def to_json(self) -> dict[str, Any]:
-        """Return all data as a dict for a JSON file."""
+        """Return all measurements and goals as a dict for a JSON file."""
         sides = {
             name: {key: samples.median(key) for key in asdict(samples)} | {"samples": asdict(samples)}
             for name, samples in (("ours", self.ours), ("official", self.official))
@@ -83,14 +83,14 @@ class Result:
             "private_goal": self.row.private_goal,
             "goals_met": self.verdicts,
             "note": self.row.note,
-            "beside": self.row.beside or "onnx",
+            "beside": self.row.other_program or "onnx",
             "skip": self.skip,
         }
 
 
-def rows_of(piece: str) -> list[Row]:
-    """Return the rows of a module of this package."""
-    rows: list[Row] = import_module(f"benchmarks.{piece}").ROWS
+def rows_of(benchmark: str) -> list[Row]:
+    """Return the rows of a benchmark, which is the name of a module in this package."""
+    rows: list[Row] = import_module(f"benchmarks.{benchmark}").ROWS
     return rows
 
 
@@ -101,41 +101,41 @@ def worker_environment() -> dict[str, str]:
     return environment | {"PYTHONPYCACHEPREFIX": str(FOLDER / "pycache")}
 
 
-def run_worker(piece: str, index: int, side: str) -> dict[str, Any]:
+def run_worker(benchmark: str, index: int, side: str) -> dict[str, Any]:
     """Run `worker.main` in a new interpreter and return its report."""
-    command = [sys.executable, "-c", WORKER, piece, str(index), side]
-    done = subprocess.run(command, cwd=ROOT, env=worker_environment(), capture_output=True, text=True)
-    if done.returncode:
-        reason = done.stderr.strip().splitlines()[-1:] or [f"exit code {done.returncode}"]
-        raise WorkerError(f"{piece}, row {index}, {side}: {reason[0]}")
-    answer: dict[str, Any] = json.loads(done.stdout)
-    return answer
+    command = [sys.executable, "-c", WORKER_PROGRAM, benchmark, str(index), side]
+    process = subprocess.run(command, cwd=REPOSITORY_ROOT, env=worker_environment(), capture_output=True, text=True)
+    if process.returncode:
+        reason = process.stderr.strip().splitlines()[-1:] or [f"exit code {process.returncode}"]
+        raise WorkerError(f"{benchmark}, row {index}, {side}: {reason[0]}")
+    report: dict[str, Any] = json.loads(process.stdout)
+    return report
 
 
-def measure(piece: str, index: int, repeats: int | None, progress: Callable[[str], None]) -> Result:
-    """Measure a row: one process per side as warm-up, then `repeats` measured processes (None: the row's number).
+def measure(benchmark: str, index: int, repeats: int | None, progress: Callable[[str], None]) -> Result:
+    """Measure a row: one process per side as warm-up, then `repeats` processes per side, or the row's number if None.
 
     Raises WorkerError if a process fails or the results of the two sides differ.
     """
-    row = rows_of(piece)[index]
-    result = Result(piece, row)
+    row = rows_of(benchmark)[index]
+    result = Result(benchmark, row)
     progress(f"{row.work}: preparing")
-    result.skip = run_worker(piece, index, "prepare")["skip"]
+    result.skip = run_worker(benchmark, index, "prepare")["skip"]
     if result.skip:
         return result
     count = repeats or row.repeats
     sides = ["ours"] if row.official is None else ["ours", "official"]
     fingerprints = []
-    for turn in range(count + 1):
-        progress(f"{row.work}: {turn} of {count}")
-        # The sides alternate in running first, so that both benefit from warm caches.
-        for side in sides if turn % 2 else reversed(sides):
-            answer = run_worker(piece, index, side)
-            fingerprints.append(answer.pop("fingerprint"))
-            if turn:
+    for run in range(count + 1):
+        progress(f"{row.work}: {run} of {count}")
+        # The sides take turns to run first, so that both benefit equally from warm caches.
+        for side in sides if run % 2 else reversed(sides):
+            report = run_worker(benchmark, index, side)
+            fingerprints.append(report.pop("fingerprint"))
+            if run:
                 samples = getattr(result, side)
-                for name, value in answer.items():
+                for name, value in report.items():
                     getattr(samples, name).append(value)
     if any(fingerprint != fingerprints[0] for fingerprint in fingerprints):
-        raise WorkerError(f"{piece}, row {index}: the two sides returned different results")
+        raise WorkerError(f"{benchmark}, row {index}: the two sides returned different results")
     return result

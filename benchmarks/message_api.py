@@ -1,7 +1,7 @@
 """Compare every method of messages and repeated fields with protobuf's upb: `python -m benchmarks message_api`.
 
-Not part of the whole run: it has a row per method. Each row parses its input first, which is not measured; upb has then
-decoded all fields, so that the first access to a field here includes its decoding.
+This benchmark runs only if it is named, because it has a row for each method. Its input is parsed before the
+measurement. Then upb has decoded all fields, while onnxwire decodes a field at its first access, which is measured.
 """
 
 from collections.abc import Callable
@@ -11,45 +11,45 @@ from typing import Any
 from benchmarks.data import FOLDER, make_once
 from benchmarks.row import Row
 
-NODES = 50_000
-NUMBERS = 1_000_000
+N_NODES = 50_000
+N_NUMBERS = 1_000_000
 MODEL_WITHOUT_ATTRIBUTES = FOLDER / "message_api_plain.onnx"  # nodes with a name, an input and an output
 MODEL_WITH_ATTRIBUTES = FOLDER / "message_api_rich.onnx"  # the same, with two attributes, one of them a list
-TENSOR = FOLDER / "message_api.tensor"
+TENSOR_FILE = FOLDER / "message_api.tensor"
 
 
 def prepare() -> None:
-    """Make the two models and the tensor with the official package."""
+    """Write the two models and the tensor with the official package."""
     import onnx
 
-    def write(path: Path, rich: bool) -> None:
+    def write_model_file(path: Path, has_attributes: bool) -> None:
         model = onnx.ModelProto()
-        for i in range(NODES):
+        for i in range(N_NODES):
             node = model.graph.node.add(op_type="Conv", name=f"node{i}", input=[f"v{i}"], output=[f"v{i + 1}"])
-            if rich:
+            if has_attributes:
                 node.attribute.add(name="group", i=i, type=onnx.AttributeProto.INT)
                 node.attribute.add(name="pads", ints=[1, 1, i, 1], type=onnx.AttributeProto.INTS)
         path.write_bytes(model.SerializeToString())
 
     def write_tensor(path: Path) -> None:
-        tensor = onnx.TensorProto(int64_data=range(NUMBERS), float_data=map(float, range(NUMBERS)))
+        tensor = onnx.TensorProto(int64_data=range(N_NUMBERS), float_data=map(float, range(N_NUMBERS)))
         path.write_bytes(tensor.SerializeToString())
 
-    make_once(MODEL_WITHOUT_ATTRIBUTES, lambda path: write(path, False))
-    make_once(MODEL_WITH_ATTRIBUTES, lambda path: write(path, True))
-    make_once(TENSOR, write_tensor)
+    make_once(MODEL_WITHOUT_ATTRIBUTES, lambda path: write_model_file(path, False))
+    make_once(MODEL_WITH_ATTRIBUTES, lambda path: write_model_file(path, True))
+    make_once(TENSOR_FILE, write_tensor)
 
 
-def parsed(package: Any, path: Path) -> Any:
+def parsed_message(package: Any, path: Path) -> Any:
     """Return the message of a file."""
-    message = package.TensorProto() if path == TENSOR else package.ModelProto()
+    message = package.TensorProto() if path == TENSOR_FILE else package.ModelProto()
     message.ParseFromString(path.read_bytes())
     return message
 
 
-def edited(package: Any, path: Path) -> Any:
+def edited_model(package: Any, path: Path) -> Any:
     """Return a model in which every node has a new name and another input."""
-    model = parsed(package, path)
+    model = parsed_message(package, path)
     for node in model.graph.node:
         node.name = "changed"
         node.input.append("added")
@@ -76,36 +76,36 @@ def repeat(count: int, change: Callable[[Any], object]) -> Callable[[Any], None]
     return change_often
 
 
-def pickled(message: Any) -> object:
-    """Return a message after pickling."""
+def pickle_and_unpickle(message: Any) -> object:
+    """Pickle and unpickle a message."""
     import pickle
 
     return pickle.loads(pickle.dumps(message))
 
 
 def deep_copy(message: Any) -> object:
-    """Return a deep copy."""
+    """Return a deep copy of a message."""
     import copy
 
     return copy.deepcopy(message)
 
 
 def set_slice(sequence: Any, values: Any) -> None:
-    """Assign to all elements."""
+    """Replace all elements of a sequence."""
     sequence[:] = values
 
 
 def delete_item(sequence: Any, index: int) -> None:
-    """Delete one element."""
+    """Delete one element of a sequence."""
     del sequence[index]
 
 
-Work = Callable[[Any], object]
-INTEGERS = list(range(NUMBERS))
+Operation = Callable[[Any], object]
+INTEGERS = list(range(N_NUMBERS))
 BYTES = bytes(100)
 
-# The measured functions of a model of 50,000 nodes with attributes.
-MODEL: dict[str, Work] = {
+# Operations on a model of 50,000 nodes with attributes.
+MODEL_OPERATIONS: dict[str, Operation] = {
     "ParseFromString": lambda model: model.ParseFromString(MODEL_WITH_ATTRIBUTES.read_bytes()),
     "FromString, read one field": lambda model: type(model).FromString(MODEL_WITH_ATTRIBUTES.read_bytes()).graph.name,
     "MergeFromString": lambda model: model.MergeFromString(MODEL_WITHOUT_ATTRIBUTES.read_bytes()),
@@ -119,7 +119,7 @@ MODEL: dict[str, Work] = {
     "IsInitialized": lambda model: model.IsInitialized(),
     "DiscardUnknownFields": lambda model: model.DiscardUnknownFields(),
     "copy.deepcopy": deep_copy,
-    "pickle": pickled,
+    "pickle": pickle_and_unpickle,
     "str": str,
     "HasField of each node": for_each_node(lambda node: node.HasField("doc_string")),
     "ListFields of each node": for_each_node(lambda node: node.ListFields()),
@@ -132,9 +132,9 @@ MODEL: dict[str, Work] = {
     "extend numbers in a message of each node": for_each_node(lambda node: node.attribute[1].ints.extend((1, 2))),
     "CopyFrom in each node": for_each_node(lambda node: node.attribute[0].CopyFrom(node.attribute[1])),
     "assign raw_data of 50,000 new tensors": lambda model: [
-        setattr(model.graph.initializer.add(), "raw_data", BYTES) for _ in range(NODES)
+        setattr(model.graph.initializer.add(), "raw_data", BYTES) for _ in range(N_NODES)
     ],
-    "index 50,000 nodes": lambda model: [model.graph.node[i] for i in range(NODES)],
+    "index 50,000 nodes": lambda model: [model.graph.node[i] for i in range(N_NODES)],
     "slice 50,000 nodes": lambda model: model.graph.node[:],
     "insert 20 nodes at the start": repeat(20, lambda model: model.graph.node.insert(0, model.graph.node[9])),
     "pop 20 nodes from the start": repeat(20, lambda model: model.graph.node.pop(0)),
@@ -144,8 +144,8 @@ MODEL: dict[str, Work] = {
     "reverse 50,000 nodes": lambda model: model.graph.node.reverse(),
 }  # fmt: skip
 
-# The measured functions of a tensor with 1,000,000 numbers of each of two types.
-TENSORS: dict[str, Work] = {
+# Operations on a tensor with 1,000,000 int64 and 1,000,000 floats.
+TENSOR_OPERATIONS: dict[str, Operation] = {
     "append one int64": lambda tensor: tensor.int64_data.append(5),
     "append one float": lambda tensor: tensor.float_data.append(5),
     "append 100,000 int64": repeat(100_000, lambda tensor: tensor.int64_data.append(5)),
@@ -159,54 +159,66 @@ TENSORS: dict[str, Work] = {
     "list of 1,000,000 floats": lambda tensor: list(tensor.float_data),
     "reverse 1,000,000 int64": lambda tensor: tensor.int64_data.reverse(),
     "ParseFromString, append one int64, SerializeToString": lambda tensor: (
-        tensor.ParseFromString(TENSOR.read_bytes()), tensor.int64_data.append(5), tensor.SerializeToString()
+        tensor.ParseFromString(TENSOR_FILE.read_bytes()), tensor.int64_data.append(5), tensor.SerializeToString()
     ),
 }  # fmt: skip
 
 
-def side(package: str, make: Callable[[Any], Any], work: Work) -> Callable[[], Callable[[], object]]:
-    """Return a side of a row. package: the name of a module."""
+def side(package: str, make_message: Callable[[Any], Any], operation: Operation) -> Callable[[], Callable[[], object]]:
+    """Return a side of a row that uses the classes of a package."""
 
-    def start() -> Callable[[], object]:
-        message = make(__import__(package))
-        return lambda: work(message)
+    def start_side() -> Callable[[], object]:
+        message = make_message(__import__(package))
+        return lambda: operation(message)
 
-    return start
+    return start_side
 
 
-def row_of(name: str, make: Callable[[Any], Any], work: Work) -> Row:
-    ours, official = side("onnxwire", make, work), side("onnx", make, work)
+def row_of(name: str, make_message: Callable[[Any], Any], operation: Operation) -> Row:
+    ours, official = side("onnxwire", make_message, operation), side("onnx", make_message, operation)
     return Row(name, prepare=prepare, ours=ours, official=official, repeats=3, cpu_time=True)
 
 
-def with_both(name: str, work: Work) -> list[Row]:
-    """Return rows for edited models whose nodes have attributes and have none."""
+def rows_for_edited_models(name: str, operation: Operation) -> list[Row]:
+    """Return rows for edited models whose nodes have attributes and whose nodes have none."""
     return [
-        row_of(f"{name} edited nodes with attributes", lambda package: edited(package, MODEL_WITH_ATTRIBUTES), work),
         row_of(
-            f"{name} edited nodes without attributes", lambda package: edited(package, MODEL_WITHOUT_ATTRIBUTES), work
+            f"{name} edited nodes with attributes",
+            lambda package: edited_model(package, MODEL_WITH_ATTRIBUTES),
+            operation,
+        ),
+        row_of(
+            f"{name} edited nodes without attributes",
+            lambda package: edited_model(package, MODEL_WITHOUT_ATTRIBUTES),
+            operation,
         ),
     ]
 
 
-def pair(package: Any, make: Callable[[Any, Path], Any], path: Path) -> tuple[Any, Any]:
+def equal_messages(package: Any, make_message: Callable[[Any, Path], Any], path: Path) -> tuple[Any, Any]:
     """Return two equal messages."""
-    return make(package, path), make(package, path)
+    return make_message(package, path), make_message(package, path)
 
 
 ROWS = [
-    *(row_of(name, lambda package: parsed(package, MODEL_WITH_ATTRIBUTES), work) for name, work in MODEL.items()),
-    *with_both("SerializeToString,", lambda model: model.SerializeToString()),
-    *with_both("ByteSize,", lambda model: model.ByteSize()),
+    *(
+        row_of(name, lambda package: parsed_message(package, MODEL_WITH_ATTRIBUTES), operation)
+        for name, operation in MODEL_OPERATIONS.items()
+    ),
+    *rows_for_edited_models("SerializeToString,", lambda model: model.SerializeToString()),
+    *rows_for_edited_models("ByteSize,", lambda model: model.ByteSize()),
     row_of(
         "== of parsed messages",
-        lambda package: pair(package, parsed, MODEL_WITH_ATTRIBUTES),
-        lambda two: two[0] == two[1],
+        lambda package: equal_messages(package, parsed_message, MODEL_WITH_ATTRIBUTES),
+        lambda messages: messages[0] == messages[1],
     ),
     row_of(
         "== of edited messages",
-        lambda package: pair(package, edited, MODEL_WITH_ATTRIBUTES),
-        lambda two: two[0] == two[1],
+        lambda package: equal_messages(package, edited_model, MODEL_WITH_ATTRIBUTES),
+        lambda messages: messages[0] == messages[1],
     ),
-    *(row_of(name, lambda package: parsed(package, TENSOR), work) for name, work in TENSORS.items()),
+    *(
+        row_of(name, lambda package: parsed_message(package, TENSOR_FILE), operation)
+        for name, operation in TENSOR_OPERATIONS.items()
+    ),
 ]

@@ -1,4 +1,4 @@
-"""Run functions of the official package on models of any size, and convert models to onnx-ir."""
+"""Run functions of the official package on models of any size and convert models to onnx-ir."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -13,40 +13,40 @@ OPSET = 21
 MEMORY_GOAL = 200e6  # bytes
 
 
-def prepare_big() -> None:
+def prepare_large_model() -> None:
     """Make a model of 5 GiB from the model of 1 GiB by adding one weight, which is a hole in the file."""
     list_initializers.prepare()
 
     def write(path: Path) -> None:
         data = list_initializers.PATH.read_bytes()
-        # Readers merge a second record of the graph: it has one initializer, `dims: 1 << 30, data_type: FLOAT`.
+        # The second record of the graph has one initializer: dims 1 << 30, data_type FLOAT. Readers merge both records.
         size = 4 << 30
-        tensor = b"\x08" + varint(size // 4) + b"\x10\x01\x42\x04hole\x4a" + varint(size)
-        graph = b"\x2a" + varint(len(tensor) + size) + tensor
+        tensor = b"\x08" + encode_varint(size // 4) + b"\x10\x01\x42\x04hole\x4a" + encode_varint(size)
+        graph = b"\x2a" + encode_varint(len(tensor) + size) + tensor
         with open(path, "wb") as file:
-            file.write(data + b"\x3a" + varint(len(graph) + size) + graph)
+            file.write(data + b"\x3a" + encode_varint(len(graph) + size) + graph)
             file.truncate(file.tell() + size)
 
     make_once(LARGE_MODEL, write)
 
 
-def varint(value: int) -> bytes:
+def encode_varint(value: int) -> bytes:
     """Encode a number as protobuf does."""
-    out = bytearray()
+    encoded = bytearray()
     while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
+        encoded.append(value & 0x7F | 0x80)
         value >>= 7
-    return bytes([*out, value])
+    return bytes([*encoded, value])
 
 
 def prepare_onnx_ir() -> None:
-    """Make the model of 100,000 nodes."""
+    """Make the model of 100,000 nodes. Skip the row if onnx-ir is not installed."""
     weights.require("onnx_ir")
     valid_structure.prepare()
 
 
-def outline(model: Any) -> list[Any]:
-    """Return the operator sets of a resulting model, and its numbers of nodes and types."""
+def summary(model: Any) -> list[Any]:
+    """Return the versions of a model's operator sets and its numbers of nodes and value_infos."""
     graph = model.graph
     return [[opset.version for opset in model.opset_import], len(graph.node), len(graph.value_info)]
 
@@ -95,7 +95,7 @@ ROWS = [
         inputs=(list_initializers.PATH,),
         ours=ours_of("infer_shapes", list_initializers.PATH),
         official=official_of("infer_shapes"),
-        fingerprint=outline,
+        fingerprint=summary,
         goal=20,
         memory_goal=MEMORY_GOAL,
         repeats=5,
@@ -106,14 +106,14 @@ ROWS = [
         inputs=(list_initializers.PATH,),
         ours=ours_of("convert_version", list_initializers.PATH, OPSET),
         official=official_of("convert_version", OPSET),
-        fingerprint=outline,
+        fingerprint=summary,
         goal=20,
         memory_goal=MEMORY_GOAL,
         repeats=5,
     ),
     Row(
         "infer the shapes of a 5 GiB file",
-        prepare=prepare_big,
+        prepare=prepare_large_model,
         ours=ours_of("infer_shapes", LARGE_MODEL),
         official=None,
         note="can't: over 2 GiB",
@@ -122,7 +122,7 @@ ROWS = [
     ),
     Row(
         f"convert a 5 GiB file to opset {OPSET}",
-        prepare=prepare_big,
+        prepare=prepare_large_model,
         ours=ours_of("convert_version", LARGE_MODEL, OPSET),
         official=None,
         note="can't: over 2 GiB",
@@ -134,7 +134,7 @@ ROWS = [
         prepare=prepare_onnx_ir,
         ours=ours_to_ir,
         official=onnx_ir_load,
-        beside="onnx-ir",
+        other_program="onnx-ir",
         fingerprint=lambda model: len(model.graph),
         goal=1,
         repeats=5,

@@ -8,76 +8,75 @@ from typing import Any
 from benchmarks.data import FOLDER, make_once
 from benchmarks.row import Row
 
-NUMBERS = 10_000_000
+N_NUMBERS = 10_000_000
 VOCABULARY = 50_000
 
 
-def path_of(numbers: str) -> Path:
-    """Return the path of the file with a kind of numbers."""
-    return FOLDER / f"packed_{numbers}.tensor"
+def path_of(distribution: str) -> Path:
+    """Return the path of the file with numbers of a distribution."""
+    return FOLDER / f"packed_{distribution}.tensor"
 
 
-def make_numbers(numbers: str) -> Any:
-    """Return an int64 array of one of four kinds."""
+def make_numbers(distribution: str) -> Any:
+    """Return an int64 array of a distribution: "small", "negative", "even" or "mixed"."""
     import numpy as np
 
-    choose = np.random.default_rng(0)
-    if numbers == "small":
-        return choose.integers(0, 128, NUMBERS)
-    if numbers == "negative":
-        return choose.integers(-1000, 0, NUMBERS)
-    if numbers == "even":  # uniform bit lengths, so that the varints have 1 to 9 bytes without a pattern
-        return choose.integers(0, 2**63, NUMBERS) >> choose.integers(0, 63, NUMBERS)
-    # Token ids follow Zipf's law; indices are uniform; the rest are -100 (no label), negative offsets, and hashes.
-    tokens = np.minimum(choose.zipf(1.2, NUMBERS), VOCABULARY) - 1
-    indices = choose.integers(0, VOCABULARY, NUMBERS)
-    backwards = np.where(choose.random(NUMBERS) < 0.5, -100, -choose.integers(1, 512, NUMBERS))
-    hashes = choose.integers(-(2**63), 2**63, NUMBERS)
-    return np.choose(choose.choice(4, NUMBERS, p=[0.6, 0.34, 0.03, 0.03]), [tokens, indices, backwards, hashes])
+    rng = np.random.default_rng(0)
+    if distribution == "small":
+        return rng.integers(0, 128, N_NUMBERS)
+    if distribution == "negative":
+        return rng.integers(-1000, 0, N_NUMBERS)
+    if distribution == "even":  # uniform bit lengths, so that the varints have 1 to 9 bytes without a pattern
+        return rng.integers(0, 2**63, N_NUMBERS) >> rng.integers(0, 63, N_NUMBERS)
+    # Token ids follow Zipf's law, and indices are uniform. The others are -100 (no label), negative offsets and hashes.
+    tokens = np.minimum(rng.zipf(1.2, N_NUMBERS), VOCABULARY) - 1
+    indices = rng.integers(0, VOCABULARY, N_NUMBERS)
+    backwards = np.where(rng.random(N_NUMBERS) < 0.5, -100, -rng.integers(1, 512, N_NUMBERS))
+    hashes = rng.integers(-(2**63), 2**63, N_NUMBERS)
+    return np.choose(rng.choice(4, N_NUMBERS, p=[0.6, 0.34, 0.03, 0.03]), [tokens, indices, backwards, hashes])
 
 
-def prepare(numbers: str) -> None:
+def prepare(distribution: str) -> None:
     """Make the file with the official package."""
 
     def write(path: Path) -> None:
         from onnx import TensorProto
 
-        tensor = TensorProto(name=numbers, data_type=TensorProto.INT64, dims=[NUMBERS])
-        tensor.int64_data.extend(make_numbers(numbers).tolist())
+        tensor = TensorProto(name=distribution, data_type=TensorProto.INT64, dims=[N_NUMBERS])
+        tensor.int64_data.extend(make_numbers(distribution).tolist())
         path.write_bytes(tensor.SerializeToString())
 
-    make_once(path_of(numbers), write)
+    make_once(path_of(distribution), write)
 
 
-def ours(numbers: str) -> Callable[[], Any]:
+def ours(distribution: str) -> Callable[[], Any]:
     import numpy as np
 
     from onnxwire import TensorProto
 
-    data = path_of(numbers).read_bytes()
+    data = path_of(distribution).read_bytes()
     return lambda: np.asarray(TensorProto.FromString(data).int64_data)
 
 
-def official(numbers: str) -> Callable[[], object]:
+def official(distribution: str) -> Callable[[], object]:
     from onnx import TensorProto
     from onnx.numpy_helper import to_array
 
-    data = path_of(numbers).read_bytes()
+    data = path_of(distribution).read_bytes()
     return lambda: to_array(TensorProto.FromString(data))
 
 
-def official_quickest(numbers: str) -> Callable[[], Any]:
-    """Convert without `to_array`, which makes another copy: since version 5, protobuf's sequences fill an array
-    directly."""
+def official_without_to_array(distribution: str) -> Callable[[], Any]:
+    """Convert without `to_array`, which makes another copy. Since version 5, protobuf can fill an array directly."""
     import numpy as np
     from onnx import TensorProto
 
-    data = path_of(numbers).read_bytes()
+    data = path_of(distribution).read_bytes()
     return lambda: np.asarray(TensorProto.FromString(data).int64_data)
 
 
-def total(side: Callable[[str], Callable[[], Any]]) -> Callable[[], object]:
-    """Sum the numbers, so that each is read."""
+def sum_of(side: Callable[[str], Callable[[], Any]]) -> Callable[[], object]:
+    """Return an operation that sums the numbers, so that each is read."""
     operation = side("even")
     return lambda: int(operation().sum())
 
@@ -87,13 +86,15 @@ def digest(array: Any) -> str:
     return f"{array.dtype}{array.shape} {hashlib.blake2b(array).hexdigest()}"
 
 
-def make_row(work: str, numbers: str, other: Callable[[str], Callable[[], object]], goal: float | None = None) -> Row:
-    """Return the row of a kind of numbers."""
+def make_row(
+    work: str, distribution: str, official_side: Callable[[str], Callable[[], object]], goal: float | None = None
+) -> Row:
+    """Return a row for numbers of a distribution."""
     return Row(
         work,
-        prepare=lambda: prepare(numbers),
-        ours=lambda: ours(numbers),
-        official=lambda: other(numbers),
+        prepare=lambda: prepare(distribution),
+        ours=lambda: ours(distribution),
+        official=lambda: official_side(distribution),
         fingerprint=digest,
         goal=goal,
     )
@@ -101,14 +102,14 @@ def make_row(work: str, numbers: str, other: Callable[[str], Callable[[], object
 
 ROWS = [
     make_row("10 million packed int64 to numpy, to_array", "mixed", official, 5),
-    make_row("10 million packed int64 to numpy, np.asarray", "mixed", official_quickest, 5),
-    make_row("the same, all values of one byte, np.asarray", "small", official_quickest),
-    make_row("the same, all values negative (10 bytes), np.asarray", "negative", official_quickest),
+    make_row("10 million packed int64 to numpy, np.asarray", "mixed", official_without_to_array, 5),
+    make_row("the same, all values of one byte, np.asarray", "small", official_without_to_array),
+    make_row("the same, all values negative (10 bytes), np.asarray", "negative", official_without_to_array),
     Row(
         "sum of 10 million packed int64 of 1 to 9 bytes, bit lengths uniformly distributed",
         prepare=lambda: prepare("even"),
-        ours=lambda: total(ours),
-        official=lambda: total(official_quickest),
+        ours=lambda: sum_of(ours),
+        official=lambda: sum_of(official_without_to_array),
         fingerprint=lambda result: result,
         goal=8,
     ),

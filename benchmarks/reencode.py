@@ -1,5 +1,4 @@
-"""Parse a model of 20 MB without weights, and encode it again with fields in order and numbers in their shortest
-form."""
+"""Parse a model of 20 MB without weights and encode it again, with fields in order and the shortest varints."""
 
 import hashlib
 from collections.abc import Callable, Iterator
@@ -10,7 +9,7 @@ from benchmarks import structure
 from benchmarks.data import FOLDER, make_once
 from benchmarks.row import Row
 
-REVERSED = FOLDER / "structure_reversed.onnx"
+REVERSED_FILE = FOLDER / "structure_reversed.onnx"
 WIRE_VARINT, WIRE_FIXED64, WIRE_LEN, WIRE_FIXED32 = 0, 1, 2, 5
 
 
@@ -26,7 +25,7 @@ def read_varint(data: bytes, offset: int) -> tuple[int, int]:
         shift += 7
 
 
-def varint(value: int) -> bytes:
+def encode_varint(value: int) -> bytes:
     """Encode an integer."""
     encoded = bytearray()
     while value > 0x7F:
@@ -43,49 +42,49 @@ def records(data: bytes) -> Iterator[tuple[bytes, int, bytes]]:
         start = offset
         tag, offset = read_varint(data, offset)
         encoded_tag = data[start:offset]
-        wire = tag & 7
-        if wire == WIRE_LEN:
+        wire_type = tag & 7
+        if wire_type == WIRE_LEN:
             length, offset = read_varint(data, offset)
             end = offset + length
-        elif wire == WIRE_VARINT:
+        elif wire_type == WIRE_VARINT:
             end = read_varint(data, offset)[1]
         else:
-            end = offset + {WIRE_FIXED64: 8, WIRE_FIXED32: 4}[wire]
+            end = offset + {WIRE_FIXED64: 8, WIRE_FIXED32: 4}[wire_type]
         yield encoded_tag, tag >> 3, data[offset:end]
         offset = end
 
 
-def reverse(data: bytes, descriptor: Any) -> bytes:
-    """Return a message whose fields, at every level, are in descending order of their numbers."""
-    kinds = descriptor.fields_by_number
+def reverse_fields(data: bytes, descriptor: Any) -> bytes:
+    """Return a message in which the fields are in descending order of their numbers at every level."""
+    fields_by_number = descriptor.fields_by_number
     fields: dict[int, list[bytes]] = {}
     for tag, number, value in records(data):
-        if kinds[number].message_type is not None:
-            value = reverse(value, kinds[number].message_type)
-        length = varint(len(value)) if tag[0] & 7 == WIRE_LEN else b""
+        if fields_by_number[number].message_type is not None:
+            value = reverse_fields(value, fields_by_number[number].message_type)
+        length = encode_varint(len(value)) if tag[0] & 7 == WIRE_LEN else b""
         fields.setdefault(number, []).append(tag + length + value)  # elements of a repeated field stay in order
     return b"".join(record for number in sorted(fields, reverse=True) for record in fields[number])
 
 
 def prepare() -> None:
-    """Make both inputs."""
+    """Make both input files."""
     structure.prepare()
 
     def write(path: Path) -> None:
         from onnx import ModelProto
 
         data = structure.PATH.read_bytes()
-        turned = reverse(data, ModelProto.DESCRIPTOR)
-        assert len(turned) == len(data)
-        assert ModelProto.FromString(turned).SerializeToString(deterministic=True) == data
-        path.write_bytes(turned)
+        reversed_data = reverse_fields(data, ModelProto.DESCRIPTOR)
+        assert len(reversed_data) == len(data)
+        assert ModelProto.FromString(reversed_data).SerializeToString(deterministic=True) == data
+        path.write_bytes(reversed_data)
 
-    make_once(REVERSED, write)
+    make_once(REVERSED_FILE, write)
 
 
-def reencode(kind: Any, path: Path) -> Callable[[], bytes]:
+def reencode(message_class: Any, path: Path) -> Callable[[], bytes]:
     data = path.read_bytes()
-    return lambda: kind.FromString(data).SerializeToString(deterministic=True)
+    return lambda: message_class.FromString(data).SerializeToString(deterministic=True)
 
 
 def ours(path: Path) -> Callable[[], bytes]:
@@ -101,7 +100,7 @@ def official(path: Path) -> Callable[[], bytes]:
 
 
 def make_row(work: str, path: Path) -> Row:
-    """Make the row of an input."""
+    """Return a row for an input file."""
     return Row(
         work,
         prepare=prepare,
@@ -114,5 +113,5 @@ def make_row(work: str, path: Path) -> Row:
 
 ROWS = [
     make_row("re-encode a model of 20 MB without weights deterministically", structure.PATH),
-    make_row("the same, from input with the fields in reverse order", REVERSED),
+    make_row("the same, from input with the fields in reverse order", REVERSED_FILE),
 ]

@@ -14,11 +14,11 @@ from benchmarks import list_initializers, weights
 from benchmarks.row import Row
 
 PATH = list_initializers.PATH
-CHUNK = 1 << 23
+CHUNK_BYTES = 1 << 23
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Answers requests for ranges of the file after 30 ms."""
+    """A handler that responds to requests for ranges of the file after 30 ms."""
 
     protocol_version = "HTTP/1.1"
 
@@ -28,15 +28,15 @@ class Handler(BaseHTTPRequestHandler):
 
         time.sleep(0.03)
         size = PATH.stat().st_size
-        wanted = self.headers.get("Range")
+        range_header = self.headers.get("Range")
         start, end = 0, size
-        if wanted:
-            first, _, last = wanted.removeprefix("bytes=").partition("-")
-            start, end = int(first), min(int(last) + 1 if last else size, size)
-        self.send_response(206 if wanted else 200)
+        if range_header:
+            start_text, _, end_text = range_header.removeprefix("bytes=").partition("-")
+            start, end = int(start_text), min(int(end_text) + 1 if end_text else size, size)
+        self.send_response(206 if range_header else 200)
         self.send_header("ETag", '"one"')
         self.send_header("Content-Length", str(end - start))
-        if wanted:
+        if range_header:
             self.send_header("Content-Range", f"bytes {start}-{end - 1}/{size}")
         self.end_headers()
         self.wfile.flush()
@@ -49,14 +49,14 @@ class Handler(BaseHTTPRequestHandler):
 
 
 def serve() -> None:
-    """Print the port, then answer requests until the process ends."""
+    """Print the port, then respond to requests until the process ends."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     print(server.server_address[1], flush=True)
     server.serve_forever()
 
 
 def start_server() -> str:
-    """Start a server in a separate process, which ends with this process; return the folder's address."""
+    """Start a server in a separate process, which ends with this process. Return the address of its folder."""
     code = "from benchmarks.remote import serve; serve()"
     process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
     atexit.register(process.kill)
@@ -65,12 +65,12 @@ def start_server() -> str:
 
 
 def prepare() -> None:
-    """Make the file."""
+    """Make the file. Skip the rows if obstore is not installed."""
     weights.require("obstore")
     list_initializers.prepare()
 
 
-def listed(model: Any) -> list[tuple[str, int, tuple[int, ...]]]:
+def names_types_and_dims(model: Any) -> list[tuple[str, int, tuple[int, ...]]]:
     return [(tensor.name, tensor.data_type, tuple(tensor.dims)) for tensor in model.graph.initializer]
 
 
@@ -81,7 +81,7 @@ def ours() -> Callable[[], object]:
 
     def operation() -> object:
         with onnxwire.load(address) as model:
-            return listed(model)
+            return names_types_and_dims(model)
 
     return operation
 
@@ -97,9 +97,9 @@ def official() -> Callable[[], object]:
     def operation() -> object:
         with tempfile.TemporaryDirectory(dir=PATH.parent) as folder:
             copy = Path(folder) / PATH.name
-            with urllib.request.urlopen(address) as answer, copy.open("wb") as file:
-                shutil.copyfileobj(answer, file, CHUNK)
-            return listed(onnx.load(str(copy)))
+            with urllib.request.urlopen(address) as response, copy.open("wb") as file:
+                shutil.copyfileobj(response, file, CHUNK_BYTES)
+            return names_types_and_dims(onnx.load(str(copy)))
 
     return operation
 
@@ -125,11 +125,13 @@ def get_ranges() -> Callable[[], object]:
     address = start_server()
     store = HTTPStore.from_url(address, client_options={"allow_http": True})
     with onnxwire.load(f"{address}/{PATH.name}") as model:
-        found = [info for info in onnxwire.tensors(model) if info.path.startswith("graph.initializer")]
-        spans = [(info.offset, info.nbytes) for info in found if info.offset is not None]
-    starts = [start for offset, size in spans for start in range(offset, offset + size, CHUNK)]
+        tensor_infos = [info for info in onnxwire.tensors(model) if info.path.startswith("graph.initializer")]
+        spans = [(info.offset, info.nbytes) for info in tensor_infos if info.offset is not None]
+    starts = [start for offset, size in spans for start in range(offset, offset + size, CHUNK_BYTES)]
     ends = [
-        min(start + CHUNK, offset + size) for offset, size in spans for start in range(offset, offset + size, CHUNK)
+        min(start + CHUNK_BYTES, offset + size)
+        for offset, size in spans
+        for start in range(offset, offset + size, CHUNK_BYTES)
     ]
 
     def operation() -> object:
@@ -158,6 +160,6 @@ ROWS = [
         fingerprint=lambda result: result,
         goal=0.8,
         repeats=3,
-        beside="get_ranges",
+        other_program="get_ranges",
     ),
 ]

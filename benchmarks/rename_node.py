@@ -1,50 +1,50 @@
-"""Rename one node of a model of 1 GiB with inline weights, and save it to a new file on the same disk."""
+"""Rename one node of a model of 1 GiB with inline weights and save the model to a new file on the same disk."""
 
 from collections.abc import Callable
 from typing import Any
 
 from benchmarks import list_initializers
-from benchmarks.copy_file import checksum, make_room, require_room, rows_beside_cp
+from benchmarks.copy_file import checksum, delete_outputs, require_free_space, rows_beside_cp
 from benchmarks.data import FOLDER
 from benchmarks.row import Row
 
 SOURCE = list_initializers.PATH
 OUTPUT = FOLDER / "renamed.onnx"
-NODE = 100
-NAME = "renamed"
+NODE_INDEX = 100
+NEW_NAME = "renamed"
 
 
 def prepare() -> None:
-    """Make the source, of random bytes, so that neither side can skip the holes of a sparse file."""
-    require_room()
+    """Make the source file. It contains random bytes, so that neither side can skip holes."""
+    require_free_space()
     list_initializers.prepare()
 
 
 def rename(load: Callable[[str], Any], save: Callable[[Any, str], object]) -> None:
-    """Load, rename, save."""
+    """Load the model, rename a node, and save it."""
     model = load(str(SOURCE))
-    model.graph.node[NODE].name = NAME
+    model.graph.node[NODE_INDEX].name = NEW_NAME
     save(model, str(OUTPUT))
 
 
 def ours() -> Callable[[], object]:
     import onnxwire
 
-    make_room(OUTPUT)
+    delete_outputs(OUTPUT)
     return lambda: rename(onnxwire.load, onnxwire.save)
 
 
 def official() -> Callable[[], object]:
     import onnx
 
-    make_room(OUTPUT)
+    delete_outputs(OUTPUT)
     return lambda: rename(onnx.load, onnx.save)
 
 
-def take_output(is_same: bool) -> tuple[int, int] | None:
-    """Delete the output; returns its size and checksum if both sides must write the same bytes."""
+def delete_output(is_compared: bool) -> tuple[int, int] | None:
+    """Delete the output. Return its size and checksum if both sides must write the same bytes."""
     try:
-        return (OUTPUT.stat().st_size, checksum(OUTPUT)) if is_same else None
+        return (OUTPUT.stat().st_size, checksum(OUTPUT)) if is_compared else None
     finally:
         OUTPUT.unlink()
 
@@ -56,10 +56,10 @@ ROWS = [
         inputs=(SOURCE,),
         ours=ours,
         official=official,
-        fingerprint=lambda _: take_output(True),
+        fingerprint=lambda _: delete_output(True),
         goal=5,
         memory_goal=20e6,
         repeats=5,
     ),
-    *rows_beside_cp(SOURCE, OUTPUT, prepare, ours, lambda _: take_output(False)),
+    *rows_beside_cp(SOURCE, OUTPUT, prepare, ours, lambda _: delete_output(False)),
 ]

@@ -1,4 +1,4 @@
-"""The row of a benchmark. This module imports little, so that a process that measures an import starts almost empty."""
+"""The row of a benchmark. This module imports little, so that a process that measures an import has few modules."""
 
 from __future__ import annotations
 
@@ -9,25 +9,31 @@ if TYPE_CHECKING:
     from typing import Any
 
     Side = Callable[[], Callable[[], object]]
-    """Does the work that is not measured, such as imports and reading the input, and returns the operation to
-    measure."""
+    """A function that does the work that is not measured, such as imports and reading the input, and returns the
+    operation to measure."""
 
 
 class Skip(Exception):
-    """Raised by `prepare` if a row can't be measured on this machine; the text is the reason."""
+    """An exception that `Row.prepare` raises if the row can't be measured on this machine. Its text is the reason."""
 
 
 class Row:
     """One line of the table: the same work done by both sides.
 
-    work: a description of the operation. ours, official: the sides; official is None if the official runtime cannot do
-    the operation; then `note` is the reason. prepare: makes the input file, once, in a separate process. inputs: large
-    files that each process reads before it measures, so that they are in the page cache. fingerprint: converts the
-    result of an operation to a JSON value, which must be equal for both sides. goal: the minimum ratio of times.
-    memory_goal: the maximum of extra memory in bytes; private_goal: the maximum of its anonymous part, which excludes
-    mapped files. repeats: processes per side. in_child: the operation runs another process, whose memory counts.
-    beside: the name of the program that replaces the official runtime; its memory is not measured.
-    cpu_time: measure the processor time of the process, which other work on the machine changes less.
+    work: a description of the operation.
+    ours, official: the sides. `official` is None if the official runtime can't do the operation.
+    note: the reason why `official` is None.
+    prepare: a function that makes the input file, called once in a separate process.
+    inputs: large files that each process reads before it measures, so that they are in the page cache.
+    fingerprint: a function that converts the result of an operation to a JSON value, which both sides must have in
+        common.
+    goal: the minimum ratio of times.
+    memory_goal: the maximum increase of memory in bytes.
+    private_goal: the maximum increase of anonymous memory, which excludes mapped files.
+    repeats: the number of processes per side.
+    in_child: whether the operation runs another process, whose memory is measured.
+    other_program: the name of the program that replaces the official runtime. Its memory is not measured.
+    cpu_time: whether to measure processor time, which depends less on other work on the machine.
     """
 
     def __init__(
@@ -45,7 +51,7 @@ class Row:
         repeats: int = 7,
         in_child: bool = False,
         note: str = "",
-        beside: str = "",
+        other_program: str = "",
         cpu_time: bool = False,
     ) -> None:
         self.work = work
@@ -60,5 +66,5 @@ class Row:
         self.repeats = repeats
         self.in_child = in_child
         self.note = note
-        self.beside = beside
+        self.other_program = other_program
         self.cpu_time = cpu_time

@@ -1,4 +1,4 @@
-"""The input of walk_nodes, walk_in_c and verify_structure: a model of about 20 MB without large payloads."""
+"""The input file of several benchmarks: a model of about 20 MB without large payloads."""
 
 import random
 from pathlib import Path
@@ -7,8 +7,8 @@ from typing import Any
 from benchmarks.data import FOLDER, make_once
 
 PATH = FOLDER / "structure.onnx"
-NODES = VALUE_INFOS = 100_000
-LAYERS = 200
+N_NODES = VALUE_INFOS = 100_000
+N_LAYERS = 200
 OP_TYPES = ["Add", "Cast", "Concat", "Conv", "Gather", "Gemm", "MatMul", "Mul", "Reshape", "Softmax", "Transpose"]
 DOMAINS = [""] * 17 + ["com.microsoft"] * 2 + ["ai.onnx.contrib"]
 ATTRIBUTES: dict[str, list[Any]] = {
@@ -33,23 +33,23 @@ def write(path: Path) -> None:
     """Write the model with the official package."""
     from onnx import TensorProto, helper
 
-    choose = random.Random(0)
+    rng = random.Random(0)
     nodes, values, names = [], [], ["input_ids", "attention_mask"]
-    for index in range(NODES):
-        op_type = choose.choice(OP_TYPES)
-        name = f"/layers.{index * LAYERS // NODES}/{op_type}_{index % (NODES // LAYERS)}"
+    for index in range(N_NODES):
+        op_type = rng.choice(OP_TYPES)
+        name = f"/layers.{index * N_LAYERS // N_NODES}/{op_type}_{index % (N_NODES // N_LAYERS)}"
         output = f"{name}_output_0"
         # A node reads outputs of recent nodes, as in a sorted graph.
-        inputs = choose.choices(names[-50:], k=choose.choice([1, 2, 2, 2, 3]))
-        keys = choose.sample(list(ATTRIBUTES), choose.choice([0, 0, 1, 1, 2, 3]))
-        attributes = {key: choose.choice(ATTRIBUTES[key]) for key in keys}
-        doc_string = f"File model.py, line {index % 900}" if choose.random() < 0.05 else None
-        domain = choose.choice(DOMAINS) or None
+        inputs = rng.choices(names[-50:], k=rng.choice([1, 2, 2, 2, 3]))
+        keys = rng.sample(list(ATTRIBUTES), rng.choice([0, 0, 1, 1, 2, 3]))
+        attributes = {key: rng.choice(ATTRIBUTES[key]) for key in keys}
+        doc_string = f"File model.py, line {index % 900}" if rng.random() < 0.05 else None
+        domain = rng.choice(DOMAINS) or None
         nodes.append(helper.make_node(op_type, inputs, [output], name, doc_string, domain, **attributes))
         names.append(output)
-        sizes = choose.choices([32, 64, 768, 3072], k=choose.randint(0, 2))
-        shape: list[int | str | None] = ["batch", choose.choice(["sequence", 1, 128]), *sizes]
-        data_type = choose.choice([TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.INT64])
+        sizes = rng.choices([32, 64, 768, 3072], k=rng.randint(0, 2))
+        shape: list[int | str | None] = ["batch", rng.choice(["sequence", 1, 128]), *sizes]
+        data_type = rng.choice([TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.INT64])
         values.append(helper.make_tensor_value_info(output, data_type, shape))
     graph_inputs = [helper.make_tensor_value_info(name, TensorProto.INT64, ["batch", "sequence"]) for name in names[:2]]
     graph = helper.make_graph(nodes, "structure", graph_inputs, [values.pop()], value_info=values)

@@ -1,4 +1,4 @@
-"""Formats results for people."""
+"""Tables of results for people."""
 
 import os
 import platform
@@ -7,8 +7,8 @@ from importlib.metadata import PackageNotFoundError, version
 
 from benchmarks.measure import Result, Samples
 
-OPTIONAL_PACKAGES = ("onnx-ir", "safetensors", "torch")  # packages that some rows are compared with, if installed
-HEADER = [
+OPTIONAL_PACKAGES = ("onnx-ir", "safetensors", "torch")  # packages with which some rows are compared, if installed
+HEADINGS = [
     "work",
     "onnxwire",
     "official",
@@ -21,8 +21,8 @@ HEADER = [
 ]
 
 
-def show_time(seconds: float | None) -> str:
-    """Format a time with three digits."""
+def format_time(seconds: float | None) -> str:
+    """Format a time in a suitable unit."""
     if seconds is None:
         return "-"
     if seconds >= 1:
@@ -32,22 +32,22 @@ def show_time(seconds: float | None) -> str:
     return f"{seconds * 1e6:.0f} µs"
 
 
-def show_times(samples: Samples) -> str:
+def format_times(samples: Samples) -> str:
     """Format the median of the times of a side, with minimum and maximum."""
-    median = show_time(samples.median("seconds"))
+    median = format_time(samples.median("seconds"))
     if len(samples.seconds) < 2:
         return median
-    return f"{median} ({show_time(min(samples.seconds))} to {show_time(max(samples.seconds))})"
+    return f"{median} ({format_time(min(samples.seconds))} to {format_time(max(samples.seconds))})"
 
 
-def show_memory(size: float | None) -> str:
+def format_memory(size: float | None) -> str:
     """Format a size in megabytes (10^6 bytes)."""
     if size is None:
         return "-"
     return f"{size / 1e6:,.1f} MB" if size < 1e8 else f"{size / 1e6:,.0f} MB"
 
 
-def show_ratio(ratio: float | None) -> str:
+def format_ratio(ratio: float | None) -> str:
     """Format a ratio."""
     if ratio is None:
         return "-"
@@ -55,7 +55,7 @@ def show_ratio(ratio: float | None) -> str:
     return f"{ratio:,.{digits}f}x"
 
 
-def show_goal(result: Result) -> str:
+def format_goals(result: Result) -> str:
     """Format the goals of a row."""
     goals = []
     if result.row.goal is not None:
@@ -67,7 +67,7 @@ def show_goal(result: Result) -> str:
     return ", ".join(goals) or "-"
 
 
-def show_verdict(result: Result) -> str:
+def format_verdicts(result: Result) -> str:
     """Format whether the goals are met, and the missed goals."""
     if not result.verdicts:
         return "-"
@@ -76,26 +76,26 @@ def show_verdict(result: Result) -> str:
 
 
 def cells_of(result: Result) -> list[str]:
-    """Return the text of one line of the table."""
-    other = result.row.note if result.row.official is None else show_times(result.official)
+    """Return the cells of a row of the table."""
+    other_text = result.row.note if result.row.official is None else format_times(result.official)
     if result.skip:
-        return [result.row.work, f"skipped: {result.skip}", *["-"] * (len(HEADER) - 2)]
+        return [result.row.work, f"skipped: {result.skip}", *["-"] * (len(HEADINGS) - 2)]
     return [
         result.row.work,
-        show_times(result.ours),
-        f"{result.row.beside}: {other}" if result.row.beside else other,
-        show_ratio(result.ratio),
-        show_goal(result),
-        show_verdict(result),
-        show_memory(result.ours.median("extra")),
-        show_memory(result.ours.median("anonymous")),
-        show_memory(result.official.median("extra")),
+        format_times(result.ours),
+        f"{result.row.other_program}: {other_text}" if result.row.other_program else other_text,
+        format_ratio(result.ratio),
+        format_goals(result),
+        format_verdicts(result),
+        format_memory(result.ours.median("extra")),
+        format_memory(result.ours.median("anonymous")),
+        format_memory(result.official.median("extra")),
     ]
 
 
 def text_table(results: list[Result]) -> str:
     """Return an aligned table."""
-    lines = [HEADER, *map(cells_of, results)]
+    lines = [HEADINGS, *map(cells_of, results)]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     lines.insert(1, ["-" * width for width in widths])
     return "\n".join(
@@ -105,17 +105,17 @@ def text_table(results: list[Result]) -> str:
 
 def markdown_table(results: list[Result]) -> str:
     """Return a table in Markdown, with a description of the machine."""
-    lines = [HEADER, ["---"] + ["---:"] * (len(HEADER) - 1), *map(cells_of, results)]
+    lines = [HEADINGS, ["---"] + ["---:"] * (len(HEADINGS) - 1), *map(cells_of, results)]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines) + f"\n\n{machine_line()}"
 
 
 def versions(*names: str) -> dict[str, str]:
-    """Return the versions of the installed ones of some packages."""
-    found = {}
+    """Return the versions of packages by name, without those that are not installed."""
+    versions_by_name = {}
     for name in names:
         with suppress(PackageNotFoundError):
-            found[name] = version(name)
-    return found
+            versions_by_name[name] = version(name)
+    return versions_by_name
 
 
 def machine() -> dict[str, str]:
@@ -131,7 +131,7 @@ def machine() -> dict[str, str]:
 
 
 def machine_line() -> str:
-    """Return the machine in a sentence."""
+    """Return a description of the machine and of the measurement in Markdown."""
     facts = machine()
     others = "".join(f", {name} {facts[name]}" for name in OPTIONAL_PACKAGES if name in facts)
     return (

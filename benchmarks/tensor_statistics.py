@@ -1,4 +1,4 @@
-"""Measure the range, the mean and the deviation of 1 GiB of floats, and of weights of other types."""
+"""Compute statistics of 1 GiB of floats and of 1 GiB of int8."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ if TYPE_CHECKING:
 
     from benchmarks.row import Side
 
-BYTES = 1 << 30
-TENSORS = 8
+TOTAL_BYTES = 1 << 30
+N_TENSORS = 8
 
 
 def path_of(dtype: str) -> Path:
-    """Return the path of the model whose weights are of a type of numpy."""
+    """Return the path of the model whose weights have a dtype of numpy."""
     return FOLDER / f"statistics_{dtype}.onnx"
 
 
 def prepare(dtype: str) -> Callable[[], None]:
-    """Return a function that makes the model of a type."""
+    """Return a function that makes the model of a dtype."""
 
     def write(path: Path) -> None:
         import numpy as np
 
         import onnxwire
 
-        random = np.random.default_rng(0)
+        rng = np.random.default_rng(0)
         model = onnxwire.ModelProto(ir_version=8)
-        count = BYTES // TENSORS // np.dtype(dtype).itemsize
-        for index in range(TENSORS):
-            values = (random.standard_normal(count, np.float32) * 20).astype(dtype)
+        n_elements = TOTAL_BYTES // N_TENSORS // np.dtype(dtype).itemsize
+        for index in range(N_TENSORS):
+            values = (rng.standard_normal(n_elements, np.float32) * 20).astype(dtype)
             model.graph.initializer.add().CopyFrom(onnxwire.from_array(values, f"w{index}"))
         onnxwire.save(model, path)
 
@@ -57,7 +57,7 @@ def ours(dtype: str) -> Side:
 
 
 def numpy_range_and_sum(dtype: str) -> Side:
-    """Return a side that computes less than the statistics: the minimum, the maximum and the sum."""
+    """Return a side that computes a part of the statistics: minimum, maximum and sum."""
 
     def side() -> Callable[[], object]:
         import onnxwire
@@ -77,7 +77,7 @@ ROWS = [
         official=numpy_range_and_sum(dtype),
         fingerprint=lambda result: result,
         repeats=3,
-        beside="numpy",
+        other_program="numpy",
         cpu_time=True,
     )
     for name, dtype in (("floats", "float32"), ("int8", "int8"))

@@ -4,30 +4,30 @@ import zlib
 from collections.abc import Callable
 
 from benchmarks import list_initializers
-from benchmarks.copy_file import make_room, require_room, rows_beside_cp
+from benchmarks.copy_file import delete_outputs, require_free_space, rows_beside_cp
 from benchmarks.data import FOLDER
 from benchmarks.row import Row
 
 SOURCE = list_initializers.PATH
 OUTPUT = FOLDER / "unpacked.onnx"
-DATA = FOLDER / "unpacked.data"
-THRESHOLD = 1024
+DATA_FILE = FOLDER / "unpacked.data"
+THRESHOLD_BYTES = 1024
 
 
 def prepare() -> None:
-    """Make the source."""
-    require_room()
+    """Make the source file."""
+    require_free_space()
     list_initializers.prepare()
 
 
 def ours() -> Callable[[], object]:
     import onnxwire
 
-    make_room(OUTPUT, DATA)
+    delete_outputs(OUTPUT, DATA_FILE)
 
     def operation() -> None:
         with onnxwire.load(str(SOURCE)) as model:
-            onnxwire.save(model, str(OUTPUT), external=DATA.name, threshold=THRESHOLD)
+            onnxwire.save(model, str(OUTPUT), external=DATA_FILE.name, threshold=THRESHOLD_BYTES)
 
     return operation
 
@@ -35,18 +35,18 @@ def ours() -> Callable[[], object]:
 def official() -> Callable[[], object]:
     import onnx
 
-    make_room(OUTPUT, DATA)
+    delete_outputs(OUTPUT, DATA_FILE)
     return lambda: onnx.save(
         onnx.load(str(SOURCE)),
         str(OUTPUT),
         save_as_external_data=True,
-        location=DATA.name,
-        size_threshold=THRESHOLD,
+        location=DATA_FILE.name,
+        size_threshold=THRESHOLD_BYTES,
     )
 
 
-def take_output() -> list[tuple[str, int]]:
-    """Delete the output; return checksums of the weights, since each side chooses their offsets."""
+def checksums_of_output() -> list[tuple[str, int]]:
+    """Delete the output. Return checksums of the weights, because each side chooses other offsets for them."""
     import onnxwire
 
     with onnxwire.load(OUTPUT) as model:
@@ -56,8 +56,8 @@ def take_output() -> list[tuple[str, int]]:
 
 
 def delete_output() -> None:
-    """Delete the output of both sides."""
-    for path in (OUTPUT, DATA):
+    """Delete the model and its data file."""
+    for path in (OUTPUT, DATA_FILE):
         path.unlink(missing_ok=True)
 
 
@@ -68,7 +68,7 @@ ROWS = [
         inputs=(SOURCE,),
         ours=ours,
         official=official,
-        fingerprint=lambda _: take_output(),
+        fingerprint=lambda _: checksums_of_output(),
         memory_goal=20e6,
         repeats=5,
     ),

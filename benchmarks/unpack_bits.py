@@ -9,7 +9,7 @@ from benchmarks.data import FOLDER, make_once
 from benchmarks.row import Row
 
 PATH = FOLDER / "int4.tensor"
-ELEMENTS = 100_000_000
+N_ELEMENTS = 100_000_000
 
 
 def prepare() -> None:
@@ -19,8 +19,8 @@ def prepare() -> None:
         import numpy as np
         from onnx import TensorProto
 
-        raw = np.random.default_rng(0).bytes(ELEMENTS // 2)
-        tensor = TensorProto(name="int4", data_type=TensorProto.INT4, dims=[ELEMENTS], raw_data=raw)
+        raw_data = np.random.default_rng(0).bytes(N_ELEMENTS // 2)
+        tensor = TensorProto(name="int4", data_type=TensorProto.INT4, dims=[N_ELEMENTS], raw_data=raw_data)
         path.write_bytes(tensor.SerializeToString())
 
     make_once(PATH, write)

@@ -7,12 +7,12 @@ from typing import Any
 from benchmarks.data import FOLDER, make_once
 
 PATH = FOLDER / "typed_structure.onnx"
-NODES = 100_000
-LAYERS = 200
+N_NODES = 100_000
+N_LAYERS = 200
 OPSET = 17
 # The types of inputs of operators whose inputs are not all of one float type.
-INPUTS = {"Cast": [None], "Gather": [None, "INT64"], "Reshape": [None, "INT64"]}
-FLOATS = ["FLOAT", "FLOAT16"]
+INPUT_TYPES = {"Cast": [None], "Gather": [None, "INT64"], "Reshape": [None, "INT64"]}
+FLOAT_TYPES = ["FLOAT", "FLOAT16"]
 # Operators with their possible numbers of inputs, required attributes, and optional attributes.
 OPERATORS: dict[str, tuple[list[int], dict[str, list[Any]], dict[str, list[Any]]]] = {
     "Add": ([2], {}, {}),
@@ -45,33 +45,39 @@ def write(path: Path) -> None:
     """Write the model with the official package."""
     from onnx import TensorProto, helper
 
-    choose = random.Random(0)
+    rng = random.Random(0)
     nodes, values = [], []
     graph_input_types = {"input_ids": "INT64", "attention_mask": "INT64", "hidden": "FLOAT", "half": "FLOAT16"}
-    names = {kind: [name for name, dtype in graph_input_types.items() if dtype == kind] for kind in ("INT64", *FLOATS)}
-    for index in range(NODES):
-        op_type = choose.choice(list(OPERATORS))
-        counts, needed, known = OPERATORS[op_type]
-        name = f"/layers.{index * LAYERS // NODES}/{op_type}_{index % (NODES // LAYERS)}"
+    names_by_type = {
+        input_type: [name for name, dtype in graph_input_types.items() if dtype == input_type]
+        for input_type in ("INT64", *FLOAT_TYPES)
+    }
+    for index in range(N_NODES):
+        op_type = rng.choice(list(OPERATORS))
+        input_counts, required_attributes, optional_attributes = OPERATORS[op_type]
+        name = f"/layers.{index * N_LAYERS // N_NODES}/{op_type}_{index % (N_NODES // N_LAYERS)}"
         output = f"{name}_output_0"
         # A node reads outputs of recent nodes, as in a sorted graph.
-        shared = choose.choice(FLOATS)
-        first = choose.choice(list(names))
-        kinds = [kind or first for kind in INPUTS.get(op_type, [shared] * choose.choice(counts))]
-        inputs = [choose.choice(names[kind][-50:]) for kind in kinds]
-        keys = [*needed, *choose.sample(list(known), choose.randint(0, len(known)))]
-        attributes = {key: choose.choice((needed | known)[key]) for key in keys}
-        doc_string = f"File model.py, line {index % 900}" if choose.random() < 0.05 else None
-        domain = FOREIGN_DOMAIN if choose.random() < 0.1 else None
+        shared_type = rng.choice(FLOAT_TYPES)
+        first_type = rng.choice(list(names_by_type))
+        input_types = [
+            input_type or first_type
+            for input_type in INPUT_TYPES.get(op_type, [shared_type] * rng.choice(input_counts))
+        ]
+        inputs = [rng.choice(names_by_type[input_type][-50:]) for input_type in input_types]
+        keys = [*required_attributes, *rng.sample(list(optional_attributes), rng.randint(0, len(optional_attributes)))]
+        attributes = {key: rng.choice((required_attributes | optional_attributes)[key]) for key in keys}
+        doc_string = f"File model.py, line {index % 900}" if rng.random() < 0.05 else None
+        domain = FOREIGN_DOMAIN if rng.random() < 0.1 else None
         nodes.append(helper.make_node(op_type, inputs, [output], name, doc_string, domain, **attributes))
-        output_type = TensorProto.DataType.Name(attributes["to"]) if op_type == "Cast" else kinds[0]
-        names[output_type].append(output)
-        sizes = choose.choices([32, 64, 768, 3072], k=choose.randint(0, 2))
-        shape: list[int | str | None] = ["batch", choose.choice(["sequence", 1, 128]), *sizes]
+        output_type = TensorProto.DataType.Name(attributes["to"]) if op_type == "Cast" else input_types[0]
+        names_by_type[output_type].append(output)
+        sizes = rng.choices([32, 64, 768, 3072], k=rng.randint(0, 2))
+        shape: list[int | str | None] = ["batch", rng.choice(["sequence", 1, 128]), *sizes]
         values.append(helper.make_tensor_value_info(output, TensorProto.DataType.Value(output_type), shape))
     graph_inputs = [
-        helper.make_tensor_value_info(name, TensorProto.DataType.Value(kind), ["batch", "sequence"])
-        for name, kind in graph_input_types.items()
+        helper.make_tensor_value_info(name, TensorProto.DataType.Value(input_type), ["batch", "sequence"])
+        for name, input_type in graph_input_types.items()
     ]
     graph = helper.make_graph(nodes, "structure", graph_inputs, [values.pop()], value_info=values)
     imports = [helper.make_opsetid("", OPSET), helper.make_opsetid(FOREIGN_DOMAIN, 1)]

@@ -1,4 +1,4 @@
-"""Check that a model of 20 MB without weights is valid in every message and field; the official runtime parses it."""
+"""Verify every message and field of a model of 20 MB without weights. The official runtime parses the model."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,5 @@
-"""The map of `onnxwire view` in headless Chromium: `python -m benchmarks.view_map [--nodes N ...] [--wait SECONDS]`.
+"""Measure the map of `onnxwire view` in headless Chromium:
+`python -m benchmarks.view_map [--nodes N ...] [--wait SECONDS]`.
 
 For each size, print the time from opening the address to the first picture, and the server's time and memory. If the
 package netron is installed, print the time until Netron shows the same model, up to `--wait`. For the last size, print
@@ -26,25 +27,25 @@ from typing import Any
 import onnx
 from onnx import TensorProto, helper
 
-WIDTH = 1_000  # nodes of a layer
+NODES_PER_LAYER = 1_000
 OPERATORS = ["MatMul", "Add", "Relu", "Mul", "Sigmoid", "Sub", "Tanh"]
-WAIT = "return document.getElementById('map-canvas')?.dataset.boxes"
-# Measured within the page: a call of the driver takes as long as some of the measured times.
-NOTE_FIRST = """
+BOX_COUNT_SCRIPT = "return document.getElementById('map-canvas')?.dataset.boxes"
+# Times are measured in the page, because a call of the driver takes as long as some of them.
+FIRST_PICTURE_SCRIPT = """
     const look = () =>
       document.getElementById('map-canvas')?.dataset.boxes
         ? (window.firstPicture = performance.now())
         : requestAnimationFrame(look);
     requestAnimationFrame(look);
 """
-NETRON = """
+NETRON_SCRIPT = """
     if (document.readyState !== 'complete') return null;
     const text = document.body.className.includes('notification') || document.body.className.includes('alert')
       ? document.querySelector('#message-text').textContent : '';
     if (text) document.querySelector('#message-button').click();
     return [text, document.body.className.includes('default') && document.querySelectorAll('g.graph-node').length];
 """
-PRESS_KEY = """
+PRESS_KEY_SCRIPT = """
     const done = arguments[arguments.length - 1];
     const canvas = document.getElementById('map-canvas');
     const shown = () => canvas.dataset.boxes + document.getElementById('map-card').textContent;
@@ -53,8 +54,10 @@ PRESS_KEY = """
     const look = () => (shown() === before ? requestAnimationFrame(look) : done(performance.now() - began));
     look();
 """
-TYPE = "document.getElementById('map-canvas').dispatchEvent(new KeyboardEvent('keydown', { key: arguments[0] }))"
-PAN = """
+SEND_KEY_SCRIPT = (
+    "document.getElementById('map-canvas').dispatchEvent(new KeyboardEvent('keydown', { key: arguments[0] }))"
+)
+PAN_SCRIPT = """
     const done = arguments[arguments.length - 1];
     const canvas = document.getElementById('map-canvas');
     const move = (kind, x, y) =>
@@ -76,18 +79,18 @@ PAN = """
 """
 
 
-def write_model(path: Path, layers: int) -> None:
+def write_model(path: Path, n_layers: int) -> None:
     """Write equal layers of five parts of 200 nodes each."""
     nodes, tensors = [], []
-    for layer in range(layers):
-        for k in range(WIDTH):
+    for layer in range(n_layers):
+        for k in range(NODES_PER_LAYER):
             inputs = [f"h{layer}_{k}"]
             if k % 2 == 0:
                 inputs.append(f"w{layer}_{k}")
                 tensors.append(helper.make_tensor(inputs[1], TensorProto.FLOAT, [4, 4], bytes(64), raw=True))
             elif k % 16 == 1 and k > 16:
                 inputs.append(f"h{layer}_{k - 11}")
-            output = f"h{layer}_{k + 1}" if k < WIDTH - 1 else f"h{layer + 1}_0"
+            output = f"h{layer}_{k + 1}" if k < NODES_PER_LAYER - 1 else f"h{layer + 1}_0"
             # Parts differ, so that they are not drawn as one repeat.
             op_type = OPERATORS[(k * k // 7 + k // 200) % 7]
             nodes.append(
@@ -96,7 +99,7 @@ def write_model(path: Path, layers: int) -> None:
     onnx.save(helper.make_model(helper.make_graph(nodes, "g", [], [], initializer=tensors)), path)
 
 
-def status(pid: int) -> tuple[float, float]:
+def process_status(pid: int) -> tuple[float, float]:
     """Return the CPU time of a process in seconds, and its anonymous memory in MB."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     memory = next(line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("RssAnon"))
@@ -124,96 +127,99 @@ def browser() -> Iterator[Any]:
 
 
 def wait_for(driver: Any, script: str) -> Any:
-    """Run a script until its result is true; return the result."""
-    while not (found := driver.execute_script(script)):
+    """Run a script until its result is true. Return the result."""
+    while not (result := driver.execute_script(script)):
         time.sleep(0.01)
-    return found
+    return result
 
 
 @contextlib.contextmanager
 def open_map(driver: Any, path: Path) -> Iterator[int]:
-    """Open the map of the model and print the times; yield the server's process id."""
+    """Open the map of a model and print the times. Yield the server's process id."""
     command = [sys.executable, "-m", "onnxwire", "view", str(path), "--no-browser"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as server:
         try:
             address = server.stdout.readline().strip()
-            driver.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": NOTE_FIRST})
-            cpu, memory = status(server.pid)
+            driver.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": FIRST_PICTURE_SCRIPT})
+            cpu_seconds, megabytes = process_status(server.pid)
             driver.get(address)
-            first = wait_for(driver, "return window.firstPicture")
-            now = status(server.pid)
-            print(f"first picture: {first / 1000:.2f} s, {now[0] - cpu:.2f} s of the server's processor time")
-            print(f"memory of the server: {now[1] - memory:.0f} MB more than before")
+            first_picture_ms = wait_for(driver, "return window.firstPicture")
+            status_now = process_status(server.pid)
+            print(
+                f"first picture: {first_picture_ms / 1000:.2f} s, "
+                f"{status_now[0] - cpu_seconds:.2f} s of the server's processor time"
+            )
+            print(f"memory of the server: {status_now[1] - megabytes:.0f} MB more than before")
             yield server.pid
         finally:
             server.terminate()
 
 
 def measure_steps(driver: Any, pid: int) -> None:
-    """Open and close blocks and groups, and pan."""
+    """Print the times to open and close blocks and groups and to pan."""
 
-    def go(group: str, wait: float = 1) -> None:
+    def go_to_group(group: str, wait: float = 1) -> None:
         driver.execute_script("location.hash = 'map=' + arguments[0]", group)
         time.sleep(wait)
 
     def press(key: str) -> tuple[float, float]:
-        cpu = status(pid)[0]
-        return driver.execute_async_script(PRESS_KEY, key), (status(pid)[0] - cpu) * 1000
+        cpu_seconds = process_status(pid)[0]
+        return driver.execute_async_script(PRESS_KEY_SCRIPT, key), (process_status(pid)[0] - cpu_seconds) * 1000
 
-    def report(what: str, steps: list[tuple[float, float]]) -> None:
-        times, cpu = zip(*steps, strict=True)
+    def report(action: str, steps: list[tuple[float, float]]) -> None:
+        times, cpu_times = zip(*steps, strict=True)
         print(
-            f"{what}: {statistics.median(times):.0f} ms (median of {len(steps)}), longest {max(times):.0f} ms, "
-            f"{sum(cpu) / len(cpu):.0f} ms of the server's processor time"
+            f"{action}: {statistics.median(times):.0f} ms (median of {len(steps)}), longest {max(times):.0f} ms, "
+            f"{sum(cpu_times) / len(cpu_times):.0f} ms of the server's processor time"
         )
 
-    go("graph/0")
-    opened, closed, moved = [], [], []
+    go_to_group("graph/0")
+    opening_steps, closing_steps, moving_steps = [], [], []
     for _ in range(10):
-        opened.append(press("Enter"))
+        opening_steps.append(press("Enter"))
         time.sleep(0.3)
-        moved.append(press("]"))
+        moving_steps.append(press("]"))
         time.sleep(0.3)
-        closed.append(press("Enter"))
+        closing_steps.append(press("Enter"))
         time.sleep(0.3)
-    report("a block opens", opened)
-    report("the next block", moved)
-    report("a block closes", closed)
+    report("a block opens", opening_steps)
+    report("the next block", moving_steps)
+    report("a block closes", closing_steps)
     groups = []
     for block in range(50, 55):
-        go(f"graph/0*{block}/0")
+        go_to_group(f"graph/0*{block}/0")
         groups.append(press("Enter"))
         time.sleep(0.3)
     report("a group of 200 nodes opens", groups)
     for layer in range(1, 10):
-        go(f"graph.node[{layer * WIDTH}]", 0.5)
-    go("graph/0")
+        go_to_group(f"graph.node[{layer * NODES_PER_LAYER}]", 0.5)
+    go_to_group("graph/0")
     press("a")
     for layer in range(10):
         for part in range(2):
-            go(f"graph/0/{layer}/{part}", 0.4)
+            go_to_group(f"graph/0/{layer}/{part}", 0.4)
             press("Enter")
     for name, key in (("all of them", "0"), ("near", "+")):
-        driver.execute_script(TYPE, key)
+        driver.execute_script(SEND_KEY_SCRIPT, key)
         time.sleep(1)
-        frame = driver.execute_async_script(PAN)
-        print(f"panning {driver.execute_script(WAIT)} boxes, {name}: {frame:.1f} ms a frame (median)")
+        frame = driver.execute_async_script(PAN_SCRIPT)
+        print(f"panning {driver.execute_script(BOX_COUNT_SCRIPT)} boxes, {name}: {frame:.1f} ms a frame (median)")
 
 
 def measure_netron(driver: Any, path: Path, wait: float) -> None:
-    """Measure the time in which Netron draws the model, from the last answered dialog on."""
+    """Print the time that Netron takes to draw the model after its last dialog is confirmed."""
     command = [sys.executable, "-c", "import netron; netron.main()", str(path), "--host", "127.0.0.1"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as server:
         try:
             driver.get(server.stderr.readline().split()[-1])
-            began, count = time.perf_counter(), 0
-            while not count and time.perf_counter() - began < wait:
+            start_seconds, count = time.perf_counter(), 0
+            while not count and time.perf_counter() - start_seconds < wait:
                 time.sleep(0.05)
-                asked, count = driver.execute_script(NETRON) or ("", 0)
-                if asked:  # dialogs: consent, and confirmation to draw a large graph
-                    began = time.perf_counter()
-            took = time.perf_counter() - began
-            print(f"Netron: {took:.2f} s, {count} boxes" if count else f"Netron: not done after {took:.0f} s")
+                dialog_text, count = driver.execute_script(NETRON_SCRIPT) or ("", 0)
+                if dialog_text:  # dialogs: consent, and confirmation to draw a large graph
+                    start_seconds = time.perf_counter()
+            seconds = time.perf_counter() - start_seconds
+            print(f"Netron: {seconds:.2f} s, {count} boxes" if count else f"Netron: not done after {seconds:.0f} s")
         finally:
             server.terminate()
 
@@ -227,7 +233,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         for nodes in options.nodes:
             path = Path(folder) / f"{nodes}.onnx"
-            write_model(path, nodes // WIDTH)
+            write_model(path, nodes // NODES_PER_LAYER)
             print(f"{nodes:,} nodes")
             with browser() as driver, open_map(driver, path) as pid:
                 if nodes == options.nodes[-1]:

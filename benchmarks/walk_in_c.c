@@ -1,20 +1,21 @@
-/* The walk of walk_nodes.py with onnxwire.h: reads all fields of nodes and value_infos, and returns the same checksum. */
+/* The walk of walk_nodes.py with onnxwire.h. It reads all fields of nodes and value_infos and returns the same checksum.
+ */
 #define ONNXWIRE_IMPLEMENTATION
 #include "onnxwire.h"
 
-static double size_of(const ow_fields *fields) { return (double)(fields->span.end - fields->span.start); }
+static double span_size(const ow_fields *fields) { return (double)(fields->span.end - fields->span.start); }
 
-static double of_attribute(ow_fields *attribute) {
+static double sum_attribute(ow_fields *attribute) {
     double name = 0, doc_string = 0, text = 0, number = 0, integer = 0, integers = 0;
     uint64_t type = 0;
     while (ow_next_field(attribute)) {
         switch (attribute->row) {
-        case OW_AttributeProto_name: name = size_of(attribute); break;
-        case OW_AttributeProto_doc_string: doc_string = size_of(attribute); break;
+        case OW_AttributeProto_name: name = span_size(attribute); break;
+        case OW_AttributeProto_doc_string: doc_string = span_size(attribute); break;
         case OW_AttributeProto_type: type = attribute->bits; break;
         case OW_AttributeProto_f: number = ow_float(attribute->bits); break;
         case OW_AttributeProto_i: integer = (double)(int64_t)attribute->bits; break;
-        case OW_AttributeProto_s: text = size_of(attribute); break;
+        case OW_AttributeProto_s: text = span_size(attribute); break;
         case OW_AttributeProto_ints: integers += (double)(int64_t)attribute->bits; break;
         default: break;
         }
@@ -22,35 +23,35 @@ static double of_attribute(ow_fields *attribute) {
     return name + doc_string + (type == 1 ? number : type == 2 ? integer : type == 3 ? text : type == 7 ? integers : 0);
 }
 
-static double of_node(ow_fields *node) {
+static double sum_node(ow_fields *node) {
     double total = 0;
     ow_fields inner;
     while (ow_next_field(node)) {
         switch (node->row) {
         case OW_NodeProto_attribute:
-            if (ow_enter(node, &inner) == OW_OK) total += of_attribute(&inner);
+            if (ow_enter(node, &inner) == OW_OK) total += sum_attribute(&inner);
             break;
         case OW_NodeProto_metadata_props:
             ow_enter(node, &inner);
-            while (ow_next_field(&inner)) total += size_of(&inner);
+            while (ow_next_field(&inner)) total += span_size(&inner);
             break;
         case OW_NodeProto_device_configurations: break;
-        default: total += size_of(node);
+        default: total += span_size(node);
         }
     }
     return total;
 }
 
-static double of_dim(ow_fields *dim) {
+static double sum_dim(ow_fields *dim) {
     double total = 0;
     while (ow_next_field(dim)) {
         if (dim->row == OW_TensorShapeProto_Dimension_dim_value) total = (double)(int64_t)dim->bits;
-        if (dim->row == OW_TensorShapeProto_Dimension_dim_param) total = size_of(dim);
+        if (dim->row == OW_TensorShapeProto_Dimension_dim_param) total = span_size(dim);
     }
     return total;
 }
 
-static double of_tensor_type(ow_fields *type) {
+static double sum_tensor_type(ow_fields *type) {
     double dims = 0, elem_type = 0;
     ow_fields shape, dim;
     while (ow_next_field(type)) {
@@ -58,21 +59,21 @@ static double of_tensor_type(ow_fields *type) {
         if (type->row != OW_TypeProto_Tensor_shape) continue;
         ow_enter(type, &shape);
         while (ow_next_field(&shape))
-            if (shape.row == OW_TensorShapeProto_dim && ow_enter(&shape, &dim) == OW_OK) dims += of_dim(&dim);
+            if (shape.row == OW_TensorShapeProto_dim && ow_enter(&shape, &dim) == OW_OK) dims += sum_dim(&dim);
     }
     return dims + elem_type;
 }
 
-static double of_value_info(ow_fields *value) {
+static double sum_value_info(ow_fields *value) {
     double total = 0;
     ow_fields type, tensor_type;
     while (ow_next_field(value)) {
-        if (value->row == OW_ValueInfoProto_name || value->row == OW_ValueInfoProto_doc_string) total += size_of(value);
+        if (value->row == OW_ValueInfoProto_name || value->row == OW_ValueInfoProto_doc_string) total += span_size(value);
         if (value->row != OW_ValueInfoProto_type) continue;
         ow_enter(value, &type);
         while (ow_next_field(&type))
             if (type.row == OW_TypeProto_tensor_type && ow_enter(&type, &tensor_type) == OW_OK)
-                total += of_tensor_type(&tensor_type);
+                total += sum_tensor_type(&tensor_type);
     }
     return total;
 }
@@ -90,7 +91,7 @@ double walk_model(const void *data, size_t size) {
         while (ow_next_field(&graph)) {
             if (graph.row != OW_GraphProto_node && graph.row != OW_GraphProto_value_info) continue;
             if (ow_enter(&graph, &inner) != OW_OK) break;
-            total += graph.row == OW_GraphProto_node ? of_node(&inner) : of_value_info(&inner);
+            total += graph.row == OW_GraphProto_node ? sum_node(&inner) : sum_value_info(&inner);
         }
     }
     return source.error.code == OW_OK ? total : -1;

@@ -1,4 +1,4 @@
-"""Read all fields of 100,000 nodes and 100,000 value_infos with `onnxwire.h`; the official runtime only parses them."""
+"""Read all fields of 100,000 nodes and 100,000 value_infos with `onnxwire.h`. The official runtime only parses them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LIBRARY = FOLDER / "walk_in_c.so"
 
 
 def compile_walk() -> None:
-    """Compile `walk_in_c.c`, and make the model."""
+    """Compile `walk_in_c.c` and make the model."""
     from onnxwire import get_include
 
     compiler = (sysconfig.get_config_var("CC") or "cc").split()
@@ -47,7 +47,7 @@ def parse() -> Callable[[], object]:
 
 
 def checksum(result: Any) -> float:
-    """Return the checksum of our walk, or walk over the official message, which is not measured."""
+    """Return the checksum of the walk in C, or compute that of an official message, which is not measured."""
     return result if isinstance(result, float) else walk(result)
 
 

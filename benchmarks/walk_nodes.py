@@ -10,7 +10,7 @@ FLOAT, INT, STRING, INTS = 1, 2, 3, 7  # AttributeProto.AttributeType
 
 
 def walk(model: Any) -> float:
-    """Read the fields by name, as an ONNX tool does, and return a checksum."""
+    """Read the fields by name, as a typical ONNX tool does, and return a checksum."""
     total: float = model.ir_version
     for node in model.graph.node:
         total += len(node.name) + len(node.op_type) + len(node.domain) + len(node.overload) + len(node.doc_string)
@@ -20,14 +20,14 @@ def walk(model: Any) -> float:
             total += len(name)
         for attribute in node.attribute:
             total += len(attribute.name) + len(attribute.doc_string)
-            kind = attribute.type
-            if kind == INT:
+            attribute_type = attribute.type
+            if attribute_type == INT:
                 total += attribute.i
-            elif kind == INTS:
+            elif attribute_type == INTS:
                 total += sum(attribute.ints)
-            elif kind == FLOAT:
+            elif attribute_type == FLOAT:
                 total += attribute.f
-            elif kind == STRING:
+            elif attribute_type == STRING:
                 total += len(attribute.s)
         for entry in node.metadata_props:
             total += len(entry.key) + len(entry.value)
@@ -43,8 +43,8 @@ def walk(model: Any) -> float:
     return total
 
 
-def walk_present(model: Any) -> float:
-    """Read the fields that most nodes and values have, with HasField for members of oneofs; return a checksum."""
+def walk_usual_fields(model: Any) -> float:
+    """Read the fields that most nodes and values have, with HasField for members of oneofs. Return a checksum."""
     total: float = 0
     for node in model.graph.node:
         total += len(node.name) + len(node.op_type)
@@ -54,14 +54,14 @@ def walk_present(model: Any) -> float:
             total += len(name)
         for attribute in node.attribute:
             total += len(attribute.name)
-            kind = attribute.type
-            if kind == INT:
+            attribute_type = attribute.type
+            if attribute_type == INT:
                 total += attribute.i
-            elif kind == INTS:
+            elif attribute_type == INTS:
                 total += sum(attribute.ints)
-            elif kind == FLOAT:
+            elif attribute_type == FLOAT:
                 total += attribute.f
-            elif kind == STRING:
+            elif attribute_type == STRING:
                 total += len(attribute.s)
     for value in model.graph.value_info:
         total += len(value.name)
@@ -75,14 +75,14 @@ def walk_present(model: Any) -> float:
     return total
 
 
-def walk_listed(message: Any) -> float:
+def walk_by_list_fields(message: Any) -> float:
     """Read all present fields by ListFields, and return a checksum."""
     total: float = 0
     for field, value in message.ListFields():
         total += field.number
         if field.type == field.TYPE_MESSAGE:
             for item in value if field.is_repeated else (value,):
-                total += walk_listed(item)
+                total += walk_by_list_fields(item)
         elif field.type in (field.TYPE_STRING, field.TYPE_BYTES):
             total += sum(map(len, value)) if field.is_repeated else len(value)
         else:
@@ -90,18 +90,18 @@ def walk_listed(message: Any) -> float:
     return total
 
 
-def ours(walker: Callable[[Any], float]) -> Callable[[], object]:
+def ours(walk_function: Callable[[Any], float]) -> Callable[[], object]:
     from onnxwire import ModelProto
 
     data = PATH.read_bytes()
-    return lambda: walker(ModelProto.FromString(data))
+    return lambda: walk_function(ModelProto.FromString(data))
 
 
-def official(walker: Callable[[Any], float]) -> Callable[[], object]:
+def official(walk_function: Callable[[Any], float]) -> Callable[[], object]:
     from onnx import ModelProto
 
     data = PATH.read_bytes()
-    return lambda: walker(ModelProto.FromString(data))
+    return lambda: walk_function(ModelProto.FromString(data))
 
 
 ROWS = [
@@ -116,16 +116,16 @@ ROWS = [
     Row(
         "the same, only fields that are usually set, with HasField for dims",
         prepare=prepare,
-        ours=lambda: ours(walk_present),
-        official=lambda: official(walk_present),
+        ours=lambda: ours(walk_usual_fields),
+        official=lambda: official(walk_usual_fields),
         fingerprint=lambda result: result,
         goal=3.5,
     ),
     Row(
         "the same, with ListFields",
         prepare=prepare,
-        ours=lambda: ours(walk_listed),
-        official=lambda: official(walk_listed),
+        ours=lambda: ours(walk_by_list_fields),
+        official=lambda: official(walk_by_list_fields),
         fingerprint=lambda result: result,
         repeats=5,
     ),

@@ -1,5 +1,4 @@
-"""The common part of weights_inline, weights_external and unpack: reads all weights of the 1 GiB model, one value per
-page."""
+"""The common part of weights_inline and weights_external: reading one value per page of all weights."""
 
 import zlib
 from collections.abc import Callable, Iterable
@@ -8,8 +7,8 @@ from typing import Any
 
 from benchmarks.row import Skip
 
-PAGE = 4096
-PRIVATE_GOAL = 5e6  # bytes
+PAGE_BYTES = 4096
+PRIVATE_GOAL_BYTES = 5e6
 
 
 def require(package: str) -> None:
@@ -18,22 +17,22 @@ def require(package: str) -> None:
         raise Skip(f"{package.replace('_', '-')} is not installed")
 
 
-def touch(array: Any) -> Any:
+def first_values_of_pages(array: Any) -> Any:
     """Copy one value of each page of an array."""
-    return array.reshape(-1)[:: PAGE // array.itemsize].copy()
+    return array.reshape(-1)[:: PAGE_BYTES // array.itemsize].copy()
 
 
-def touch_all(arrays: Iterable[tuple[str, Any]]) -> tuple[list[Any], list[tuple[str, Any]]]:
-    """Read one value per page of arrays; return the arrays, to keep all of them alive, and the values by name."""
-    kept, values = [], []
+def read_pages(arrays: Iterable[tuple[str, Any]]) -> tuple[list[Any], list[tuple[str, Any]]]:
+    """Read one value per page of arrays. Return the arrays, so that they stay in memory, and names with values."""
+    arrays_kept, values = [], []
     for name, array in arrays:
-        kept.append(array)
-        values.append((name, touch(array)))
-    return kept, values
+        arrays_kept.append(array)
+        values.append((name, first_values_of_pages(array)))
+    return arrays_kept, values
 
 
 def fingerprint(result: tuple[list[Any], list[tuple[str, Any]]]) -> list[tuple[str, int]]:
-    """Return a checksum of the values of each weight; skips the only small tensor, which is in a typed field."""
+    """Return a checksum of the values of each weight. The only tensor of another type, a small one, is skipped."""
     return sorted((name, zlib.crc32(values)) for name, values in result[1] if values.dtype.itemsize == 2)
 
 
@@ -48,6 +47,6 @@ def ours(path: str) -> Callable[[], object]:
 
     def operation() -> object:
         model = onnxwire.load(path)
-        return touch_all((tensor.name, tensor.numpy()) for tensor in model.graph.initializer)
+        return read_pages((tensor.name, tensor.numpy()) for tensor in model.graph.initializer)
 
     return operation

@@ -1,4 +1,4 @@
-"""Read all weights of a model of 1 GiB, stored in an external file, as arrays; one value per page is used."""
+"""Read all weights of a model of 1 GiB as arrays from an external file. One value per page is used."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -8,8 +8,8 @@ from benchmarks.data import FOLDER, make_once
 from benchmarks.row import Row
 
 PATH = FOLDER / "decoder_external.onnx"
-DATA = FOLDER / "decoder_external.data"
-SAFETENSORS = FOLDER / "decoder.safetensors"
+DATA_FILE = FOLDER / "decoder_external.data"
+SAFETENSORS_FILE = FOLDER / "decoder.safetensors"
 
 
 def prepare() -> None:
@@ -20,13 +20,13 @@ def prepare() -> None:
         import onnxwire
 
         with onnxwire.load(list_initializers.PATH) as model:
-            onnxwire.save(model, path, external=DATA.name, overwrite=True)
+            onnxwire.save(model, path, external=DATA_FILE.name, overwrite=True)
 
     make_once(PATH, write)
 
 
 def prepare_onnx_ir() -> None:
-    """Make the model for onnx-ir, if that is installed."""
+    """Make the model for onnx-ir. Skip the row if onnx-ir is not installed."""
     weights.require("onnx_ir")
     prepare()
 
@@ -44,11 +44,11 @@ def prepare_safetensors() -> None:
         with onnxwire.load(PATH) as model:
             save_file({tensor.name: tensor.numpy() for tensor in model.graph.initializer}, path)
 
-    make_once(SAFETENSORS, write)
+    make_once(SAFETENSORS_FILE, write)
 
 
 def prepare_torch() -> None:
-    """Make the files for PyTorch, if that is installed."""
+    """Make the files for PyTorch. Skip the row if PyTorch is not installed."""
     weights.require("torch")
     prepare_safetensors()
 
@@ -59,7 +59,7 @@ def official() -> Callable[[], object]:
 
     def operation() -> object:
         model = onnx.load(str(PATH))
-        return weights.touch_all((tensor.name, to_array(tensor)) for tensor in model.graph.initializer)
+        return weights.read_pages((tensor.name, to_array(tensor)) for tensor in model.graph.initializer)
 
     return operation
 
@@ -69,7 +69,7 @@ def onnx_ir() -> Callable[[], object]:
 
     def operation() -> object:
         initializers = onnx_ir.load(str(PATH)).graph.initializers
-        return weights.touch_all((name, value.const_value.numpy()) for name, value in initializers.items())
+        return weights.read_pages((name, value.const_value.numpy()) for name, value in initializers.items())
 
     return operation
 
@@ -83,39 +83,45 @@ def safetensors(framework: str) -> Callable[[], object]:
     import_module("numpy" if framework == "numpy" else "torch")
 
     def operation() -> object:
-        with safe_open(str(SAFETENSORS), framework) as file:
+        with safe_open(str(SAFETENSORS_FILE), framework) as file:
             tensors = ((name, file.get_tensor(name)) for name in file.keys())  # noqa: SIM118 - it is not a dict
-            return weights.touch_all((name, getattr(tensor, "numpy", lambda t=tensor: t)()) for name, tensor in tensors)
+            return weights.read_pages(
+                (name, getattr(tensor, "numpy", lambda t=tensor: t)()) for name, tensor in tensors
+            )
 
     return operation
 
 
 def make_row(
-    work: str, prepare: Callable[[], object], other: Callable[[], Callable[[], object]], file: Path, beside: str = ""
+    work: str,
+    prepare: Callable[[], object],
+    other_side: Callable[[], Callable[[], object]],
+    other_file: Path,
+    other_program: str = "",
 ) -> Row:
-    """Return a row whose goal is equal speed. file: input of the other side; beside: its package, "" for onnx."""
+    """Return a row whose goal is equal speed. `other_file` is the other side's input, `other_program` its package."""
     return Row(
         work,
         prepare=prepare,
-        inputs=(DATA, file),
+        inputs=(DATA_FILE, other_file),
         ours=lambda: weights.ours(str(PATH)),
-        official=other,
+        official=other_side,
         fingerprint=weights.fingerprint,
         goal=1,
-        private_goal=weights.PRIVATE_GOAL,
-        repeats=11 if beside else 7,
-        beside=beside,
+        private_goal=weights.PRIVATE_GOAL_BYTES,
+        repeats=11 if other_program else 7,
+        other_program=other_program,
     )
 
 
 def make_safetensors_row(work: str, prepare: Callable[[], object], framework: str) -> Row:
-    """Return the row for the tensors of a framework."""
-    return make_row(work, prepare, lambda: safetensors(framework), SAFETENSORS, "safetensors")
+    """Return a row for the tensors of a framework."""
+    return make_row(work, prepare, lambda: safetensors(framework), SAFETENSORS_FILE, "safetensors")
 
 
 ROWS = [
-    make_row("all weights of 1 GiB of external data, reading one value per memory page", prepare, official, DATA),
-    make_row("the same, compared with onnx-ir", prepare_onnx_ir, onnx_ir, DATA, "onnx-ir"),
+    make_row("all weights of 1 GiB of external data, reading one value per memory page", prepare, official, DATA_FILE),
+    make_row("the same, compared with onnx-ir", prepare_onnx_ir, onnx_ir, DATA_FILE, "onnx-ir"),
     make_safetensors_row("the same, compared with safetensors to numpy", prepare_safetensors, "numpy"),
     make_safetensors_row("the same, compared with safetensors to PyTorch", prepare_torch, "pt"),
 ]

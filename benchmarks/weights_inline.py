@@ -1,4 +1,4 @@
-"""Read all weights of a model of 1 GiB, stored inline, as arrays; one value per page is used."""
+"""Read all weights of a model of 1 GiB with inline weights as arrays. One value per page is used."""
 
 from collections.abc import Callable
 
@@ -14,7 +14,7 @@ def official() -> Callable[[], object]:
 
     def operation() -> object:
         model = onnx.load(str(PATH))
-        return weights.touch_all((tensor.name, to_array(tensor)) for tensor in model.graph.initializer)
+        return weights.read_pages((tensor.name, to_array(tensor)) for tensor in model.graph.initializer)
 
     return operation
 
@@ -36,7 +36,7 @@ def raw_mmap() -> Callable[[], object]:
     def operation() -> object:
         with PATH.open("rb") as file:
             mapping = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        return weights.touch_all(
+        return weights.read_pages(
             (name, np.frombuffer(mapping, dtype, int(np.prod(shape)), offset).reshape(shape))
             for name, offset, dtype, shape in spans
         )
@@ -53,7 +53,7 @@ ROWS = [
         official=official,
         fingerprint=weights.fingerprint,
         goal=20,
-        private_goal=weights.PRIVATE_GOAL,
+        private_goal=weights.PRIVATE_GOAL_BYTES,
     ),
     Row(
         "the same, compared with a plain mmap at known offsets",
@@ -64,6 +64,6 @@ ROWS = [
         fingerprint=weights.fingerprint,
         goal=1 / 1.2,
         repeats=15,
-        beside="mmap",
+        other_program="mmap",
     ),
 ]

@@ -1,8 +1,8 @@
-"""Run one operation once, and print its cost as JSON.
+"""Run one operation once and print its costs as JSON.
 
-    python -c "from benchmarks.worker import main; main()" PIECE ROW SIDE
+    python -c "from benchmarks.worker import main; main()" BENCHMARK ROW SIDE
 
-This module imports little, because the import benchmark does not count modules that are already imported.
+This module imports little, because the benchmark of imports does not measure modules that are already imported.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ import sys
 import time
 
 
-def status() -> dict[str, int]:
-    """Read the memory figures of this process in bytes, such as VmRSS and VmHWM; empty if /proc is missing."""
+def memory_status() -> dict[str, int]:
+    """Return the memory values of this process in bytes, such as VmRSS and VmHWM. Empty if /proc is missing."""
     try:
         with open("/proc/self/status", "rb") as file:
             lines = [line.split() for line in file]
@@ -22,8 +22,8 @@ def status() -> dict[str, int]:
     return {line[0][:-1].decode(): int(line[1]) * 1024 for line in lines if line[-1:] == [b"kB"]}
 
 
-def reset_peak() -> bool:
-    """Reset VmHWM to VmRSS; return whether this is supported."""
+def reset_peak_memory() -> bool:
+    """Reset VmHWM to VmRSS. Return whether the system supports this."""
     try:
         with open("/proc/self/clear_refs", "wb") as file:
             file.write(b"5")
@@ -32,8 +32,8 @@ def reset_peak() -> bool:
     return True
 
 
-def peak_of_usage(children: bool) -> int | None:
-    """Return the peak RSS in bytes since the start of this process, or the highest peak of its ended children."""
+def peak_rss(children: bool) -> int | None:
+    """Return the peak RSS in bytes of this process since its start, or the highest peak of its finished children."""
     try:
         import resource
     except ImportError:
@@ -42,8 +42,8 @@ def peak_of_usage(children: bool) -> int | None:
     return peak if sys.platform == "darwin" else peak * 1024
 
 
-def read_through(path: str) -> None:
-    """Read a file into the page cache, since some systems soon evict unused pages."""
+def read_into_page_cache(path: str) -> None:
+    """Read a file into the page cache, because some systems evict unused pages soon."""
     chunk = bytearray(1 << 20)
     with open(path, "rb", buffering=0) as file:
         while file.readinto(chunk):
@@ -51,7 +51,7 @@ def read_through(path: str) -> None:
 
 
 def run_empty_child() -> None:
-    """Run an interpreter that does nothing, the baseline of a child's memory."""
+    """Run an interpreter that does nothing. Its memory is the baseline of the operation's child."""
     import subprocess
 
     subprocess.run([sys.executable, "-c", "pass"], check=True)
@@ -63,9 +63,9 @@ def difference(after: int | None, before: int | None) -> int | None:
 
 
 def main() -> None:
-    """Prepare a row, or run one side's operation once and print its cost."""
-    piece, index, side = sys.argv[1:]
-    row = __import__(f"benchmarks.{piece}", fromlist=["ROWS"]).ROWS[int(index)]
+    """Prepare a row, or run the operation of one side once and print its costs."""
+    benchmark, index, side = sys.argv[1:]
+    row = __import__(f"benchmarks.{benchmark}", fromlist=["ROWS"]).ROWS[int(index)]
     if side == "prepare":
         prepare(row)
         return
@@ -75,26 +75,26 @@ def main() -> None:
 
         _ = onnxwire.load  # imports the message classes, as `import onnx` does
     for path in row.inputs:
-        read_through(path)
+        read_into_page_cache(path)
     if row.in_child:
         run_empty_child()
     gc.collect()
-    usage = peak_of_usage(row.in_child)
-    is_reset = not row.in_child and reset_peak()
-    before = status()
+    peak_before = peak_rss(row.in_child)
+    is_reset = not row.in_child and reset_peak_memory()
+    status_before = memory_status()
 
     clock = time.process_time if row.cpu_time else time.perf_counter
     start = clock()
     result = operation()
     seconds = clock() - start
 
-    after = status()
-    if is_reset and "VmHWM" in after:
-        extra = difference(after["VmHWM"], before["VmRSS"])
+    status_after = memory_status()
+    if is_reset and "VmHWM" in status_after:
+        extra = difference(status_after["VmHWM"], status_before["VmRSS"])
     else:
-        extra = difference(peak_of_usage(row.in_child), usage)
-    anonymous = None if row.in_child else difference(after.get("RssAnon"), before.get("RssAnon"))
-    if row.beside and side == "official" and peak_of_usage(True):  # the work was done by another program
+        extra = difference(peak_rss(row.in_child), peak_before)
+    anonymous = None if row.in_child else difference(status_after.get("RssAnon"), status_before.get("RssAnon"))
+    if row.other_program and side == "official" and peak_rss(True):  # the work was done by another program
         extra = anonymous = None
     report(seconds=seconds, extra=extra, anonymous=anonymous, fingerprint=row.fingerprint and row.fingerprint(result))
 

@@ -13,7 +13,7 @@ BATCH_SIZE = 64
 
 
 class DigitsNet(nn.Module):
-    """Classify 8x8 grey images of digits."""
+    """A network that classifies grey images of digits with 8 x 8 pixels."""
 
     def __init__(self) -> None:
         """Make the layers."""
@@ -46,7 +46,7 @@ def train(network: DigitsNet, images: torch.Tensor, labels: torch.Tensor) -> Non
 
 
 def export(network: DigitsNet, example: torch.Tensor, path: Path) -> None:
-    """Write the network as one ONNX file whose batch dimension is symbolic."""
+    """Write the network to one ONNX file. Its batch dimension is symbolic."""
     program = torch.onnx.export(
         network,
         (example,),
@@ -57,7 +57,7 @@ def export(network: DigitsNet, example: torch.Tensor, path: Path) -> None:
         # The optimizer would fold the batch normalizations into the convolutions.
         optimize=False,
     )
-    # The exporter writes Python stack traces into nodes, which contain paths of the machine.
+    # The exporter writes Python stack traces into nodes. They contain paths of the machine.
     for node in program.model.graph:
         node.metadata_props.pop("pkg.torch.onnx.stack_trace", None)
     program.save(path, external_data=False)

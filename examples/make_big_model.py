@@ -1,7 +1,7 @@
-"""Write a valid ONNX transformer of more than 4 GiB in a moment, as a sparse file with every weight inline.
+"""Write a valid ONNX transformer of more than 4 GiB in less than a second, as a sparse file with all weights inline.
 
-The network is a decoder in the style of Llama. Its weights are either holes in the file, which read as zeros and take
-no disk space, or pseudo-random bytes. The default is ten layers of the size used by models of 7 billion parameters:
+The network is a decoder in the style of Llama. Its weights are either holes in the file, which are read as zeros and
+take no disk space, or pseudo-random bytes. By default it has ten layers of the size in models of 7 billion parameters:
 
     python make_big_model.py -o big.onnx
     python make_big_model.py --layers 2 --hidden 64 --intermediate 160 --vocab 512 --heads 4 --fill random -o small.onnx
@@ -28,18 +28,18 @@ INT64 = onnxwire.TensorProto.INT64
 DTYPES = {"float16": FLOAT16, "float32": FLOAT}
 STRUCT_CODES = {FLOAT: "f", FLOAT16: "e", INT64: "q"}
 
-CHUNK_SIZE = 1 << 20
-ZEROS = bytes(1 << 23)  # as many as `save` writes at a time
+CHUNK_BYTES = 1 << 20
+ZEROS = bytes(1 << 23)  # the largest number of bytes that `save` writes at a time
 ROPE_BASE = 10000.0
 NORM_EPSILON = 1e-5
 LOWEST_FLOAT16 = -65504.0
 
 
 class SparseFile(io.FileIO):
-    """A file in which zeros are holes, which take no disk space."""
+    """A file in which blocks of zeros are written as holes, which take no disk space."""
 
     def write(self, data: Any) -> int:
-        """Write bytes, or step over them if all are zero."""
+        """Write bytes, or move past them if all are zero."""
         if ZEROS.startswith(data):
             self.seek(len(data), os.SEEK_CUR)
             return len(data)
@@ -48,50 +48,50 @@ class SparseFile(io.FileIO):
 
 @cache
 def payload(size: int, fill: str) -> bytes:
-    """Return the bytes of the weights of a size. All of them share these bytes, so each size takes memory once."""
+    """Return the bytes of a weight. All weights of one size share the same object."""
     if fill == "zero":
-        return bytes(size)  # that take no memory either, as long as they are only read
-    chunk = random.Random(0).randbytes(CHUNK_SIZE)
-    return b"".join([chunk] * (size // CHUNK_SIZE) + [chunk[: size % CHUNK_SIZE]])
+        return bytes(size)  # takes no memory as long as it is only read
+    chunk = random.Random(0).randbytes(CHUNK_BYTES)
+    return b"".join([chunk] * (size // CHUNK_BYTES) + [chunk[: size % CHUNK_BYTES]])
 
 
 def attribute(name: str, value: onnxwire.TensorProto | int | list[int]) -> onnxwire.AttributeProto:
     """Make an attribute whose type follows from the value."""
-    made = onnxwire.AttributeProto(name=name)
+    result = onnxwire.AttributeProto(name=name)
     if isinstance(value, onnxwire.TensorProto):
-        made.t.CopyFrom(value)
-        made.type = made.TENSOR
+        result.t.CopyFrom(value)
+        result.type = result.TENSOR
     elif isinstance(value, int):
-        made.i = value
-        made.type = made.INT
+        result.i = value
+        result.type = result.INT
     else:
-        made.ints.extend(value)
-        made.type = made.INTS
-    return made
+        result.ints.extend(value)
+        result.type = result.INTS
+    return result
 
 
 def tensor(data_type: int, shape: list[int], *values: float) -> onnxwire.TensorProto:
     """Make a small unnamed tensor."""
-    raw = struct.pack(f"<{len(values)}{STRUCT_CODES[data_type]}", *values)
-    return onnxwire.TensorProto(dims=shape, data_type=data_type, raw_data=raw)
+    raw_data = struct.pack(f"<{len(values)}{STRUCT_CODES[data_type]}", *values)
+    return onnxwire.TensorProto(dims=shape, data_type=data_type, raw_data=raw_data)
 
 
 def value_info(name: str, data_type: int, *shape: int | str) -> onnxwire.ValueInfoProto:
-    """Make the name and type of a tensor; a string in the shape is a symbolic dimension."""
-    made = onnxwire.ValueInfoProto(name=name)
-    made.type.tensor_type.elem_type = data_type
+    """Make the name and type of a tensor. A string in the shape is a symbolic dimension."""
+    result = onnxwire.ValueInfoProto(name=name)
+    result.type.tensor_type.elem_type = data_type
     for size in shape:
-        dim = made.type.tensor_type.shape.dim.add()
+        dim = result.type.tensor_type.shape.dim.add()
         if isinstance(size, str):
             dim.dim_param = size
         else:
             dim.dim_value = size
-    return made
+    return result
 
 
 @dataclass
 class Decoder:
-    """The graph under construction; its methods take and return names of tensors."""
+    """The graph under construction. Its methods take and return names of tensors."""
 
     hidden: int
     intermediate: int
@@ -99,14 +99,14 @@ class Decoder:
     data_type: int
     fill: str
     graph: onnxwire.GraphProto = field(default_factory=lambda: onnxwire.GraphProto(name="decoder"))
-    uses: dict[str, int] = field(default_factory=dict)
+    name_counts: dict[str, int] = field(default_factory=dict)
 
     def node(self, scope: str, op_type: str, *inputs: str, outputs: list[str] | None = None, **attributes: Any) -> str:
         """Add a node and return its first output."""
         name = f"{scope}/{op_type}"
-        self.uses[name] = self.uses.get(name, 0) + 1
-        if self.uses[name] > 1:
-            name += f"_{self.uses[name] - 1}"
+        self.name_counts[name] = self.name_counts.get(name, 0) + 1
+        if self.name_counts[name] > 1:
+            name += f"_{self.name_counts[name] - 1}"
         outputs = outputs or [f"{name}_output_0"]
         node = self.graph.node.add(name=name, op_type=op_type, input=inputs, output=outputs)
         node.attribute.extend(attribute(key, value) for key, value in attributes.items())
@@ -120,8 +120,8 @@ class Decoder:
         """Add an initializer with the name of the scope."""
         name = scope.removeprefix("/").replace("/", ".") + ".weight"
         size = math.prod(shape) * struct.calcsize(STRUCT_CODES[self.data_type])
-        raw = payload(size, self.fill)
-        self.graph.initializer.add(name=name, data_type=self.data_type, dims=shape, raw_data=raw)
+        raw_data = payload(size, self.fill)
+        self.graph.initializer.add(name=name, data_type=self.data_type, dims=shape, raw_data=raw_data)
         return name
 
     def linear(self, scope: str, x: str, rows: int, columns: int) -> str:
@@ -145,7 +145,7 @@ class Decoder:
         half = self.hidden // self.heads // 2
         name = "model.rotary_emb.inv_freq"
         frequencies = [ROPE_BASE ** (-index / half) for index in range(half)]
-        # This tensor alone is in a typed field, not in raw_data, so that the file has a packed field too.
+        # Only this tensor is in a typed field instead of raw_data, so that the file also has a packed field.
         self.graph.initializer.add(name=name, data_type=FLOAT, dims=[half], float_data=frequencies)
         zero, one = self.constant(scope, INT64, [], 0), self.constant(scope, INT64, [], 1)
         positions = self.node(scope, "Range", zero, self.node(scope, "Squeeze", length), one)

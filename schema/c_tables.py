@@ -1,4 +1,4 @@
-"""Write the tables into `onnxwire.h` as C: names of messages and fields, and the rows that the reader uses."""
+"""Conversion of the tables to C for `onnxwire.h`: names of messages and fields, and the rows that the reader uses."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import importlib.util
 from pathlib import Path
 
 _NO_ROW = 255
-_NO_SHORT_FIELD = 0xFFFF  # for numbers without a field: the wire type, 255, matches no tag
-_NO_LIMIT = 0xFFFF  # for fields that are not enums: above every value of a varint of two bytes
+_NO_SHORT_FIELD = 0xFFFF  # for numbers without a field: its wire type, 255, equals that of no tag
+_NO_LIMIT = 0xFFFF  # for fields that are not enums: larger than every varint of two bytes
 # Wire types by field type.
 _WIRE_TYPES = dict.fromkeys((3, 4, 5, 8, 13, 14, 17, 18), 0)  # varints
 _WIRE_TYPES.update(dict.fromkeys((9, 11, 12), 2))  # strings, bytes and messages
@@ -16,14 +16,16 @@ _MESSAGE, _ENUM = 11, 14
 
 
 def header(template: str, files: list, root: Path) -> str:
-    """Return the header: the template, with its placeholders replaced by the names and the data of the tables."""
+    """Return the template of the header with its placeholders replaced by the names and data of the tables."""
     messages = [(file, message) for file in files for message in file.messages if not message.retired]
     enums = [(file, enum) for file in files for enum in file.enums if not enum.retired]
-    return template.replace("/*TABLES*/", _names(messages)).replace("/*DATA*/", _data(messages, enums, root))
+    return template.replace("/*TABLES*/", _name_declarations(messages)).replace(
+        "/*DATA*/", _table_definitions(messages, enums, root)
+    )
 
 
-def _live(message) -> list:
-    """Return the current fields of a message, sorted by number. The reader treats retired ones as unknown fields."""
+def _current_fields(message) -> list:
+    """Return the fields of a message that are not retired, sorted by number. Retired ones are unknown to the reader."""
     return sorted((row for row in message.fields if row.until is None), key=lambda row: row.number)
 
 
@@ -31,20 +33,20 @@ def _identifier(message) -> str:
     return message.name.replace(".", "_")
 
 
-def _names(messages: list) -> str:
+def _name_declarations(messages: list) -> str:
     lines = ["/* Numbers of tables. */", "enum {"]
     lines += [f"    OW_{_identifier(message)} = {number}," for number, (_, message) in enumerate(messages)]
     lines += [f"    OW_N_TABLES = {len(messages)}", "};", "", "/* Rows of fields: indexes of slots. */", "enum {"]
     for _, message in messages:
-        lines += [f"    OW_{_identifier(message)}_{row.name} = {i}," for i, row in enumerate(_live(message))]
-    lines += [f"    OW_MAX_FIELDS = {max(len(_live(message)) for _, message in messages)}", "};", ""]
+        lines += [f"    OW_{_identifier(message)}_{row.name} = {i}," for i, row in enumerate(_current_fields(message))]
+    lines += [f"    OW_MAX_FIELDS = {max(len(_current_fields(message)) for _, message in messages)}", "};", ""]
     lines += ["extern const ow_table ow_tables[OW_N_TABLES];"]
     return "\n".join(lines)
 
 
-def _data(messages: list, enums: list, root: Path) -> str:
-    numbers = {f"{file.package}.{message.name}": i for i, (file, message) in enumerate(messages)}
-    enum_numbers = {f"{file.package}.{enum.name}": i for i, (file, enum) in enumerate(enums)}
+def _table_definitions(messages: list, enums: list, root: Path) -> str:
+    message_indexes = {f"{file.package}.{message.name}": i for i, (file, message) in enumerate(messages)}
+    enum_indexes = {f"{file.package}.{enum.name}": i for i, (file, enum) in enumerate(enums)}
     lines = ["/* The values of each enum after their number. */"]
     for i, (_, enum) in enumerate(enums):
         values = sorted(row.number for row in enum.values if row.until is None)
@@ -52,49 +54,61 @@ def _data(messages: list, enums: list, root: Path) -> str:
     names = ", ".join(f"ow_enum_{i}" for i in range(len(enums)))
     lines += [f"static const int32_t *const ow_enums[] = {{{names}}};", ""]
     lines += [f"static const uint8_t ow_bits[] = {{{', '.join(map(str, _element_bits(root)))}}};", ""]
-    tables = []
+    table_lines = []
     for file, message in messages:
-        rows, name = _live(message), _identifier(message)
+        rows, name = _current_fields(message), _identifier(message)
         if not rows:
             raise ValueError(f"{message.name} has no fields")
         oneofs = list(dict.fromkeys(row.oneof for row in rows if row.oneof))
         lines.append(f"static const ow_field ow_fields_{name}[] = {{")
         for row in rows:
-            kind = f"{file.package}.{row.type_name}"
+            type_name = f"{file.package}.{row.type_name}"
             cells = [f'"{row.name}"', row.number, row.type, int(row.repeated)]
             cells += [oneofs.index(row.oneof) + 1 if row.oneof else 0]
-            cells += [numbers[kind] if row.type == _MESSAGE else -1, enum_numbers[kind] if row.type == _ENUM else -1]
+            cells += [
+                message_indexes[type_name] if row.type == _MESSAGE else -1,
+                enum_indexes[type_name] if row.type == _ENUM else -1,
+            ]
             cells += [_WIRE_TYPES[row.type]]
             lines.append(f"    {{{', '.join(map(str, cells))}}},")
-        by_number = {row.number: i for i, row in enumerate(rows)}
-        index = [by_number.get(number, _NO_ROW) for number in range(rows[-1].number + 1)]
-        lines += ["};", f"static const uint8_t ow_rows_{name}[] = {{{', '.join(map(str, index))}}};"]
-        short_fields = [_NO_SHORT_FIELD] * max(len(index), 16)
+        row_indexes = {row.number: i for i, row in enumerate(rows)}
+        row_index_by_number = [row_indexes.get(number, _NO_ROW) for number in range(rows[-1].number + 1)]
+        lines += ["};", f"static const uint8_t ow_rows_{name}[] = {{{', '.join(map(str, row_index_by_number))}}};"]
+        # Entries for fields whose tag has one byte: row index, wire type and limit of enum values.
+        short_fields = [_NO_SHORT_FIELD] * max(len(row_index_by_number), 16)
         for i, row in enumerate(rows):
-            limit = (
-                _limit(enums[enum_numbers[f"{file.package}.{row.type_name}"]][1]) if row.type == _ENUM else _NO_LIMIT
+            value_limit = (
+                _first_missing_value(enums[enum_indexes[f"{file.package}.{row.type_name}"]][1])
+                if row.type == _ENUM
+                else _NO_LIMIT
             )
             if _WIRE_TYPES[row.type] in (0, 2):
-                short_fields[row.number] = i | _WIRE_TYPES[row.type] << 8 | limit << 16
+                short_fields[row.number] = i | _WIRE_TYPES[row.type] << 8 | value_limit << 16
         entries = ", ".join(f"0x{entry:X}" for entry in short_fields)
         lines.append(f"static const uint32_t ow_short_fields_{name}[] = {{{entries}}};")
-        cells = [f'"{file.package}.{message.name}"', f"ow_fields_{name}", f"ow_rows_{name}", len(rows), len(index)]
+        cells = [
+            f'"{file.package}.{message.name}"',
+            f"ow_fields_{name}",
+            f"ow_rows_{name}",
+            len(rows),
+            len(row_index_by_number),
+        ]
         cells += [f"ow_short_fields_{name}"]
-        tables.append(f"    {{{', '.join(map(str, cells))}}},")
-    return "\n".join([*lines, "", "const ow_table ow_tables[OW_N_TABLES] = {", *tables, "};"])
+        table_lines.append(f"    {{{', '.join(map(str, cells))}}},")
+    return "\n".join([*lines, "", "const ow_table ow_tables[OW_N_TABLES] = {", *table_lines, "};"])
 
 
-def _limit(enum) -> int:
-    """Return the first number from 0 that is not a value of an enum."""
+def _first_missing_value(enum) -> int:
+    """Return the smallest number from 0 that is not a value of an enum."""
     values = {row.number for row in enum.values if row.until is None}
     return next(number for number in range(0xFFFF) if number not in values)
 
 
 def _element_bits(root: Path) -> list[int]:
-    """Return the number of bits of an element, by TensorProto.DataType; 0 for numbers that are not a data type."""
+    """Return the numbers of bits of elements by TensorProto.DataType. 0 stands for numbers that are not a data type."""
     spec = importlib.util.spec_from_file_location("dtypes", root / "onnxwire" / "tensor" / "dtypes.py")
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    types = module.BY_NUMBER
-    return [types[number].bits if number in types else 0 for number in range(max(types) + 1)]
+    data_types = module.BY_NUMBER
+    return [data_types[number].bits if number in data_types else 0 for number in range(max(data_types) + 1)]

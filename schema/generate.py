@@ -1,6 +1,6 @@
-"""Generate, from the tables, a module of literals and the stubs of the message classes.
+"""Generate a module of literals, the stubs of the message classes and `onnxwire.h` from the tables.
 
-The build runs this; the generated files are not committed. To run it by hand: `python schema/generate.py`.
+The build runs this script. The generated files are not committed. To run it yourself: `python schema/generate.py`.
 """
 
 from __future__ import annotations
@@ -10,14 +10,18 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
-# By number of the field type: the annotations of the value that a field returns, and of the values that it accepts.
-_FLOAT = ("float", "SupportsFloat | SupportsIndex")
-_TYPES = {
-    1: _FLOAT, 2: _FLOAT, 8: ("bool", "SupportsIndex"), 9: ("str", "str | bytes"), 12: ("bytes", "bytes"),
+# Annotations by number of the field type: of the value that a field returns, and of the values that it accepts.
+_FLOAT_ANNOTATIONS = ("float", "SupportsFloat | SupportsIndex")
+_ANNOTATIONS_BY_TYPE = {
+    1: _FLOAT_ANNOTATIONS,
+    2: _FLOAT_ANNOTATIONS,
+    8: ("bool", "SupportsIndex"),
+    9: ("str", "str | bytes"),
+    12: ("bytes", "bytes"),
     14: ("int", "SupportsIndex | str"),
-}  # fmt: skip
-_INT = ("int", "SupportsIndex")
-# Base classes of messages; they define methods and properties that are not fields.
+}
+_INT_ANNOTATIONS = ("int", "SupportsIndex")
+# Base classes of messages that have methods and properties besides their fields.
 _BASES = {
     "TensorProto": "onnxwire.tensor.numpy_conversion.Tensor",
     "SparseTensorProto": "onnxwire.tensor.sparse_tensor.SparseTensor",
@@ -26,18 +30,18 @@ _BASES = {
 
 def write(root: Path) -> None:
     """Write `messages/_tables.py`, `messages/__init__.pyi` and `include/onnxwire.h` from all tables of `schema/`."""
-    table_text = _load(root / "onnxwire" / "engine" / "table_text.py")
+    table_text = _load_module(root / "onnxwire" / "engine" / "table_text.py")
     paths = sorted(path for path in (root / "schema").glob("*.md") if path.name != "README.md")
-    files = _in_order([table_text.parse(path.read_text(encoding="utf-8"), path.name) for path in paths])
-    _write(root / "onnxwire" / "messages" / "_tables.py", _tables(files))
-    _write(root / "onnxwire" / "messages" / "__init__.pyi", _stubs(files))
+    files = _sorted_by_imports([table_text.parse(path.read_text(encoding="utf-8"), path.name) for path in paths])
+    _write_if_changed(root / "onnxwire" / "messages" / "_tables.py", _literals_module(files))
+    _write_if_changed(root / "onnxwire" / "messages" / "__init__.pyi", _stubs_module(files))
     folder = root / "onnxwire" / "include"
     template = (folder / "onnxwire.h.in").read_text(encoding="utf-8")
-    c_tables = _load(root / "schema" / "c_tables.py")
-    _write(folder / "onnxwire.h", c_tables.header(template, files, root))
+    c_tables = _load_module(root / "schema" / "c_tables.py")
+    _write_if_changed(folder / "onnxwire.h", c_tables.header(template, files, root))
 
 
-def _load(path: Path) -> ModuleType:
+def _load_module(path: Path) -> ModuleType:
     spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -46,25 +50,25 @@ def _load(path: Path) -> ModuleType:
     return module
 
 
-def _write(path: Path, text: str) -> None:
-    """Write a file unless it already has this content: a new modification time would cause a rebuild."""
+def _write_if_changed(path: Path, text: str) -> None:
+    """Write a file unless it already has this content, because a new modification time would cause a rebuild."""
     if not path.exists() or path.read_text(encoding="utf-8") != text:
         path.write_text(text, encoding="utf-8")
 
 
-def _in_order(files: list) -> list:
-    """Sort files such that each comes after the files that it imports."""
+def _sorted_by_imports(files: list) -> list:
+    """Return the files sorted so that each comes after the files that it imports."""
     ordered: list = []
     while len(ordered) < len(files):
-        names = {f.name for f in ordered}
-        ready = [f for f in files if f not in ordered and names.issuperset(f.imports)]
-        if not ready:
-            raise ValueError(f"missing or circular imports of table files: {[f.name for f in files]}")
-        ordered += ready
+        names = {file.name for file in ordered}
+        importable = [file for file in files if file not in ordered and names.issuperset(file.imports)]
+        if not importable:
+            raise ValueError(f"missing or circular imports of table files: {[file.name for file in files]}")
+        ordered += importable
     return ordered
 
 
-def _tables(files: list) -> str:
+def _literals_module(files: list) -> str:
     lines = ['"""The tables of `schema/` as literals. Written by schema/generate.py; not to be edited."""', ""]
     lines += [*_base_imports(), "", "BASES = {"]
     lines += [f'    "onnx.{name}": ({base.rpartition(".")[2]},),' for name, base in _BASES.items()]
@@ -91,10 +95,10 @@ def _base_imports() -> list[str]:
     return sorted("from {0} import {2}".format(*base.rpartition(".")) for base in _BASES.values())
 
 
-def _stubs(files: list) -> str:
-    messages = {m.name: m for file in files for m in file.messages if not m.retired}
-    enums = {e.name: e for file in files for e in file.enums if not e.retired}
-    public = [name for name in messages if "." not in name]
+def _stubs_module(files: list) -> str:
+    messages = {message.name: message for file in files for message in file.messages if not message.retired}
+    enums = {enum.name: enum for file in files for enum in file.enums if not enum.retired}
+    public_names = [name for name in messages if "." not in name]
     lines = [
         '"""Stubs of the message classes. Written by schema/generate.py; not to be edited."""',
         "",
@@ -112,9 +116,9 @@ def _stubs(files: list) -> str:
     ]
     for name, enum in enums.items():
         if "." not in name:
-            public += [name, *(value.name for value in enum.values if value.until is None)]
+            public_names += [name, *(value.name for value in enum.values if value.until is None)]
             lines += _enum_stub(enum, "")
-    lines += ["", f"__all__ = {public!r}"]
+    lines += ["", f"__all__ = {public_names!r}"]
     for name, message in messages.items():
         if "." not in name:
             lines += ["", *_message_stub(message, messages, enums, "")]
@@ -122,78 +126,93 @@ def _stubs(files: list) -> str:
 
 
 def _enum_stub(enum, indent: str) -> list[str]:
-    kind = "ClassVar[{}]" if indent else "{}"
-    short = enum.name.rpartition(".")[2]
-    lines = [f"{indent}{short}: {kind.format('EnumTypeWrapper')}", f'{indent}"""{enum.doc}"""']
+    annotation_format = "ClassVar[{}]" if indent else "{}"
+    short_name = enum.name.rpartition(".")[2]
+    lines = [f"{indent}{short_name}: {annotation_format.format('EnumTypeWrapper')}", f'{indent}"""{enum.doc}"""']
     for value in enum.values:
         if value.until is None:
-            lines += [f"{indent}{value.name}: {kind.format('int')}", f'{indent}"""{value.doc}"""']
+            lines += [f"{indent}{value.name}: {annotation_format.format('int')}", f'{indent}"""{value.doc}"""']
     return lines
 
 
 def _message_stub(message, messages: dict, enums: dict, indent: str) -> list[str]:
-    inner = indent + "    "
-    short = message.name.rpartition(".")[2]
+    inner_indent = indent + "    "
+    short_name = message.name.rpartition(".")[2]
     bases = ", ".join(["Message"] + [_BASES[name].rpartition(".")[2] for name in [message.name] if name in _BASES])
-    lines = [f"{indent}@final", f"{indent}class {short}({bases}):", f'{inner}"""{message.doc}"""', ""]
+    lines = [f"{indent}@final", f"{indent}class {short_name}({bases}):", f'{inner_indent}"""{message.doc}"""', ""]
     for name, nested in messages.items():
         if name.rpartition(".")[0] == message.name:
-            lines += [*_message_stub(nested, messages, enums, inner), ""]
+            lines += [*_message_stub(nested, messages, enums, inner_indent), ""]
     for name, enum in enums.items():
         if name.rpartition(".")[0] == message.name:
-            lines += _enum_stub(enum, inner)
-    live = sorted((row for row in message.fields if row.until is None), key=lambda row: row.number)
-    for row in live:
-        lines.append(f"{inner}{row.name.upper()}_FIELD_NUMBER: ClassVar[Literal[{row.number}]]")
-    if live:
-        lines += [f"{inner}def __init__(", f"{inner}    self,", f"{inner}    *,"]
-        lines += [f"{inner}    {row.name}: {_keyword_type(row)} | None = None," for row in live]
-        lines.append(f"{inner}) -> None: ...")
-    for row in live:
-        lines += _field_stub(row, inner)
-    oneofs = list(dict.fromkeys(row.oneof for row in live if row.oneof))
-    singular = [row.name for row in live if not row.repeated] + oneofs
-    clearable = [row.name for row in live] + oneofs
-    ignore = "...  # type: ignore[override]"
-    if singular:
-        lines.append(f"{inner}def HasField(self, field_name: {_literal(singular)}) -> bool: {ignore}")
-    if clearable:
-        lines.append(f"{inner}def ClearField(self, field_name: {_literal(clearable)}) -> None: {ignore}")
+            lines += _enum_stub(enum, inner_indent)
+    current_rows = sorted((row for row in message.fields if row.until is None), key=lambda row: row.number)
+    for row in current_rows:
+        lines.append(f"{inner_indent}{row.name.upper()}_FIELD_NUMBER: ClassVar[Literal[{row.number}]]")
+    if current_rows:
+        lines += [f"{inner_indent}def __init__(", f"{inner_indent}    self,", f"{inner_indent}    *,"]
+        lines += [f"{inner_indent}    {row.name}: {_keyword_annotation(row)} | None = None," for row in current_rows]
+        lines.append(f"{inner_indent}) -> None: ...")
+    for row in current_rows:
+        lines += _field_stub(row, inner_indent)
+    oneofs = list(dict.fromkeys(row.oneof for row in current_rows if row.oneof))
+    names_for_has_field = [row.name for row in current_rows if not row.repeated] + oneofs
+    names_for_clear_field = [row.name for row in current_rows] + oneofs
+    body = "...  # type: ignore[override]"
+    if names_for_has_field:
+        lines.append(f"{inner_indent}def HasField(self, field_name: {_literal(names_for_has_field)}) -> bool: {body}")
+    if names_for_clear_field:
+        lines.append(
+            f"{inner_indent}def ClearField(self, field_name: {_literal(names_for_clear_field)}) -> None: {body}"
+        )
     if oneofs:
-        members = {name: [row.name for row in live if row.oneof == name] for name in oneofs}
-        member = _literal([name for names in members.values() for name in names])
-        lines.append(f"{inner}def WhichOneof(self, oneof_group: {_literal(oneofs)}) -> {member} | None: {ignore}")
+        names_by_oneof = {name: [row.name for row in current_rows if row.oneof == name] for name in oneofs}
+        member_literal = _literal([name for names in names_by_oneof.values() for name in names])
+        lines.append(
+            f"{inner_indent}def WhichOneof(self, oneof_group: {_literal(oneofs)}) -> {member_literal} | None: {body}"
+        )
     return lines
 
 
-def _element_types(row) -> tuple[str, str]:
-    """Return the annotations of a field's value or element when it is read, and when it is assigned."""
+def _element_annotations(row) -> tuple[str, str]:
+    """Return the annotations of a field's value or element: when it is read, and when it is assigned."""
     if row.type == 11:
         return row.type_name, row.type_name
-    return _TYPES.get(row.type, _INT)
+    return _ANNOTATIONS_BY_TYPE.get(row.type, _INT_ANNOTATIONS)
 
 
-def _keyword_type(row) -> str:
+def _keyword_annotation(row) -> str:
     """Return the annotation of a field's keyword argument of the constructor."""
-    accepted = _element_types(row)[1]
+    accepted_annotation = _element_annotations(row)[1]
     if row.type == 11:
-        accepted += " | dict[str, Any]"
-    return f"Iterable[{accepted}]" if row.repeated else accepted
+        accepted_annotation += " | dict[str, Any]"
+    return f"Iterable[{accepted_annotation}]" if row.repeated else accepted_annotation
 
 
 def _field_stub(row, indent: str) -> list[str]:
-    """Return a field as a property.
+    """Return the lines of a property for a field.
 
-    The types of getter and setter may differ, and editors show the docstring of a property.
+    The getter and setter of a property may have different types, and editors show its docstring.
     """
-    returned, accepted = _element_types(row)
-    kind = returned
+    returned_annotation, accepted_annotation = _element_annotations(row)
+    property_annotation = returned_annotation
     if row.repeated:
         sequence = "RepeatedSpan" if row.type in (9, 11, 12) else "RepeatedScalar"
-        kind = f"{sequence}[{returned}]" if returned == accepted else f"{sequence}[{returned}, {accepted}]"
-    lines = [f"{indent}@property", f"{indent}def {row.name}(self) -> {kind}:", f'{indent}    """{row.doc}"""']
+        property_annotation = (
+            f"{sequence}[{returned_annotation}]"
+            if returned_annotation == accepted_annotation
+            else f"{sequence}[{returned_annotation}, {accepted_annotation}]"
+        )
+    lines = [
+        f"{indent}@property",
+        f"{indent}def {row.name}(self) -> {property_annotation}:",
+        f'{indent}    """{row.doc}"""',
+    ]
     if row.type != 11 and not row.repeated:
-        lines += [f"{indent}@{row.name}.setter", f"{indent}def {row.name}(self, value: {accepted}) -> None: ..."]
+        lines += [
+            f"{indent}@{row.name}.setter",
+            f"{indent}def {row.name}(self, value: {accepted_annotation}) -> None: ...",
+        ]
     return lines
 
 

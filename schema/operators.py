@@ -2,7 +2,7 @@
 
     python schema/operators.py
 
-Run it after a new release of ONNX; the tests compare the table with the installed package. The notation is described in
+Run it after a new release of ONNX. Tests compare the table with the installed package. The notation is described in
 onnxwire/checker/operator_table.py.
 """
 
@@ -17,12 +17,12 @@ from onnx import checker, defs, helper
 
 TARGET = Path(__file__).parent.parent / "onnxwire" / "checker" / "operators.tsv"
 _HEADER = "domain\toperator\tsince\tinputs\toutputs\tattributes\ttypes\tnotes"
-_OPTIONS = {
+_OPTION_SUFFIXES = {
     defs.OpSchema.FormalParameterOption.Single: "",
     defs.OpSchema.FormalParameterOption.Optional: "?",
     defs.OpSchema.FormalParameterOption.Variadic: "*",
 }
-_MAX_TRIED_COUNTS = 8  # counts that are tried of an unbounded parameter list
+_MAX_TRIED_COUNTS = 8  # the number of counts that are tried for a parameter list without a maximum
 
 
 def generate() -> str:
@@ -30,21 +30,21 @@ def generate() -> str:
     schemas = sorted(
         defs.get_all_schemas_with_history(), key=lambda schema: (schema.domain, schema.name, schema.since_version)
     )
-    sets: dict[str, str] = {}
-    rows = [_row(schema, sets) for schema in schemas]
+    names_by_types: dict[str, str] = {}
+    rows = [_row(schema, names_by_types) for schema in schemas]
     lines = [f"# Operators of onnx {onnx.__version__}; written by schema/operators.py, not to be edited.", _HEADER]
-    lines += [f"{name}\t{types}" for types, name in sets.items()]
+    lines += [f"{name}\t{types}" for types, name in names_by_types.items()]
     return "\n".join([*lines, *rows]) + "\n"
 
 
-def _row(schema: Any, sets: dict[str, str]) -> str:
+def _row(schema: Any, names_by_types: dict[str, str]) -> str:
     constraints = []
     for constraint in schema.type_constraints:
-        types = " ".join(sorted(map(_short, constraint.allowed_type_strs)))
+        types = " ".join(sorted(map(_short_type, constraint.allowed_type_strs)))
         if " " in types:
-            types = sets.setdefault(types, f"@{len(sets) + 1}")
+            types = names_by_types.setdefault(types, f"@{len(names_by_types) + 1}")
         constraints.append(f"{constraint.type_param_str}={types}")
-    variables = {constraint.type_param_str for constraint in schema.type_constraints}
+    type_variables = {constraint.type_param_str for constraint in schema.type_constraints}
     attributes = [
         f"{name}:{attribute.type.name}{'!' if attribute.required else ''}"
         for name, attribute in sorted(schema.attributes.items())
@@ -55,8 +55,8 @@ def _row(schema: Any, sets: dict[str, str]) -> str:
             schema.domain,
             schema.name,
             str(schema.since_version),
-            " ".join(_parameter(parameter, variables) for parameter in schema.inputs),
-            " ".join(_parameter(parameter, variables) for parameter in schema.outputs),
+            " ".join(_parameter_text(parameter, type_variables) for parameter in schema.inputs),
+            " ".join(_parameter_text(parameter, type_variables) for parameter in schema.outputs),
             " ".join(attributes),
             " ".join(constraints),
             " ".join(notes),
@@ -64,22 +64,22 @@ def _row(schema: Any, sets: dict[str, str]) -> str:
     )
 
 
-def _parameter(parameter: Any, variables: set[str]) -> str:
-    kind = parameter.type_str if parameter.type_str in variables else _short(parameter.type_str)
-    option = _OPTIONS[parameter.option]
+def _parameter_text(parameter: Any, type_variables: set[str]) -> str:
+    type_text = parameter.type_str if parameter.type_str in type_variables else _short_type(parameter.type_str)
+    option = _OPTION_SUFFIXES[parameter.option]
     min_count = parameter.min_arity if option == "*" else ""
-    return f"{parameter.name}:{kind}{option}{min_count}{'' if parameter.is_homogeneous else '~'}"
+    return f"{parameter.name}:{type_text}{option}{min_count}{'' if parameter.is_homogeneous else '~'}"
 
 
-def _short(kind: str) -> str:
-    """Return a type without the redundant `tensor(…)`: `tensor(float)` is `float`."""
-    return re.sub(r"(?<!_)tensor\((\w+)\)", r"\1", kind.replace(" ", ""))
+def _short_type(type_text: str) -> str:
+    """Return a type without the redundant `tensor(…)`: `float` for `tensor(float)`."""
+    return re.sub(r"(?<!_)tensor\((\w+)\)", r"\1", type_text.replace(" ", ""))
 
 
 def _rejected_counts(schema: Any) -> list[str]:
     """Return the counts of inputs and outputs between minimum and maximum that the operator rejects.
 
-    They are found by trial: `OpSchema` has no list of them.
+    They are found by trial, because `OpSchema` does not list them.
     """
     inputs = range(schema.min_input, min(schema.max_input, schema.min_input + _MAX_TRIED_COUNTS) + 1)
     outputs = range(schema.min_output, min(schema.max_output, schema.min_output + _MAX_TRIED_COUNTS) + 1)
@@ -89,22 +89,19 @@ def _rejected_counts(schema: Any) -> list[str]:
 
 
 def _open_attributes(schema: Any) -> list[str]:
-    """Return the note that the operator accepts undeclared attributes, if it does. This is found by trial."""
+    """Return a note if the operator accepts undeclared attributes, which is found by trial."""
     message = _error_message(schema, schema.min_input, schema.min_output, "not_declared")
     return [] if "Unrecognized attribute" in message else ["attributes..."]
 
 
-def _error_message(schema: Any, inputs: int, outputs: int, *attributes: str) -> str:
-    """Return the error message of the official checker for a node, or "".
-
-    inputs, outputs: the numbers of inputs and outputs. attributes: names of attributes that the node has.
-    """
+def _error_message(schema: Any, n_inputs: int, n_outputs: int, *attribute_names: str) -> str:
+    """Return the error message of the official checker for a node with numbers of inputs and outputs, or ""."""
     node = helper.make_node(
         schema.name,
-        [f"i{i}" for i in range(inputs)],
-        [f"o{i}" for i in range(outputs)],
+        [f"i{i}" for i in range(n_inputs)],
+        [f"o{i}" for i in range(n_outputs)],
         domain=schema.domain,
-        **dict.fromkeys(attributes, 0),
+        **dict.fromkeys(attribute_names, 0),
     )
     context = checker.C.CheckerContext()
     context.ir_version = onnx.IR_VERSION

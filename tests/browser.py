@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-# The shell has no windows and toolbars: the tests take half of the CPU time.
-SHELL = shutil.which("chromium-headless-shell")
-CHROMIUM, DRIVER = SHELL or shutil.which("chromium"), shutil.which("chromedriver")
+# The headless shell has no windows and toolbars; with it the tests take half of the CPU time.
+HEADLESS_SHELL = shutil.which("chromium-headless-shell")
+CHROMIUM, DRIVER = HEADLESS_SHELL or shutil.which("chromium"), shutil.which("chromedriver")
 HAS_BROWSER = bool(CHROMIUM and DRIVER and os.name == "posix" and importlib.util.find_spec("selenium"))
 # In CI a missing browser is an error: skipped tests would go unnoticed.
 needs_browser = pytest.mark.skipif(
@@ -34,23 +34,23 @@ def start_driver():
 
     options = webdriver.ChromeOptions()
     options.binary_location = CHROMIUM
-    for flag in FLAGS if SHELL else ["--headless", *FLAGS]:
+    for flag in FLAGS if HEADLESS_SHELL else ["--headless", *FLAGS]:
         options.add_argument(flag)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
     return webdriver.Chrome(options, Service(DRIVER))
 
 
 def stop_driver(driver):
-    """Close the browser and its driver. Debian's command for the shell is a script, so that `quit` alone would end the
+    """Close the browser and its driver. On Debian, `chromium` is a shell script, so `quit` alone would end only the
     script and not the browser."""
     from selenium.common.exceptions import WebDriverException
 
-    with contextlib.suppress(WebDriverException):  # the connection ends before the answer
+    with contextlib.suppress(WebDriverException):  # the connection ends before the response
         driver.execute_cdp_cmd("Browser.close", {})
     driver.quit()
 
 
-# WebDriver reads the text of one element with one script of 50 kB; this reads all texts with one of some lines.
+# Returns the texts of all matching elements. WebDriver runs a script of 50 kB for the text of each element.
 VISIBLE_TEXTS = """
 const elements = [...document.querySelectorAll(arguments[0])];
 const texts = elements.map((element) =>
@@ -59,7 +59,7 @@ const texts = elements.map((element) =>
 
 
 class Page:
-    """The page of a model, opened at the overview, or with `at_map` at the map, where the page itself starts."""
+    """The page of a model in a browser. It opens at the overview, or with `at_map` at the map, the page's default."""
 
     def __init__(self, driver, process, at_map=False):
         self.driver = driver
@@ -69,7 +69,7 @@ class Page:
         self._open(self.address)
 
     def reopen(self):
-        """Open the page again, in the tab that was opened first: its key is stored there, and works for no other."""
+        """Open the page again in the same tab. The key of the page is stored in that tab and valid only there."""
         address = self.address.partition("#")[0]
         if self.driver.current_url.startswith(address):
             # Without this, the browser would only follow a link within the page.
@@ -83,7 +83,7 @@ class Page:
         self.wait(lambda: self.driver.execute_script("return document.body.dataset.ready"))
         if not self.at_map and self.driver.execute_script("return location.hash").startswith("#map"):
             self.driver.execute_script("location.hash = 'model'")
-            self.one("#details .card")
+            self.element("#details .card")
 
     def wait(self, condition, seconds=30, fail_on_error=True):
         """Wait until a condition returns a true value, and return it.
@@ -96,39 +96,41 @@ class Page:
         while time.monotonic() < end:
             # The page may remove an element between the search for it and the access to it.
             with contextlib.suppress(WebDriverException):
-                found = condition()
-                if found:
-                    return found
-                assert not (fail_on_error and self.all("#trouble:not([hidden])"))
+                result = condition()
+                if result:
+                    return result
+                assert not (fail_on_error and self.elements("#trouble:not([hidden])"))
             time.sleep(0.05)
-        shown = self.driver.execute_script("return document.body.innerText")
-        raise AssertionError(f"still false after {seconds} seconds: {shown}")
+        page_text = self.driver.execute_script("return document.body.innerText")
+        raise AssertionError(f"the condition is still false after {seconds} seconds; the page shows: {page_text}")
 
-    def all(self, selector):
+    def elements(self, selector):
+        """Return the elements that match now, without waiting."""
         return self.driver.find_elements("css selector", selector)
 
-    def one(self, selector, text=""):
-        """Wait for an element that contains the text, and return the first."""
+    def element(self, selector, text=""):
+        """Wait for an element that matches and contains the text, and return the first one."""
         script = VISIBLE_TEXTS + "return elements.find((_, index) => texts[index].includes(arguments[1]))"
         return self.wait(lambda: self.driver.execute_script(script, selector, text))
 
     def click(self, selector, text=""):
         """Wait for an element that contains the text, and click it; the page may replace it in the meantime."""
-        self.wait(lambda: self.one(selector, text).click() is None)
+        self.wait(lambda: self.element(selector, text).click() is None)
 
     def text(self, selector, text=""):
-        """Wait for an element that contains the text, and return all its visible text."""
-        return self.wait(lambda: [one for one in self.texts(selector) if text in one])[0]
+        """Wait for an element that contains the text, and return its entire visible text."""
+        return self.wait(lambda: [visible for visible in self.texts(selector) if text in visible])[0]
 
     def texts(self, selector):
         """Wait for elements, and return their visible texts."""
         return self.wait(lambda: self.driver.execute_script(VISIBLE_TEXTS + "return texts", selector))
 
-    def title(self, text):
-        """Wait until the heading of the details is the text: an operator or a name."""
+    def wait_for_title(self, text):
+        """Wait until a heading of the details equals the text, which is an operator or a name."""
         return self.wait(lambda: text in self.texts("#details .head > *"))
 
     def press(self, *keys):
+        """Send keys to the focused element."""
         from selenium.webdriver.common.action_chains import ActionChains
 
         ActionChains(self.driver).send_keys(*keys).perform()
@@ -138,10 +140,10 @@ class Page:
         self.press("/")
         self.wait(lambda: self.driver.switch_to.active_element.get_attribute("id") == "search")
         self.press(words)
-        self.one("#found", "found")
+        self.element("#found", "found")
 
     @property
-    def focused(self):
+    def focused_element(self):
         return self.driver.switch_to.active_element
 
     def requests(self):
@@ -150,7 +152,7 @@ class Page:
         return [event["params"]["request"]["url"] for event in events if event["method"] == "Network.requestWillBeSent"]
 
     def memory(self):
-        """Return the resident memory of the server in MB: in all, and without mapped files."""
+        """Return the resident memory of the server in MiB: with and without mapped files."""
         lines = Path(f"/proc/{self.process.pid}/status").read_text().splitlines()
         values = dict(line.split(":", 1) for line in lines)
         return [int(values[name].split()[0]) // 1024 for name in ("VmRSS", "RssAnon")]

@@ -1,15 +1,15 @@
-"""The number of random examples: few and the same in every run, or with `--long` many and different in each run."""
+"""The number of random examples of a test: small and repeatable, or with `--long` large and different in each run."""
 
 from hypothesis import HealthCheck, Phase, settings
 
 DEFAULT_EXAMPLES = 60  # examples of a test that does not give a number
-COMMON = {
+COMMON_SETTINGS = {
     "deadline": None,
     "phases": set(Phase) - {Phase.explain},  # explaining a failure takes longer than finding it
     "suppress_health_check": list(HealthCheck),
 }
-settings.register_profile("short", derandomize=True, max_examples=DEFAULT_EXAMPLES // 5, **COMMON)
-settings.register_profile("long", max_examples=DEFAULT_EXAMPLES * 2, **COMMON)
+settings.register_profile("short", derandomize=True, max_examples=DEFAULT_EXAMPLES // 5, **COMMON_SETTINGS)
+settings.register_profile("long", max_examples=DEFAULT_EXAMPLES * 2, **COMMON_SETTINGS)
 
 IS_LONG = False
 

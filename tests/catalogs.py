@@ -1,4 +1,4 @@
-"""Small models, the content of their catalogs, and interrupts of catalog writes, for the tests of catalogs."""
+"""For the tests of catalogs: small models, the content of catalogs, and interrupts of the writes of a catalog."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ def small_model(number: int, op_type: str = "Relu") -> bytes:
 
 def rows_by_model(folder) -> dict[str, dict[str, list[dict]]]:
     """Return the rows of a catalog by model and table."""
-    found: dict[str, dict[str, list[dict]]] = {}
+    rows_of_models: dict[str, dict[str, list[dict]]] = {}
     for table in files_of(folder):
         for row in rows_of(folder, table):
-            found.setdefault(row["model"], {}).setdefault(table, []).append(row)
-    return found
+            rows_of_models.setdefault(row["model"], {}).setdefault(table, []).append(row)
+    return rows_of_models
 
 
 def rows_of(folder, table) -> list[dict]:
-    """Return the rows of a table that count."""
+    """Return the valid rows of a table: without those of models that were removed from their file."""
     rows = []
-    for file, removed in files_of(folder).get(table, {}).items():
-        rows += [row for row in pq.ParquetFile(file).read().to_pylist() if row["model"] not in removed]
+    for file, removed_models in files_of(folder).get(table, {}).items():
+        rows += [row for row in pq.ParquetFile(file).read().to_pylist() if row["model"] not in removed_models]
     return rows
 
 
@@ -45,45 +45,49 @@ def parquet_files(folder) -> set:
 
 def valid_files(folder) -> set:
     """Return the paths of the Parquet files that the catalog lists, including those with the states of models."""
-    listed = {Path(path) for files in files_of(folder).values() for path in files}
-    return listed | {folder / STATES / path.name for path in listed}
+    listed_paths = {Path(path) for files in files_of(folder).values() for path in files}
+    return listed_paths | {folder / STATES / path.name for path in listed_paths}
 
 
+# Functions whose calls are the steps of a write.
 STEPS = [(os, name) for name in ("mkdir", "unlink", "ftruncate", "fsync", "open", "write", "replace")]
 STEPS.append((pq.ParquetWriter, "write_table"))
 
 
-def strike_at(number: int, act) -> None:
-    """Call `act` at step `number` of the writes of this process from now on: before a call or in the middle of one."""
+def interrupt_at(number: int, act) -> None:
+    """Call `act` at step `number` of the catalog writes that this process makes from now on.
+
+    A step is a moment before, in the middle of, or after a call of a function of STEPS.
+    """
     steps = itertools.count()
 
     def step():
         if next(steps) == number:
             act()
 
-    def stepping(function, when=lambda *args: True):
+    def counted(function, condition=lambda *args: True):
         def call(*args, **keywords):
-            if when(*args):
+            if condition(*args):
                 step()
             return function(*args, **keywords)
 
         return call
 
-    def writing(descriptor, data, write=os.write):
+    def write_in_halves(descriptor, data, write=os.write):
         step()
-        half = write(descriptor, bytes(data)[: len(data) // 2])
+        count = write(descriptor, bytes(data)[: len(data) // 2])
         step()
-        return half + write(descriptor, bytes(data)[half:])
+        return count + write(descriptor, bytes(data)[count:])
 
     def write_table(writer, table, write=pq.ParquetWriter.write_table):
         step()
         write(writer, table)
         step()
 
-    instead = {
-        "open": stepping(os.open, lambda path, flags, *rest: flags & os.O_CREAT),
-        "write": writing,
+    replacements = {
+        "open": counted(os.open, lambda path, flags, *others: flags & os.O_CREAT),
+        "write": write_in_halves,
         "write_table": write_table,
     }
     for owner, name in STEPS:
-        setattr(owner, name, instead.get(name) or stepping(getattr(owner, name)))
+        setattr(owner, name, replacements.get(name) or counted(getattr(owner, name)))

@@ -1,4 +1,4 @@
-"""Run a command in this process and return its output."""
+"""Run a command in this process and check its output."""
 
 from onnxwire.cli import main
 
@@ -6,15 +6,15 @@ from onnxwire.cli import main
 def output(capsys, *words: object, status: int = 0) -> str:
     """Run a command; assert its exit status and that stderr is empty; return its stdout."""
     assert main([*map(str, words)]) == status
-    done = capsys.readouterr()
-    assert done.err == ""
-    return done.out
+    out, err = capsys.readouterr()
+    assert err == ""
+    return out
 
 
-def complaint(capsys, *words: object) -> str:
-    """Run a command; assert that it exits with 2 and prints nothing but one line on stderr; return that line."""
+def error_line(capsys, *words: object) -> str:
+    """Run a command; assert that its status is 2 and that it prints only one line, on stderr; return that line."""
     status = main([*map(str, words)])
-    done = capsys.readouterr()
-    assert (status, done.out) == (2, "")
-    assert done.err.startswith("onnxwire: ") and done.err.count("\n") == 1
-    return done.err
+    out, err = capsys.readouterr()
+    assert (status, out) == (2, "")
+    assert err.startswith("onnxwire: ") and err.count("\n") == 1
+    return err

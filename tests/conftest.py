@@ -8,7 +8,7 @@ import budget
 import pytest
 
 pytest.register_assert_rewrite("wire", "stored_tensors")
-# The slowest files run first: one that began last would occupy one worker alone.
+# The slowest files run first. If one began last, the other workers would wait for it.
 SLOWEST_FILES = (
     "test_hostile.py", "test_crashes.py", "test_view_browser.py", "test_view_edit_browser.py", "test_growth.py",
     "test_json_parser.py", "test_view_map_browser.py", "test_catalog.py", "test_text_parser.py", "test_forms.py",
@@ -32,22 +32,22 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "long: takes more than some seconds; run with --long")
     if config.getoption("--long"):
-        missing = [name for name in LONG_PACKAGES if not find_spec(name)]
-        if missing:
+        missing_packages = [name for name in LONG_PACKAGES if not find_spec(name)]
+        if missing_packages:
             raise pytest.UsageError(
-                f"--long needs {', '.join(missing)}; run `make test-long`, or install '.[test-long]'"
+                f"--long needs {', '.join(missing_packages)}; run `make test-long`, or install '.[test-long]'"
             )
     budget.choose(config.getoption("--long"))
-    # xdist 3.8 hands completed files of a crashed worker to its replacement, and waits for their results for ever.
+    # xdist 3.8 assigns the completed files of a crashed worker to its replacement and waits for their results forever.
     if config.getoption("maxworkerrestart", None) is None:
         config.option.maxworkerrestart = "0"
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int | None:
-    """Return one more than the processors that this process may use; xdist would count all of the machine.
+    """Return the number of processors that this process may use plus one; xdist counts all processors of the machine.
 
-    Workers wait a fifth of the time: for child processes, servers and browsers.
+    One more, because workers wait for child processes, servers and browsers a fifth of the time.
     """
     if "PYTEST_XDIST_AUTO_NUM_WORKERS" in os.environ or not hasattr(os, "sched_getaffinity"):
         return None
@@ -64,6 +64,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture(autouse=True, scope="module")
 def freeze_objects_of_other_modules() -> None:
-    """Exclude the objects of earlier test files from garbage collections: tests start thousands of them."""
+    """Exclude the objects of earlier test files from garbage collections, of which tests start thousands."""
     gc.collect()
     gc.freeze()

@@ -7,9 +7,9 @@ values in one of the worlds, the leader.
 
 from __future__ import annotations
 
+import dataclasses
 import random
 import struct
-from dataclasses import dataclass, field
 
 import wire
 from worlds import World, classes
@@ -44,207 +44,232 @@ UNUSUAL_VALUES = [
     "Index(1)",
     "Index(1<<70)",
 ]
-UNUSUAL_VALUES += ["Index(Planned)", "np.int64(5)", "np.float32(1.5)", "np.bool_(True)", "M.NodeProto()", "1j", "True"]
+UNUSUAL_VALUES += [
+    "Index(PlannedError)",
+    "np.int64(5)",
+    "np.float32(1.5)",
+    "np.bool_(True)",
+    "M.NodeProto()",
+    "1j",
+    "True",
+]
 WRONG_TYPE_PROBABILITY = 0.04  # the probability of a value of another type
 
 
-def value_text(of, chance, wrong=WRONG_TYPE_PROBABILITY) -> str:
-    """Draw a value for a scalar field, as Python source. wrong: the probability of another type."""
-    if chance.random() < wrong:
-        return chance.choice(UNUSUAL_VALUES)
-    if of.enum_type is not None:
-        known = [repr(value.name) for value in of.enum_type.values] + [
-            str(value.number) for value in of.enum_type.values
+def value_text(field, rng, wrong_probability=WRONG_TYPE_PROBABILITY) -> str:
+    """Draw a value for a scalar field, as Python source. wrong_probability: that of a value of another type."""
+    if rng.random() < wrong_probability:
+        return rng.choice(UNUSUAL_VALUES)
+    if field.enum_type is not None:
+        names = [repr(value.name) for value in field.enum_type.values] + [
+            str(value.number) for value in field.enum_type.values
         ]
-        return chance.choice(known * 3 + ["900", "-1"] if wrong else known)
-    if of.type == F.TYPE_STRING:
-        return chance.choice(TEXTS)
-    if of.type == F.TYPE_BYTES:
-        return chance.choice(OCTETS)
-    if of.type in (F.TYPE_FLOAT, F.TYPE_DOUBLE):
-        return chance.choice(FLOATS)
-    return chance.choice(LARGE_INTEGERS if wrong and chance.random() < 0.2 else INTEGERS[0 if wrong else 3 :])
+        return rng.choice(names * 3 + ["900", "-1"] if wrong_probability else names)
+    if field.type == F.TYPE_STRING:
+        return rng.choice(TEXTS)
+    if field.type == F.TYPE_BYTES:
+        return rng.choice(OCTETS)
+    if field.type in (F.TYPE_FLOAT, F.TYPE_DOUBLE):
+        return rng.choice(FLOATS)
+    return rng.choice(
+        LARGE_INTEGERS if wrong_probability and rng.random() < 0.2 else INTEGERS[0 if wrong_probability else 3 :]
+    )
 
 
 # --- bytes
 
 
-def made_bytes(descriptor, chance, depth=3) -> bytes:
-    """Draw valid bytes: any order, with merged and unknown fields, packed and unpacked, and padded lengths."""
-    records = [_record(descriptor, chance, depth) for _ in range(chance.choice([0, 1, 2, 2, 3, 4]))]
-    if records and chance.random() < 0.3:
-        records += chance.sample(
-            records, chance.randint(1, len(records))
-        )  # repeated records are merged or appended, or replace earlier ones
-    if records and chance.random() < 0.08 and sum(map(len, records)) < 100:
+def random_bytes(descriptor, rng, depth=3) -> bytes:
+    """Draw valid bytes of a message: records in any order, unknown fields, merged, packed and unpacked ones, padded
+    lengths."""
+    records = [_record(descriptor, rng, depth) for _ in range(rng.choice([0, 1, 2, 2, 3, 4]))]
+    if records and rng.random() < 0.3:
+        records += rng.sample(
+            records, rng.randint(1, len(records))
+        )  # the parser merges or appends repeated records, or the last one wins
+    if records and rng.random() < 0.08 and sum(map(len, records)) < 100:
         records *= 20
-    chance.shuffle(records)
+    rng.shuffle(records)
     return b"".join(records)
 
 
-def _record(descriptor, chance, depth) -> bytes:
-    if not descriptor.fields or chance.random() < 0.12:
-        return _unknown(chance, chance.choice([1000, 1001, 18999, wire.MAX_NUMBER - 1]))
-    of = chance.choice(descriptor.fields)
-    if chance.random() < 0.05:
-        if wire.is_number(of) and not of.is_repeated:
-            return wire.span(of.number, b"a")
-        return wire.group(of.number, wire.number(1, 1))
-    pad = chance.choice([0] * 12 + [1, 2])
-    if of.message_type is not None:
-        data = made_bytes(of.message_type, chance, depth - 1) if depth else b""
-        return wire.span(of.number, data, pad)
-    if not wire.is_number(of):
+def _record(descriptor, rng, depth) -> bytes:
+    if not descriptor.fields or rng.random() < 0.12:
+        return _unknown(rng, rng.choice([1000, 1001, 18999, wire.MAX_NUMBER - 1]))
+    field = rng.choice(descriptor.fields)
+    if rng.random() < 0.05:
+        if wire.is_number(field) and not field.is_repeated:
+            return wire.span(field.number, b"a")
+        return wire.group(field.number, wire.number(1, 1))
+    pad = rng.choice([0] * 12 + [1, 2])
+    if field.message_type is not None:
+        data = random_bytes(field.message_type, rng, depth - 1) if depth else b""
+        return wire.span(field.number, data, pad)
+    if not wire.is_number(field):
         texts = [b"", b"a", b"name", b"x" * 30, b"x" * 300, "ä".encode()]
-        return wire.span(of.number, b"\xff\0" if chance.random() < 0.04 else chance.choice(texts), pad)
-    if of.is_repeated and chance.random() < 0.6:
+        return wire.span(field.number, b"\xff\0" if rng.random() < 0.04 else rng.choice(texts), pad)
+    if field.is_repeated and rng.random() < 0.6:
         return wire.span(
-            of.number, b"".join(_number(of, chance) for _ in range(chance.choice([0, 1, 2, 3, 3, 80]))), pad
+            field.number, b"".join(_number(field, rng) for _ in range(rng.choice([0, 1, 2, 3, 3, 80]))), pad
         )
-    return wire.tag(of.number, wire.wire_of(of)) + _number(of, chance)
+    return wire.tag(field.number, wire.wire_of(field)) + _number(field, rng)
 
 
-def deep_bytes(descriptor, chance, depth) -> bytes:
-    """Draw a message nested as deep as its type allows, with a few more fields at each level."""
-    inner = [of for of in descriptor.fields if of.message_type is not None]
-    records = [_record(descriptor, chance, 0) for _ in range(chance.choice([0, 1, 2]))]
-    if inner and depth:
-        longer = [of for of in inner if any(each.message_type is not None for each in of.message_type.fields)]
-        of = chance.choice(longer or inner)
-        records.append(wire.span(of.number, deep_bytes(of.message_type, chance, depth - 1)))
-    chance.shuffle(records)
+def deep_bytes(descriptor, rng, depth) -> bytes:
+    """Draw the bytes of a message nested `depth` levels deep, if its type allows that, with other fields in each."""
+    message_fields = [field for field in descriptor.fields if field.message_type is not None]
+    records = [_record(descriptor, rng, 0) for _ in range(rng.choice([0, 1, 2]))]
+    if message_fields and depth:
+        extensible_fields = [
+            field
+            for field in message_fields
+            if any(other_field.message_type is not None for other_field in field.message_type.fields)
+        ]
+        field = rng.choice(extensible_fields or message_fields)
+        records.append(wire.span(field.number, deep_bytes(field.message_type, rng, depth - 1)))
+    rng.shuffle(records)
     return b"".join(records)
 
 
-def _number(of, chance) -> bytes:
-    form = wire.wire_of(of)
+def _number(field, rng) -> bytes:
+    form = wire.wire_of(field)
     if form == wire.FIXED32:
-        return struct.pack("<f", chance.choice([0.0, -0.0, 1.5, float("nan"), 7e8]))
+        return struct.pack("<f", rng.choice([0.0, -0.0, 1.5, float("nan"), 7e8]))
     if form == wire.FIXED64:
-        return struct.pack("<d", chance.choice([0.0, -0.0, 1.5, float("inf"), 1e300]))
-    known = [value.number for value in of.enum_type.values] * 2 + [900] if of.enum_type is not None else [0, 1, 2, 300]
-    value = chance.choice([*known, -1, 1 << 31, 1 << 40])
-    return wire.varint(value, chance.choice([0] * 9 + [1]) if value >= 0 else 0)
+        return struct.pack("<d", rng.choice([0.0, -0.0, 1.5, float("inf"), 1e300]))
+    values = (
+        [value.number for value in field.enum_type.values] * 2 + [900]
+        if field.enum_type is not None
+        else [0, 1, 2, 300]
+    )
+    value = rng.choice([*values, -1, 1 << 31, 1 << 40])
+    return wire.varint(value, rng.choice([0] * 9 + [1]) if value >= 0 else 0)
 
 
-def _unknown(chance, number) -> bytes:
-    number_of = wire.number(number, chance.choice([0, 1, 300]))
-    return chance.choice([number_of, wire.span(number, b"unknown"), wire.group(number, wire.number(1, 1))])
+def _unknown(rng, number) -> bytes:
+    record = wire.number(number, rng.choice([0, 1, 300]))
+    return rng.choice([record, wire.span(number, b"unknown"), wire.group(number, wire.number(1, 1))])
 
 
 # --- programs
 
 
-@dataclass(eq=False)
+@dataclasses.dataclass(eq=False)
 class Variable:
-    """The static knowledge of a variable."""
+    """A variable of a program, as far as it is known without running the program."""
 
     name: str
     kind: str  # message, numbers, texts, messages, iterator, window
     type: object  # the descriptor of a message, the field of a sequence
     parent: Variable | None = None  # the variable of which this one is a part
-    document: object = field(default_factory=object)  # identifies the document, which `close` closes
+    document: object = dataclasses.field(default_factory=object)  # identifies the document, which `close` closes
     is_root: bool = False
 
 
 class Drawing:
-    """Draws one line after another. The caller runs each line, and calls `done` if the line raised no exception."""
+    """Draws the lines of a program. The caller runs each line and calls `line_succeeded` if it raised no exception."""
 
-    def __init__(self, chance: random.Random, leader: World, mode: str, length: int):
-        self.chance, self.leader, self.n_lines = chance, leader, length
-        self.lockstep, self.beside = mode == "lockstep", mode == "threads"
-        self.next: list[str] = []  # the lines that must come next
-        self.wrong = WRONG_TYPE_PROBABILITY
+    def __init__(self, rng: random.Random, leader: World, mode: str, length: int):
+        self.rng, self.leader, self.n_lines = rng, leader, length
+        self.is_lockstep, self.has_threads = mode == "lockstep", mode == "threads"
+        self.next_lines: list[str] = []  # lines to run before others are drawn
+        self.wrong_probability = WRONG_TYPE_PROBABILITY
         self.variables: list[Variable] = []
-        self.lost: list[Variable] = []  # existing variables that are no longer compared because of a known difference
-        self.made = 0
-        self.new: Variable | None = None
+        self.excluded: list[Variable] = []  # variables that are no longer compared, because of a known difference
+        self.n_defined = 0
+        self.new_variable: Variable | None = None
 
     def line(self, number: int) -> str | None:
         """Return the line with this number, or None after the last."""
         if number >= self.n_lines:
             return None
-        if self.next:
-            return self.next.pop()
-        if self.beside and number >= self.n_lines // 2:
-            return f"reader: {self.reading()}" if number % 2 else f"editor: {self.drawn()}"
-        line = self.drawn()
-        return self.next.pop(0) if self.next else line
+        if self.next_lines:
+            return self.next_lines.pop()
+        if self.has_threads and number >= self.n_lines // 2:
+            return f"reader: {self.draw_reading_line()}" if number % 2 else f"editor: {self.draw_line()}"
+        line = self.draw_line()
+        return self.next_lines.pop(0) if self.next_lines else line
 
-    def drawn(self) -> str:
-        """Draw a line. `done` adds the variable that it defines."""
-        self.new = None
-        if len(self.of("message")) < 2 or self.chance.random() < 0.04:
-            return self.root()
-        if self.lost and self.chance.random() < 0.05:
-            return f"peek({self.chance.choice(self.lost).name})"
-        if self.chance.random() < 0.03:
-            return self.general()
-        recent = self.variables[-6:] if self.chance.random() < 0.4 else self.variables
-        variable = self.chance.choice(recent)
+    def draw_line(self) -> str:
+        """Draw a line. `line_succeeded` adds the variable that it defines."""
+        self.new_variable = None
+        if len(self.variables_of("message")) < 2 or self.rng.random() < 0.04:
+            return self.define_root()
+        if self.excluded and self.rng.random() < 0.05:
+            return f"peek({self.rng.choice(self.excluded).name})"
+        if self.rng.random() < 0.03:
+            return self.draw_general_line()
+        recent = self.variables[-6:] if self.rng.random() < 0.4 else self.variables
+        variable = self.rng.choice(recent)
         return getattr(self, f"_{variable.kind}")(variable)
 
-    def done(self) -> None:
-        """Add the variable of the last line, which ran without an error."""
-        if self.new is not None:
-            self.variables.append(self.new)
+    def line_succeeded(self) -> None:
+        """Add the variable that the last line defines. Called if the line raised no error."""
+        if self.new_variable is not None:
+            self.variables.append(self.new_variable)
 
-    def of(self, *kinds) -> list[Variable]:
+    def variables_of(self, *kinds) -> list[Variable]:
+        """Return the variables of some kinds."""
         return [variable for variable in self.variables if variable.kind in kinds]
 
-    def define(self, expression, kind, of, parent=None) -> str:
-        name = f"v{self.made}"
-        self.made += 1
-        self.new = Variable(name, kind, of, parent)
-        self.new.is_root = parent is None
+    def define(self, expression, kind, value_type, parent=None) -> str:
+        name = f"v{self.n_defined}"
+        self.n_defined += 1
+        self.new_variable = Variable(name, kind, value_type, parent)
+        self.new_variable.is_root = parent is None
         if parent is not None:
-            self.new.document = parent.document
+            self.new_variable.document = parent.document
         return f"{name} = {expression}"
 
-    def chosen(self, *choices):
+    def choose(self, *choices):
         """Draw from (weight, value) pairs."""
-        return self.chance.choices([value for _, value in choices], [weight for weight, _ in choices])[0]
+        return self.rng.choices([value for _, value in choices], [weight for weight, _ in choices])[0]
 
-    # --- lines without a given variable
+    # --- lines that are not about one variable
 
-    def root(self) -> str:
-        full_name = self.chance.choice(CLASSES)
-        of = classes()[full_name][0].DESCRIPTOR
+    def define_root(self) -> str:
+        full_name = self.rng.choice(CLASSES)
+        descriptor = classes()[full_name][0].DESCRIPTOR
         cls = f"M.{full_name.partition('.')[2]}"
-        how = self.chosen((3, "fields"), (4, "bytes"), (2, "file"), (1, "empty"))
-        if how == "fields":
-            return self.define(f"{cls}({self.keywords(of)})", "message", of)
-        if how == "empty":
-            return self.define(f"{cls}()", "message", of)
-        data = made_bytes(of, self.chance) if self.chance.random() < 0.85 else deep_bytes(of, self.chance, 28)
-        if how == "bytes" or not data:
-            return self.define(f"{cls}.FromString({data!r})", "message", of)
-        return self.define(f"load({cls}, {data!r})", "message", of)
+        source = self.choose((3, "fields"), (4, "bytes"), (2, "file"), (1, "empty"))
+        if source == "fields":
+            return self.define(f"{cls}({self.keywords(descriptor)})", "message", descriptor)
+        if source == "empty":
+            return self.define(f"{cls}()", "message", descriptor)
+        data = random_bytes(descriptor, self.rng) if self.rng.random() < 0.85 else deep_bytes(descriptor, self.rng, 28)
+        if source == "bytes" or not data:
+            return self.define(f"{cls}.FromString({data!r})", "message", descriptor)
+        return self.define(f"load({cls}, {data!r})", "message", descriptor)
 
-    def general(self) -> str:
-        choice = self.chosen((2, "collect()"), (2, "del"), (1, "close"), (0 if self.lockstep else 2, "trap"))
-        variable = self.chance.choice(self.variables)
+    def draw_general_line(self) -> str:
+        choice = self.choose(
+            (2, "collect()"), (2, "del"), (1, "close"), (0 if self.is_lockstep else 2, "edit_on_collection")
+        )
+        variable = self.rng.choice(self.variables)
         if choice == "del":
             self.variables.remove(variable)
             return f"del {variable.name}"
         if choice == "close":
-            message = self.chance.choice(self.of("message"))
-            if self.lockstep:
-                message = self.chance.choice([v for v in self.of("message") if v.is_root] or [None])
+            message = self.rng.choice(self.variables_of("message"))
+            if self.is_lockstep:
+                message = self.rng.choice(
+                    [variable for variable in self.variables_of("message") if variable.is_root] or [None]
+                )
                 if message is None:
                     return "collect()"
-                return self.lose(
-                    [v for v in self.variables if v.document is message.document], f"close({message.name})"
+                return self.exclude(
+                    [variable for variable in self.variables if variable.document is message.document],
+                    f"close({message.name})",
                 )
             return f"close({message.name})"
-        if choice == "trap":
-            return f"trap(lambda: {self.callback()})"
+        if choice == "edit_on_collection":
+            return f"edit_on_collection(lambda: {self.callback()})"
         return choice
 
     def callback(self) -> str:
         """Draw an expression that edits, for callbacks in the middle of another operation."""
-        message = self.chance.choice(self.of("message"))
-        return self.chosen(
+        message = self.rng.choice(self.variables_of("message"))
+        return self.choose(
             (3, f"{message.name}.Clear()"),
             (3, f"close({message.name})"),
             (2, "collect()"),
@@ -253,97 +278,109 @@ class Drawing:
         )
 
     def edit_of(self, message) -> str:
-        before = self.new
+        new_variable = self.new_variable
         text = self._message(message)
-        self.new = before
+        self.new_variable = new_variable
         return text
 
-    def reading(self) -> str:
+    def draw_reading_line(self) -> str:
         """Draw a line that changes nothing."""
-        variable = self.chance.choice(self.variables)
+        variable = self.rng.choice(self.variables)
         name = variable.name
         if variable.kind == "message":
-            other = self.chance.choice(self.of("message")).name
+            other_name = self.rng.choice(self.variables_of("message")).name
             texts = [
                 "read({})",
                 "bytes({}.SerializeToString())",
                 "{}.ByteSize()",
-                "{} == " + other,
+                "{} == " + other_name,
                 "copy.deepcopy({})",
             ]
-            fields = [f"{{}}.{of.name}" for of in variable.type.fields]
-            return self.chance.choice(texts + fields).format(name)
+            fields = [f"{{}}.{field.name}" for field in variable.type.fields]
+            return self.rng.choice(texts + fields).format(name)
         if variable.kind in ("iterator", "window"):
             return f"peek({name})"
         texts = ["list({})", "len({})", "{}[0]", "{}[-1]", "{} == list({})", "copy.deepcopy({})", "[*zip({}, {})]"]
         if variable.kind == "numbers":
             texts += ["bytes(window({}))", "array({}).sum()", "np.array({})"] * 2
-        return self.chance.choice(texts).replace("{}", name)
+        return self.rng.choice(texts).replace("{}", name)
 
-    def lose(self, variables, line) -> str:
+    def exclude(self, variables, line) -> str:
         """Return the line, after a line that excludes the variables from the comparison."""
         variables = [variable for variable in variables if variable in self.variables]
         self.variables = [variable for variable in self.variables if variable not in variables]
-        self.lost += variables
+        self.excluded += variables
         if variables:
-            self.next = [f"gone({', '.join(repr(variable.name) for variable in variables)})", line]
+            self.next_lines = [f"exclude({', '.join(repr(variable.name) for variable in variables)})", line]
         return line
 
     # --- parts of lines
 
-    def keywords(self, of, depth=2) -> str:
-        fields = self.chance.sample(list(of.fields), min(len(of.fields), self.chance.choice([0, 1, 2, 3])))
+    def keywords(self, descriptor, depth=2) -> str:
+        fields = self.rng.sample(list(descriptor.fields), min(len(descriptor.fields), self.rng.choice([0, 1, 2, 3])))
         texts, oneofs = [], set()
-        for each in fields:
-            if each.containing_oneof is not None:  # two of a oneof: their order in a call is undefined
-                if each.containing_oneof.name in oneofs:
+        for field in fields:
+            if field.containing_oneof is not None:  # the order in which a call sets two members of a oneof is undefined
+                if field.containing_oneof.name in oneofs:
                     continue
-                oneofs.add(each.containing_oneof.name)
-            texts.append(f"{each.name}={self.content(each, depth)}")
+                oneofs.add(field.containing_oneof.name)
+            texts.append(f"{field.name}={self.content(field, depth)}")
         return ", ".join(texts)
 
-    def content(self, of, depth=2) -> str:
+    def content(self, field, depth=2) -> str:
         """Draw the value of a keyword argument."""
-        if of.is_repeated:
-            return f"[{', '.join(self.element(of, depth) for _ in range(self.chance.choice([0, 1, 2, 3])))}]"
-        return self.element(of, depth)
+        if field.is_repeated:
+            return f"[{', '.join(self.element(field, depth) for _ in range(self.rng.choice([0, 1, 2, 3])))}]"
+        return self.element(field, depth)
 
-    def sound_content(self, of) -> str:
-        """Draw a valid value, for a line with another error: of two errors, either could be raised first."""
-        self.wrong = 0
-        text = self.content(of)
-        self.wrong = WRONG_TYPE_PROBABILITY
+    def valid_content(self, field) -> str:
+        """Draw a valid value for a line with another error. If a line had two errors, the order would be undefined."""
+        self.wrong_probability = 0
+        text = self.content(field)
+        self.wrong_probability = WRONG_TYPE_PROBABILITY
         return text
 
-    def element(self, of, depth=2) -> str:
-        if of.message_type is None:
-            return value_text(of, self.chance, self.wrong)
-        held = [v for v in self.of("message") if v.type.full_name == of.message_type.full_name and self.is_small(v)]
-        if held and self.chance.random() < 0.4:
-            return f"apart({self.chance.choice(held).name})"
-        name = f"M.{of.message_type.full_name.partition('.')[2]}"
-        inner = self.keywords(of.message_type, depth - 1) if depth else ""
-        if inner and self.chance.random() < 0.3 and "M." not in inner:
-            return f"dict({inner})"
-        return f"{name}({inner})"
+    def element(self, field, depth=2) -> str:
+        if field.message_type is None:
+            return value_text(field, self.rng, self.wrong_probability)
+        existing_messages = [
+            variable
+            for variable in self.variables_of("message")
+            if variable.type.full_name == field.message_type.full_name and self.is_small(variable)
+        ]
+        if existing_messages and self.rng.random() < 0.4:
+            return f"copy_source({self.rng.choice(existing_messages).name})"
+        name = f"M.{field.message_type.full_name.partition('.')[2]}"
+        content_text = self.keywords(field.message_type, depth - 1) if depth else ""
+        if content_text and self.rng.random() < 0.3 and "M." not in content_text:
+            return f"dict({content_text})"
+        return f"{name}({content_text})"
 
-    def elements(self, of) -> str:
+    def elements(self, field) -> str:
         """Draw the values that a sequence is extended by."""
-        kind = "messages" if of.message_type is not None else "numbers" if wire.is_number(of) else "texts"
-        same = [v for v in self.of(kind) if v.type.type == of.type and self.is_small(v)]
+        kind = "messages" if field.message_type is not None else "numbers" if wire.is_number(field) else "texts"
+        candidates = [
+            variable
+            for variable in self.variables_of(kind)
+            if variable.type.type == field.type and self.is_small(variable)
+        ]
         if kind == "messages":
-            same = [v for v in same if v.type.message_type.full_name == of.message_type.full_name]
-        if same and self.chance.random() < 0.35:
-            return f"apart({self.chance.choice(same).name})"
-        if self.chance.random() < 0.06:
-            return f"failing({self.sound_content(of)})"
-        text = self.content(of)
-        if not self.lockstep and self.chance.random() < 0.15:
-            return f"during({text}, lambda: {self.callback()})"
-        return f"iter({text})" if self.chance.random() < 0.1 else text
+            candidates = [
+                variable
+                for variable in candidates
+                if variable.type.message_type.full_name == field.message_type.full_name
+            ]
+        if candidates and self.rng.random() < 0.35:
+            return f"copy_source({self.rng.choice(candidates).name})"
+        if self.rng.random() < 0.06:
+            return f"values_then_fail({self.valid_content(field)})"
+        text = self.content(field)
+        if not self.is_lockstep and self.rng.random() < 0.15:
+            return f"call_before_each({text}, lambda: {self.callback()})"
+        return f"iter({text})" if self.rng.random() < 0.1 else text
 
     def is_small(self, variable) -> bool:
-        """Return whether a value may be copied: copies of copies would grow without end."""
+        """Return whether a value is small enough to be copied. Without a limit, repeated copies would grow forever."""
         return self.leader.measure(variable.name, MAX_COPY_BYTES, MAX_COPY_DEPTH)
 
     def length(self, variable) -> int:
@@ -351,175 +388,197 @@ class Drawing:
 
     def index(self, variable) -> str:
         n = self.length(variable)
-        if n and self.chance.random() < 0.9:
-            return str(self.chance.randrange(-n, n))
+        if n and self.rng.random() < 0.9:
+            return str(self.rng.randrange(-n, n))
         indexes = ["0", "-1", str(n), str(-n - 1), "Index(0)", "100", "None"]
-        return self.chance.choice(indexes if self.lockstep else [*indexes, "Index(Planned)", "1<<70"])
+        return self.rng.choice(indexes if self.is_lockstep else [*indexes, "Index(PlannedError)", "1<<70"])
 
     def slice(self, variable) -> str:
         n = self.length(variable) + 2
-        ends = [self.chance.choice(["None", str(self.chance.randrange(-n, n))]) for _ in range(2)]
-        return f"slice({', '.join([*ends, self.chance.choice(['None', 'None', 'None', '1', '2', '-1', '-2'])])})"
+        ends = [self.rng.choice(["None", str(self.rng.randrange(-n, n))]) for _ in range(2)]
+        return f"slice({', '.join([*ends, self.rng.choice(['None', 'None', 'None', '1', '2', '-1', '-2'])])})"
 
     # --- lines about messages
 
-    def _message(self, v) -> str:
-        fields = list(v.type.fields)
-        if fields and self.chance.random() < 0.62:
-            return self.about_field(v, self.chance.choice(fields))
-        same = [w for w in self.of("message") if w.type.full_name == v.type.full_name and self.is_small(w)]
-        other = self.chance.choice(same).name if same else v.name
-        can_merge = bool(same) and self.is_small(v)
-        act = self.chosen(
+    def _message(self, variable) -> str:
+        fields = list(variable.type.fields)
+        if fields and self.rng.random() < 0.62:
+            return self.draw_field_line(variable, self.rng.choice(fields))
+        candidates = [
+            candidate
+            for candidate in self.variables_of("message")
+            if candidate.type.full_name == variable.type.full_name and self.is_small(candidate)
+        ]
+        other_name = self.rng.choice(candidates).name if candidates else variable.name
+        can_merge = bool(candidates) and self.is_small(variable)
+        action = self.choose(
             (2, "Clear"), (4 * can_merge, "CopyFrom"), (4 * can_merge, "MergeFrom"), (2, "MergeFromString"),
             (1, "ParseFromString"), (2, "deepcopy"), (1, "pickle"), (2, "SetInParent"), (1, "Discard"), (2, "sizes"),
-            (1, "touch"), (3, "compare"), (2, "read"), (1, "text"), (2 if v.type.oneofs else 0, "WhichOneof"),
+            (1, "edit_nested"), (3, "compare"), (2, "read"), (1, "text"),
+            (2 if variable.type.oneofs else 0, "WhichOneof"),
         )  # fmt: skip
-        if act in ("CopyFrom", "MergeFrom"):
-            return self.replaces(v, act, f"{v.name}.{act}(apart({other}, {v.name}))")
-        if act in ("MergeFromString", "ParseFromString"):
-            return self.replaces(v, act, f"{v.name}.{act}({made_bytes(v.type, self.chance, 2)!r})")
-        if act == "deepcopy":
-            return self.define(f"copy.deepcopy({v.name})", "message", v.type)
-        if act == "pickle":
-            return self.define(f"pickled({v.name})", "message", v.type)
-        if act == "compare":
-            return f"({v.name} == {other}, {v.name} != {other})"
-        if act == "WhichOneof":
-            return f"{v.name}.WhichOneof({self.chance.choice([of.name for of in v.type.oneofs])!r})"
+        if action in ("CopyFrom", "MergeFrom"):
+            return self.replace_content(
+                variable, action, f"{variable.name}.{action}(copy_source({other_name}, {variable.name}))"
+            )
+        if action in ("MergeFromString", "ParseFromString"):
+            return self.replace_content(
+                variable, action, f"{variable.name}.{action}({random_bytes(variable.type, self.rng, 2)!r})"
+            )
+        if action == "deepcopy":
+            return self.define(f"copy.deepcopy({variable.name})", "message", variable.type)
+        if action == "pickle":
+            return self.define(f"pickle_round_trip({variable.name})", "message", variable.type)
+        if action == "compare":
+            return f"({variable.name} == {other_name}, {variable.name} != {other_name})"
+        if action == "WhichOneof":
+            return f"{variable.name}.WhichOneof({self.rng.choice([field.name for field in variable.type.oneofs])!r})"
         calls = {"Clear": "Clear()", "SetInParent": "SetInParent()", "Discard": "DiscardUnknownFields()"}
-        if act in calls:
-            return self.replaces(v, act, f"{v.name}.{calls[act]}")
-        return f"{act}({v.name})"
+        if action in calls:
+            return self.replace_content(variable, action, f"{variable.name}.{calls[action]}")
+        return f"{action}({variable.name})"
 
-    def replaces(self, v, act, line) -> str:
-        """Return the line, which replaces the content of a message: see `held` of DIFFERENCES."""
-        if not self.lockstep or act in ("SetInParent", "Discard"):
+    def replace_content(self, message_variable, action, line) -> str:
+        """Return the line, which replaces the content of a message; see `detached` of DIFFERENCES."""
+        if not self.is_lockstep or action in ("SetInParent", "Discard"):
             return line
-        within = [each for each in self.variables if self.is_within(each, v)]
+        inner_variables = [variable for variable in self.variables if self.is_part(variable, message_variable)]
         # See `merged`; bytes may also merge into a member of a oneof before they set another.
-        if act == "MergeFrom" or (act == "MergeFromString" and not v.type.oneofs):
-            own = [each for each in self.variables + self.lost if self.is_taken_from(each, v)]
-            if len(own) < 2:
-                within = [each for each in within if each not in own]
-        return self.lose(within, line)
+        if action == "MergeFrom" or (action == "MergeFromString" and not message_variable.type.oneofs):
+            direct_parts = [
+                variable
+                for variable in self.variables + self.excluded
+                if self.is_direct_part(variable, message_variable)
+            ]
+            if len(direct_parts) < 2:
+                inner_variables = [variable for variable in inner_variables if variable not in direct_parts]
+        return self.exclude(inner_variables, line)
 
-    def is_taken_from(self, variable, v) -> bool:
-        """Return whether a variable is a part of the object that `v` holds now."""
+    def is_direct_part(self, variable, message_variable) -> bool:
+        """Return whether a variable is a direct part of the current value of another variable."""
         names = self.leader.names
-        return variable.parent is not None and names.get(variable.parent.name) is names[v.name]
+        return variable.parent is not None and names.get(variable.parent.name) is names[message_variable.name]
 
-    def is_within(self, variable, v) -> bool:
-        """Return whether a variable is a part, at any depth, of the object that `v` holds now."""
+    def is_part(self, variable, message_variable) -> bool:
+        """Return whether a variable is a part, at any depth, of the current value of another variable."""
         names = self.leader.names
         while (variable := variable.parent) is not None:
-            if names.get(variable.name) is names[v.name]:
+            if names.get(variable.name) is names[message_variable.name]:
                 return True
         return False
 
-    def about_field(self, v, of) -> str:
-        value = f"{v.name}.{of.name}"
-        if self.chance.random() < 0.15:
-            return self.replaces(v, "ClearField", f"cleared({v.name}, {of.name!r})")
-        if of.is_repeated:
-            kind = "messages" if of.message_type is not None else "numbers" if wire.is_number(of) else "texts"
-            if self.chance.random() < 0.8:
-                return self.define(value, kind, of, v)
-            return f"{value} = {self.content(of)}" if self.chance.random() < 0.1 else f"len({value})"
-        if self.chance.random() < 0.2:
-            return f"{v.name}.HasField({of.name!r})"
-        if of.message_type is not None:
-            if self.chance.random() < 0.9:
-                return self.define(value, "message", of.message_type, v)
-            return f"{value} = {self.element(of)}"
-        return f"{value} = {value_text(of, self.chance)}" if self.chance.random() < 0.7 else value
+    def draw_field_line(self, variable, field) -> str:
+        value = f"{variable.name}.{field.name}"
+        if self.rng.random() < 0.15:
+            return self.replace_content(variable, "ClearField", f"clear_field({variable.name}, {field.name!r})")
+        if field.is_repeated:
+            kind = "messages" if field.message_type is not None else "numbers" if wire.is_number(field) else "texts"
+            if self.rng.random() < 0.8:
+                return self.define(value, kind, field, variable)
+            return f"{value} = {self.content(field)}" if self.rng.random() < 0.1 else f"len({value})"
+        if self.rng.random() < 0.2:
+            return f"{variable.name}.HasField({field.name!r})"
+        if field.message_type is not None:
+            if self.rng.random() < 0.9:
+                return self.define(value, "message", field.message_type, variable)
+            return f"{value} = {self.element(field)}"
+        return f"{value} = {value_text(field, self.rng)}" if self.rng.random() < 0.7 else value
 
     # --- lines about sequences
 
-    def _texts(self, v) -> str:
-        return self._numbers(v)
+    def _texts(self, variable) -> str:
+        return self._numbers(variable)
 
-    def _numbers(self, v) -> str:
-        act = self.chosen((4, "set"), (2, "setslice"), (2, "append"), (1, "window"), (9, "other"))
-        name = v.name
-        if act == "set":
-            index = self.index(v)
-            is_there = index.isdigit() and int(index) < self.length(v)
-            return f"{name}[{index}] = {value_text(v.type, self.chance, WRONG_TYPE_PROBABILITY if is_there else 0)}"
-        if act == "setslice":
-            return f"whole({name}, lambda: {name}.__setitem__({self.slice(v)}, {self.sound_content(v.type)}))"
-        if act == "append":
-            return f"{name}.append({value_text(v.type, self.chance)})"
-        if act == "window" and v.kind == "numbers":
-            return self.define(f"{self.chance.choice(['window', 'array'])}({name})", "window", v.type, v)
-        return self.sequence(v)
+    def _numbers(self, variable) -> str:
+        action = self.choose((4, "set"), (2, "setslice"), (2, "append"), (1, "window"), (9, "other"))
+        name = variable.name
+        if action == "set":
+            index = self.index(variable)
+            is_in_range = index.isdigit() and int(index) < self.length(variable)
+            new_value = value_text(variable.type, self.rng, WRONG_TYPE_PROBABILITY if is_in_range else 0)
+            return f"{name}[{index}] = {new_value}"
+        if action == "setslice":
+            index, content = self.slice(variable), self.valid_content(variable.type)
+            return f"undo_on_error({name}, lambda: {name}.__setitem__({index}, {content}))"
+        if action == "append":
+            return f"{name}.append({value_text(variable.type, self.rng)})"
+        if action == "window" and variable.kind == "numbers":
+            return self.define(f"{self.rng.choice(['window', 'array'])}({name})", "window", variable.type, variable)
+        return self.sequence(variable)
 
-    def _messages(self, v) -> str:
-        act = self.chosen((4, "get"), (3, "add"), (2, "append"), (8, "other"))
-        if act == "get":
-            return self.define(f"{v.name}[{self.index(v)}]", "message", v.type.message_type, v)
-        if act == "add":
-            keywords = self.keywords(v.type.message_type)
-            return self.define(f"whole({v.name}, lambda: {v.name}.add({keywords}))", "message", v.type.message_type, v)
-        if act == "append":
-            return f"{v.name}.append({self.element(v.type)})"
-        return self.sequence(v)
+    def _messages(self, variable) -> str:
+        action = self.choose((4, "get"), (3, "add"), (2, "append"), (8, "other"))
+        if action == "get":
+            return self.define(
+                f"{variable.name}[{self.index(variable)}]", "message", variable.type.message_type, variable
+            )
+        if action == "add":
+            keywords = self.keywords(variable.type.message_type)
+            return self.define(
+                f"undo_on_error({variable.name}, lambda: {variable.name}.add({keywords}))",
+                "message",
+                variable.type.message_type,
+                variable,
+            )
+        if action == "append":
+            return f"{variable.name}.append({self.element(variable.type)})"
+        return self.sequence(variable)
 
-    def sequence(self, v) -> str:
-        name, of = v.name, v.type
-        act = self.chosen(
+    def sequence(self, variable) -> str:
+        name, field = variable.name, variable.type
+        action = self.choose(
             (3, "iterate"), (4, "extend"), (2, "insert"), (3, "pop"), (1, "remove"), (2, "del"), (2, "delslice"),
             (1, "sort"), (1, "reverse"), (2, "get"), (1, "slice"), (2, "len"), (1, "compare"), (1, "copy"), (1, "in"),
             (1, "read"), (1, "clear"),
         )  # fmt: skip
-        if act == "iterate":
-            return self.define(f"iter({name})", "iterator", of, v)
-        if act == "extend":
-            merge = self.chance.choice(["extend", "extend", "MergeFrom"])
-            given = self.elements(of)
-            return f"whole({name}, lambda: {name}.{merge}({given}))"
-        if act == "insert":
-            return f"{name}.insert({self.index(v)}, {self.element(of)})"
-        if act == "pop":
-            index = str(self.chance.randrange(-n, n)) if (n := self.length(v)) else "0"
-            text = f"{name}.pop({index if self.chance.random() < 0.5 else ''})"
-            if of.message_type is None:
+        if action == "iterate":
+            return self.define(f"iter({name})", "iterator", field, variable)
+        if action == "extend":
+            merge = self.rng.choice(["extend", "extend", "MergeFrom"])
+            values = self.elements(field)
+            return f"undo_on_error({name}, lambda: {name}.{merge}({values}))"
+        if action == "insert":
+            return f"{name}.insert({self.index(variable)}, {self.element(field)})"
+        if action == "pop":
+            index = str(self.rng.randrange(-n, n)) if (n := self.length(variable)) else "0"
+            text = f"{name}.pop({index if self.rng.random() < 0.5 else ''})"
+            if field.message_type is None:
                 return text
-            line = self.define(text, "message", of.message_type, v)
-            self.new.parent = None
+            line = self.define(text, "message", field.message_type, variable)
+            self.new_variable.parent = None
             return line
-        if act == "remove":
-            return f"{name}.remove({self.element(of)})"
-        if act == "del":
-            return f"del {name}[{self.index(v)}]"
-        if act in ("delslice", "clear"):
-            return f"cut({name}, {self.slice(v)})" if act == "delslice" else f"del {name}[:]"
-        if act == "sort":
-            return self.sort(v)
-        if act in ("get", "slice"):
-            return f"{name}[{self.index(v) if act == 'get' else self.slice(v)}]"
-        if act == "compare":
-            return f"{name} == {self.elements(of) if of.message_type is None else f'list({name})'}"
-        if act == "in":
-            return f"{self.element(of)} in list({name})"
+        if action == "remove":
+            return f"{name}.remove({self.element(field)})"
+        if action == "del":
+            return f"del {name}[{self.index(variable)}]"
+        if action in ("delslice", "clear"):
+            return f"delete_slice({name}, {self.slice(variable)})" if action == "delslice" else f"del {name}[:]"
+        if action == "sort":
+            return self.sort(variable)
+        if action in ("get", "slice"):
+            return f"{name}[{self.index(variable) if action == 'get' else self.slice(variable)}]"
+        if action == "compare":
+            return f"{name} == {self.elements(field) if field.message_type is None else f'list({name})'}"
+        if action == "in":
+            return f"{self.element(field)} in list({name})"
         return {"reverse": f"{name}.reverse()", "copy": f"copy.deepcopy({name})"}.get(
-            act, f"{act if act == 'len' else 'list'}({name})"
+            action, f"{action if action == 'len' else 'list'}({name})"
         )
 
-    def sort(self, v) -> str:
-        key = "bytes_of" if v.kind == "messages" else self.chance.choice(["order", "str"])
-        if self.chance.random() < 0.2:
+    def sort(self, variable) -> str:
+        key = "bytes_of" if variable.kind == "messages" else self.rng.choice(["order", "str"])
+        if self.rng.random() < 0.2:
             key = "fail"
-        elif not self.lockstep and self.chance.random() < 0.3:
-            key = f"lambda each: ({self.callback()}, 0)[1]"
-        return f"{v.name}.sort(key={key}{self.chance.choice(['', ', reverse=True'])})"
+        elif not self.is_lockstep and self.rng.random() < 0.3:
+            key = f"lambda element: ({self.callback()}, 0)[1]"
+        return f"{variable.name}.sort(key={key}{self.rng.choice(['', ', reverse=True'])})"
 
     # --- lines about iterators and buffers
 
-    def _iterator(self, v) -> str:
-        if v.type.message_type is not None:
-            return self.define(f"next({v.name})", "message", v.type.message_type, v.parent)
-        return f"next({v.name})"
+    def _iterator(self, variable) -> str:
+        if variable.type.message_type is not None:
+            return self.define(f"next({variable.name})", "message", variable.type.message_type, variable.parent)
+        return f"next({variable.name})"
 
-    def _window(self, v) -> str:
-        return f"numbers_of({v.name})"
+    def _window(self, variable) -> str:
+        return f"numbers_of({variable.name})"

@@ -1,4 +1,4 @@
-"""The schema of everything.md, which uses each feature of the table notation, as our classes and as official ones."""
+"""The schema of everything.md, which uses each feature of the table notation, as onnxwire's and as official classes."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ def official_class(full_name, pool=None):
 
 def official_pool(path):
     """Return an official descriptor pool with the schema of a table file."""
-    with open(path, encoding="utf-8") as opened:
-        tables = parse(opened.read(), path)
+    with open(path, encoding="utf-8") as table_file:
+        tables = parse(table_file.read(), path)
     file = descriptor_pb2.FileDescriptorProto(name=tables.name, package=tables.package, syntax=tables.syntax)
     protos = {"": file}
     for table in tables.messages:
-        outer, _, name = table.name.rpartition(".")
-        home = protos[outer].nested_type if outer else file.message_type
-        proto = protos[table.name] = home.add(name=name)
+        parent_name, _, name = table.name.rpartition(".")
+        container = protos[parent_name].nested_type if parent_name else file.message_type
+        proto = protos[table.name] = container.add(name=name)
         for row in table.fields:
             field = proto.field.add(name=row.name, number=row.number, type=row.type, label=3 if row.repeated else 1)
             if row.type_name:
@@ -41,8 +41,8 @@ def official_pool(path):
                     oneofs.append(row.oneof)
                 field.oneof_index = oneofs.index(row.oneof)
     for table in tables.enums:
-        outer, _, name = table.name.rpartition(".")
-        proto = protos[outer].enum_type.add(name=name)
+        parent_name, _, name = table.name.rpartition(".")
+        proto = protos[parent_name].enum_type.add(name=name)
         for row in table.values:
             proto.value.add(name=row.name, number=row.number)
     pool = descriptor_pool.DescriptorPool()

@@ -1,9 +1,9 @@
-/* A Python module that makes allocations fail: of the interpreter's three allocators, which the engine's C code uses too.
+/* A Python module that makes allocations of the interpreter's three allocators fail. The engine's C code uses them too.
  *
  * call(function, n, length): calls the function; `length` allocations from the n-th on fail (counted from 1). Returns
  *     the result, or raises what the function raises.
- * last(): (how many failed, how many there were) in the last call.
- * blocks(): how many blocks of memory are in use that were allocated since the module was imported.
+ * last(): Return (number of failed allocations, number of all allocations) of the last call.
+ * blocks(): Return the number of memory blocks that were allocated since the import of the module and are not freed.
  */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>

@@ -1,7 +1,7 @@
 """Call every attribute of every extension type with objects of wrong types: `foreign_arguments.py [START]`.
 
 A call may raise or return anything, but not crash. Prints the number and name of each attribute before its calls, so
-that after a crash the last line names it. Runs in a child process, in a temporary folder.
+that after a crash the last line names it. Run it in a child process, in a temporary folder.
 """
 
 from __future__ import annotations
@@ -44,21 +44,21 @@ def subclasses(cls: type) -> Iterator[type]:
 
 
 def extension_types() -> list[type]:
-    """Return every class implemented in C: of the modules, even if not in their namespaces, and of messages."""
+    """Return every message class and every class that the modules implement in C, even those without a public name."""
     modules = extension_modules()
     names = {module.__name__ for module in modules} | {"onnxwire"}
     onnxwire.load_schema(str(Path(__file__).with_name("everything.md")))
     message = importlib.import_module("onnxwire.engine.message").Message
-    found = dict.fromkeys(
+    types_found = dict.fromkeys(
         cls
         for cls in subclasses(object)
         if issubclass(cls, message) or (cls.__module__ in names and not cls.__flags__ & HEAP_TYPE)
     )
     for module in modules:
-        found.update(
-            dict.fromkeys(value for value in vars(module).values() if isinstance(value, type) and value in found)
+        types_found.update(
+            dict.fromkeys(value for value in vars(module).values() if isinstance(value, type) and value in types_found)
         )
-    return list(found)
+    return list(types_found)
 
 
 def model() -> onnxwire.ModelProto:
@@ -70,8 +70,8 @@ def model() -> onnxwire.ModelProto:
         "output": ["b"],
         "attribute": [{"name": "k", "ints": [1, 2], "type": 7}],
     }
-    made = onnxwire.ModelProto(ir_version=8, graph={"name": "g", "node": [node, node], "initializer": [tensor]})
-    return onnxwire.ModelProto.FromString(made.SerializeToString())
+    message = onnxwire.ModelProto(ir_version=8, graph={"name": "g", "node": [node, node], "initializer": [tensor]})
+    return onnxwire.ModelProto.FromString(message.SerializeToString())
 
 
 def instances() -> dict[type, Callable[[], Any]]:
@@ -86,23 +86,23 @@ def instances() -> dict[type, Callable[[], Any]]:
     from onnxwire.engine.encoder import Encoder
     from onnxwire.engine.search import Paths, Search
 
-    def edited() -> onnxwire.ModelProto:
-        made = model()
-        made.graph.node.add(op_type="Relu")
-        made.graph.initializer[0].dims.append(3)
-        return made
+    def edited_model() -> onnxwire.ModelProto:
+        message = model()
+        message.graph.node.add(op_type="Relu")
+        message.graph.initializer[0].dims.append(3)
+        return message
 
     makers: list[Callable[[], Any]] = [
         model,
-        edited,
+        edited_model,
         onnxwire.NodeProto,
         onnxwire.TensorProto,
         lambda: model().graph.node,
-        lambda: edited().graph.node,
+        lambda: edited_model().graph.node,
         lambda: iter(model().graph.node),
-        lambda: iter(edited().graph.node),
+        lambda: iter(edited_model().graph.node),
         lambda: model().graph.initializer[0].dims,
-        lambda: edited().graph.initializer[0].dims,
+        lambda: edited_model().graph.initializer[0].dims,
         lambda: iter(model().graph.initializer[0].dims),
         lambda: model().graph._payload("name"),
         lambda: model()._document,
@@ -118,14 +118,14 @@ def instances() -> dict[type, Callable[[], Any]]:
         lambda: Scopes(Facts(model()._document, onnxwire.ModelProto)),
         lambda: Problem("rule", "error", "graph", 5, "text"),
     ]
-    found: dict[type, Callable[[], Any]] = {}
-    for make in makers:
-        found.setdefault(type(make()), make)
-    return found
+    makers_by_type: dict[type, Callable[[], Any]] = {}
+    for maker in makers:
+        makers_by_type.setdefault(type(maker()), maker)
+    return makers_by_type
 
 
-def uninitialised(cls: type) -> Iterator[Any]:
-    """Yield objects of a class that are made without its constructor, as far as that is possible."""
+def uninitialised_objects_of(cls: type) -> Iterator[Any]:
+    """Yield the objects of a class that can be made without its constructor."""
     makers = [
         lambda: cls.__new__(cls),
         lambda: object.__new__(cls),
@@ -142,34 +142,45 @@ def uninitialised(cls: type) -> Iterator[Any]:
             yield make()
 
 
-def calls(cls: type, foreign: list[Any], own: list[Callable[[], Any]]) -> Iterator[tuple[str, Callable[[], Any]]]:
-    """Yield calls of a class by name: of its attributes, on foreign objects and with foreign arguments."""
-    rests = [tuple(rest) for n in range(5) for rest in ((None,) * n, foreign[n : 2 * n], foreign[-n:] if n else ())]
+def calls(
+    cls: type, make_foreign_objects: Callable[[], list[Any]], own_makers: list[Callable[[], Any]]
+) -> Iterator[tuple[str, Callable[[], Any]]]:
+    """Yield (name, function) for each attribute of a class: the function calls it with objects of wrong types.
+
+    `make_foreign_objects` makes objects of other types, new ones for each attribute: sequences that are extended by
+    themselves in all calls would have millions of elements. `own_makers` are functions that make objects of the class.
+    """
     names = [name for name in dir(cls) if name not in OBJECT_ATTRIBUTES or name in vars(cls)]
     for name in names:
         if name in ("__class__", "__subclasshook__", "__init_subclass__", "__abstractmethods__"):
             continue
 
-        def every(name: str = name) -> None:
-            static = next(vars(base)[name] for base in cls.__mro__ if name in vars(base))
-            firsts = [*(lambda value=value: value for value in foreign), *own]
-            for make, rest in itertools.product(firsts, rests):
+        def call_attribute(name: str = name) -> None:
+            descriptor = next(vars(base)[name] for base in cls.__mro__ if name in vars(base))
+            foreign_objects = make_foreign_objects()
+            argument_lists = [
+                tuple(arguments)
+                for n in range(5)
+                for arguments in ((None,) * n, foreign_objects[n : 2 * n], foreign_objects[-n:] if n else ())
+            ]
+            makers = [*(lambda value=value: value for value in foreign_objects), *own_makers]
+            for make, arguments in itertools.product(makers, argument_lists):
                 with contextlib.suppress(Exception):
-                    getattr(cls, name)(make(), *rest)
+                    getattr(cls, name)(make(), *arguments)
                 with contextlib.suppress(Exception):
-                    getattr(make(), name)(*rest)
+                    getattr(make(), name)(*arguments)
             with contextlib.suppress(Exception):
                 getattr(cls, name)()
-            for make in firsts:
+            for make in makers:
                 for method in ("__get__", "__set__", "__delete__"):
-                    for rest in ((make(),), (make(), None), (make(), foreign[-1])):
+                    for arguments in ((make(),), (make(), None), (make(), foreign_objects[-1])):
                         with contextlib.suppress(Exception):
-                            getattr(static, method)(*rest)
+                            getattr(descriptor, method)(*arguments)
 
-        yield f"{cls.__module__}.{cls.__qualname__}.{name}", every
+        yield f"{cls.__module__}.{cls.__qualname__}.{name}", call_attribute
 
-    def all_protocols() -> None:
-        for make in own:
+    def copy_pickle_and_print() -> None:
+        for make in own_makers:
             for function in (
                 copy.copy,
                 copy.deepcopy,
@@ -193,71 +204,78 @@ def calls(cls: type, foreign: list[Any], own: list[Callable[[], Any]]) -> Iterat
                     maker, arguments, *_ = object.__reduce_ex__(make(), protocol)
                     repr(maker(*arguments))
 
-    yield f"{cls.__module__}.{cls.__qualname__} copied, pickled and printed", all_protocols
+    yield f"{cls.__module__}.{cls.__qualname__} copied, pickled and printed", copy_pickle_and_print
 
 
-def classes_assigned(makers: dict[type, Callable[[], Any]]) -> Iterator[tuple[str, Callable[[], Any]]]:
-    """Assign every other class to `__class__` of each object; that must fail, as later accesses would crash."""
+def class_assignments(makers: dict[type, Callable[[], Any]]) -> Iterator[tuple[str, Callable[[], Any]]]:
+    """Yield assignments of other classes to `__class__` of objects. They must fail: later accesses would crash."""
     types_ = [cls for cls in extension_types() if cls.__flags__ & HEAP_TYPE or cls in makers]
-    for ours in types_:
+    for cls in types_:
 
-        def every(ours: type = ours) -> None:
-            for other in types_:
-                if ours is other:
+        def assign_classes(cls: type = cls) -> None:
+            for other_class in types_:
+                if cls is other_class:
                     continue
                 try:
-                    made = (
-                        ours.FromString(b"\x08\x01\x12\x01a\x1a\x02\x08\x01")
-                        if hasattr(ours, "FromString")
-                        else makers[ours]()
+                    instance = (
+                        cls.FromString(b"\x08\x01\x12\x01a\x1a\x02\x08\x01")
+                        if hasattr(cls, "FromString")
+                        else makers[cls]()
                     )
                 except Exception:
                     continue
                 for assign in (object.__setattr__, setattr):
                     with contextlib.suppress(Exception):
-                        assign(made, "__class__", other)
-                        raise SystemExit(f"{ours} became {other}")
+                        assign(instance, "__class__", other_class)
+                        raise SystemExit(f"{cls} became {other_class}")
 
-        yield f"{ours.__module__}.{ours.__qualname__}.__class__ assigned", every
+        yield f"{cls.__module__}.{cls.__qualname__}.__class__ assigned", assign_classes
 
 
-def module_functions(foreign: list[Any]) -> Iterator[tuple[str, Callable[[], Any]]]:
+def module_functions(make_foreign_objects: Callable[[], list[Any]]) -> Iterator[tuple[str, Callable[[], Any]]]:
     """Yield calls of the functions of the modules with 0 to 5 foreign arguments."""
     for module in extension_modules():
         for name, value in vars(module).items():
             if not isinstance(value, types.BuiltinFunctionType) or value.__module__ != module.__name__:
                 continue
 
-            def every(value: Any = value) -> None:
+            def call_function(value: Any = value) -> None:
+                foreign_objects = make_foreign_objects()
                 for n in range(6):
-                    for arguments in itertools.islice(itertools.product(foreign, repeat=n), 400):
+                    for arguments in itertools.islice(itertools.product(foreign_objects, repeat=n), 400):
                         with contextlib.suppress(Exception):
                             value(*arguments)
-                for first in foreign:
+                for argument in foreign_objects:
                     for n in range(5):
                         with contextlib.suppress(Exception):
-                            value(first, *foreign[:n])
+                            value(argument, *foreign_objects[:n])
 
-            yield f"{module.__name__}.{name}", every
+            yield f"{module.__name__}.{name}", call_function
 
 
 def everything() -> Iterator[tuple[str, Callable[[], Any]]]:
-    """Yield all calls, by name."""
+    """Yield all calls, each as (name, function)."""
     import onnx
 
     makers = instances()
-    foreign: list[Any] = [None, 5, [], object(), "a", b"\x08\x01", onnx.ModelProto(), onnx.TensorProto().dims]
-    foreign += [make() for make in makers.values()]
+
+    def make_foreign_objects() -> list[Any]:
+        objects: list[Any] = [None, 5, [], object(), "a", b"\x08\x01", onnx.ModelProto(), onnx.TensorProto().dims]
+        return objects + [make() for make in makers.values()]
+
     uninitialised_objects: list[Any] = []
     types_ = extension_types()
     for cls in types_:
         # Makers return a new object for each call: a call may close or empty its argument.
         yield (
             f"{cls.__module__}.{cls.__qualname__} made without its constructor",
-            lambda cls=cls: uninitialised_objects.extend(uninitialised(cls)),
+            lambda cls=cls: uninitialised_objects.extend(uninitialised_objects_of(cls)),
         )
-        blank = [made for made in uninitialised_objects if isinstance(made, cls)]
-        own = [*(lambda made=made: made for made in blank), *([makers[cls]] if cls in makers else [])]
+        uninitialised_own = [instance for instance in uninitialised_objects if isinstance(instance, cls)]
+        own_makers = [
+            *(lambda instance=instance: instance for instance in uninitialised_own),
+            *([makers[cls]] if cls in makers else []),
+        ]
         if issubclass(cls, onnxwire.ModelProto.__mro__[1]) and cls.__name__ not in (
             "Message",
             "ModelProto",
@@ -265,13 +283,13 @@ def everything() -> Iterator[tuple[str, Callable[[], Any]]]:
             "Everything",
         ):
             continue  # other message classes have the same methods; their fields are CPython's descriptors
-        yield from calls(cls, foreign, own)
-    yield from classes_assigned(makers)
-    yield from module_functions(foreign)
+        yield from calls(cls, make_foreign_objects, own_makers)
+    yield from class_assignments(makers)
+    yield from module_functions(make_foreign_objects)
 
 
 def main() -> None:
-    """Do all calls from number START on."""
+    """Make all calls from number START on."""
     start = int(sys.argv[1]) if len(sys.argv) > 1 else 0
     gc.disable()
     for i, (name, call) in enumerate(everything()):

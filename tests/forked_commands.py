@@ -1,7 +1,7 @@
-"""Run `onnxwire` commands in processes that a server forks, which saves the start of an interpreter for each.
+"""Run `onnxwire` commands in processes that are forked from a server, so that no command starts an interpreter.
 
-A new interpreter takes 0.1 to 0.3 s to import the modules of a command, a fork 10 ms. Apart from that the processes are
-the same: they have their own standard streams, working folder and environment.
+A new interpreter takes 0.1 to 0.3 s to import the modules of a command; a fork takes 10 ms. The forked processes have
+their own standard streams, working folder and environment, as new processes have.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import Any
 
 CAN_FORK = sys.platform == "linux" and "ONNXWIRE_SANITIZE" not in os.environ
 MAX_SECONDS = 600
-# Variables that the interpreter or the C library reads at its start, with or without a value here.
+# Prefixes of variables that the interpreter or the C library reads at its start. A change of them needs a new process.
 STARTUP_VARIABLES = ("PYTHON", "LC_", "LANG", "LD_", "ONNXWIRE_DROPIN", "MALLOC_")
 
 
@@ -71,7 +71,7 @@ def start(
 ) -> Callable[[], int]:
     """Start a command with these files or descriptors; return a function that waits for it and returns its status.
 
-    Wait for a command before the next is started.
+    The caller must wait for a command before it starts the next.
     """
     environment = dict(os.environ) if env is None else env
     startup = [name for name in {*environment, *os.environ} if name.startswith(STARTUP_VARIABLES)]
@@ -91,12 +91,12 @@ def start(
 @functools.cache
 def _server() -> socket.socket:
     """Start the server of this process; return the socket to it. The server ends when this process does."""
-    ours, theirs = socket.socketpair()
-    with theirs:
-        command = [sys.executable, "-P", __file__, str(theirs.fileno())]
-        subprocess.Popen(command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, start_new_session=True)
-    ours.settimeout(MAX_SECONDS)
-    return ours
+    client_end, server_end = socket.socketpair()
+    with server_end:
+        command = [sys.executable, "-P", __file__, str(server_end.fileno())]
+        subprocess.Popen(command, pass_fds=[server_end.fileno()], stdin=subprocess.DEVNULL, start_new_session=True)
+    client_end.settimeout(MAX_SECONDS)
+    return client_end
 
 
 # --- in the server
@@ -132,17 +132,19 @@ def _serve(control: socket.socket) -> None:
 
 def _stream(number: int) -> io.TextIOWrapper:
     """Return a standard stream like those that the interpreter creates at its start."""
-    raw = io.FileIO(number, "r" if number == 0 else "w", closefd=False)
-    raw.name = ("<stdin>", "<stdout>", "<stderr>")[number]
-    buffer = io.BufferedReader(raw) if number == 0 else io.BufferedWriter(raw)
-    old = (sys.stdin, sys.stdout, sys.stderr)[number]
-    has_line_buffer = number == 2 or raw.isatty()
+    file = io.FileIO(number, "r" if number == 0 else "w", closefd=False)
+    file.name = ("<stdin>", "<stdout>", "<stderr>")[number]
+    buffer = io.BufferedReader(file) if number == 0 else io.BufferedWriter(file)
+    standard_stream = (sys.stdin, sys.stdout, sys.stderr)[number]
+    has_line_buffer = number == 2 or file.isatty()
     newline = "\n" if number else None
-    return io.TextIOWrapper(buffer, old.encoding, old.errors, newline=newline, line_buffering=has_line_buffer)
+    return io.TextIOWrapper(
+        buffer, standard_stream.encoding, standard_stream.errors, newline=newline, line_buffering=has_line_buffer
+    )
 
 
 def _preload() -> None:
-    """Import the modules of most commands; none that starts threads, which a fork would lose."""
+    """Import the modules of most commands, except modules that start threads, which would not exist in a fork."""
     for package in ("onnxwire.cli", "onnxwire.checker", "onnxwire.checker.rules"):
         for module in pkgutil.iter_modules(importlib.import_module(package).__path__, f"{package}."):
             importlib.import_module(module.name)

@@ -1,7 +1,7 @@
 """Compare the reading of randomly damaged models with the official runtime, for SECONDS: `make fuzz`.
 
-Damages bundled models of the `onnx` package at random offsets, and checks that `verify` accepts the same bytes as the
-official parser, and that reading each field returns a value or raises DecodeError, without crash or other exceptions.
+The program damages models of the `onnx` package at random offsets. It checks that `verify` accepts the same bytes as
+the official parser, and that reading a field returns a value or raises DecodeError, without crash or other exceptions.
 """
 
 from __future__ import annotations
@@ -23,45 +23,45 @@ MAX_MODEL_BYTES = 20_000
 
 
 def main() -> int:
-    """Run until the time is over. At the first difference, print the bytes and raise."""
+    """Run until the time is over. Print the bytes and raise an error at the first difference."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--seed", type=int, default=time.time_ns())
     options = parser.parse_args()
-    chance = random.Random(options.seed)
+    rng = random.Random(options.seed)
     print(f"seed {options.seed}")
     folder = Path(onnx.__file__).parent / "backend" / "test" / "data"
     models = [path.read_bytes() for path in folder.rglob("*.onnx") if path.stat().st_size < MAX_MODEL_BYTES]
-    end, rounds, accepted = time.monotonic() + options.seconds, 0, 0
+    end, n_rounds, n_valid = time.monotonic() + options.seconds, 0, 0
     while time.monotonic() < end:
-        data = damage(bytearray(chance.choice(models)), chance)
+        data = damage(bytearray(rng.choice(models)), rng)
         try:
             wire.check_acceptance(onnxwire.ModelProto, onnx.ModelProto, data)
             wire.check_walk(onnxwire.ModelProto, onnx.ModelProto, data)
-            accepted += wire.accepts(onnxwire.ModelProto, data)
+            n_valid += wire.accepts(onnxwire.ModelProto, data)
         except BaseException:
-            print(f"round {rounds}: {data!r}")
+            print(f"round {n_rounds}: {data!r}")
             raise
-        rounds += 1
-    print(f"{rounds} damaged models, {accepted} of them still valid: no difference")
+        n_rounds += 1
+    print(f"{n_rounds} damaged models, {n_valid} of them still valid: no difference")
     return 0
 
 
-def damage(data: bytearray, chance: random.Random) -> bytes:
+def damage(data: bytearray, rng: random.Random) -> bytes:
     """Flip bits, and delete, insert, repeat and overwrite bytes, at one to four offsets."""
-    for _ in range(chance.randint(1, 4)):
-        offset = chance.randrange(len(data) or 1)
-        kind = chance.randrange(5)
-        if kind == 0 and data:
-            data[offset] ^= 1 << chance.randrange(8)
-        elif kind == 1:
-            del data[offset : offset + chance.randint(1, 8)]
-        elif kind == 2:
-            data[offset:offset] = chance.randbytes(chance.randint(1, 8))
-        elif kind == 3:
-            data[offset:offset] = data[offset : offset + chance.randint(1, 64)]
-        elif kind == 4 and data:
-            data[offset] = chance.choice([0, 1, 0x7F, 0x80, 0xFF])
+    for _ in range(rng.randint(1, 4)):
+        offset = rng.randrange(len(data) or 1)
+        change = rng.randrange(5)
+        if change == 0 and data:
+            data[offset] ^= 1 << rng.randrange(8)
+        elif change == 1:
+            del data[offset : offset + rng.randint(1, 8)]
+        elif change == 2:
+            data[offset:offset] = rng.randbytes(rng.randint(1, 8))
+        elif change == 3:
+            data[offset:offset] = data[offset : offset + rng.randint(1, 64)]
+        elif change == 4 and data:
+            data[offset] = rng.choice([0, 1, 0x7F, 0x80, 0xFF])
     return bytes(data)
 
 

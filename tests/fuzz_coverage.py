@@ -3,7 +3,7 @@
     python tests/fuzz_coverage.py --seconds 600              all targets in parallel, on an instrumented build
     python tests/fuzz_coverage.py --seconds 600 check text   some targets
     python tests/fuzz_coverage.py --lines                    lines of each .pyx that corpora reach, on a traced build
-    python tests/fuzz_coverage.py --keep build/fuzz/corpus   the same, and copy inputs that reach more to tests/corpus
+    python tests/fuzz_coverage.py --keep build/fuzz/corpus   the same; inputs that reach new lines go to tests/corpus
 
 The loop is libFuzzer's (atheris), on C code compiled for it with ASan and UBSan. Findings are written to `build/fuzz`,
 with their inputs.
@@ -37,13 +37,13 @@ def main() -> int:
     parser.add_argument("targets", nargs="*", help="names of targets (default: all)")
     parser.add_argument("--seconds", type=int, default=600, help="time for all targets together")
     parser.add_argument("--lines", action="store_true", help="count the lines that the corpora reach")
-    parser.add_argument("--keep", type=Path, metavar="DIR", help="copy inputs that reach more to tests/corpus")
+    parser.add_argument("--keep", type=Path, metavar="DIR", help="copy inputs that reach new lines to tests/corpus")
     parser.add_argument("--one", help=argparse.SUPPRESS)
-    options, rest = parser.parse_known_args()
+    options, fuzzer_options = parser.parse_known_args()
     if options.one:
-        return loop(options.one, [*options.targets, *rest])
+        return loop(options.one, [*options.targets, *fuzzer_options])
     if options.lines or options.keep:
-        return reach(options.keep)
+        return print_reached_lines(options.keep)
     return fuzz(options.targets, options.seconds)
 
 
@@ -56,7 +56,7 @@ def fuzz(names: list[str], seconds: int) -> int:
 
     names = names or list(TARGETS)
     workers = os.cpu_count() or 1
-    each = max(seconds * workers // len(names), 10)
+    seconds_per_target = max(seconds * workers // len(names), 10)
     for name in names:
         folder = WORK / "seeds" / name
         folder.mkdir(parents=True, exist_ok=True)
@@ -64,11 +64,11 @@ def fuzz(names: list[str], seconds: int) -> int:
         for index, data in enumerate(seeds(name)):
             (folder / str(index)).write_bytes(data)
     with ThreadPoolExecutor(workers) as pool:
-        outcomes = list(pool.map(lambda name: run_loop(name, each), names))
+        outcomes = list(pool.map(lambda name: run_loop(name, seconds_per_target), names))
     print(f"{'target':10} {'executions':>12} {'edges':>8} {'inputs':>8}  findings")
-    for name, (n_runs, n_edges, n_inputs, found) in zip(names, outcomes, strict=True):
-        print(f"{name:10} {n_runs:12,} {n_edges:8,} {n_inputs:8,}  {found or 'none'}")
-    return int(any(found for *_, found in outcomes))
+    for name, (n_runs, n_edges, n_inputs, findings) in zip(names, outcomes, strict=True):
+        print(f"{name:10} {n_runs:12,} {n_edges:8,} {n_inputs:8,}  {findings or 'none'}")
+    return int(any(findings for *_, findings in outcomes))
 
 
 def run_loop(name: str, seconds: int) -> tuple[int, int, int, str]:
@@ -80,13 +80,13 @@ def run_loop(name: str, seconds: int) -> tuple[int, int, int, str]:
     command += [f"-max_total_time={seconds}", f"-artifact_prefix={WORK}/{name}-"]
     log = WORK / f"{name}.log"
     with log.open("w") as file:
-        done = subprocess.run([str(part) for part in command], stdout=file, stderr=subprocess.STDOUT)
+        result = subprocess.run([str(part) for part in command], stdout=file, stderr=subprocess.STDOUT)
     text = log.read_text(errors="replace")
     runs = re.findall(r"number_of_executed_units: (\d+)", text) or re.findall(r"^#(\d+)", text, re.MULTILINE)
     edges = re.findall(r"cov: (\d+)", text)
-    written = dict.fromkeys(re.findall(r"Test unit written to (\S+)", text))
-    found = ", ".join(written) or (f"exit {done.returncode}, see {log}" if done.returncode else "")
-    return int(runs[-1] if runs else 0), int(edges[-1] if edges else 0), len(list(folders[0].iterdir())), found
+    input_paths = dict.fromkeys(re.findall(r"Test unit written to (\S+)", text))
+    findings = ", ".join(input_paths) or (f"exit {result.returncode}, see {log}" if result.returncode else "")
+    return int(runs[-1] if runs else 0), int(edges[-1] if edges else 0), len(list(folders[0].iterdir())), findings
 
 
 def loop(name: str, arguments: list[str]) -> int:
@@ -97,14 +97,14 @@ def loop(name: str, arguments: list[str]) -> int:
     def act(data: bytes) -> None:
         try:
             TARGETS[name](data)
-        except BaseException:  # libFuzzer does not always write the input
+        except BaseException:  # written here because libFuzzer does not always write the input
             path = WORK / f"{name}-wrong-{hashlib.sha256(data).hexdigest()[:8]}"
             path.write_bytes(data)
             print(f"Test unit written to {path}", file=sys.stderr, flush=True)
             raise
 
     for data in seeds(name):
-        act(data)  # does lazy imports
+        act(data)  # runs lazy imports
     gc.collect()
     gc.freeze()  # later collections traverse the objects of a program only, not all of onnx
     atheris.Setup([sys.argv[0], *arguments], act)
@@ -115,8 +115,8 @@ def loop(name: str, arguments: list[str]) -> int:
 # --- line coverage
 
 
-def reach(found: Path | None) -> int:
-    """Print the lines of each module that the corpora reach; copy inputs of a folder that reach more to the corpus."""
+def print_reached_lines(new_inputs: Path | None) -> int:
+    """Print how many lines of each module the corpora reach; copy new inputs that reach other lines to the corpus."""
     from fuzz_targets import TARGETS, run, seeds
 
     import onnxwire
@@ -128,16 +128,16 @@ def reach(found: Path | None) -> int:
             trace(lambda name=name, data=data: run(name, data), package, reached)
         for path in sorted((CORPUS / name).glob("*")):
             trace(lambda name=name, path=path: run(name, path.read_bytes()), package, reached)
-        candidates = sorted((found / name).glob("*"), key=lambda path: path.stat().st_size) if found else []
+        candidates = sorted((new_inputs / name).glob("*"), key=lambda path: path.stat().st_size) if new_inputs else []
         for path in candidates:
             data = path.read_bytes()
             if len(data) > MAX_CORPUS_BYTES:
                 continue
-            before = {module: len(lines) for module, lines in reached.items()}
-            first = trace(lambda name=name, data=data: run(name, data), package, reached)
-            if first and {module: len(lines) for module, lines in reached.items()} != before:
+            counts_before = {module: len(lines) for module, lines in reached.items()}
+            new_function = trace(lambda name=name, data=data: run(name, data), package, reached)
+            if new_function and {module: len(lines) for module, lines in reached.items()} != counts_before:
                 (CORPUS / name).mkdir(parents=True, exist_ok=True)
-                (CORPUS / name / f"{first}-{hashlib.sha256(data).hexdigest()[:8]}").write_bytes(data)
+                (CORPUS / name / f"{new_function}-{hashlib.sha256(data).hexdigest()[:8]}").write_bytes(data)
     print(f"{'module':40} {'lines':>6} {'reached':>8}")
     total = [0, 0]
     for source in sorted(package.rglob("*.pyx")):
@@ -151,28 +151,28 @@ def reach(found: Path | None) -> int:
 
 def trace(act, package: Path, reached: dict[str, set[int]]) -> str:
     """Call `act` and add the lines that it reaches; return the function of the first new line, or ''."""
-    first = ""
+    first_function = ""
 
-    def line(frame, event, argument):
-        nonlocal first
+    def trace_line(frame, event, argument):
+        nonlocal first_function
         code = frame.f_code
         if code.co_filename.endswith((".pyx", ".pxd")):
             module = code.co_filename.rpartition("onnxwire/")[2]
             if frame.f_lineno not in reached[module]:
                 reached[module].add(frame.f_lineno)
-                first = first or f"{Path(module).stem}.{code.co_name}"
-        return line
+                first_function = first_function or f"{Path(module).stem}.{code.co_name}"
+        return trace_line
 
-    sys.settrace(line)
+    sys.settrace(trace_line)
     try:
         act()
     finally:
         sys.settrace(None)
-    return first
+    return first_function
 
 
 def traced_lines(source: Path) -> set[int]:
-    """Return the lines of a module that its C code traces, without inlined lines of other files."""
+    """Return the numbers of the lines of a module that its C code traces, without inlined lines of other files."""
     code = source.with_suffix(".c").read_text()
     files = re.findall(r'"([^"]*)"', code[code.index("__pyx_f[] = {") :].partition("}")[0])
     reported = re.findall(r"__Pyx_TraceLine\((\d+),\d+,\d,__PYX_ERR\((\d+),", code)

@@ -6,8 +6,8 @@
 
 Mode lockstep runs each line in both worlds and compares results and errors, and at the end all messages and their
 bytes. Mode identity also compares which variables are the same object. Mode alone runs operations that the official
-runtime lacks, such as an edit or `close()` in the middle of another operation: errors must be onnxwire's, and the bytes
-valid. Mode threads runs a reader and an editor at the same time.
+runtime lacks, such as an edit or `close()` in the middle of another operation; it checks that all errors are onnxwire's
+and that the bytes are valid. Mode threads runs a reader and an editor at the same time.
 
 Programs run in child processes. A program that fails or crashes is shortened and printed.
 """
@@ -36,7 +36,7 @@ from pathlib import Path
 sys.path.extend(str(folder) for folder in (Path(__file__).parent, Path(__file__).with_name("engine")))
 import wire
 from edit_programs import Drawing
-from worlds import DIFFERENCES, Planned, Skipped, World, classes
+from worlds import DIFFERENCES, PlannedError, Skipped, World, classes
 
 import onnxwire
 from onnxwire.engine.view import count_views, keep_identity
@@ -47,18 +47,20 @@ BATCH_SIZE = 50  # number of programs per process
 MAX_SECONDS = 20  # maximum time of one program
 MAX_ADDRESS_SPACE = 6 << 30  # bytes
 EDITOR_ROUNDS = 20  # number of repetitions of the editor's lines beside a reader
-OWN = (onnxwire.Error, Planned, StopIteration, Skipped)
+ALLOWED_ERRORS = (onnxwire.Error, PlannedError, StopIteration, Skipped)
 IS_SANITIZED = "ONNXWIRE_SANITIZE" in os.environ
 
 
 class Finding(Exception):
-    """A fault. kind: a shortened program must fail with the same kind."""
+    """A fault. kind: a text that classifies the fault; a shortened program must fail with the same kind."""
 
     def __init__(self, kind, line, text, outcomes=""):
         super().__init__(f"{kind}: {line}: {text}")
-        heads = re.findall(r"(?<!M)\.(\w+)\(|\b([a-z_]{2,})\(", line)
-        head = "".join(heads[-1]) if heads else " = " if " = " in line else "[]" if "[" in line else "get"
-        self.kind = f"{kind} {head} {outcomes}".strip()
+        call_names = re.findall(r"(?<!M)\.(\w+)\(|\b([a-z_]{2,})\(", line)
+        call_name = (
+            "".join(call_names[-1]) if call_names else " = " if " = " in line else "[]" if "[" in line else "get"
+        )
+        self.kind = f"{kind} {call_name} {outcomes}".strip()
 
 
 # --- one program
@@ -73,7 +75,7 @@ class Script:
     def line(self, number):
         return self.lines[number] if number < len(self.lines) else None
 
-    def done(self):
+    def line_succeeded(self):
         pass
 
 
@@ -83,62 +85,83 @@ def lockstep(source, leader, trace):
     Returns our world, or None if the program was stopped at a known difference.
     """
     gc.disable()  # Traps must act at the same line in both worlds
-    ours, official = World(True), leader
+    our_world, official = World(True), leader
     for line in traced(source, trace):
-        before = ours.contents(), official.contents()
-        a, b = ours.run(line), official.run(line)
-        if not isinstance(b, Exception):
-            source.done()
-        if a is Skipped or b is Skipped:
+        contents_before = our_world.contents(), official.contents()
+        our_result, official_result = our_world.run(line), official.run(line)
+        if not isinstance(official_result, Exception):
+            source.line_succeeded()
+        if our_result is Skipped or official_result is Skipped:
             continue
-        if isinstance(b, UnicodeDecodeError) and not isinstance(a, UnicodeDecodeError):
+        if isinstance(official_result, UnicodeDecodeError) and not isinstance(our_result, UnicodeDecodeError):
             return None  # see `text` of DIFFERENCES
-        compare(line, a, b)
-        if isinstance(a, Exception):
-            if ours.contents() != before[0]:
-                raise Finding("partly changed", line, repr(a), type(a).__name__)
-            if official.contents() != before[1]:
-                return None  # see `wholly` of DIFFERENCES
-    for name in ours.variables():
-        if name in official.names and name not in ours.gone and isinstance(ours.names[name], onnxwire.Message):
-            compare(f"read_all({name})", *(world.run(f"read_all({name})") for world in (ours, official)))
-            compare(f"sizes({name})", *(world.run(f"sizes({name})") for world in (ours, official)))
-    return ours
+        compare(line, our_result, official_result)
+        if isinstance(our_result, Exception):
+            if our_world.contents() != contents_before[0]:
+                raise Finding("partly changed", line, repr(our_result), type(our_result).__name__)
+            if official.contents() != contents_before[1]:
+                return None  # see `rollback` of DIFFERENCES
+    for name in our_world.variables():
+        if (
+            name in official.names
+            and name not in our_world.excluded
+            and isinstance(our_world.names[name], onnxwire.Message)
+        ):
+            compare(f"read_all({name})", *(world.run(f"read_all({name})") for world in (our_world, official)))
+            compare(f"sizes({name})", *(world.run(f"sizes({name})") for world in (our_world, official)))
+    return our_world
 
 
 def identity(source, leader, trace) -> None:
     """Run in lockstep with one view per message; also compare which variables are the same object."""
     keep_identity(True)
-    ours = lockstep(source, leader, trace)
-    if ours is None:
+    our_world = lockstep(source, leader, trace)
+    if our_world is None:
         return
     names = [
         name
-        for name in ours.variables()
-        if name in leader.names and name not in ours.gone and isinstance(ours.names[name], onnxwire.Message)
+        for name in our_world.variables()
+        if name in leader.names
+        and name not in our_world.excluded
+        and isinstance(our_world.names[name], onnxwire.Message)
     ]
-    for one, other in combinations(names, 2):
-        line = f"{one} is {other}"
-        if (ours.names[one] is ours.names[other]) != (leader.names[one] is leader.names[other]):
-            raise Finding("differs", line, f"{ours.names[one] is ours.names[other]} in ours")
-    views = len({id(value) for value in ours.names.values() if isinstance(value, onnxwire.Message)})
-    ours.names.clear()
-    ours = None
+    for first_name, second_name in combinations(names, 2):
+        line = f"{first_name} is {second_name}"
+        if (our_world.names[first_name] is our_world.names[second_name]) != (
+            leader.names[first_name] is leader.names[second_name]
+        ):
+            raise Finding("differs", line, f"{our_world.names[first_name] is our_world.names[second_name]} in ours")
+    views = len({id(value) for value in our_world.names.values() if isinstance(value, onnxwire.Message)})
+    our_world.names.clear()
+    our_world = None
     gc.collect()
     if count_views() >= views > 0:
         raise Finding("leaked", "", f"{count_views()} views are registered without a reference")
 
 
-def compare(line, ours, official) -> None:
-    a, b = wire.attempt(wire.plain, ours), wire.attempt(wire.plain, official)
-    if isinstance(a, wire.Raised) and not isinstance(b, wire.Raised) and isinstance(ours, AssertionError):
-        raise Finding("unsound", line, str(ours))
-    if b != a:
-        one, other = repr(b), repr(a)
-        same = next((i for i, (x, y) in enumerate(zip(one, other, strict=False)) if x != y), 0)
-        parts = [text[max(0, same - 150) : same + 250] if len(text) > 400 else text for text in (one, other)]
-        kinds = [type(value).__name__ if isinstance(value, Exception) else "a value" for value in (official, ours)]
-        raise Finding("differs", line, f"\n#   official {parts[0]}\n#   ours     {parts[1]}", ", ours ".join(kinds))
+def compare(line, our_result, official_result) -> None:
+    """Raise a Finding if the results of a line differ."""
+    our_value, official_value = wire.attempt(wire.plain, our_result), wire.attempt(wire.plain, official_result)
+    if (
+        isinstance(our_value, wire.Raised)
+        and not isinstance(official_value, wire.Raised)
+        and isinstance(our_result, AssertionError)
+    ):
+        raise Finding("unsound", line, str(our_result))
+    if official_value != our_value:
+        official_text, our_text = repr(official_value), repr(our_value)
+        difference_index = next((i for i, (x, y) in enumerate(zip(official_text, our_text, strict=False)) if x != y), 0)
+        excerpts = [
+            text[max(0, difference_index - 150) : difference_index + 250] if len(text) > 400 else text
+            for text in (official_text, our_text)
+        ]
+        type_names = [
+            type(value).__name__ if isinstance(value, Exception) else "a value"
+            for value in (official_result, our_result)
+        ]
+        raise Finding(
+            "differs", line, f"\n#   official {excerpts[0]}\n#   ours     {excerpts[1]}", ", ours ".join(type_names)
+        )
 
 
 def alone(source, leader, trace) -> None:
@@ -147,60 +170,61 @@ def alone(source, leader, trace) -> None:
     for line in traced(source, trace):
         result = leader.run(line)
         if not isinstance(result, Exception):
-            source.done()
-        check_own(line, result)
+            source.line_succeeded()
+        check_own_result(line, result)
     gc.disable()
     for name in leader.variables():
         if isinstance(leader.names[name], onnxwire.Message):
-            check_own(f"sizes({name})", leader.run(f"sizes({name})"))
+            check_own_result(f"sizes({name})", leader.run(f"sizes({name})"))
         leader.run(f"peek({name})")
 
 
 def threads(source, leader, trace) -> None:
     """Run lines in our world; then those of a reader and of an editor, repeatedly, in two threads."""
-    beside = {"reader": [], "editor": []}
+    lines_of_role = {"reader": [], "editor": []}
     for line in traced(source, trace):
-        role, is_beside, act = line.partition(": ")
-        if is_beside and role in beside:
-            beside[role].append(act)
+        role, has_role, program_line = line.partition(": ")
+        if has_role and role in lines_of_role:
+            lines_of_role[role].append(program_line)
             continue
         result = leader.run(line)
         if not isinstance(result, Exception):
-            source.done()
-        check_own(line, result)
-    found, over = [], threading.Event()
+            source.line_succeeded()
+        check_own_result(line, result)
+    errors, is_over = [], threading.Event()
 
-    def work(role):
+    def run_role(role):
         world = leader.copy()
         try:
-            while not over.is_set():
+            while not is_over.is_set():
                 for _ in range(EDITOR_ROUNDS if role == "editor" else 1):
-                    for line in beside[role]:
-                        check_own(line, world.run(line))
-                        if over.is_set():
+                    for line in lines_of_role[role]:
+                        check_own_result(line, world.run(line))
+                        if is_over.is_set():
                             return
                 if role == "editor":
-                    over.set()
+                    is_over.set()
         except BaseException as error:
-            found.append(error)
-            over.set()
+            errors.append(error)
+            is_over.set()
 
     sys.setswitchinterval(1e-6)
-    workers = [threading.Thread(target=work, args=(role,)) for role in beside]
+    workers = [threading.Thread(target=run_role, args=(role,)) for role in lines_of_role]
     for worker in workers:
         worker.start()
     for worker in workers:
         worker.join()
-    for error in found:
+    for error in errors:
         raise error
     for name in leader.variables():
         leader.run(f"peek({name})")
 
 
-def check_own(line, result) -> None:
+def check_own_result(line, result) -> None:
+    """Raise a Finding if a line raised an error that onnxwire must not raise."""
     if isinstance(result, AssertionError):
         raise Finding("unsound", line, str(result))
-    if isinstance(result, Exception) and not isinstance(result, OWN) and not is_python_error(result):
+    if isinstance(result, Exception) and not isinstance(result, ALLOWED_ERRORS) and not is_python_error(result):
         raise Finding("foreign", line, "".join(traceback.format_exception_only(result)).strip(), type(result).__name__)
 
 
@@ -222,11 +246,11 @@ def run(mode, seed, lines, trace) -> None:
     """Run one program: the given lines, or a program drawn from the seed."""
     is_led = mode in ("lockstep", "identity")  # lines are drawn by the state of the official runtime
     leader = World(not is_led)
-    chance = random.Random(seed)
+    rng = random.Random(seed)
     source = (
         Script(lines)
         if lines is not None
-        else Drawing(chance, leader, "lockstep" if is_led else mode, chance.choice([15, 30, MAX_LINES]))
+        else Drawing(rng, leader, "lockstep" if is_led else mode, rng.choice([15, 30, MAX_LINES]))
     )
     seconds = MAX_SECONDS * (5 if IS_SANITIZED else 1)
     signal.alarm(seconds)
@@ -242,10 +266,10 @@ class Outcome:
 
     def __init__(self, status, trace, errors):
         text = trace.decode("utf-8", "surrogatepass")
-        _, _, last = text.rpartition("# program ")
+        _, _, last_program = text.rpartition("# program ")
         self.programs, self.n_lines = text.count("# program "), text.count("\n")
-        self.index = int(last.partition("\n")[0] or 0)
-        body = last.partition("\n")[2].splitlines()
+        self.index = int(last_program.partition("\n")[0] or 0)
+        body = last_program.partition("\n")[2].splitlines()
         self.lines = [line for line in body if not line.startswith("#")]
         self.errors = errors
         report = [line for line in body if line.startswith("#")]
@@ -259,15 +283,15 @@ class Outcome:
 
     def cause(self) -> str:
         """Return the report of the sanitizer or the interpreter in one line."""
-        found = re.search(
+        report = re.search(
             r"(?:Address|Thread)Sanitizer: ([\w-]+)|runtime error: (.*)|Fatal Python error: (.*)", self.errors
         )
         frame = re.search(r"#\d+ \S+ in (__pyx\w+)", self.errors)
-        return " ".join([*(part for part in (found.groups() if found else ()) if part), frame[1] if frame else ""])
+        return " ".join([*(part for part in (report.groups() if report else ()) if part), frame[1] if frame else ""])
 
 
-def in_child(act) -> Outcome:
-    """Run `act(trace)` in a forked process. What it writes to the trace file is read even if it crashes."""
+def run_in_child(act) -> Outcome:
+    """Run `act(trace)` in a forked process. The trace file is read even if the process crashes."""
     with tempfile.TemporaryFile() as trace, tempfile.TemporaryFile() as errors:
         pid = os.fork()
         if not pid:
@@ -304,44 +328,50 @@ def run_batch(mode, seed, start, n, end) -> Outcome:
             os.write(trace, b"# program %d\n" % index)
             run(mode, f"{seed}:{mode}:{index}", None, trace)
 
-    return in_child(act)
+    return run_in_child(act)
 
 
 def run_lines(mode, lines) -> Outcome:
+    """Run a program in a child process. Return its outcome."""
+
     def act(trace):
         os.write(trace, b"# program 0\n")
         run(mode, 0, lines, trace)
 
-    return in_child(act)
+    return run_in_child(act)
 
 
 def shorten(mode, outcome, seconds=60) -> Outcome:
-    """Remove lines as long as the rest fails with the same kind."""
+    """Remove lines as long as the remaining lines fail with a fault of the same kind."""
     end = time.monotonic() + seconds
-    best = run_lines(mode, outcome.lines)
-    if best.kind != outcome.kind:
+    shortest = run_lines(mode, outcome.lines)
+    if shortest.kind != outcome.kind:
         return outcome
-    size = max(1, len(best.lines) // 2)
+    size = max(1, len(shortest.lines) // 2)
     while size and time.monotonic() < end:
-        index, n_lines = 0, len(best.lines)
-        while index < len(best.lines) and time.monotonic() < end:
-            lines = best.lines[:index] + [each for each in best.lines[index : index + size] if each.startswith("gone(")]
-            shorter = run_lines(mode, lines + best.lines[index + size :])
-            if shorter.kind == outcome.kind and len(shorter.lines) < len(best.lines):
-                best = shorter
+        index, n_lines = 0, len(shortest.lines)
+        while index < len(shortest.lines) and time.monotonic() < end:
+            lines = shortest.lines[:index] + [
+                line for line in shortest.lines[index : index + size] if line.startswith("exclude(")
+            ]
+            shorter = run_lines(mode, lines + shortest.lines[index + size :])
+            if shorter.kind == outcome.kind and len(shorter.lines) < len(shortest.lines):
+                shortest = shorter
             else:
                 index += size
-        size = size // 2 if size > 1 else int(len(best.lines) < n_lines)
-    best.lines = [line for line in map(partial(named, best.lines), best.lines) if line]
-    return best
+        size = size // 2 if size > 1 else int(len(shortest.lines) < n_lines)
+    shortest.lines = [line for line in map(partial(remove_undefined_names, shortest.lines), shortest.lines) if line]
+    return shortest
 
 
-def named(lines, line) -> str:
-    """Return a line of a shortened program without undefined variables, or "" if nothing is left."""
-    if not line.startswith("gone("):
+def remove_undefined_names(lines, line) -> str:
+    """Return a line of a shortened program without undefined variables, or "" if no variable remains."""
+    if not line.startswith("exclude("):
         return line
-    names = [name for name in re.findall(r"v[0-9]+", line) if any(each.startswith(f"{name} =") for each in lines)]
-    return f"gone({', '.join(map(repr, names))})" if names else ""
+    names = [
+        name for name in re.findall(r"v[0-9]+", line) if any(other_line.startswith(f"{name} =") for other_line in lines)
+    ]
+    return f"exclude({', '.join(map(repr, names))})" if names else ""
 
 
 def main() -> int:
@@ -383,9 +413,10 @@ def main() -> int:
                     report(mode, options.seed, outcome)
                 if options.first:
                     return 1
-    spent = os.times()
+    times = os.times()
+    seconds = times.children_user + times.children_system
     print(f"{counts['programs']} programs, {counts['lines']} lines, {time.monotonic() - began:.0f} s,", end=" ")
-    print(f"{spent.children_user + spent.children_system:.0f} s of processors: {sum(kinds.values())} failed")
+    print(f"{seconds:.0f} s of processors: {sum(kinds.values())} failed")
     for kind, n in kinds.most_common():
         print(f"{n:8} {kind}")
     return int(bool(kinds))

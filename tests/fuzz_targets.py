@@ -1,4 +1,4 @@
-"""The targets of coverage-guided fuzzing: functions that accept any bytes and raise if onnxwire behaves wrongly.
+"""The targets of coverage-guided fuzzing: functions that accept any bytes and raise an error if a check fails.
 
 `tests/corpus/TARGET/` contains inputs that reached new code, `test_corpus.py` runs each of them, and `fuzz_coverage.py`
 searches for more.
@@ -34,30 +34,28 @@ MAX_INPUT_BYTES = 4096
 
 
 def decode(data: bytes) -> None:
-    """Decode a message of the type that the first byte selects; acceptance and content equal those of the official
-    runtime."""
-    ours, official = chosen(data)
+    """Decode a message of the type that the first byte selects. Acceptance and content must equal the official ones."""
+    ours, official = message_classes(data)
     wire.check_acceptance(ours, official, data[1:])
     wire.check_walk(ours, official, data[1:])
 
 
 def encode(data: bytes) -> None:
-    """Encode a message: unchanged it is equal byte for byte, its deterministic form is the official one, copies are
-    equal."""
-    ours, official = chosen(data)
+    """Encode a message. The bytes must be unchanged, the deterministic form the official one, and copies equal."""
+    ours, official = message_classes(data)
     try:
         message = ours.FromString(data[1:])
         onnxwire.verify(data[1:], ours)
     except onnxwire.DecodeError:
         return
     assert message.SerializeToString() == data[1:]
-    wanted = official.FromString(data[1:]).SerializeToString(deterministic=True)
-    assert message.SerializeToString(deterministic=True) == wanted
+    expected = official.FromString(data[1:]).SerializeToString(deterministic=True)
+    assert message.SerializeToString(deterministic=True) == expected
     copy = ours()
     copy.CopyFrom(message)
     assert copy == message or "nan" in str(message)
     assert copy.ByteSize() == len(copy.SerializeToString())
-    assert copy.SerializeToString(deterministic=True) == wanted
+    assert copy.SerializeToString(deterministic=True) == expected
 
 
 class Choices(random.Random):
@@ -87,7 +85,7 @@ class Program(Drawing):
     """A Drawing that ends at the end of the bytes."""
 
     def line(self, number: int) -> str | None:
-        return None if self.chance.is_over else super().line(number)
+        return None if self.rng.is_over else super().line(number)
 
 
 def edits(data: bytes) -> None:
@@ -103,6 +101,7 @@ def closings(data: bytes) -> None:
 
 
 def run_program(data, leader, mode, run) -> None:
+    """Run the program that the data select. Raise an AssertionError with the program if a fault is found."""
     with tempfile.TemporaryFile() as trace:
         try:
             run(Program(Choices(data), leader, mode, MAX_LINES), leader, trace.fileno())
@@ -115,40 +114,40 @@ def run_program(data, leader, mode, run) -> None:
 
 
 def text(data: bytes) -> None:
-    """Parse the text format of a type that the first byte selects; the message is the same after printing and
-    parsing."""
-    both_ways(data, onnxwire.from_text, onnxwire.to_text)
+    """Parse the text format of the type that the first byte selects. Printing and parsing must preserve the message."""
+    round_trip(data, onnxwire.from_text, onnxwire.to_text)
 
 
 def json(data: bytes) -> None:
     """Parse JSON as `text` parses the text format."""
-    both_ways(data, onnxwire.from_json, onnxwire.to_json)
+    round_trip(data, onnxwire.from_json, onnxwire.to_json)
 
 
-def both_ways(data, read, write) -> None:
-    ours, _ = chosen(data)
+def round_trip(data, read, write) -> None:
+    """Read a text. If it is valid, check that writing and reading the message preserves it."""
+    onnxwire_class, _ = message_classes(data)
     for options in ({}, {"ignore_unknown": True}):
         try:
-            message = read(data[1:], type=ours, **options)
+            message = read(data[1:], type=onnxwire_class, **options)
         except onnxwire.Error:
             continue
-        encoded = message.SerializeToString(deterministic=True)
-        assert read(write(message), type=ours).SerializeToString(deterministic=True) == encoded
+        encoding = message.SerializeToString(deterministic=True)
+        assert read(write(message), type=onnxwire_class).SerializeToString(deterministic=True) == encoding
 
 
 def schema(data: bytes) -> None:
     """Load a schema table, which ends at a zero byte, and read the other bytes with each of its classes."""
-    table, _, rest = data.partition(b"\0")
+    table, _, message_bytes = data.partition(b"\0")
     path = shared_folder() / "table.md"
     path.write_bytes(table)
     try:
-        loaded = onnxwire.load_schema(path)
+        loaded_schema = onnxwire.load_schema(path)
     except ValueError as error:
         assert str(path) in str(error)
         return
-    for cls in loaded.messages.values():
+    for cls in loaded_schema.messages.values():
         with contextlib.suppress(onnxwire.DecodeError):
-            wire.walk(cls.FromString(rest))
+            wire.walk(cls.FromString(message_bytes))
 
 
 def check(data: bytes) -> None:
@@ -179,12 +178,12 @@ def external(data: bytes) -> None:
     path.write_bytes(model.SerializeToString())
     with warnings.catch_warnings(), contextlib.suppress(onnxwire.Error):
         warnings.simplefilter("ignore")
-        with onnxwire.load(path) as opened:
-            for info in onnxwire.tensors(opened):
+        with onnxwire.load(path) as loaded_model:
+            for info in onnxwire.tensors(loaded_model):
                 str(info)
             for problem in onnxwire.check(path):
                 str(problem)
-            bytes(opened.graph.initializer[0].numpy().reshape(-1).view("u1"))
+            bytes(loaded_model.graph.initializer[0].numpy().reshape(-1).view("u1"))
 
 
 _folder: tempfile.TemporaryDirectory[str] | None = None
@@ -203,34 +202,37 @@ def shared_folder() -> Path:
 
 def packed(data: bytes) -> None:
     """Decode a run of varints at each instruction level to the same numbers as plain Python."""
-    kinds = list(DTYPES)
-    kind, run = kinds[data[0] % len(kinds)] if data else kinds[0], data[1:]
-    wanted = [value_of(kind, raw) for raw in plain_decode(run)]
+    integer_types = list(DTYPES)
+    integer_type, run = integer_types[data[0] % len(integer_types)] if data else integer_types[0], data[1:]
+    expected = [value_of(integer_type, varint) for varint in plain_decode(run)]
     for level in packed_levels():
-        assert np.frombuffer(decode_packed(run, kind, level), DTYPES[kind]).tolist() == wanted
+        assert np.frombuffer(decode_packed(run, integer_type, level), DTYPES[integer_type]).tolist() == expected
 
 
 def arrays(data: bytes) -> None:
-    """Convert a tensor to numpy, through DLPack too, and back; or it raises an onnxwire error."""
+    """Convert a tensor to numpy, also by DLPack, and back, or raise an onnxwire error."""
     try:
         tensor = TensorProto.FromString(data)
         array = tensor.numpy()
     except onnxwire.Error:
         return
     assert array.nbytes <= 8 * len(data) + 8 or array.size == 0 or array.dtype.hasobject
-    if array.dtype.isbuiltin == 1:  # numpy's DLPack takes no other types
+    if array.dtype.isbuiltin == 1:  # numpy's DLPack supports no other types
         with contextlib.suppress(onnxwire.Error, BufferError):
             assert np.from_dlpack(tensor).shape == array.shape
     if not array.dtype.hasobject:
-        again = onnxwire.from_array(array, name="again")
-        assert again.numpy().tobytes() == array.tobytes()
+        round_trip_tensor = onnxwire.from_array(array, name="w")
+        assert round_trip_tensor.numpy().tobytes() == array.tobytes()
 
 
 def differences(data: bytes) -> None:
-    """Compare two models, after two bytes with the length of the first; a model does not differ from itself."""
-    one, other = data[2:][: int.from_bytes(data[:2], "little")], data[2:][int.from_bytes(data[:2], "little") :]
+    """Compare two models, which follow two bytes with the length of the first. A model must not differ from itself."""
+    first_model, second_model = (
+        data[2:][: int.from_bytes(data[:2], "little")],
+        data[2:][int.from_bytes(data[:2], "little") :],
+    )
     try:
-        models = [ModelProto.FromString(one), ModelProto.FromString(other)]
+        models = [ModelProto.FromString(first_model), ModelProto.FromString(second_model)]
         assert not list(onnxwire.diff(models[0], models[0]))
         for difference in onnxwire.diff(*models):
             str(difference)
@@ -245,35 +247,35 @@ def save(data: bytes) -> None:
         model = ModelProto.FromString(data)
         for index in range(3):
             model.graph.node.add(name=f"added{index}", op_type="Relu", input=["a"], output=[f"b{index}"])
-        wanted = model.SerializeToString()
+        expected = model.SerializeToString()
         path = shared_folder() / "saved.onnx"
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             onnxwire.save(model, path)
-            assert path.read_bytes() == wanted
+            assert path.read_bytes() == expected
             onnxwire.save(model, path, external="saved.data", overwrite=True)
-            with onnxwire.load(path) as opened:
-                assert len(opened.graph.node) == len(model.graph.node)
+            with onnxwire.load(path) as saved_model:
+                assert len(saved_model.graph.node) == len(model.graph.node)
     except onnxwire.Error:
         return
 
 
 def tables(data: bytes) -> None:
-    """Export every table of a model; string views and copied strings have the same content."""
+    """Export every table of a model. String views and copied strings must have the same content."""
     with contextlib.suppress(onnxwire.DecodeError):
         for table in TABLES:
             views, copies = (onnxwire.to_arrow(data, table, strings=kind) for kind in ("utf8_view", "utf8"))
             assert repr(views.to_pydict()) == repr(copies.to_pydict())
 
 
-def chosen(data: bytes):
-    """Return our class and the official one, selected by the first byte."""
+def message_classes(data: bytes):
+    """Return onnxwire's class and the official class of the message type that the first byte selects."""
     return classes()[TYPES[data[0] % len(TYPES) if data else 0]]
 
 
 TARGETS = {
-    each.__name__: each
-    for each in (
+    target.__name__: target
+    for target in (
         decode,
         encode,
         edits,
@@ -310,7 +312,8 @@ def seeds(name: str) -> list[bytes]:
         return models
     if name == "differences":
         return [
-            len(one).to_bytes(2, "little") + one + other for one, other in zip(models[::2], models[1::2], strict=False)
+            len(first_model).to_bytes(2, "little") + first_model + second_model
+            for first_model, second_model in zip(models[::2], models[1::2], strict=False)
         ]
     if name in ("decode", "encode"):
         return [index + data for data in models]
@@ -319,16 +322,16 @@ def seeds(name: str) -> list[bytes]:
         return [index + write(ModelProto.FromString(data)).encode() for data in models]
     if name in ("arrays", "external"):
         types = [value for value in TensorProto.DataType.values() if value]
-        raw = [TensorProto(data_type=value, dims=[3], raw_data=bytes(range(48))) for value in types]
-        inlined = [TensorProto(data_type=value, dims=[3], int32_data=[1, 2, 3]) for value in types]
-        initializers = [each for data in models for each in onnx.ModelProto.FromString(data).graph.initializer]
-        return [tensor.SerializeToString() for tensor in [*raw, *inlined, *initializers]]
-    chance = random.Random(1)
+        raw_tensors = [TensorProto(data_type=value, dims=[3], raw_data=bytes(range(48))) for value in types]
+        typed_tensors = [TensorProto(data_type=value, dims=[3], int32_data=[1, 2, 3]) for value in types]
+        initializers = [tensor for data in models for tensor in onnx.ModelProto.FromString(data).graph.initializer]
+        return [tensor.SerializeToString() for tensor in [*raw_tensors, *typed_tensors, *initializers]]
+    rng = random.Random(1)
     if name == "packed":
-        return [bytes([kind]) + chance.randbytes(200) for kind in range(len(DTYPES))]
+        return [bytes([kind]) + rng.randbytes(200) for kind in range(len(DTYPES))]
     if name == "schema":
         return [Path(__file__).parent.parent.joinpath("schema", "onnx-data.md").read_bytes() + b"\0" + models[0]]
-    return [chance.randbytes(200) for _ in range(40)]
+    return [rng.randbytes(200) for _ in range(40)]
 
 
 if __name__ == "__main__":

@@ -58,10 +58,10 @@ def edit(model):
 
 
 def build(model):
-    other = ModelProto()
+    copy = ModelProto()
     for node in model.graph.node:
-        other.graph.node.add().CopyFrom(node)
-    other.SerializeToString()
+        copy.graph.node.add().CopyFrom(node)
+    copy.SerializeToString()
 
 
 def delete(model):
@@ -89,18 +89,17 @@ def search_tensors(model):
 
 
 def extract(model):
-    middle = len(model.graph.value_info) // 2
-    onnxwire.extract(model, [model.graph.input[0].name], [model.graph.value_info[middle].name])
+    middle_index = len(model.graph.value_info) // 2
+    onnxwire.extract(model, [model.graph.input[0].name], [model.graph.value_info[middle_index].name])
 
 
-# Calls on numbers. `unpacked` and `packed` make the records of n numbers.
-
-
-def unpacked(n):
+def unpacked_records(n):
+    """Return n unpacked numbers of the field int64_data."""
     return number(7, 5) * n
 
 
-def packed(n):
+def packed_records(n):
+    """Return n packed numbers of the field int64_data."""
     return span(7, b"\5" * n)
 
 
@@ -122,9 +121,9 @@ UNKNOWN = span(1000, b"abcd")
 
 
 def merge(n):
-    tensor, other = TensorProto(), TensorProto.FromString(UNKNOWN)
+    tensor, source = TensorProto(), TensorProto.FromString(UNKNOWN)
     for _ in range(n):
-        tensor.MergeFrom(other)
+        tensor.MergeFrom(source)
     assert tensor.SerializeToString() == UNKNOWN * n
 
 
@@ -153,8 +152,7 @@ def edit_all(nodes):
         node.doc_string = "edited"
 
 
-def spread(model, n):
-    """Return n nodes, evenly spaced."""
+def evenly_spaced_nodes(model, n):
     nodes = model.graph.node
     return [nodes[index] for index in range(0, len(nodes), len(nodes) // n)]
 
@@ -167,17 +165,16 @@ def tensor_of(records):
     return lambda n: (TensorProto.FromString(records(n)), n)
 
 
-# Name → (function that makes the arguments for a size, function whose instructions are counted).
 def renamed_pair(nodes):
-    """Return two models that differ in all names and one operator: a chain, and as many readers of one value."""
+    """Return two models that differ in all names and in one operator: a chain, and `nodes` readers of one value."""
     pair = []
     for prefix in ("old", "new"):
         model = load(nodes)
         for index, node in enumerate(model.graph.node):
             node.name = f"{prefix}{index}"
-        hub = model.graph.input[0].name
+        shared_value = model.graph.input[0].name
         for _ in range(nodes):
-            model.graph.node.add(op_type="Abs", input=[hub], output=[f"{prefix}{len(model.graph.node)}"])
+            model.graph.node.add(op_type="Abs", input=[shared_value], output=[f"{prefix}{len(model.graph.node)}"])
         model.graph.node[nodes // 2].op_type = prefix
         pair.append(model)
     return tuple(pair)
@@ -187,6 +184,7 @@ def diff_by_structure(old, new):
     assert len(list(onnxwire.diff(old, new, match="structure"))) > 1
 
 
+# Name → (function that makes the arguments for a size, function whose instructions are counted).
 CALLS = {
     # A call executes up to fifty times the instructions of the other calls, so it gets a quarter of the size.
     "diff by structure": (lambda n: renamed_pair(n // 4), diff_by_structure),
@@ -197,28 +195,35 @@ CALLS = {
     **{
         f"{act.__name__} {records.__name__}": (tensor_of(records), act)
         for act in (index_numbers, read_the_length)
-        for records in (unpacked, packed)
+        for records in (unpacked_records, packed_records)
     },
     "merge": (lambda n: (n,), merge),
     "merge bytes": (lambda n: (n,), merge_bytes),
     "save tensors of one name": (lambda n: (tensors_of_one_name(n // 4),), save_tensors_of_one_name),
 }
-SOME_EDITS, SAME_EDITS = "edits of one model", "edits of larger models"
+EDITS_OF_ONE_MODEL, EDITS_OF_LARGER_MODELS = "edits of one model", "edits of larger models"
 
 
 def measure(count: Counter, sizes: list[int]) -> dict[str, list[int]]:
     """Return the instructions of each call at each size, by label."""
 
-    def instructions_of(call, given):
+    def instructions_of(call, call_arguments):
         with count:
-            call(*given)
+            call(*call_arguments)
         return count.instructions
 
-    # Python is fifty times as slow once the first instructions have been counted: import and make models before.
+    # Python is fifty times as slow once the first instructions have been counted, so import and make models first.
     for arguments, call in CALLS.values():
         call(*arguments(sizes[0]))
-    given = {label: [arguments(n) for n in sizes] for label, (arguments, _) in CALLS.items()}
-    found = {label: [instructions_of(call, each) for each in given[label]] for label, (_, call) in CALLS.items()}
-    found[SOME_EDITS] = [instructions_of(edit_all, (spread(load(sizes[-1]), n),)) for n in sizes]
-    found[SAME_EDITS] = [instructions_of(edit_all, (spread(load(n), sizes[0]),)) for n in sizes]
-    return found
+    arguments_by_label = {label: [arguments(n) for n in sizes] for label, (arguments, _) in CALLS.items()}
+    instructions = {
+        label: [instructions_of(call, call_arguments) for call_arguments in arguments_by_label[label]]
+        for label, (_, call) in CALLS.items()
+    }
+    instructions[EDITS_OF_ONE_MODEL] = [
+        instructions_of(edit_all, (evenly_spaced_nodes(load(sizes[-1]), n),)) for n in sizes
+    ]
+    instructions[EDITS_OF_LARGER_MODELS] = [
+        instructions_of(edit_all, (evenly_spaced_nodes(load(n), sizes[0]),)) for n in sizes
+    ]
+    return instructions

@@ -1,9 +1,10 @@
 """Measure the memory and time of every public call and command on hostile models and texts, each in its own process.
 
-`hostile_models.py` makes a file of n bytes. A call on it must end within 30 n + 64 MB of memory beyond the process (in
-the tests within 30 n + 16 MB), and within 100 iterations ("rounds") of an empty Python loop per byte, i.e. 10 seconds
-for 5 MB if a round takes 20 ns; or it must raise an onnxwire error. Output counts towards n, like input. The tests
-assert memory, and instructions (`count_pairs`). Run as a script, this also measures time, and prints the full table:
+`hostile_models.py` makes a file of n bytes. A call on it must return or raise an onnxwire error within two limits. Its
+memory, beyond that of the process before, is at most 30 n + 64 MB (in the tests 30 n + 16 MB). Its time is at most 100
+iterations ("rounds") of an empty Python loop per byte, i.e. 10 seconds for 5 MB if a round takes 20 ns. Output counts
+towards n, like input. The tests check memory and instructions (`count_pairs`). Run as a script, this module also
+measures time, and prints each violation:
 
     python tests/hostile.py --bytes 2000000
 """
@@ -40,8 +41,8 @@ from onnxwire.io.tensor_list import find_tensors
 from onnxwire.viewer.queries import Queries
 
 MEGABYTE = 1 << 20
-ROUNDS = 100  # iterations of an empty loop, for each byte
-SLACK = 20_000_000  # rounds allowed for any call
+ROUNDS = 100  # maximum number of iterations of an empty loop per byte
+SLACK = 20_000_000  # number of rounds that every call may use in addition
 _KILL_FACTOR = 10  # a call is killed after this multiple of its time limit
 _COUNTED_ROUNDS = 10_000
 DIGITS = Path(__file__).parent.parent / "examples" / "digits_cnn.onnx"
@@ -50,20 +51,20 @@ DIGITS = Path(__file__).parent.parent / "examples" / "digits_cnn.onnx"
 # Calls on models.
 
 
-def loaded(act):
-    """Return a call on the loaded model. It returns the size of its output: an int, or the length of a text."""
+def on_model(act):
+    """Return a call of `act` on the loaded model. `act` may return the size of its output or a text; default: 0."""
 
     def call(path, folder):
         with onnxwire.load(path) as model:
-            given = act(model)
-        return len(given) if isinstance(given, str) else given if isinstance(given, int) else 0
+            result = act(model)
+        return len(result) if isinstance(result, str) else result if isinstance(result, int) else 0
 
     return call
 
 
-def edited(act):
-    """Return a call that edits the loaded model; the size of the edited model is its output."""
-    return loaded(lambda model: (act(model), model.ByteSize())[1])
+def edit_of_model(act):
+    """Return a call that edits the loaded model. The size of the edited model counts as its output."""
+    return on_model(lambda model: (act(model), model.ByteSize())[1])
 
 
 def exhaust(iterable):
@@ -72,7 +73,8 @@ def exhaust(iterable):
 
 
 def command(*words):
-    """Return a call of a command. PATH and OUT are replaced by the model and an output file, whose size counts."""
+    """Return a call of a command; PATH and OUT become the paths of the model and of an output file. The size of that
+    file counts as output."""
 
     def call(path, folder):
         out = os.path.join(folder, "out")
@@ -87,8 +89,8 @@ def command(*words):
     return call
 
 
-def first_output(model):
-    """Return the last output of a node of the main graph, or "x" if there is none."""
+def last_output(model):
+    """Return an output of the last node of the main graph that has one, or "x" if there is none."""
     return next((n for node in reversed(model.graph.node) for n in node.output if n), "x")
 
 
@@ -99,16 +101,21 @@ def first_input(model):
 
 
 def edit_copy(model):
-    other = copy.deepcopy(model)
-    other.graph.name = "edited"
-    for index in range(0, len(other.graph.node), 100):
-        other.graph.node[index].name = "edited"
-    other.SerializeToString()
+    copied_model = copy.deepcopy(model)
+    copied_model.graph.name = "edited"
+    for index in range(0, len(copied_model.graph.node), 100):
+        copied_model.graph.node[index].name = "edited"
+    copied_model.SerializeToString()
 
 
 def count_chars(differences):
     """Return the number of characters in all texts of differences."""
-    return sum(len(text) for one in differences for text in (one.path, one.name, one.part, one.old, one.new) if text)
+    return sum(
+        len(text)
+        for difference in differences
+        for text in (difference.path, difference.name, difference.part, difference.old, difference.new)
+        if text
+    )
 
 
 def diff_with_nothing(model):
@@ -116,18 +123,18 @@ def diff_with_nothing(model):
 
 
 def diff_by_structure(model):
-    other = ModelProto()
-    other.CopyFrom(model)
-    other.graph.node.add(op_type="Added", output=["added"])
-    # Both models are read, so the bytes of the other count as well.
-    return count_chars(onnxwire.diff(model, other, match="structure")) + model.ByteSize()
+    edited_model = ModelProto()
+    edited_model.CopyFrom(model)
+    edited_model.graph.node.add(op_type="Added", output=["added"])
+    # Both models are read, so the bytes of the second model count as well.
+    return count_chars(onnxwire.diff(model, edited_model, match="structure")) + model.ByteSize()
 
 
 def diff_with_edited(model):
-    other = copy.deepcopy(model)
-    other.graph.node.add(op_type="New")
-    del other.graph.node[:1], other.graph.initializer[:1], other.graph.input[:1]
-    return count_chars(onnxwire.diff(model, other))
+    edited_model = copy.deepcopy(model)
+    edited_model.graph.node.add(op_type="New")
+    del edited_model.graph.node[:1], edited_model.graph.initializer[:1], edited_model.graph.input[:1]
+    return count_chars(onnxwire.diff(model, edited_model))
 
 
 def around(model):
@@ -142,6 +149,8 @@ def to_npz(model, folder):
 
 
 def with_folder(act):
+    """Return a call of `act` on the loaded model and an output folder."""
+
     def call(path, folder):
         with onnxwire.load(path) as model:
             act(model, folder)
@@ -173,9 +182,9 @@ def edit_names(model):
 def to_arrow(model, table):
     import pyarrow
 
-    copied = pyarrow.table(onnxwire.to_arrow(model, table, strings="utf8"))
+    table_of_strings = pyarrow.table(onnxwire.to_arrow(model, table, strings="utf8"))
     pyarrow.table(onnxwire.to_arrow(model, table))
-    return copied.nbytes
+    return table_of_strings.nbytes
 
 
 def edited_to_arrow(model):
@@ -192,7 +201,7 @@ def catalog(path, folder):
 
 
 def query(text):
-    """Return a call that queries a model's tables; the length of the results is its output."""
+    """Return a call that queries a model's tables. The length of the results counts as its output."""
 
     def call(path, folder):
         import duckdb
@@ -204,7 +213,7 @@ def query(text):
 
 
 def store_of(folder):
-    """Return an object store in a folder: the code for servers without the latency of a network."""
+    """Return an object store in a folder. It runs the code for servers without the latency of a network."""
     import obstore.store
 
     return obstore.store.LocalStore(folder)
@@ -222,7 +231,7 @@ def save_to_store(path, folder):
 
 
 def foreign(act):
-    """Return a call of another package's function, which may raise anything."""
+    """Return a call of a function of another package, whose errors are ignored."""
 
     def call(path, folder):
         with contextlib.suppress(Exception), onnxwire.load(path) as model:
@@ -236,7 +245,7 @@ def to_safetensors(model, folder):
 
 
 def walk_identical(model):
-    """Read nodes as under `dropin`, where all references to a message are the same view."""
+    """Read nodes as with `dropin`, where all references to a message are the same view."""
     keep_identity(True)
     for node in model.graph.node:
         assert model.graph.node[0] is not None
@@ -246,48 +255,48 @@ def walk_identical(model):
 
 CALLS = {
     "verify": lambda path, folder: onnxwire.verify(path),
-    "size and bytes": loaded(lambda model: (model.ByteSize(), model.SerializeToString())),
-    "deterministic": loaded(lambda model: model.SerializeToString(deterministic=True)),
-    "equal": loaded(lambda model: model == copy.deepcopy(model)),
-    "merge": loaded(lambda model: ModelProto().MergeFrom(model)),
-    "edit a copy": loaded(edit_copy),
-    "list fields": loaded(lambda model: (model.ListFields(), model.graph.ListFields())),
+    "size and bytes": on_model(lambda model: (model.ByteSize(), model.SerializeToString())),
+    "deterministic": on_model(lambda model: model.SerializeToString(deterministic=True)),
+    "equal": on_model(lambda model: model == copy.deepcopy(model)),
+    "merge": on_model(lambda model: ModelProto().MergeFrom(model)),
+    "edit a copy": on_model(edit_copy),
+    "list fields": on_model(lambda model: (model.ListFields(), model.graph.ListFields())),
     "tensors": lambda path, folder: exhaust(onnxwire.tensors(path)),
-    "find tensors": loaded(lambda model: exhaust(find_tensors(model))),
-    "to_text": loaded(onnxwire.to_text),
-    "to_json": loaded(onnxwire.to_json),
-    "summarize": loaded(summarize),
-    "rename values": edited(lambda model: onnxwire.rename_values(model, {first_output(model): "new name"})),
-    "rename an input of all nodes": edited(
+    "find tensors": on_model(lambda model: exhaust(find_tensors(model))),
+    "to_text": on_model(onnxwire.to_text),
+    "to_json": on_model(onnxwire.to_json),
+    "summarize": on_model(summarize),
+    "rename values": edit_of_model(lambda model: onnxwire.rename_values(model, {last_output(model): "new name"})),
+    "rename an input of all nodes": edit_of_model(
         lambda model: onnxwire.rename_values(model, {first_input(model): "new name"})
     ),
-    "rename nodes": edited(lambda model: onnxwire.rename_nodes(model, {"n": "new name"})),
-    "rename nothing": edited(lambda model: onnxwire.rename_values(model, {"nosuch": "new name"})),
-    "extract": loaded(lambda model: onnxwire.extract(model, None, [first_output(model)])),
-    "extract all inputs": loaded(
-        lambda model: onnxwire.extract(model, [v.name for v in model.graph.input], [first_output(model)])
+    "rename nodes": edit_of_model(lambda model: onnxwire.rename_nodes(model, {"n": "new name"})),
+    "rename nothing": edit_of_model(lambda model: onnxwire.rename_values(model, {"nosuch": "new name"})),
+    "extract": on_model(lambda model: onnxwire.extract(model, None, [last_output(model)])),
+    "extract all inputs": on_model(
+        lambda model: onnxwire.extract(model, [v.name for v in model.graph.input], [last_output(model)])
     ),
-    "extract initializers": loaded(
-        lambda model: onnxwire.extract(model, [v.name for v in model.graph.initializer], [first_output(model)])
+    "extract initializers": on_model(
+        lambda model: onnxwire.extract(model, [v.name for v in model.graph.initializer], [last_output(model)])
     ),
-    "diff with nothing": loaded(diff_with_nothing),
-    "diff with an edited copy": loaded(diff_with_edited),
-    "diff by structure": loaded(diff_by_structure),
-    "path": loaded(lambda model: resolve(model, "node:nosuch")),
-    "statistics": loaded(measure_all),
+    "diff with nothing": on_model(diff_with_nothing),
+    "diff with an edited copy": on_model(diff_with_edited),
+    "diff by structure": on_model(diff_by_structure),
+    "path": on_model(lambda model: resolve(model, "node:nosuch")),
+    "statistics": on_model(measure_all),
     "npz": with_folder(to_npz),
-    "page: around": loaded(around),
-    "page: map": loaded(lambda model: Queries(model).map()),
-    "page: outline": loaded(lambda model: Queries(model).outline()),
-    "page: summary": loaded(lambda model: Queries(model).summary()),
+    "page: around": on_model(around),
+    "page: map": on_model(lambda model: Queries(model).map()),
+    "page: outline": on_model(lambda model: Queries(model).outline()),
+    "page: summary": on_model(lambda model: Queries(model).summary()),
     "save": with_folder(lambda model, folder: onnxwire.save(model, os.path.join(folder, "saved"))),
-    "from_text": loaded(from_text),
-    "from_json": loaded(from_json),
-    "str": loaded(str),
-    "apply": loaded(lambda model: onnxwire.apply(model, edit_names, form="onnxwire").ByteSize()),
-    "apply to bytes": loaded(lambda model: onnxwire.apply(model, lambda data: data, form="bytes")),
-    **{f"arrow: {table}": loaded(lambda model, table=table: to_arrow(model, table)) for table in TABLES},
-    "arrow of an edited model": loaded(edited_to_arrow),
+    "from_text": on_model(from_text),
+    "from_json": on_model(from_json),
+    "str": on_model(str),
+    "apply": on_model(lambda model: onnxwire.apply(model, edit_names, form="onnxwire").ByteSize()),
+    "apply to bytes": on_model(lambda model: onnxwire.apply(model, lambda data: data, form="bytes")),
+    **{f"arrow: {table}": on_model(lambda model, table=table: to_arrow(model, table)) for table in TABLES},
+    "arrow of an edited model": on_model(edited_to_arrow),
     "catalog": catalog,
     "sql": query("select count(*), max(path) from tensors"),
     "sql of nodes": query("select op_type, count(*) from nodes group by all order by all"),
@@ -301,9 +310,9 @@ CALLS = {
     "to_ir": foreign(lambda model, folder: onnxwire.from_ir(onnxwire.to_ir(model))),
     "optimize": foreign(lambda model, folder: onnxwire.optimize(model, tool="onnxoptimizer")),
     "safetensors": with_folder(to_safetensors),
-    "read with one view per message": loaded(walk_identical),
-    "check": loaded(lambda model: exhaust(onnxwire.check(model))),
-    "check untrusted": loaded(lambda model: exhaust(onnxwire.check(model, untrusted=True))),
+    "read with one view per message": on_model(walk_identical),
+    "check": on_model(lambda model: exhaust(onnxwire.check(model))),
+    "check untrusted": on_model(lambda model: exhaust(onnxwire.check(model, untrusted=True))),
     "check command": command("check", "PATH"),
     "check --fix": command("check", "PATH", "--fix", "-o", "OUT"),
     "check --fix quietly": command("check", "PATH", "--fix", "-q", "-o", "OUT"),
@@ -326,25 +335,25 @@ CALLS = {
 }
 
 
-FOREIGN = {
+FOREIGN_CALLS = {
     "sql": "DuckDB caches blocks, up to a share of the machine's memory",
-    "sql of nodes": "the same",
+    "sql of nodes": "as sql",
     "to_onnx": "protobuf has an object for each message: about a hundred bytes for an empty one",
     "check_official": "onnx's C++ has an object for each message, and its own passes",
-    "infer_shapes": "the same",
-    "convert_version": "the same",
+    "infer_shapes": "as check_official",
+    "convert_version": "as check_official",
     "inference_session": "onnxruntime has its own object for each node and tensor",
     "to_ir": "onnx-ir has its own object for each node and value",
     "optimize": "onnxoptimizer uses onnx's C++; onnxslim is quadratic in the number of functions, and not tried",
     "load from a store": "obstore has its own threads and buffers",
-    "save to a store": "the same",
+    "save to a store": "as load from a store",
 }
-"""Calls whose memory and time another package determines, with the reason. They are only required to end."""
+"""Calls whose memory and time another package determines, with the reason. The limits do not apply to them."""
 
 
-THREADED = {"sql", "sql of nodes", "load from a store", "save to a store"}
+THREADED_CALLS = {"sql", "sql of nodes", "load from a store", "save to a store"}
 """Calls that start threads of another package, which would not exist in a fork of this process. Each thread reserves
-address space, and DuckDB's allocator ends the process where there is none."""
+address space, and DuckDB's allocator ends the process if none is left."""
 
 
 def read_file(parse, **options):
@@ -381,12 +390,12 @@ KINDS = {"model": (MODELS, CALLS), "text": (TEXTS, TEXT_CALLS), "json": (JSONS, 
 # The cost of a call, in a child process.
 
 
-def resident():
+def resident_bytes():
     with open("/proc/self/statm") as file:
         return int(file.read().split()[1]) * resource.getpagesize()
 
 
-def peak():
+def peak_bytes():
     with open("/proc/self/status") as file:
         return int(next(line for line in file if line.startswith("VmHWM")).split()[1]) << 10
 
@@ -404,53 +413,54 @@ def round_time():
 
 
 def cost(call, path, size, round_seconds, address_space):
-    """Run a call in a child.
+    """Run a call in a child process.
 
     address_space: bytes of address space that the call may use beyond 1,000 for each byte of the file.
 
-    Returns its peak memory beyond the start, its processor time in rounds, the bytes of output, and the fault or "".
+    Returns its peak memory in bytes beyond that before the call, its processor time in rounds, the bytes of output, and
+    the fault or "".
     """
-    reading, writing = os.pipe()
+    read_end, write_end = os.pipe()
     child = os.fork()
     if child == 0:
-        os.close(reading)
+        os.close(read_end)
         status = 1
         try:
             # The size of the output is not known yet.
-            limit = int(_KILL_FACTOR * (ROUNDS * size + SLACK) * round_seconds) + 60
-            resource.setrlimit(resource.RLIMIT_CPU, (limit, limit))
-            signal.alarm(10 * limit)  # a call that waits uses no processor time
+            max_seconds = int(_KILL_FACTOR * (ROUNDS * size + SLACK) * round_seconds) + 60
+            resource.setrlimit(resource.RLIMIT_CPU, (max_seconds, max_seconds))
+            signal.alarm(10 * max_seconds)  # a call that waits uses no processor time
             with open("/proc/self/statm") as file:
-                used = int(file.read().split()[0]) * resource.getpagesize()
-            most = used + 1000 * size + address_space
-            resource.setrlimit(resource.RLIMIT_AS, (most, most))
+                used_bytes = int(file.read().split()[0]) * resource.getpagesize()
+            max_bytes = used_bytes + 1000 * size + address_space
+            resource.setrlimit(resource.RLIMIT_AS, (max_bytes, max_bytes))
             fault = ""
-            with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile(dir=folder) as printed:
-                os.dup2(printed.fileno(), 1)
-                os.dup2(printed.fileno(), 2)
-                given = 0
+            with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile(dir=folder) as output_file:
+                os.dup2(output_file.fileno(), 1)
+                os.dup2(output_file.fileno(), 2)
+                n_output = 0
                 gc.collect()
                 gc.freeze()
                 with contextlib.suppress(OSError), open("/proc/self/clear_refs", "w") as file:
                     file.write("5")
-                before, start = resident(), time.process_time()
+                bytes_before, start = resident_bytes(), time.process_time()
                 try:
-                    given = call(path, folder) or 0
+                    n_output = call(path, folder) or 0
                 except Error:
                     pass
                 except BaseException as error:
                     index = traceback.extract_tb(error.__traceback__)[-1]
                     fault = f"{type(error).__name__}: {str(error)[:200]} ({os.path.basename(index.filename)}:{index.lineno})"  # noqa: E501
                 seconds = time.process_time() - start
-                most = peak() - before
+                most = peak_bytes() - bytes_before
                 sys.stdout.flush()
-                given += os.fstat(1).st_size
-            os.write(writing, f"{max(most, 0)}\n{int(seconds / round_seconds)}\n{given}\n{fault}".encode())
+                n_output += os.fstat(1).st_size
+            os.write(write_end, f"{max(most, 0)}\n{int(seconds / round_seconds)}\n{n_output}\n{fault}".encode())
             status = 0
         finally:
             os._exit(status)
-    os.close(writing)
-    with open(reading, "rb") as file:
+    os.close(write_end)
+    with open(read_end, "rb") as file:
         answer = file.read().decode()
     _, status = os.waitpid(child, 0)
     if not answer:
@@ -460,25 +470,25 @@ def cost(call, path, size, round_seconds, address_space):
             0,
             f"ended by signal {os.WTERMSIG(status)}" if os.WIFSIGNALED(status) else "ended without an answer",
         )
-    memory, rounds, given, fault = answer.split("\n", 3)
-    return int(memory), int(rounds), int(given), fault
+    memory, rounds, n_output, fault = answer.split("\n", 3)
+    return int(memory), int(rounds), int(n_output), fault
 
 
 @functools.cache
 def warm(label):
     """Run a call on a model once, so that its imports are not measured."""
-    if label not in THREADED:
+    if label not in THREADED_CALLS:
         with (
             tempfile.TemporaryDirectory() as folder,
-            tempfile.TemporaryFile() as printed,
-            output_to(printed),
+            tempfile.TemporaryFile() as output_file,
+            output_to(output_file),
             contextlib.suppress(Error),
         ):
             CALLS[label](str(DIGITS), folder)
 
 
 class NoPandas:
-    """A finder that hides pandas, which pyarrow would import: with valgrind for six seconds."""
+    """A finder that hides pandas, whose import by pyarrow takes six seconds under valgrind."""
 
     @staticmethod
     def find_spec(name, path=None, target=None):
@@ -495,26 +505,26 @@ def run(size, slack, models, calls, report=None, is_timed=False):
     faults = []
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "hostile.onnx")
-        for kind, make in models.items():
+        for model_name, make in models.items():
             data = make(size)
             with open(path, "wb") as file:
                 file.write(data)
             for label, call in calls.items():
-                room = (4096 if label in THREADED else 512) * MEGABYTE
-                memory, rounds, given, fault = cost(call, path, len(data), seconds, room)
-                n = len(data) + given
+                address_space = (4096 if label in THREADED_CALLS else 512) * MEGABYTE
+                memory, rounds, n_output, fault = cost(call, path, len(data), seconds, address_space)
+                n = len(data) + n_output
                 limits = 30 * n + slack, ROUNDS * n + SLACK
-                if is_timed and not fault and rounds > limits[1] and label not in FOREIGN:
+                if is_timed and not fault and rounds > limits[1] and label not in FOREIGN_CALLS:
                     # Another process may have used the cache or the core: measure again.
-                    memory, rounds, given, fault = cost(call, path, len(data), seconds, room)
-                if not fault and memory > limits[0] and label not in FOREIGN:
+                    memory, rounds, n_output, fault = cost(call, path, len(data), seconds, address_space)
+                if not fault and memory > limits[0] and label not in FOREIGN_CALLS:
                     fault = f"{memory / MEGABYTE:.0f} MB, {memory / max(n, 1):.0f} bytes for each byte"
-                if is_timed and not fault and rounds > limits[1] and label not in FOREIGN:
+                if is_timed and not fault and rounds > limits[1] and label not in FOREIGN_CALLS:
                     fault = f"{rounds * seconds:.1f} s, {rounds / max(n, 1):,.0f} rounds for each byte"
                 if fault:
-                    faults.append(f"{kind}: {label}: {fault}")
+                    faults.append(f"{model_name}: {label}: {fault}")
                 if report is not None:
-                    report(kind, label, memory, rounds, fault)
+                    report(model_name, label, memory, rounds, fault)
     return faults
 
 
@@ -537,55 +547,56 @@ def batch_of(kind, pairs, sizes):
     ]
 
 
-def count_pairs(count, jobs):
+def count_pairs(count, tasks):
     """Count the instructions of calls on files. jobs: tuples (kind, name of the files, name of the call, contents).
 
-    Returns the instructions of a round of an empty loop, and by label, for each file, the bytes of input and output,
-    and the instructions.
+    Returns the instructions of a round of an empty loop, and a dict from labels to lists with a pair for each file: the
+    bytes of input and output, and the instructions.
     """
     sys.meta_path.insert(0, NoPandas)
-    # Python is fifty times as slow once the first instructions have been counted: import and fill caches before.
-    jobs = [(kind, name, label, [text.encode("latin-1") for text in texts]) for kind, name, label, texts in jobs]
-    for label in {label: None for _, _, label, _ in jobs if label in CALLS}:
+    # Python is fifty times as slow once the first instructions have been counted, so import and fill caches first.
+    tasks = [(kind, name, label, [text.encode("latin-1") for text in texts]) for kind, name, label, texts in tasks]
+    for label in {label: None for _, _, label, _ in tasks if label in CALLS}:
         warm(label)
     with tempfile.TemporaryDirectory() as folder:
-        for kind, _, label, files in jobs:
+        for kind, _, label, files in tasks:
             count_bytes(KINDS[kind][1][label], files[0], folder)
         with count:
             for _ in range(_COUNTED_ROUNDS):
                 pass
         round_cost = count.instructions / _COUNTED_ROUNDS
-        found = {}
-        for kind, name, label, files in jobs:
+        points_by_label = {}
+        for kind, name, label, files in tasks:
             call = KINDS[kind][1][label]
             points = [(count_bytes(call, data, folder, count), count.instructions) for data in files]
-            found[f"{kind}: {name}: {label}"] = points
-    return round_cost, found
+            points_by_label[f"{kind}: {name}: {label}"] = points
+    return round_cost, points_by_label
 
 
 def count_bytes(call, data, folder, context=None):
     """Run a call within a context; return the bytes of its input and output, including files.
 
-    The folder is empty before and after. Little is done around the call: with valgrind, that counts fifty times.
+    The folder is empty before and after. The code around the call is short because it is fifty times as slow under
+    valgrind.
     """
-    path, written = os.path.join(folder, "hostile.onnx"), os.path.join(folder, "written")
-    os.mkdir(written)
+    path, output_folder = os.path.join(folder, "hostile.onnx"), os.path.join(folder, "written")
+    os.mkdir(output_folder)
     with open(path, "wb", buffering=0) as file:
         file.write(data)
-    with open(os.path.join(folder, "printed"), "w+b") as printed, output_to(printed):
-        given = 0
+    with open(os.path.join(folder, "printed"), "w+b") as printed_file, output_to(printed_file):
+        n_output = 0
         with context or contextlib.nullcontext(), contextlib.suppress(Error):
-            given = call(path, written) or 0
+            n_output = call(path, output_folder) or 0
         sys.stdout.flush()
-        given += os.fstat(printed.fileno()).st_size
+        n_output += os.fstat(printed_file.fileno()).st_size
     size = 0
-    for name in os.listdir(written):
-        file = os.path.join(written, name)
+    for name in os.listdir(output_folder):
+        file = os.path.join(output_folder, name)
         assert os.path.isfile(file)
         size += os.path.getsize(file)
         os.unlink(file)
-    os.rmdir(written)
-    return len(data) + max(given, size)
+    os.rmdir(output_folder)
+    return len(data) + max(n_output, size)
 
 
 @contextlib.contextmanager
@@ -607,8 +618,8 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--bytes", type=int, default=2_000_000)
     parser.add_argument("--kind", choices=KINDS, help="only models, or only texts, or only JSON")
-    parser.add_argument("--models", default="", help="only those with this in their name")
-    parser.add_argument("--calls", default="", help="only those with this in their name")
+    parser.add_argument("--models", default="", help="only files whose name contains this text")
+    parser.add_argument("--calls", default="", help="only calls whose name contains this text")
     options = parser.parse_args()
     faults = []
     for kind in [options.kind] if options.kind else KINDS:

@@ -1,4 +1,4 @@
-"""Functions, by name, that make hostile models of about `size` bytes (MODELS), texts (TEXTS) and JSON (JSONS)."""
+"""Functions that make hostile models (MODELS), texts (TEXTS) and JSON (JSONS) of about `size` bytes, by name."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ def wrap(numbers, data):
 
 
 def repeated(path, element=b""):
-    """Fill the model with one element of a repeated field, again and again."""
+    """Return a function that makes a model full of copies of one element of a repeated field."""
 
     def make(size):
         numbers, _ = fields(*path)
-        one = span(numbers[-1], element)
-        return wrap(numbers[:-1], one * max(size // len(one), 1))
+        record = span(numbers[-1], element)
+        return wrap(numbers[:-1], record * max(size // len(record), 1))
 
     return make
 
 
 def numbered(path, make_element):
-    """Fill the model with elements of a repeated field, each made by `make_element(index)`."""
+    """Return a function that makes a model full of elements of a repeated field, made by `make_element(index)`."""
 
     def make(size):
         numbers, _ = fields(*path)
@@ -48,11 +48,12 @@ def numbered(path, make_element):
     return make
 
 
-def nested(step, inner=b"", limit=1 << 60):
-    """Nest a message in itself along a path of field numbers, as deep as `size` and `limit` allow."""
+def nested(step, content=b"", limit=1 << 60):
+    """Return a function that nests a message in itself along a path of field numbers, as deep as `size` and `limit`
+    allow."""
 
     def make(size):
-        data, depth = inner, 0
+        data, depth = content, 0
         while len(data) < size and depth < limit:
             for number in reversed(step):
                 data = span(number, data)
@@ -66,16 +67,16 @@ def name(index):
     return f"{index:x}".encode()
 
 
-def node(inputs=(), outputs=(), *rest):
-    return b"".join([*(span(1, n) for n in inputs), *(span(2, n) for n in outputs), *rest])
+def node(inputs=(), outputs=(), *other_records):
+    return b"".join([*(span(1, n) for n in inputs), *(span(2, n) for n in outputs), *other_records])
 
 
 def graph_attribute(graph):
     return span(5, span(6, graph))
 
 
-def tensor(own=b"", dims=b"", data=b""):
-    return span(8, own) + (span(1, dims) if dims else b"") + b"\x10\x01" + span(9, data)
+def tensor(tensor_name=b"", dims=b"", data=b""):
+    return span(8, tensor_name) + (span(1, dims) if dims else b"") + b"\x10\x01" + span(9, data)
 
 
 def shape(dims):
@@ -85,8 +86,8 @@ def shape(dims):
 
 def many_names(size, count=None):
     """Make one node with very many inputs and outputs."""
-    half = [name(index) for index in range(max(size // 10, 1))]
-    return span(7, span(1, node(half, [b"o" + n for n in half])))
+    input_names = [name(index) for index in range(max(size // 10, 1))]
+    return span(7, span(1, node(input_names, [b"o" + n for n in input_names])))
 
 
 def fan_out(size):
@@ -98,26 +99,26 @@ def fan_out(size):
 def outer_inputs(size):
     """Make a node whose subgraph uses very many outer values, and the nodes that produce these."""
     count = size // 24
-    inner = span(1, node([name(i) for i in range(count)], [b"out"])) + span(12, span(1, b"out"))
+    subgraph = span(1, node([name(i) for i in range(count)], [b"out"])) + span(12, span(1, b"out"))
     nodes = b"".join(span(1, node([], [name(i)])) for i in range(count))
-    return span(7, nodes + span(1, node([], [b"y"], graph_attribute(inner))) + span(12, span(1, b"y")))
+    return span(7, nodes + span(1, node([], [b"y"], graph_attribute(subgraph))) + span(12, span(1, b"y")))
 
 
 def own_sparse(size):
     """Make subgraphs with their own sparse initializers."""
-    inner = span(15, span(1, tensor(b"s"))) + span(1, node([b"s"], [b"t"])) + span(12, span(1, b"t"))
-    one = span(1, node([], [b"y"], graph_attribute(inner)))
-    return span(7, one * (size // len(one)))
+    subgraph = span(15, span(1, tensor(b"s"))) + span(1, node([b"s"], [b"t"])) + span(12, span(1, b"t"))
+    record = span(1, node([], [b"y"], graph_attribute(subgraph)))
+    return span(7, record * (size // len(record)))
 
 
-def pieces(size):
-    """Make a graph stored in very many records, which readers merge."""
-    one = span(7, span(1, node([b"a"], [b"b"])))
-    return one * (size // len(one))
+def graph_in_many_records(size):
+    """Make a model whose graph is stored in very many records, which readers merge."""
+    record = span(7, span(1, node([b"a"], [b"b"])))
+    return record * (size // len(record))
 
 
 def deep_tensors(size):
-    """Make graphs nested thirty deep, the innermost with very many tensors: long paths."""
+    """Make graphs nested thirty deep, the innermost with very many tensors, so that paths are long."""
     data = span(5, b"") * (size // 2)
     for _ in range(30):
         data = span(1, node([], [], graph_attribute(data)))
@@ -141,7 +142,7 @@ MODELS = {
     "fan-out": fan_out,
     "outer inputs": outer_inputs,
     "own sparse initializers": own_sparse,
-    "pieces": pieces,
+    "pieces": graph_in_many_records,
     "deep tensors": deep_tensors,
     "a chain": numbered(["graph", "node"], lambda i: node([name(i)], [name(i + 1)])),
     "a reversed chain": numbered(["graph", "node"], lambda i: node([name(i + 1)], [name(i)])),
@@ -203,39 +204,39 @@ MODELS = {
 
 def _empty_kinds():
     """Add to MODELS one model for each repeated field of messages, filled with empty elements."""
-    seen = set()
-    waiting = [()]
-    while waiting:
-        path = waiting.pop(0)
+    seen_names = set()
+    pending_paths = [()]
+    while pending_paths:
+        path = pending_paths.pop(0)
         _, descriptor = fields(*path)
         for field in (descriptor or ModelProto.DESCRIPTOR).fields if not path or descriptor else ():
             if field.message_type is None or len(path) > 4:
                 continue
-            if field.is_repeated and field.full_name not in seen:
-                seen.add(field.full_name)
+            if field.is_repeated and field.full_name not in seen_names:
+                seen_names.add(field.full_name)
                 MODELS[f"empty {'.'.join([*path, field.name])}"] = repeated([*path, field.name])
-            if field.message_type.full_name not in seen:
-                seen.add(field.message_type.full_name)
-                waiting.append((*path, field.name))
+            if field.message_type.full_name not in seen_names:
+                seen_names.add(field.message_type.full_name)
+                pending_paths.append((*path, field.name))
 
 
 _empty_kinds()
 
 
 def times(text):
-    """Split a text at its two bars, and repeat the second part up to the size."""
+    """Return a function that splits a text at its two bars and repeats the second part up to the size."""
 
     def make(size):
-        before, part, after = (piece.encode() for piece in text.split("|"))
-        return before + part * (size // len(part)) + after
+        start, repeated_part, end = (part.encode() for part in text.split("|"))
+        return start + repeated_part * (size // len(repeated_part)) + end
 
     return make
 
 
-def nested_text(opening, inner, closing):
+def nested_text(opening, content, closing):
     def make(size):
         depth = size // (len(opening) + len(closing))
-        return (opening * depth + inner + closing * depth).encode()
+        return (opening * depth + content + closing * depth).encode()
 
     return make
 
@@ -248,7 +249,7 @@ TEXTS = {
     "empty graphs merged": times("|graph{}|"),
     "empty tensors": times("graph {|initializer{}|}"),
     "empty metadata": times("|metadata_props{}|"),
-    # Notations that printers do not write, in as few bytes as possible.
+    # Notations that parsers accept but no printer writes, in as few bytes as possible.
     "a list of nodes": times("graph{node:[{}|,{}|]}"),
     "a list of nodes in angle brackets": times("graph{node:[<>|,<>|]}"),
     "a list of nodes with comments": times("graph{node:[{}|,{#\n}|]}"),

@@ -1,4 +1,5 @@
-"""The child process of `instructions.py`: calls a function with a Counter. It imports little, as valgrind is slow."""
+"""The child process of `instructions.py`, which calls a function with a Counter. It imports few modules, because
+valgrind is slow."""
 
 from __future__ import annotations
 
@@ -36,9 +37,9 @@ class Counter:
         self._requests.dump()
         self._count += 1
         dump = self._folder / f"dump.{self._count}"
-        found = SUMMARY.search(dump.read_bytes())
-        assert found, f"{dump} has no summary"
-        self.instructions = int(found[1])
+        summary = SUMMARY.search(dump.read_bytes())
+        assert summary, f"{dump} has no summary"
+        self.instructions = int(summary[1])
         dump.unlink()
 
 

@@ -1,6 +1,6 @@
 """Count the instructions that a part of a program executes, with valgrind's tool callgrind.
 
-A count depends on the program and its input, not on the load of the machine: tests of growth compare counts, not times.
+A count depends on the program and its input, but not on the load of the machine, so tests of growth compare counts.
 `run` calls a function of a test module in a child process. Its first argument is a context manager, which counts the
 instructions of its block:
 
@@ -12,7 +12,7 @@ instructions of its block:
 
     instructions.run("growth", "measure", 500)  # 6_031_159
 
-Callgrind is switched on at the first block: code before that takes a fifth of the time.
+Callgrind is switched on at the first block. Code before that takes a fifth of the time that it takes afterwards.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ import pytest
 CHILD = Path(__file__).with_name("instruction_counter.py")
 HEADER = Path("/usr/include/valgrind/callgrind.h")
 HAS_VALGRIND = sys.platform == "linux" and shutil.which("valgrind") is not None and HEADER.exists()
-IS_SANITIZED = "ONNXWIRE_SANITIZE" in os.environ  # valgrind can't run what ASan and TSan build
+IS_SANITIZED = "ONNXWIRE_SANITIZE" in os.environ  # valgrind can't run programs built with ASan or TSan
 # In CI a missing valgrind is an error: skipped tests would go unnoticed.
 needs_valgrind = pytest.mark.skipif(
     IS_SANITIZED or (not HAS_VALGRIND and (sys.platform != "linux" or "CI" not in os.environ)),
     reason="needs valgrind and its headers, and a build without sanitizers",
 )
-# Valgrind's client requests are sequences of instructions without effect outside valgrind; Python has no API for them.
+# Valgrind's client requests are instructions without effect outside valgrind. They need C code.
 REQUESTS = """
 #include <valgrind/callgrind.h>
 void instrument(void) { CALLGRIND_START_INSTRUMENTATION; }
@@ -49,14 +49,14 @@ void dump(void) { CALLGRIND_DUMP_STATS; }
 
 
 def run(module: str, function: str, *arguments: Any) -> Any:
-    """Call a function of a test module with a Counter and the arguments, and return its result. All must fit JSON."""
+    """Call a function of a test module with a Counter and the arguments; return its result. JSON encodes them all."""
     assert HAS_VALGRIND, "install valgrind (Debian: apt install valgrind)"
     with tempfile.TemporaryDirectory() as folder:
         source, library = Path(folder, "requests.c"), Path(folder, "requests.so")
         source.write_text(REQUESTS)
         compiler = shlex.split(os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc")
         subprocess.run([*compiler, "-O1", "-shared", "-fPIC", "-o", library, source], check=True)
-        done = subprocess.run(
+        result = subprocess.run(
             [
                 "valgrind", "-q", "--tool=callgrind", "--instr-atstart=no", "--dump-line=no",
                 f"--callgrind-out-file={folder}/dump", sys.executable, CHILD, folder, module, function,
@@ -67,5 +67,5 @@ def run(module: str, function: str, *arguments: Any) -> Any:
             stderr=subprocess.STDOUT,
             text=True,
         )  # fmt: skip
-        assert done.returncode == 0, f"{module}.{function} ended with status {done.returncode}:\n{done.stdout}"
+        assert result.returncode == 0, f"{module}.{function} ended with status {result.returncode}:\n{result.stdout}"
         return json.loads(Path(folder, "result").read_text())

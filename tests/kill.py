@@ -1,9 +1,9 @@
-"""Kill and interrupt saves, at every system call and at random times: the old or the new model must remain, complete.
+"""Kill and interrupt saves at every system call and at random times; the complete old or new model must remain.
 
     python tests/kill.py --count 1000
 
-forks a process for each save. A save that replaces several files renames them one by one; a kill between two renames
-leaves a mix. The checksums must detect that; it is counted as "detected".
+forks a process for each save. A save that replaces several files renames them one by one, so a kill between two renames
+leaves old and new files. The checksums must detect such a mix; it is counted as "detected".
 """
 
 import argparse
@@ -27,7 +27,7 @@ import onnxwire.io.atomic_file
 import onnxwire.io.external_save  # imported here, so that no child imports it
 import onnxwire.io.folder
 
-N = 300_000  # elements of a weight
+WEIGHT_ELEMENTS = 300_000
 LAYOUTS = {
     "one file": ({}, {}),
     "data under a new name": ({"external": "v.data"}, {"external": "d/w.data"}),
@@ -40,14 +40,14 @@ TRACED_FILES = tuple(
 )
 
 
-def model_of(value, size=N):
-    """Return a model with weights of the value, and a name with it."""
+def model_of(value, size=WEIGHT_ELEMENTS):
+    """Return a model whose weights are full of a value, and whose graph has the value as its name."""
     weights = [onnxwire.from_array(np.full(size, value, np.float32), name) for name in "ab"]
     return onnxwire.ModelProto(ir_version=10, graph={"name": f"{value}", "initializer": weights})
 
 
-def whole(folder):
-    """Return the value of the model in a folder; 0 if its files are of different values, or one is missing."""
+def value_of_model(folder):
+    """Return the value of the model in a folder, or 0 if its files have different values or one is missing."""
     with onnxwire.load(folder / "m.onnx") as model:
         value = int(model.graph.name)
         try:
@@ -57,7 +57,7 @@ def whole(folder):
 
 
 def checksums_detect_mix(folder):
-    """Return whether `verify` finds, by the checksums, that the files do not belong together."""
+    """Return whether `verify` detects by the checksums that the files belong to different saves."""
     try:
         onnxwire.verify(folder / "m.onnx", checksums=True)
     except (onnxwire.ExternalDataError, onnxwire.SourceError):
@@ -74,7 +74,7 @@ def at_event(number, act):
     count = itertools.count()
 
     def event(frame):
-        # Python suppresses errors of finalizers, so that a Ctrl-C there would be lost.
+        # Python suppresses errors of finalizers, so a Ctrl-C in one would be lost.
         while frame is not None and frame.f_code.co_name != "__del__":
             frame = frame.f_back
         if frame is None and next(count) == number:
@@ -91,27 +91,27 @@ def at_event(number, act):
             event(frame)
         return trace
 
-    before = sys.gettrace()
+    old_trace = sys.gettrace()
     sys.setprofile(profile)
     sys.settrace(trace)
     try:
         yield lambda: next(count) > number
     finally:
-        sys.settrace(before)
+        sys.settrace(old_trace)
         sys.setprofile(None)
 
 
 class Scenario:
     """A folder with a saved model; each trial saves another model over a copy of it."""
 
-    def __init__(self, base, layout, size=N):
+    def __init__(self, base, layout, size=WEIGHT_ELEMENTS):
         self.base, self.size = base, size
-        self.before, self.after = ({**options, "checksum": True} for options in LAYOUTS[layout])
+        self.old_options, self.new_options = ({**options, "checksum": True} for options in LAYOUTS[layout])
         self.is_replaced = layout.endswith(("same name", "same names"))
         self.template = base / "template"
         self.template.mkdir(parents=True)
-        onnxwire.save(model_of(1, size), self.template / "m.onnx", **self.before)
-        self.new = model_of(2, size)
+        onnxwire.save(model_of(1, size), self.template / "m.onnx", **self.old_options)
+        self.new_model = model_of(2, size)
 
     def copy(self):
         folder = self.base / "copy"
@@ -120,33 +120,33 @@ class Scenario:
         return folder
 
     def save(self, folder):
-        onnxwire.save(self.new, folder / "m.onnx", **self.after)
+        onnxwire.save(self.new_model, folder / "m.onnx", **self.new_options)
 
-    def judge(self, folder, *, was_killed):
+    def check_state(self, folder, *, was_killed):
         """Return the state of a folder after a trial: "old", "new" or "detected"; AssertionError for any other."""
-        value = whole(folder)
+        value = value_of_model(folder)
         if value == 0 and was_killed and self.is_replaced:
             assert checksums_detect_mix(folder), "a mix that the checksums do not detect"
             return "detected"
         assert value in (1, 2), sorted(os.listdir(folder))
         # The next save succeeds, and leaves no temporary file.
-        onnxwire.save(model_of(3, self.size), folder / "m.onnx", **{**self.after, "overwrite": True})
-        assert whole(folder) == 3
-        left = [name for name in os.listdir(folder) if "onnxwire-tmp" in name]
-        assert not left, left
+        onnxwire.save(model_of(3, self.size), folder / "m.onnx", **{**self.new_options, "overwrite": True})
+        assert value_of_model(folder) == 3
+        temporary_files = [name for name in os.listdir(folder) if "onnxwire-tmp" in name]
+        assert not temporary_files, temporary_files
         return {1: "old", 2: "new"}[value]
 
 
-def interrupted_at(scenario, number):
-    """Deliver Ctrl-C at one event of a save; return the state after it, or None if the save has fewer events."""
+def interrupt_at(scenario, number):
+    """Interrupt a save by Ctrl-C at one event; return the state after it, or None if the save has fewer events."""
     folder = scenario.copy()
     interrupt = functools.partial(signal.raise_signal, signal.SIGINT)
     with at_event(number, interrupt) as was_reached, contextlib.suppress(KeyboardInterrupt):
         scenario.save(folder)
-    return scenario.judge(folder, was_killed=False) if was_reached() else None
+    return scenario.check_state(folder, was_killed=False) if was_reached() else None
 
 
-def forked(scenario, folder, within=contextlib.nullcontext):
+def fork_save(scenario, folder, context=contextlib.nullcontext):
     """Save in a forked process; return its process id."""
     # A Ctrl-C outside of the `try` would let the child continue with the code of the parent.
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
@@ -157,7 +157,7 @@ def forked(scenario, folder, within=contextlib.nullcontext):
     status = 1
     try:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
-        with within():
+        with context():
             scenario.save(folder)
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         status = 0
@@ -169,29 +169,29 @@ def forked(scenario, folder, within=contextlib.nullcontext):
         os._exit(status)
 
 
-def status_of(child):
+def wait_for(child):
     _, status = os.waitpid(child, 0)
     assert os.waitstatus_to_exitcode(status) in (0, 130, -signal.SIGKILL), status
     return os.waitstatus_to_exitcode(status)
 
 
-def killed_at(scenario, number):
+def kill_at(scenario, number):
     """Kill a save at one event; return the state after it, or None if the save has fewer events."""
     folder = scenario.copy()
     kill = functools.partial(signal.raise_signal, signal.SIGKILL)
-    status = status_of(forked(scenario, folder, lambda: at_event(number, kill)))
-    return scenario.judge(folder, was_killed=True) if status else None
+    status = wait_for(fork_save(scenario, folder, lambda: at_event(number, kill)))
+    return scenario.check_state(folder, was_killed=True) if status else None
 
 
-def struck(scenario, sign, chance, longest):
+def send_signal_at_random_time(scenario, signal_number, rng, max_seconds):
     """Send a signal to a save at a random time; return the state after it."""
     folder = scenario.copy()
-    child = forked(scenario, folder)
-    time.sleep(chance.random() * longest)
+    child = fork_save(scenario, folder)
+    time.sleep(rng.random() * max_seconds)
     with contextlib.suppress(ProcessLookupError):
-        os.kill(child, sign)
-    status_of(child)
-    return scenario.judge(folder, was_killed=sign == signal.SIGKILL)
+        os.kill(child, signal_number)
+    wait_for(child)
+    return scenario.check_state(folder, was_killed=signal_number == signal.SIGKILL)
 
 
 def main():
@@ -202,27 +202,29 @@ def main():
     options = parser.parse_args()
     # Background jobs of a shell ignore Ctrl-C.
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    chance = random.Random(options.seed)
+    rng = random.Random(options.seed)
     with tempfile.TemporaryDirectory() as base:
         for number, layout in enumerate(LAYOUTS):
-            small = Scenario(Path(base) / f"small-{number}", layout, 3000)
-            for outcome, strike in (("killed", killed_at), ("interrupted", interrupted_at)):
-                found = Counter()
+            small_scenario = Scenario(Path(base) / f"small-{number}", layout, 3000)
+            for outcome, end_at in (("killed", kill_at), ("interrupted", interrupt_at)):
+                outcomes = Counter()
                 for event in itertools.count(0, options.step):
-                    left = strike(small, event)
-                    if left is None:
+                    state = end_at(small_scenario, event)
+                    if state is None:
                         break
-                    found[left] += 1
-                print(f"{layout}: {outcome} at each of {sum(found.values()):,} events: {dict(found)}", flush=True)
+                    outcomes[state] += 1
+                print(f"{layout}: {outcome} at each of {sum(outcomes.values()):,} events: {dict(outcomes)}", flush=True)
             scenario = Scenario(Path(base) / f"{number}", layout)
             start = time.monotonic()
             for _ in range(3):
-                status_of(forked(scenario, scenario.copy()))
-            longest = (time.monotonic() - start) / 3
-            for sign in (signal.SIGKILL, signal.SIGINT):
-                share = options.count // len(LAYOUTS)
-                found = Counter(struck(scenario, sign, chance, longest) for _ in range(share))
-                print(f"{layout}: {sign.name} at {share:,} random times: {dict(found)}", flush=True)
+                wait_for(fork_save(scenario, scenario.copy()))
+            max_seconds = (time.monotonic() - start) / 3
+            for signal_number in (signal.SIGKILL, signal.SIGINT):
+                n_trials = options.count // len(LAYOUTS)
+                outcomes = Counter(
+                    send_signal_at_random_time(scenario, signal_number, rng, max_seconds) for _ in range(n_trials)
+                )
+                print(f"{layout}: {signal_number.name} at {n_trials:,} random times: {dict(outcomes)}", flush=True)
 
 
 if __name__ == "__main__":

@@ -1,12 +1,13 @@
 """Make each allocation of each operation fail once, as SQLite's tests do: `oom.py [--stride S] [NAME…]`.
 
-For n = 1, 2, …, until the operation makes fewer than n allocations: make a new state, let the n-th allocation of the
-operation fail, and check that the operation raised MemoryError or succeeded; that the state is that before or after the
-operation; that no exception was unraisable; that the garbage collector is on; that no file is left; that no memory
-leaked. With `--burst B`, the allocations n to n + B - 1 fail.
+A trial makes a new state and lets the n-th allocation of the operation fail, for n = 1, 2, … up to the number of its
+allocations. It checks that the operation raised MemoryError or succeeded; that the state is that before or after the
+operation; that no exception was unraisable; that the garbage collector is on; that no temporary file remains; and that
+no memory leaked. With `--burst B`, the allocations n to n + B - 1 fail.
 
 The program prints the name of an operation and n before each trial, so that after a crash the last line names the
-trial, and `ok NAME` or `fault …` after an operation. S: try only every S-th n, from a start that depends on the name.
+trial, and `ok NAME` or `fault …` after an operation. With `--stride S` it tries every S-th n, starting at a number that
+depends on the name.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from typing import Any, NamedTuple
 import oom_operations
 
 SOURCE = Path(__file__).with_name("failing_memory.c")
-NO_MEMORY: list[str] = []
+UNRAISABLE_ERRORS: list[str] = []
 """The unraisable exceptions (sys.unraisablehook) of the current trial."""
 
 
@@ -68,20 +69,20 @@ class Trial:
         self.operation = operation
         self.folder = folder
         self.burst = burst
-        for _ in range(3):  # fill caches and free lists and run imports first, which happens only once
-            state = operation.make(folder)
+        for _ in range(3):  # fills caches and free lists and runs imports, all of which happens only once
+            state = operation.make_state(folder)
             operation.run(state)
-            after = operation.look(state)
+            content_after = operation.read_content(state)
         gc.collect()
         gc.freeze()  # later collections traverse only the objects of the calls
         self.files = sorted(os.listdir(folder))
-        self.before = operation.look(operation.make(folder))
-        self.after = after
+        self.content_before = operation.read_content(operation.make_state(folder))
+        self.content_after = content_after
 
     def call(self, n: int) -> Outcome:
         """Run the operation with the n-th allocation failing."""
         faults = []
-        state = self.operation.make(self.folder)
+        state = self.operation.make_state(self.folder)
         call = functools.partial(self.operation.run, state)
         error = None
         try:
@@ -97,15 +98,15 @@ class Trial:
         if not gc.isenabled():
             faults.append("the collector is off")
             gc.enable()
-        faults += [f"printed {text}" for text in NO_MEMORY]
-        NO_MEMORY.clear()
+        faults += [f"printed {text}" for text in UNRAISABLE_ERRORS]
+        UNRAISABLE_ERRORS.clear()
         try:
-            found = self.operation.look(state)
+            content = self.operation.read_content(state)
         except BaseException as raised:
             faults.append("cannot be read afterwards: " + "".join(traceback.format_exception(raised)[-3:]))
         else:
-            if found != self.before and found != self.after:
-                faults.append(f"is neither as before nor as after: {found!r:.300}")
+            if content != self.content_before and content != self.content_after:
+                faults.append(f"is neither as before nor as after: {content!r:.300}")
         del state, call
         files = sorted(os.listdir(self.folder))
         if files != self.files:
@@ -113,20 +114,19 @@ class Trial:
             self.files = files
         return Outcome(faults, n_failed > 0)
 
-    def lost(self, n: int) -> int:
-        """Return the number of memory blocks that each call with this failure leaks: the minimum of several calls."""
-        least: int | None
-        least = None
+    def leaked_blocks_of(self, n: int) -> int:
+        """Return the number of memory blocks that a call with this failure leaks: the minimum of several calls."""
+        min_blocks: int | None = None
         for _ in range(8):
             gc.collect()
             blocks = self.hook.blocks()
             self.call(n)
             gc.collect()
-            found = self.hook.blocks() - blocks
-            least = found if least is None else min(found, least)
-            if least <= 0:
+            blocks_lost = self.hook.blocks() - blocks
+            min_blocks = blocks_lost if min_blocks is None else min(blocks_lost, min_blocks)
+            if min_blocks <= 0:
                 return 0
-        return least
+        return min_blocks
 
 
 def numbers(name: str, stride: int) -> Iterator[int]:
@@ -150,8 +150,8 @@ def attempt(hook: Any, operation: oom_operations.Operation, stride: int, burst: 
             faults += [f"{operation.name}, allocation {n}: {fault}" for fault in outcome.faults]
             if not outcome.is_hit or len(faults) > 5:
                 break
-            if n > 1 and not operation.keeps_memory and (lost := trial.lost(n)) > 0:
-                faults.append(f"{operation.name}, allocation {n}: each time {lost} blocks of memory are lost")
+            if n > 1 and not operation.keeps_memory and (n_blocks := trial.leaked_blocks_of(n)) > 0:
+                faults.append(f"{operation.name}, allocation {n}: each time {n_blocks} blocks of memory leak")
     return faults
 
 
@@ -163,7 +163,9 @@ def main() -> int:
     parser.add_argument("names", nargs="*")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
-    sys.unraisablehook = lambda unraisable: NO_MEMORY.append(f"{unraisable.exc_value!r} in {unraisable.object!r}")
+    sys.unraisablehook = lambda unraisable: UNRAISABLE_ERRORS.append(
+        f"{unraisable.exc_value!r} in {unraisable.object!r}"
+    )
     has_failed = False
     with tempfile.TemporaryDirectory() as folder:
         hook = build_hook(folder)

@@ -23,18 +23,19 @@ from onnxwire.engine.message import Message
 class Operation(NamedTuple):
     """An operation to try.
 
-    `make(folder)` returns a new state, `run(state)` does the operation, `look(state)` returns comparable content.
+    `make_state(folder)` returns a new state, `run(state)` runs the operation, and `read_content(state)` returns the
+    content of the state, for comparisons.
     """
 
     name: str
-    make: Callable[[str], Any]
+    make_state: Callable[[str], Any]
     run: Callable[[Any], object]
-    look: Callable[[Any], object]
+    read_content: Callable[[Any], object]
     other_errors: tuple[type[BaseException], ...] = ()
     """Errors that code of other packages may raise instead of MemoryError."""
     keeps_memory: bool = False
-    """Whether to skip the check for leaks: for Python code, whose caches grow, and where CPython 3.11 itself leaks
-    (the arguments of a function with a closure if the allocation of the closure fails)."""
+    """Whether to skip the check for leaks: for Python code, whose caches grow, and for code in which CPython 3.11 leaks
+    (the arguments of a function with a closure, if the allocation of the closure fails)."""
 
 
 OPERATIONS: list[Operation] = []
@@ -90,38 +91,38 @@ DATA_IN_TWO_PIECES = DATA + ModelProto(graph={"doc_string": "a second piece"}).S
 """A model whose graph is stored in two records, which readers merge."""
 
 
-def add(name: str, make: Callable[..., Any], run: Callable[[Any], object], **others: Any) -> None:
-    """Add an operation on a message: `make` takes the folder, or nothing."""
-    look = others.pop("look", seen)
-    maker = make if make.__code__.co_argcount else lambda folder: make()
-    OPERATIONS.append(Operation(name, maker, run, look, **others))
+def add(name: str, make_state: Callable[..., Any], run: Callable[[Any], object], **options: Any) -> None:
+    """Add an operation. `make_state` has the folder as its parameter, or none."""
+    read_content = options.pop("read_content", content_of)
+    maker = make_state if make_state.__code__.co_argcount else lambda folder: make_state()
+    OPERATIONS.append(Operation(name, maker, run, read_content, **options))
 
 
-def seen(state: Any) -> object:
-    """Return the content of a state: of a message, its bytes and its text."""
+def content_of(state: Any) -> object:
+    """Return the bytes and the text of each message in a state."""
     if isinstance(state, Message):
         return state.SerializeToString(deterministic=True), str(state)
     if isinstance(state, tuple | list):
-        return [seen(part) for part in state]
+        return [content_of(part) for part in state]
     return None
 
 
-def fresh(data: bytes = DATA) -> Callable[[], ModelProto]:
-    """Return a function that makes a new message of the bytes."""
+def message_of(data: bytes = DATA) -> Callable[[], ModelProto]:
+    """Return a function that decodes a new message from the bytes."""
     return lambda: ModelProto.FromString(data)
 
 
-def edited() -> ModelProto:
+def edited_model() -> ModelProto:
     """Return a model with edits of many kinds."""
-    made = ModelProto.FromString(DATA)
-    made.graph.node[1].name = "edited"
-    made.graph.node[1].input.append("more")
-    made.graph.node.add(op_type="Relu", input=["b0"])
-    made.graph.initializer[1].int64_data.append(5)
-    made.graph.initializer[0].dims[0] = 3
-    del made.graph.node[0]
-    made.graph.doc_string = "changed"
-    return made
+    message = ModelProto.FromString(DATA)
+    message.graph.node[1].name = "edited"
+    message.graph.node[1].input.append("more")
+    message.graph.node.add(op_type="Relu", input=["b0"])
+    message.graph.initializer[1].int64_data.append(5)
+    message.graph.initializer[0].dims[0] = 3
+    del message.graph.node[0]
+    message.graph.doc_string = "changed"
+    return message
 
 
 def read_all(message: Any) -> None:
@@ -151,8 +152,8 @@ def file_of(data: bytes) -> Callable[[str], str]:
 
     def write(folder: str) -> str:
         path = os.path.join(folder, "model.onnx")
-        with open(path, "wb") as opened:
-            opened.write(data)
+        with open(path, "wb") as file:
+            file.write(data)
         return path
 
     return write
@@ -166,20 +167,24 @@ def by_index(m: Any) -> None:
 
 def load(path: str) -> None:
     """Load a file and read a field."""
-    with onnxwire.load(path) as loaded:
-        loaded.graph.node[1].op_type  # noqa: B018
+    with onnxwire.load(path) as model:
+        model.graph.node[1].op_type  # noqa: B018
 
 
 add("load", file_of(DATA), load, keeps_memory=True)
 add("FromString", lambda: DATA, lambda data: ModelProto.FromString(data).graph.node[1].name)
-add("getters", fresh(), read_all)
-add("getters of many", fresh(LONG_DATA), by_index)
-add("getters of pieces", fresh(DATA_IN_TWO_PIECES), read_all)
-add("getters of an edited message", edited, read_all)
-add("getters of absent fields", fresh(b""), lambda m: (m.graph.node, m.graph.name, m.graph.initializer, read_all(m)))
-add("iteration", fresh(LONG_DATA), lambda m: [list(n.input) for n in m.graph.node])
-add("equality", lambda: (ModelProto.FromString(DATA), edited()), lambda pair: pair[0] == pair[1])
-add("str", edited, str)
+add("getters", message_of(), read_all)
+add("getters of many", message_of(LONG_DATA), by_index)
+add("getters of pieces", message_of(DATA_IN_TWO_PIECES), read_all)
+add("getters of an edited message", edited_model, read_all)
+add(
+    "getters of absent fields",
+    message_of(b""),
+    lambda m: (m.graph.node, m.graph.name, m.graph.initializer, read_all(m)),
+)
+add("iteration", message_of(LONG_DATA), lambda m: [list(n.input) for n in m.graph.node])
+add("equality", lambda: (ModelProto.FromString(DATA), edited_model()), lambda pair: pair[0] == pair[1])
+add("str", edited_model, str)
 add("verify", file_of(DATA), onnxwire.verify, keeps_memory=True)
 add("tensors", file_of(DATA), lambda path: list(onnxwire.tensors(path)), keeps_memory=True)
 add("reading a server's file", lambda: partial_document(DATA, "m"), lambda d: read_root(d), keeps_memory=True)
@@ -195,26 +200,27 @@ def read_root(document: Any) -> None:
 # --- edits
 
 
-def add_edit(name: str, run: Callable[[Any], object], *states: Callable[[], Any], **others: Any) -> None:
-    """Add an edit of three models: as read, edited before, and with absent fields; or of `states[0]` only."""
-    kinds = {"": fresh(), " of an edited message": edited, " of absent fields": fresh(b"\x08\x08")}
-    for kind, make in kinds.items() if not states else {"": states[0]}.items():
-        add(name + kind, make, run, **others)
+def add_edit(name: str, run: Callable[[Any], object], *states: Callable[[], Any], **options: Any) -> None:
+    """Add an edit of three models: unedited, edited before, and with absent fields; or only of `states[0]`."""
+    makers = {"": message_of(), " of an edited message": edited_model, " of absent fields": message_of(b"\x08\x08")}
+    for suffix, make_state in makers.items() if not states else {"": states[0]}.items():
+        add(name + suffix, make_state, run, **options)
 
 
 def names_of(graph: Any) -> object:
-    """Return the names that are neither the original nor "x": a loop of edits may end after any of them."""
+    """Return the names that are neither the original one nor "x". A loop of edits may fail after any edit, so the
+    number of nodes with these names may differ."""
     return [n.name for i, n in enumerate(graph.node) if n.name not in ("x", f"node {i}")]
 
 
 def add_90(graph: Any) -> None:
-    """Add enough nodes that the engine freezes those without a reference."""
+    """Add so many nodes that the engine freezes those without a reference."""
     for i in range(90):
         graph.node.add(name=f"node {i}")
 
 
 def rename_all(m: Any) -> None:
-    """Edit enough nodes that overlays become compact."""
+    """Edit so many nodes that the engine compacts overlays."""
     for element in m.graph.node:
         element.name = "x"
 
@@ -230,7 +236,7 @@ add_edit("assign bytes", lambda t: setattr(t, "raw_data", b"12345678"), lambda: 
 add_edit("assign float", lambda t: setattr(t, "f", 1.5), lambda: AttributeProto.FromString(b"\x0a\x01a\x18\x05"))
 add_edit("add", lambda m: m.graph.node.add())
 add_edit("add with fields", lambda m: m.graph.node.add(**node(9)))
-add_edit("add many", add_90, lambda: GraphProto(), look=names_of)
+add_edit("add many", add_90, lambda: GraphProto(), read_content=names_of)
 add_edit("append int", lambda t: t.dims.append(5), lambda: TensorProto.FromString(b"\x0a\x01\x01"))
 add_edit("append text", lambda n: n.input.append("text"), lambda: NodeProto.FromString(b"\x0a\x01a"))
 add_edit("append message", lambda m: m.graph.node.append(NodeProto(**node(3))))
@@ -242,7 +248,7 @@ add_edit(
     lambda: NodeProto.FromString(b"\x0a\x01a"),
 )
 add_edit("extend messages", lambda m: m.graph.node.extend(ModelProto.FromString(LONG_DATA).graph.node))
-add_edit("extend edited messages", lambda m: m.graph.node.extend(edited().graph.node))
+add_edit("extend edited messages", lambda m: m.graph.node.extend(edited_model().graph.node))
 add_edit("insert", lambda m: m.graph.node.insert(0, NodeProto(name="first")))
 add_edit("insert text", lambda n: n.input.insert(1, "text"), lambda: NodeProto(input=["a", "b"]))
 add_edit("delete", lambda m: m.graph.node.__delitem__(slice(0, 1)))
@@ -253,17 +259,17 @@ add_edit(
     lambda: NodeProto.FromString(b"\x0a\x01a\x0a\x01b"),
 )
 add_edit("set an index", lambda t: t.dims.__setitem__(1, 7), lambda: TensorProto.FromString(b"\x0a\x03\x01\x02\x03"))
-add_edit("sort by a key", lambda m: m.graph.node.sort(key=lambda n: n.name[::-1]), fresh(LONG_DATA))
+add_edit("sort by a key", lambda m: m.graph.node.sort(key=lambda n: n.name[::-1]), message_of(LONG_DATA))
 add_edit("sort numbers", lambda t: t.dims.sort(reverse=True), lambda: TensorProto.FromString(b"\x0a\x03\x03\x02\x05"))
 add_edit("reverse", lambda m: m.graph.node.reverse())
 add_edit("reverse numbers", lambda t: t.int64_data.reverse(), lambda: TensorProto(int64_data=range(300, 900)))
-add_edit("pop", lambda m: m.graph.node.pop(), fresh())
+add_edit("pop", lambda m: m.graph.node.pop(), message_of())
 add_edit("clear elements", lambda m: m.graph.node.clear())
 add_edit("CopyFrom", lambda m: m.CopyFrom(ModelProto.FromString(LONG_DATA)))
-add_edit("CopyFrom edited", lambda m: m.graph.CopyFrom(edited().graph))
+add_edit("CopyFrom edited", lambda m: m.graph.CopyFrom(edited_model().graph))
 add_edit("MergeFrom", lambda m: m.MergeFrom(ModelProto.FromString(OTHER_MODEL)))
 add_edit("MergeFrom into graph", lambda m: m.graph.MergeFrom(ModelProto.FromString(OTHER_MODEL).graph))
-add_edit("MergeFrom edited", lambda m: m.MergeFrom(edited()))
+add_edit("MergeFrom edited", lambda m: m.MergeFrom(edited_model()))
 add_edit("MergeFromString", lambda m: m.MergeFromString(OTHER_MODEL + UNKNOWN))
 add_edit(
     "MergeFromString into graph",
@@ -279,32 +285,32 @@ add_edit("ClearField", lambda m: m.graph.ClearField("node"))
 add_edit("ClearField of a message", lambda m: m.ClearField("graph"))
 add_edit("Clear", lambda m: m.Clear())
 add_edit("SetInParent", lambda m: m.graph.SetInParent())
-add_edit("DiscardUnknownFields", lambda m: m.DiscardUnknownFields(), fresh(UNKNOWN_INSIDE))
-add_edit("edit pieces", lambda m: setattr(m.graph, "name", "of pieces"), fresh(DATA_IN_TWO_PIECES))
+add_edit("DiscardUnknownFields", lambda m: m.DiscardUnknownFields(), message_of(UNKNOWN_INSIDE))
+add_edit("edit pieces", lambda m: setattr(m.graph, "name", "of pieces"), message_of(DATA_IN_TWO_PIECES))
 add_edit(
     "edit many",
     rename_all,
-    fresh(LONG_DATA),
-    look=lambda m: names_of(m.graph),
+    message_of(LONG_DATA),
+    read_content=lambda m: names_of(m.graph),
 )
-add_edit("deepcopy", copy.deepcopy, edited)
-add_edit("pickle", lambda m: pickle.loads(pickle.dumps(m)), edited, keeps_memory=True)
+add_edit("deepcopy", copy.deepcopy, edited_model)
+add_edit("pickle", lambda m: pickle.loads(pickle.dumps(m)), edited_model, keeps_memory=True)
 add("constructor", lambda: None, lambda _: model(), keeps_memory=True)
 
 
 def merged_unknown() -> ModelProto:
     """Return a message into which unknown fields were merged."""
-    made = ModelProto.FromString(DATA)
-    made.MergeFromString(UNKNOWN)
-    return made
+    message = ModelProto.FromString(DATA)
+    message.MergeFromString(UNKNOWN)
+    return message
 
 
 # --- encoding
 
-add("SerializeToString", fresh(), lambda m: m.SerializeToString())
-add("SerializeToString of an edited message", edited, lambda m: m.SerializeToString())
-add("SerializeToString deterministic", edited, lambda m: m.SerializeToString(deterministic=True))
-add("ByteSize", edited, lambda m: m.ByteSize())
+add("SerializeToString", message_of(), lambda m: m.SerializeToString())
+add("SerializeToString of an edited message", edited_model, lambda m: m.SerializeToString())
+add("SerializeToString deterministic", edited_model, lambda m: m.SerializeToString(deterministic=True))
+add("ByteSize", edited_model, lambda m: m.ByteSize())
 
 
 class Functions(ctypes.Structure):
@@ -342,42 +348,48 @@ def export_pieces(m: Any) -> None:
             RELEASE(PIECES_ADDRESS)
 
 
-def edited_and_long() -> ModelProto:
+def edited_model_with_long_values() -> ModelProto:
     """Return an edited model with long values."""
-    made = ModelProto.FromString(DATA)
+    message = ModelProto.FromString(DATA)
     for i in range(9):
-        made.graph.initializer.add(name=f"w{i}", raw_data=bytes(1 << 16))
-    return made
+        message.graph.initializer.add(name=f"w{i}", raw_data=bytes(1 << 16))
+    return message
 
 
-add("export to C", edited, export_pieces, other_errors=(ctypes.ArgumentError,))
-add("export of long values to C", edited_and_long, export_pieces, other_errors=(ctypes.ArgumentError,))
+add("export to C", edited_model, export_pieces, other_errors=(ctypes.ArgumentError,))
+add("export of long values to C", edited_model_with_long_values, export_pieces, other_errors=(ctypes.ArgumentError,))
 
 
-def saved(change: Callable[[], ModelProto], **options: Any) -> Callable[[str], tuple[ModelProto, str]]:
+def save_state(make_model: Callable[[], ModelProto], **options: Any) -> Callable[[str], tuple[ModelProto, str]]:
     """Return a function that makes a state to save: a message, and the path of an existing file."""
 
     def make(folder: str) -> tuple[ModelProto, str]:
         path = os.path.join(folder, "saved.onnx")
-        with open(path, "wb") as opened:
-            opened.write(b"the old content")
-        return change(), path
+        with open(path, "wb") as file:
+            file.write(b"the old content")
+        return make_model(), path
 
     return make
 
 
-def look_at_saved(state: tuple[ModelProto, str]) -> object:
+def content_of_save(state: tuple[ModelProto, str]) -> object:
     """Return the content of the message and of the file."""
-    with open(state[1], "rb") as opened:
-        return seen(state[0]), opened.read()
+    with open(state[1], "rb") as file:
+        return content_of(state[0]), file.read()
 
 
-add("save", saved(fresh()), lambda state: onnxwire.save(*state), look=look_at_saved, keeps_memory=True)
+add(
+    "save",
+    save_state(message_of()),
+    lambda state: onnxwire.save(*state),
+    read_content=content_of_save,
+    keeps_memory=True,
+)
 add(
     "save of an edited message",
-    saved(edited),
+    save_state(edited_model),
     lambda state: onnxwire.save(*state),
-    look=look_at_saved,
+    read_content=content_of_save,
     keeps_memory=True,
 )
 
@@ -391,26 +403,31 @@ def columns_and_scopes(m: Any) -> None:
     Scopes(facts)
     facts.list_column("NodeProto", "input", "parent")
     facts.field_column("NodeProto", "op_type")
-    wanted = memoryview(bytes([1]) * len(m.graph.initializer))
-    measure_numbers(facts, "TensorProto", "int64_data", wanted)
-    measure_strings(facts, "TensorProto", "string_data", wanted)
+    mask = memoryview(bytes([1]) * len(m.graph.initializer))
+    measure_numbers(facts, "TensorProto", "int64_data", mask)
+    measure_strings(facts, "TensorProto", "string_data", mask)
 
 
 ARRAY = np.arange(600, dtype=np.int64)
-add("numpy", fresh(), lambda m: m.graph.initializer[0].numpy(), keeps_memory=True)
+add("numpy", message_of(), lambda m: m.graph.initializer[0].numpy(), keeps_memory=True)
 add(
     "numpy of a field",
     lambda: TensorProto.FromString(TensorProto(int64_data=ARRAY).SerializeToString()),
     lambda t: t.int64_data.numpy(),
 )
 add("from_array", lambda: None, lambda _: onnxwire.from_array(ARRAY, "name").SerializeToString(), keeps_memory=True)
-add("check", fresh(), columns_and_scopes)
+add("check", message_of(), columns_and_scopes)
 for table in ("nodes", "attributes", "values", "uses", "tensors"):
-    add(f"to_arrow {table}", fresh(), lambda m, table=table: onnxwire.to_arrow(m, table).to_pydict(), keeps_memory=True)
-add("to_arrow capsule", fresh(), lambda m: onnxwire.to_arrow(m, "nodes").__arrow_c_stream__(), keeps_memory=True)
+    add(
+        f"to_arrow {table}",
+        message_of(),
+        lambda m, table=table: onnxwire.to_arrow(m, table).to_pydict(),
+        keeps_memory=True,
+    )
+add("to_arrow capsule", message_of(), lambda m: onnxwire.to_arrow(m, "nodes").__arrow_c_stream__(), keeps_memory=True)
 TEXT = onnxwire.to_text(model())
 JSON = onnxwire.to_json(model())
-add("to_text", edited, onnxwire.to_text, keeps_memory=True)
+add("to_text", edited_model, onnxwire.to_text, keeps_memory=True)
 add("from_text", lambda: TEXT, onnxwire.from_text, keeps_memory=True)
-add("to_json", edited, onnxwire.to_json, keeps_memory=True)
+add("to_json", edited_model, onnxwire.to_json, keeps_memory=True)
 add("from_json", lambda: JSON, onnxwire.from_json, keeps_memory=True)

@@ -1,4 +1,4 @@
-"""Documents of partial memory, like those of remote files; each byte is fetched, from memory, when it is first used."""
+"""Documents of partial memory, like those of remote files. Their source is a bytes object."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from onnxwire.engine.partial import PartialMemory
 
 
 class Source:
-    """A source that records the ranges that are fetched, in `asked`."""
+    """A source that records the fetched ranges in `fetched_ranges`."""
 
     origin = None
     schedule = None
 
     def __init__(self, data: bytes) -> None:
         self.data = data
-        self.asked: list[tuple[int, int]] = []
+        self.fetched_ranges: list[tuple[int, int]] = []
         self.on_fetch = lambda: None
 
     def fetch(self, memory: PartialMemory, ranges: list[tuple[int, int]]) -> None:
         self.on_fetch()
         for start, end in memory.missing(ranges):
-            self.asked.append((start, end))
+            self.fetched_ranges.append((start, end))
             memory.put(start, self.data[start:end])
 
     def fetch_ahead(self, memory: PartialMemory, start: int, end: int, limit: int) -> None:
@@ -42,6 +42,6 @@ class Source:
 
 
 def partial_document(data: bytes, name: str = "<bytes>") -> Document:
-    """Return a document of some bytes, none of which is resident."""
+    """Return a document of bytes of which none is resident."""
     memory = PartialMemory(len(data), Source(data))
     return Document(memory, name, memory)

@@ -1,4 +1,4 @@
-"""Functions for workers of a catalog. They are in a module because the worker processes import them by name."""
+"""Functions for worker processes of a catalog, which import them by name from this module."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from onnxwire.catalog.read import read_models
 
 
 def read_or_die(task):
-    """Read as usual, but kill the process at a model called poison, and at the first read of one called fragile."""
+    """Read models, but kill the process at a model called "poison" and at the first read of one called "fragile"."""
     for model in map(Path, task.models):
         if model.stem == "poison" or (model.stem == "fragile" and not (mark := model.with_suffix(".died")).exists()):
             if model.stem == "fragile":
@@ -26,14 +26,14 @@ def reciprocal(number):
 
 
 def end_twice(folder):
-    """End the process the first two times."""
-    done = len(os.listdir(folder))
-    if done < 2:
-        os.mkdir(os.path.join(folder, str(done)))
+    """End the process at the first two calls."""
+    n_ended = len(os.listdir(folder))
+    if n_ended < 2:
+        os.mkdir(os.path.join(folder, str(n_ended)))
         os._exit(1)
-    return done
+    return n_ended
 
 
-def wait_for_ever(_):
+def wait_forever(_):
     """Wait until the process is killed."""
     threading.Event().wait()

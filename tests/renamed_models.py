@@ -1,4 +1,4 @@
-"""Models that compute the same with other names, in another order, and random edits of models."""
+"""Rename and reorder the elements of models, which does not change the results, and make random edits."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def rename_everything(model: onnx.ModelProto, rng: random.Random) -> None:
     """Rename all values, nodes and weights, and shuffle nodes and weights."""
     names: dict[str, str] = {}
 
-    def renamed(name: str) -> str:
+    def new_name(name: str) -> str:
         return names.setdefault(name, f"value_{len(names)}") if name else name
 
     functions = list(model.functions)
@@ -33,22 +33,22 @@ def rename_everything(model: onnx.ModelProto, rng: random.Random) -> None:
     for scope in scopes:
         if isinstance(scope, onnx.FunctionProto):
             for field in (scope.input, scope.output):
-                field[:] = map(renamed, field)
+                field[:] = map(new_name, field)
         else:
             for value in [*scope.input, *scope.output]:
-                value.name = renamed(value.name)
+                value.name = new_name(value.name)
             for tensor in [*scope.initializer, *(sparse.values for sparse in scope.sparse_initializer)]:
-                tensor.name = renamed(tensor.name)
+                tensor.name = new_name(tensor.name)
             for annotation in scope.quantization_annotation:
-                annotation.tensor_name = renamed(annotation.tensor_name)
+                annotation.tensor_name = new_name(annotation.tensor_name)
                 for entry in annotation.quant_parameter_tensor_names:
-                    entry.value = renamed(entry.value)
+                    entry.value = new_name(entry.value)
         for value in scope.value_info:
-            value.name = renamed(value.name)
+            value.name = new_name(value.name)
         for node in scope.node:
             node.name = f"node_{rng.randrange(10**9)}"
-            node.input[:] = map(renamed, node.input)
-            node.output[:] = map(renamed, node.output)
+            node.input[:] = map(new_name, node.input)
+            node.output[:] = map(new_name, node.output)
     # The innermost graphs first, since reordering an outer graph copies its nested graphs.
     for scope in reversed(scopes):
         _reorder(scope.node, _random_order(list(scope.node), rng))
@@ -69,21 +69,21 @@ def _random_order(nodes: list[onnx.NodeProto], rng: random.Random) -> list[int]:
     for index, node in enumerate(nodes):
         names = {*node.input}
         for graph in graphs_in([node]):
-            names.update(name for inner in graph.node for name in inner.input)
+            names.update(name for inner_node in graph.node for name in inner_node.input)
             names.update(value.name for value in graph.output)
         for name in names & producers.keys():
             consumers[producers[name]].add(index)
-    waiting = [0] * len(nodes)
+    n_waiting = [0] * len(nodes)
     for indexes in consumers.values():
         for index in indexes:
-            waiting[index] += 1
-    ready, order = [index for index, count in enumerate(waiting) if not count], []
-    while ready:
-        order.append(ready.pop(rng.randrange(len(ready))))
+            n_waiting[index] += 1
+    ready_nodes, order = [index for index, count in enumerate(n_waiting) if not count], []
+    while ready_nodes:
+        order.append(ready_nodes.pop(rng.randrange(len(ready_nodes))))
         for index in sorted(consumers[order[-1]]):
-            waiting[index] -= 1
-            if not waiting[index]:
-                ready.append(index)
+            n_waiting[index] -= 1
+            if not n_waiting[index]:
+                ready_nodes.append(index)
     return order if len(order) == len(nodes) else list(range(len(nodes)))
 
 
@@ -93,7 +93,7 @@ def edit_randomly(model: onnx.ModelProto, rng: random.Random) -> bool:
 
 
 def _uses(graph: onnx.GraphProto, name: str) -> list[tuple[onnx.NodeProto, int]]:
-    return [(node, slot) for node in graph.node for slot, used in enumerate(node.input) if used == name]
+    return [(node, slot) for node in graph.node for slot, input_name in enumerate(node.input) if input_name == name]
 
 
 def _insert_identity(graph: onnx.GraphProto, rng: random.Random) -> bool:
@@ -101,10 +101,12 @@ def _insert_identity(graph: onnx.GraphProto, rng: random.Random) -> bool:
     names = [name for name in graph.node[index].output if name and _uses(graph, name)]
     if not names:
         return False
-    name, new = rng.choice(names), f"identity_{rng.randrange(10**9)}"
+    name, identity_output = rng.choice(names), f"identity_{rng.randrange(10**9)}"
     for node, slot in _uses(graph, name):
-        node.input[slot] = new
-    graph.node.insert(index + 1, onnx.helper.make_node("Identity", [name], [new], name=f"of_{new}"))
+        node.input[slot] = identity_output
+    graph.node.insert(
+        index + 1, onnx.helper.make_node("Identity", [name], [identity_output], name=f"of_{identity_output}")
+    )
     return True
 
 
@@ -119,8 +121,8 @@ def _replace_weight(graph: onnx.GraphProto, rng: random.Random) -> bool:
     tensors = [tensor for tensor in graph.initializer if tensor.data_type in (1, 10) and 0 not in tensor.dims]
     if tensors:
         tensor = rng.choice(tensors)
-        old = numpy_helper.to_array(tensor)
-        values = np.random.default_rng(rng.randrange(1 << 30)).standard_normal(old.shape).astype(old.dtype)
+        old_array = numpy_helper.to_array(tensor)
+        values = np.random.default_rng(rng.randrange(1 << 30)).standard_normal(old_array.shape).astype(old_array.dtype)
         tensor.CopyFrom(numpy_helper.from_array(values, tensor.name))
     return bool(tensors)
 
@@ -128,10 +130,15 @@ def _replace_weight(graph: onnx.GraphProto, rng: random.Random) -> bool:
 def _delete_node(graph: onnx.GraphProto, rng: random.Random) -> bool:
     index = rng.randrange(len(graph.node))
     node = graph.node[index]
-    used = [name for name in node.output if _uses(graph, name)]
-    if len(used) != 1 or not node.input or not node.input[0] or {value.name for value in graph.output} & {*node.output}:
+    used_outputs = [name for name in node.output if _uses(graph, name)]
+    if (
+        len(used_outputs) != 1
+        or not node.input
+        or not node.input[0]
+        or {value.name for value in graph.output} & {*node.output}
+    ):
         return False
-    for consumer, slot in _uses(graph, used[0]):
+    for consumer, slot in _uses(graph, used_outputs[0]):
         consumer.input[slot] = node.input[0]
     del graph.node[index]
     return True
@@ -140,15 +147,15 @@ def _delete_node(graph: onnx.GraphProto, rng: random.Random) -> bool:
 def _rewire_input(graph: onnx.GraphProto, rng: random.Random) -> bool:
     index = rng.randrange(len(graph.node))
     node = graph.node[index]
-    earlier = [name for other in graph.node[:index] for name in other.output if name]
-    slots = [slot for slot, name in enumerate(node.input) if name in earlier]
+    earlier_outputs = [name for earlier_node in graph.node[:index] for name in earlier_node.output if name]
+    slots = [slot for slot, name in enumerate(node.input) if name in earlier_outputs]
     if not slots:
         return False
     slot = rng.choice(slots)
-    others = [name for name in earlier if name != node.input[slot]]
-    if others:
-        node.input[slot] = rng.choice(others)
-    return bool(others)
+    other_names = [name for name in earlier_outputs if name != node.input[slot]]
+    if other_names:
+        node.input[slot] = rng.choice(other_names)
+    return bool(other_names)
 
 
 _EDITS: list[Callable[[onnx.GraphProto, random.Random], bool]] = [

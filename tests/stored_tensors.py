@@ -1,4 +1,4 @@
-"""Tensors of every data type in every storage, made bit by bit, and their reference arrays."""
+"""Tensors of every data type in every storage, composed from bits, and their reference arrays."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ class Stored(NamedTuple):
     def raw(self):
         """The bytes of raw_data: all bits as one little-endian number, the low bits first."""
         bits = BITS[self.data_type]
-        whole = sum(element << i * bits for i, element in enumerate(self.elements))
-        return whole.to_bytes(-(-len(self.elements) * bits // 8), "little")
+        number = sum(element << i * bits for i, element in enumerate(self.elements))
+        return number.to_bytes(-(-len(self.elements) * bits // 8), "little")
 
     @property
     def field(self):
@@ -69,14 +69,15 @@ class Stored(NamedTuple):
         return dims + number(2, self.data_type) + span(8, name.encode()) + data
 
     def inline(self, name="w"):
-        """Return the message in each inline storage: the typed field, packed and not, and last raw_data."""
+        """Return the message in each inline storage: the typed field, packed and unpacked, and last raw_data."""
         storages = [self.typed()]
         if self.data_type != DATA_TYPES["STRING"]:
             storages += [self.typed(packed=False), span(9, self.raw)]
         return [self.message(data, name) for data in storages]
 
     def array(self):
-        """Return the array, read by the official reader of raw_data, except for strings: it strips NULs from those."""
+        """Return the array that the official runtime reads from raw_data. Strings are decoded here, because the
+        official runtime strips NULs."""
         if self.data_type == DATA_TYPES["STRING"]:
             array = np.empty(len(self.elements), object)
             array[:] = [element.decode() for element in self.elements]
@@ -86,14 +87,14 @@ class Stored(NamedTuple):
 
 @st.composite
 def stored(draw, data_type, max_side=5, dims=None):
-    """Draw a tensor of a data type, of rank 0 to 4, with any bits in its elements (in a bool: 0 or 1)."""
+    """Draw a tensor of a data type with a rank of 0 to 4 and any bits in its elements (in a bool 0 or 1)."""
     dims = draw(st.lists(st.integers(0, max_side), max_size=4)) if dims is None else dims
     if data_type == DATA_TYPES["STRING"]:
         values = st.text(max_size=4).map(str.encode)
     else:
         values = st.integers(0, 1 if data_type == DATA_TYPES["BOOL"] else (1 << BITS[data_type]) - 1)
-    few = draw(st.lists(values, min_size=1, max_size=9))
-    return Stored(data_type, dims, list(islice(cycle(few), prod(dims))))
+    first_elements = draw(st.lists(values, min_size=1, max_size=9))
+    return Stored(data_type, dims, list(islice(cycle(first_elements), prod(dims))))
 
 
 def external(location, offset=None, length=None):
@@ -103,19 +104,19 @@ def external(location, offset=None, length=None):
     return b"".join(span(13, span(1, key.encode()) + span(2, value.encode())) for key, value in pairs) + number(14, 1)
 
 
-def same_array(ours, wanted):
+def same_array(ours, expected):
     """Assert that two arrays have the same dtype, shape and elements, compared by their bits."""
-    assert ours.dtype == wanted.dtype
-    assert ours.shape == wanted.shape
-    if wanted.dtype == object:
-        assert [(type(a), a) for a in ours.flat] == [(type(b), b) for b in wanted.flat]
+    assert ours.dtype == expected.dtype
+    assert ours.shape == expected.shape
+    if expected.dtype == object:
+        assert [(type(a), a) for a in ours.flat] == [(type(b), b) for b in expected.flat]
         return
-    bits = _SUB_BYTE_BITS.get(onnx.TensorProto.DataType.Name(onnx.helper.np_dtype_to_tensor_dtype(wanted.dtype)), 8)
+    bits = _SUB_BYTE_BITS.get(onnx.TensorProto.DataType.Name(onnx.helper.np_dtype_to_tensor_dtype(expected.dtype)), 8)
     # The unused high bits of a sub-byte element may differ.
-    one, other = (np.frombuffer(array.tobytes(), np.uint8) & (1 << bits) - 1 for array in (ours, wanted))
-    assert one.tobytes() == other.tobytes()
+    our_bits, expected_bits = (np.frombuffer(array.tobytes(), np.uint8) & (1 << bits) - 1 for array in (ours, expected))
+    assert our_bits.tobytes() == expected_bits.tobytes()
     if bits < 8 and ours.size:
-        assert ours.astype(np.float32).tobytes() == wanted.astype(np.float32).tobytes()
+        assert ours.astype(np.float32).tobytes() == expected.astype(np.float32).tobytes()
 
 
 def tensors_in(message, path=""):
@@ -126,9 +127,13 @@ def tensors_in(message, path=""):
     for field, value in message.ListFields():
         if field.message_type is not None:
             name = f"{path}.{field.name}" if path else field.name
-            parts = [(f"{name}[{i}]", part) for i, part in enumerate(value)] if field.is_repeated else [(name, value)]
-            for at, part in parts:
-                yield from tensors_in(part, at)
+            message_parts = (
+                [(f"{name}[{i}]", message_part) for i, message_part in enumerate(value)]
+                if field.is_repeated
+                else [(name, value)]
+            )
+            for part_path, message_part in message_parts:
+                yield from tensors_in(message_part, part_path)
 
 
 def figures(text):

@@ -8,18 +8,18 @@ import os
 import forked_commands
 
 
-def shown_on_terminal(*words, stream, cwd, environment=None):
+def run_on_terminal(*words, stream, cwd, environment=None):
     """Run `onnxwire` with `stream` ("stdout" or "stderr") on a terminal; return the exit status and the output."""
     import pty
 
-    ours, theirs = pty.openpty()
+    controller, terminal = pty.openpty()
     environment = {**os.environ, "TERM": "xterm", **(environment or {})}
-    streams = {"stdin": 0, "stdout": 1, "stderr": 2, stream: theirs}
+    streams = {"stdin": 0, "stdout": 1, "stderr": 2, stream: terminal}
     wait = forked_commands.start(words, **streams, cwd=cwd, env=environment)
-    os.close(theirs)
-    shown = b""
+    os.close(terminal)
+    output = b""
     with contextlib.suppress(OSError):  # Linux raises EIO at the end of the output
-        while piece := os.read(ours, 1 << 16):
-            shown += piece
-    os.close(ours)
-    return wait(), shown
+        while chunk := os.read(controller, 1 << 16):
+            output += chunk
+    os.close(controller)
+    return wait(), output

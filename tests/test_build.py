@@ -14,15 +14,15 @@ def test_a_missing_compiler_is_named_in_one_line_before_any_work(tmp_path):
         shutil.copy(ROOT / name, tmp_path)
     for name in ["schema", "onnxwire"]:
         shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("*.so", "*.c", "__pycache__"))
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "setup.py", "-q", "build_ext"],
         cwd=tmp_path,
         env=os.environ | {"CC": "/nonexistent/cc"},
         capture_output=True,
         text=True,
     )
-    assert done.returncode == 1
-    assert done.stderr.splitlines()[-1] == (
+    assert result.returncode == 1
+    assert result.stderr.splitlines()[-1] == (
         "error: building onnxwire needs a C compiler and Python's headers (Debian: apt install gcc python3-dev; "
         "macOS: xcode-select --install; Windows: Build Tools for Visual Studio); a wheel needs neither: "
         "pip install --only-binary onnxwire onnxwire"

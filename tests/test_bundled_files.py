@@ -1,4 +1,4 @@
-"""Every model and tensor in the onnx package is read like the official runtime reads it."""
+"""Every model and tensor in the onnx package is read as by the official runtime."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from each import each
 
 import onnxwire
 
-HOME = os.path.dirname(onnx.__file__)
+ONNX_FOLDER = os.path.dirname(onnx.__file__)
 FILES = sorted(
-    os.path.relpath(os.path.join(folder, name), HOME)
-    for folder, _, names in os.walk(HOME)
+    os.path.relpath(os.path.join(folder, name), ONNX_FOLDER)
+    for folder, _, names in os.walk(ONNX_FOLDER)
     for name in names
     if name.endswith((".onnx", ".pb"))
 )
 EVERY_FILE = each("file", FILES)
-KINDS = {"tensor_type": "TensorProto", "sequence_type": "SequenceProto", "optional_type": "OptionalProto"}
+MESSAGE_TYPES = {"tensor_type": "TensorProto", "sequence_type": "SequenceProto", "optional_type": "OptionalProto"}
 
 
 @functools.cache
@@ -29,10 +29,10 @@ def official_model(path):
 
 
 def type_of(file):
-    """Return the name of the message type of a file. For stored values, the model that they belong to determines it.
+    """Return the name of the message type of a file. The type of a stored value depends on the model.
 
-    Like onnx's backend tests (onnx/backend/test/runner), use the type of the model's input or output of that index:
-    DIR/model.onnx with DIR/test_data_set_0/output_0.pb, or NAME.onnx with NAME_output_0.pb.
+    As in onnx's backend tests (onnx/backend/test/runner), it is the type of the model's input or output with the index
+    in the file name: DIR/model.onnx has DIR/test_data_set_0/output_0.pb, and NAME.onnx has NAME_output_0.pb.
     """
     if file.endswith(".onnx"):
         return "ModelProto"
@@ -40,18 +40,18 @@ def type_of(file):
         file.removesuffix(".pb").replace("/input_", "/_input_").replace("/output_", "/_output_").rsplit("_", 2)
     )
     model = f"{os.path.dirname(os.path.dirname(file))}/model.onnx" if start.endswith("/") else f"{start}.onnx"
-    graph = official_model(os.path.join(HOME, model)).graph
-    return KINDS[getattr(graph, direction)[int(index)].type.WhichOneof("value")]
+    graph = official_model(os.path.join(ONNX_FOLDER, model)).graph
+    return MESSAGE_TYPES[getattr(graph, direction)[int(index)].type.WhichOneof("value")]
 
 
-def pair(file):
+def classes_of(file):
     name = type_of(file)
     return getattr(onnxwire, name), wire.official_class(f"onnx.{name}")
 
 
 def read(file):
-    with open(os.path.join(HOME, file), "rb") as opened:
-        return opened.read()
+    with open(os.path.join(ONNX_FOLDER, file), "rb") as opened_file:
+        return opened_file.read()
 
 
 def test_the_package_contains_more_than_400_models_and_tensors():
@@ -61,26 +61,26 @@ def test_the_package_contains_more_than_400_models_and_tensors():
 
 @EVERY_FILE
 def test_verify_accepts_the_file(file):
-    onnxwire.verify(os.path.join(HOME, file), pair(file)[0])
+    onnxwire.verify(os.path.join(ONNX_FOLDER, file), classes_of(file)[0])
 
 
 @EVERY_FILE
 def test_every_field_of_the_file_reads_as_the_official_runtime_reads_it(file):
-    ours, official = pair(file)
+    ours, official = classes_of(file)
     data = read(file)
-    message = onnxwire.load(os.path.join(HOME, file), ours) if data else ours.FromString(data)
+    message = onnxwire.load(os.path.join(ONNX_FOLDER, file), ours) if data else ours.FromString(data)
     wire.compare(message, official.FromString(data), file)
 
 
 @EVERY_FILE
 def test_reading_and_encoding_a_file_returns_its_bytes(file):
-    assert pair(file)[0].FromString(read(file)).SerializeToString() == read(file)
+    assert classes_of(file)[0].FromString(read(file)).SerializeToString() == read(file)
 
 
 @EVERY_FILE
 def test_the_file_equals_its_official_encoding(file):
-    ours, official = pair(file)
+    ours, official = classes_of(file)
     data = read(file)
-    wanted = official.FromString(data)
-    assert official.FromString(wanted.SerializeToString()) == wanted
-    assert ours.FromString(wanted.SerializeToString()) == ours.FromString(data)
+    expected = official.FromString(data)
+    assert official.FromString(expected.SerializeToString()) == expected
+    assert ours.FromString(expected.SerializeToString()) == ours.FromString(data)

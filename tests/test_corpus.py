@@ -1,4 +1,4 @@
-"""Every input of the fuzzing corpus, each named after the function that it was the first to reach."""
+"""No input of the fuzzing corpus causes a fault. Inputs have the names of the functions that they first reached."""
 
 from pathlib import Path
 

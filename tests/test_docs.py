@@ -15,18 +15,18 @@ from onnxwire import ModelProto, SparseTensorProto, TensorProto
 
 ROOT = Path(__file__).parent.parent
 SHELL_SYNTAX = re.compile(r"[^\w\s./:=,@%+-]")
-QUOTED = re.compile(r"'[^']*'|\"[^\"$`\\]*\"")
+QUOTED_WORD = re.compile(r"'[^']*'|\"[^\"$`\\]*\"")
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
 def blocks(language: str) -> list[tuple[str, str]]:
-    found = []
+    params = []
     for page in PAGES:
         for number, code in enumerate(re.findall(rf"```{language}\n(.*?)```", page.read_text(), re.S)):
-            # The code of that page has to run before onnx is imported: tests/dropin runs it.
+            # The code of that page must run before onnx is imported; tests/dropin runs it.
             if (page.name, language) != ("dropin.md", "python"):
-                found.append(pytest.param(code, id=f"{page.name}-{number}"))
-    return found
+                params.append(pytest.param(code, id=f"{page.name}-{number}"))
+    return params
 
 
 @pytest.fixture
@@ -49,18 +49,18 @@ def test_commands_work_as_pasted(code: str, folder: Path) -> None:
         if not words or words[0] in ("make", "pip"):
             continue  # these commands set up the environment of the tests
         assert words[0] == "onnxwire" or words[:3] == ["python", "-m", "onnxwire.dropin"], line
-        if words[0] == "onnxwire" and not SHELL_SYNTAX.search(QUOTED.sub("", line.partition(" #")[0])):
-            done = forked_commands.run(*words[1:], cwd=folder, text=True)
+        if words[0] == "onnxwire" and not SHELL_SYNTAX.search(QUOTED_WORD.sub("", line.partition(" #")[0])):
+            result = forked_commands.run(*words[1:], cwd=folder, text=True)
         else:
-            # The command that is installed beside this Python, not another one on the path.
+            # Put the command of this Python installation first in the search path.
             path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
             environment = {**os.environ, "PATH": path}
-            done = subprocess.run(
+            result = subprocess.run(
                 line, shell=True, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=600
             )
-        assert (done.returncode, done.stderr) == (0, ""), line
-        # A command that writes a file, or that finds no problem, prints nothing.
-        assert done.stdout or {"-o", "-q", ">", "-c"} & set(words) or words[1] == "check"
+        assert (result.returncode, result.stderr) == (0, ""), line
+        # Only commands that write a file or find no problem may print nothing.
+        assert result.stdout or {"-o", "-q", ">", "-c"} & set(words) or words[1] == "check"
 
 
 CALL = re.compile(r"`(onnxwire|model|tensor|sparse)\.(\w+)\(")
@@ -68,17 +68,17 @@ OWNERS = {"onnxwire": onnxwire, "model": ModelProto, "tensor": TensorProto, "spa
 
 
 def test_functions_named_in_sentences_and_tables_exist() -> None:
-    """Code within a sentence cannot run by itself; at least the function must exist."""
-    called = {(page.name, *found) for page in PAGES for found in CALL.findall(page.read_text())}
-    assert len(called) > 10
-    assert [call for call in called if not callable(getattr(OWNERS[call[1]], call[2], None))] == []
+    """Code within a sentence is not run; the test only checks that the function exists."""
+    named_functions = {(page.name, *names) for page in PAGES for names in CALL.findall(page.read_text())}
+    assert len(named_functions) > 10
+    assert [call for call in named_functions if not callable(getattr(OWNERS[call[1]], call[2], None))] == []
 
 
 def test_the_hook_for_pre_commit_runs_a_command() -> None:
     lines = (ROOT / ".pre-commit-hooks.yaml").read_text().splitlines()
     (command,) = (line.partition(": ")[2].split() for line in lines if line.startswith("  entry: "))
-    done = forked_commands.run(*command[1:], ROOT / "examples" / "digits_cnn.onnx", text=True)
-    assert (command[0], done.returncode) == ("onnxwire", 0)
+    result = forked_commands.run(*command[1:], ROOT / "examples" / "digits_cnn.onnx", text=True)
+    assert (command[0], result.returncode) == ("onnxwire", 0)
     ids = {line.partition(": ")[2] for line in lines if line.startswith("- id: ")}
     assert ids == set(re.findall(r"- id: (\S+)", (ROOT / "docs" / "recipes.md").read_text()))
 
@@ -99,7 +99,7 @@ def test_files_that_the_design_names_exist() -> None:
     assert [name for name in sorted(names) if not any(file.endswith(f"/{name}") for file in files)] == []
 
 
-def test_each_promise_of_the_threat_model_names_tests_that_exist() -> None:
+def test_each_property_of_the_threat_model_names_tests_that_exist() -> None:
     rows = re.findall(r"^\| .+ \| (.+) \|$", (ROOT / "docs" / "security.md").read_text(), re.M)[2:]
     names = [name for row in rows for name in re.findall(r"`([\w/]+)`", row)]
     assert len(rows) > 15

@@ -1,4 +1,4 @@
-"""Every exception can be pickled (a multiprocessing pool breaks at one that cannot), and has the right classes."""
+"""Every exception can be pickled, as a multiprocessing pool requires, and is derived from the expected classes."""
 
 import copy
 import inspect
@@ -15,7 +15,7 @@ import onnxwire
 from onnxwire.errors import Error
 
 MEMBERS = ("reason", "name", "path", "errno", "strerror", "filename", "encoding", "object", "start", "end")
-UNICODE = {UnicodeEncodeError: "a\ud800", UnicodeDecodeError: b"a\xff"}
+INVALID_TEXTS = {UnicodeEncodeError: "a\ud800", UnicodeDecodeError: b"a\xff"}
 
 
 def classes(base: type[Error]) -> Iterator[type[Error]]:
@@ -32,11 +32,11 @@ def all_classes() -> list[type[Error]]:
     return sorted(set(classes(Error)), key=lambda cls: cls.__name__)
 
 
-def make(cls: type[Error]) -> Error:
+def make_error(cls: type[Error]) -> Error:
     """Return an error of the class with a value for every attribute."""
-    for kind, text in UNICODE.items():
-        if issubclass(cls, kind):
-            return cls(kind("utf-8", text, 1, 2, "not text"), "onnx.NodeProto.name")
+    for base_class, text in INVALID_TEXTS.items():
+        if issubclass(cls, base_class):
+            return cls(base_class("utf-8", text, 1, 2, "not text"), "onnx.NodeProto.name")
     if issubclass(cls, OSError):
         return cls(2, "No such file; look again", "a.onnx")
     if issubclass(cls, ImportError):
@@ -57,20 +57,20 @@ COPIERS |= {
 @each("copier", COPIERS)
 @each("cls", all_classes(), ids=lambda cls: cls.__name__)
 def test_a_copied_or_pickled_exception_has_the_same_content(cls: type[Error], copier: str) -> None:
-    error = make(cls)
+    error = make_error(cls)
     error.add_note("while the model was read")
-    other = COPIERS[copier](error)
-    assert type(other) is cls and str(other) == str(error)
-    assert other.__dict__ == error.__dict__
+    copied_error = COPIERS[copier](error)
+    assert type(copied_error) is cls and str(copied_error) == str(error)
+    assert copied_error.__dict__ == error.__dict__
     for name in MEMBERS:
-        assert getattr(other, name, None) == getattr(error, name, None), name
+        assert getattr(copied_error, name, None) == getattr(error, name, None), name
 
 
 def test_a_pickled_error_contains_no_other_error() -> None:
     # The pickle functions that other packages register may lose the text of a UnicodeError.
     for cls in all_classes():
-        made = make(cls).__reduce__()
-        assert not [part for part in made[1] if isinstance(part, BaseException)], cls
+        constructor_and_arguments = make_error(cls).__reduce__()
+        assert not [value for value in constructor_and_arguments[1] if isinstance(value, BaseException)], cls
 
 
 SYSTEM_ERRORS = [
@@ -84,25 +84,27 @@ SYSTEM_ERRORS = [
 
 
 @pytest.mark.parametrize("base", [onnxwire.SourceError, onnxwire.SaveError], ids=lambda cls: cls.__name__)
-@pytest.mark.parametrize("kind", SYSTEM_ERRORS, ids=lambda cls: cls.__name__)
-def test_a_file_error_has_the_class_of_the_system_error_if_one_exists(base: Any, kind: Any) -> None:
-    error = base.from_os_error(kind(5, "no"), "a.onnx")
-    wanted = [cls for cls in base.__subclasses__() if issubclass(cls, kind) and cls.__module__.startswith("onnxwire")]
-    assert [type(error)] == (wanted or [base])
-    assert isinstance(error, kind) == bool(wanted)
+@pytest.mark.parametrize("error_class", SYSTEM_ERRORS, ids=lambda cls: cls.__name__)
+def test_a_file_error_has_the_class_of_the_system_error_if_one_exists(base: Any, error_class: Any) -> None:
+    error = base.from_os_error(error_class(5, "no"), "a.onnx")
+    expected_classes = [
+        cls for cls in base.__subclasses__() if issubclass(cls, error_class) and cls.__module__.startswith("onnxwire")
+    ]
+    assert [type(error)] == (expected_classes or [base])
+    assert isinstance(error, error_class) == bool(expected_classes)
 
 
 def test_a_subclass_of_the_application_is_not_raised(tmp_path: Path) -> None:
-    # Subclasses for each of the system's errors, and one for OSError itself.
-    mine = [
+    # Subclasses for each of the system's errors and for OSError itself.
+    application_classes = [
         type("Mine", (base, kind), {}) for base in (onnxwire.SourceError, onnxwire.SaveError) for kind in SYSTEM_ERRORS
     ]
-    mine += [type("Mine", (base, OSError), {}) for base in (onnxwire.SourceError, onnxwire.SaveError)]
+    application_classes += [type("Mine", (base, OSError), {}) for base in (onnxwire.SourceError, onnxwire.SaveError)]
     for error in (TimeoutError(5, "no"), NotADirectoryError(5, "no"), FileNotFoundError(5, "no")):
-        assert type(onnxwire.SourceError.from_os_error(error, "a.onnx")) not in mine
-        assert type(onnxwire.SaveError.from_os_error(error, "a.onnx")) not in mine
+        assert type(onnxwire.SourceError.from_os_error(error, "a.onnx")) not in application_classes
+        assert type(onnxwire.SaveError.from_os_error(error, "a.onnx")) not in application_classes
     (tmp_path / "file").write_bytes(b"")
-    with pytest.raises(onnxwire.SourceError) as caught:
+    with pytest.raises(onnxwire.SourceError) as excinfo:
         onnxwire.load(tmp_path / "file" / "m.onnx")
-    assert type(caught.value) is onnxwire.SourceError
-    assert type(mine[0].from_os_error(FileNotFoundError(2, "no"), "a.onnx")) is mine[0]
+    assert type(excinfo.value) is onnxwire.SourceError
+    assert type(application_classes[0].from_os_error(FileNotFoundError(2, "no"), "a.onnx")) is application_classes[0]

@@ -1,4 +1,4 @@
-"""No extension type crashes with any arguments (`tests/foreign_arguments.py`)."""
+"""No call of an extension type with wrong arguments ends the process (`tests/foreign_arguments.py`)."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ from onnxwire.engine.payload import Payload
 from onnxwire.errors import DecodeError
 
 PROGRAM = Path(__file__).with_name("foreign_arguments.py")
-INTERNAL = [onnxwire.RepeatedSpan, onnxwire.RepeatedScalar, Payload, Overlay, type(ModelProto._table)]
-INTERNAL += [type(iter(ModelProto().opset_import)), type(iter(onnxwire.TensorProto().dims))]
+INTERNAL_TYPES = [onnxwire.RepeatedSpan, onnxwire.RepeatedScalar, Payload, Overlay, type(ModelProto._table)]
+INTERNAL_TYPES += [type(iter(ModelProto().opset_import)), type(iter(onnxwire.TensorProto().dims))]
 
 
 def test_no_attribute_of_an_extension_type_ends_the_process(tmp_path: Path) -> None:
     """The calls run in a child process, which prints the name of each attribute before it calls it."""
     path = os.pathsep.join(entry for entry in sys.path if entry)
-    ran = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-W", "ignore", str(PROGRAM)],
         capture_output=True, text=True, cwd=tmp_path, env={**os.environ, "PYTHONPATH": path},
     )  # fmt: skip
-    names = ran.stdout.splitlines()
-    assert ran.returncode == 0, f"exit status {ran.returncode} at {names[-1:]}\n{ran.stderr}"
+    names = result.stdout.splitlines()
+    assert result.returncode == 0, f"exit status {result.returncode} at {names[-1:]}\n{result.stderr}"
     assert names[-1] == "all called"
     assert len(names) > 1000
 
@@ -53,7 +53,7 @@ def test_methods_keep_their_signatures_and_docstrings() -> None:
     assert NodeProto.SerializeToString.__doc__.startswith("Return the encoding of the message, as bytes.")
 
 
-@pytest.mark.parametrize("cls", INTERNAL)
+@pytest.mark.parametrize("cls", INTERNAL_TYPES)
 @pytest.mark.parametrize(
     "make",
     [lambda cls: cls(), lambda cls: cls.__new__(cls), copyreg.__newobj__, object.__new__],
@@ -70,10 +70,10 @@ def test_the_error_of_an_internal_type_names_how_its_objects_are_made() -> None:
 
 
 def test_an_uninitialised_document_counts_as_closed() -> None:
-    blank = Document.__new__(Document)
-    assert len(blank) == 0
+    document = Document.__new__(Document)
+    assert len(document) == 0
     with pytest.raises(onnxwire.ClosedError):
-        blank.files  # noqa: B018
+        document.files  # noqa: B018
 
 
 def test_a_document_cannot_be_initialised_twice() -> None:
@@ -84,13 +84,13 @@ def test_a_document_cannot_be_initialised_twice() -> None:
 
 
 def test_the_class_of_a_message_cannot_be_assigned() -> None:
-    """Python allows the assignment between classes of equal layout, as of messages with one field."""
+    """Python allows the assignment between classes of equal layout, such as messages with one field."""
     message = TypeProto.Sequence()
-    for other in (onnxwire.TensorShapeProto, TypeProto.Optional, onnxwire.OperatorSetIdProto):
+    for other_class in (onnxwire.TensorShapeProto, TypeProto.Optional, onnxwire.OperatorSetIdProto):
         with pytest.raises(TypeError):
-            message.__class__ = other
+            message.__class__ = other_class
         with pytest.raises(TypeError):
-            object.__setattr__(message, "__class__", other)
+            object.__setattr__(message, "__class__", other_class)
 
 
 def test_partial_memory_has_no_buffer() -> None:
@@ -122,14 +122,14 @@ def test_python_subclasses_cannot_make_uninitialised_objects() -> None:
     finalized = []
     with pytest.raises(TypeError):
 
-        class Mine(onnxwire.Message):
+        class Derived(onnxwire.Message):
             def __del__(self) -> None:
                 finalized.append(repr(self))
 
-        Mine.__new__(Mine)
+        Derived.__new__(Derived)
     assert finalized == []
     for module in extension_modules():
         for cls in vars(module).values():
             if isinstance(cls, type) and cls.__module__ == module.__name__ and not issubclass(cls, Exception):
                 with pytest.raises(TypeError):
-                    type("Mine", (cls,), {}).__new__(type("Mine", (cls,), {}))
+                    type("Derived", (cls,), {}).__new__(type("Derived", (cls,), {}))

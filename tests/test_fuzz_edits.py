@@ -12,7 +12,7 @@ FUZZER = Path(__file__).with_name("fuzz_edits.py")
 
 @pytest.mark.parametrize("mode", ["lockstep", "identity", "alone", "threads"])
 def test_random_programs_of_edits_succeed(mode):
-    # In a child process: a memory error would end this one. PYTHONMALLOC=debug overwrites freed memory.
+    # In a child process, as a memory error would end this process. PYTHONMALLOC=debug overwrites freed memory.
     environment = {"PYTHONMALLOC": "debug"} | os.environ
     programs = {"lockstep": 120, "identity": 120, "alone": 150, "threads": 40}[mode]
     command = [sys.executable, FUZZER, "--mode", mode, "--seed", "1", "--programs", str(programs), "--seconds", "600"]

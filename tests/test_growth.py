@@ -1,7 +1,7 @@
-"""Growth of work: opening is independent of the size of weights; other work is proportional to the number of bytes or
-elements.
+"""The cost of opening a model is independent of the size of its weights; other costs grow in proportion to the number
+of bytes or elements.
 
-Work is measured in page faults, in bytes of system calls, and in instructions (valgrind), never in seconds.
+Costs are measured in page faults, in bytes of system calls and in instructions (valgrind), never in seconds.
 """
 
 import os
@@ -15,38 +15,42 @@ from wire import LEN, number, span, tag, varint
 
 import onnxwire
 
-COUNTS = Path("/proc/self/io")
+IO_COUNTS = Path("/proc/self/io")
 
 
 def write_weights(path, size, tensors=64):
     """Write a model with tensors of `size` bytes in all, which are holes in the file."""
-    each = size // tensors
+    tensor_bytes = size // tensors
     heads = [
-        b"".join([number(1, each), number(2, 2), span(8, b"weight_%04d" % index), tag(9, LEN), varint(each)])
+        b"".join(
+            [number(1, tensor_bytes), number(2, 2), span(8, b"weight_%04d" % index), tag(9, LEN), varint(tensor_bytes)]
+        )
         for index in range(tensors)
     ]
-    lengths = [tag(5, LEN) + varint(len(head) + each) for head in heads]
+    lengths = [tag(5, LEN) + varint(len(head) + tensor_bytes) for head in heads]
     graph = span(2, b"weights")
-    total = len(graph) + sum(len(length) + len(head) + each for length, head in zip(lengths, heads, strict=True))
+    total = len(graph) + sum(
+        len(length) + len(head) + tensor_bytes for length, head in zip(lengths, heads, strict=True)
+    )
     with open(path, "wb") as file:
         file.write(b"".join([number(1, 10), tag(7, LEN), varint(total), graph]))
         for length, head in zip(lengths, heads, strict=True):
             file.write(length + head)
-            file.seek(each, os.SEEK_CUR)
+            file.seek(tensor_bytes, os.SEEK_CUR)
         file.truncate(file.tell())
 
 
-def faults(act):
+def page_faults(act):
     """Return the page faults of a call, the minimum of three runs."""
-    found = []
+    fault_counts = []
     for _ in range(3):
-        before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+        faults_before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
         act()
-        found.append(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
-    return min(found)
+        fault_counts.append(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - faults_before)
+    return min(fault_counts)
 
 
-def test_opening_and_listing_weights_of_20_gb_touches_as_many_pages_as_of_1_gb(tmp_path):
+def test_opening_and_listing_weights_of_20_gb_and_of_1_gb_causes_as_many_page_faults(tmp_path):
     def list_weights(path):
         with onnxwire.load(path) as model:
             return [(tensor.name, tuple(tensor.dims)) for tensor in model.graph.initializer]
@@ -56,14 +60,14 @@ def test_opening_and_listing_weights_of_20_gb_touches_as_many_pages_as_of_1_gb(t
         path = tmp_path / f"{gigabytes}.onnx"
         write_weights(path, gigabytes << 30)
         assert len(list_weights(path)) == 64
-        counts.append(faults(lambda path=path: list_weights(path)))
+        counts.append(page_faults(lambda path=path: list_weights(path)))
     assert counts[1] <= counts[0] + 64, counts
 
 
-@pytest.mark.skipif(not COUNTS.exists(), reason="the system does not count the bytes of calls")
+@pytest.mark.skipif(not IO_COUNTS.exists(), reason="the system does not count the bytes of calls")
 def test_saving_reads_and_writes_each_byte_once(tmp_path):
-    def moved():
-        return {name: int(count) for name, count in (line.split(":") for line in COUNTS.read_text().splitlines())}
+    def bytes_of_calls():
+        return {name: int(count) for name, count in (line.split(":") for line in IO_COUNTS.read_text().splitlines())}
 
     onnxwire.save(onnxwire.ModelProto(ir_version=10), tmp_path / "saved.onnx")  # reads modules that it imports
     for size in (16 << 20, 64 << 20):
@@ -72,12 +76,12 @@ def test_saving_reads_and_writes_each_byte_once(tmp_path):
         path.write_bytes(path.read_bytes())  # without holes
         with onnxwire.load(path) as model:
             model.graph.name = "renamed"
-            before = moved()
+            counts_before = bytes_of_calls()
             onnxwire.save(model, tmp_path / "saved.onnx")
-            after = moved()
-        whole = (tmp_path / "saved.onnx").stat().st_size
-        assert whole <= after["wchar"] - before["wchar"] <= whole + (1 << 16)
-        assert after["rchar"] - before["rchar"] <= whole + (1 << 16)
+            counts_after = bytes_of_calls()
+        file_size = (tmp_path / "saved.onnx").stat().st_size
+        assert file_size <= counts_after["wchar"] - counts_before["wchar"] <= file_size + (1 << 16)
+        assert counts_after["rchar"] - counts_before["rchar"] <= file_size + (1 << 16)
 
 
 @pytest.fixture(
@@ -95,21 +99,21 @@ def counts(sizes):
 
 
 @instructions.needs_valgrind
-@pytest.mark.parametrize("label", [*growth.CALLS, growth.SOME_EDITS])
-def test_a_call_on_ten_times_as_much_costs_ten_times_as_much(counts, label):
-    # Differences remove the constant cost of a call. Linear work gives a ratio of 10, n log n gives 12.
-    small, middle, large = counts[label]
-    assert large - middle <= 15 * (middle - small), counts[label]
+@pytest.mark.parametrize("label", [*growth.CALLS, growth.EDITS_OF_ONE_MODEL])
+def test_the_cost_of_a_call_grows_in_proportion_to_the_size_of_its_input(counts, label):
+    # The subtractions remove the constant cost of a call. Linear work gives a ratio of 10, n log n gives 12.
+    small_count, middle_count, large_count = counts[label]
+    assert large_count - middle_count <= 15 * (middle_count - small_count), counts[label]
 
 
 @instructions.needs_valgrind
 def test_an_edit_costs_no_more_in_a_larger_model(counts):
-    small, _, large = counts[growth.SAME_EDITS]
-    assert large <= 2 * small, counts[growth.SAME_EDITS]
+    small_count, _, large_count = counts[growth.EDITS_OF_LARGER_MODELS]
+    assert large_count <= 2 * small_count, counts[growth.EDITS_OF_LARGER_MODELS]
 
 
 @instructions.needs_valgrind
-def test_nodes_without_tensors_cost_a_search_a_scan_of_their_bytes_and_no_view(sizes, counts):
-    _, middle, large = counts["search_tensors"]
-    nodes = sizes[2] - sizes[1]
-    assert large - middle < 800 * nodes, counts["search_tensors"]
+def test_a_search_for_tensors_scans_nodes_without_making_views(sizes, counts):
+    _, middle_count, large_count = counts["search_tensors"]
+    n_added_nodes = sizes[2] - sizes[1]
+    assert large_count - middle_count < 800 * n_added_nodes, counts["search_tensors"]

@@ -9,9 +9,9 @@ import pytest
 import onnxwire
 
 ROOT = Path(onnxwire.__file__).parent
-# The packages that each package may import, as drawn in DESIGN.md. Top-level modules count as packages.
-BASE = {"_nesting_limits", "_varint", "errors"}
-ENGINE = BASE | {"engine"}
+# The packages that each package may import, as listed in DESIGN.md. Top-level modules count as packages.
+BASE_MODULES = {"_nesting_limits", "_varint", "errors"}
+ENGINE = BASE_MODULES | {"engine"}
 TENSOR = ENGINE | {"tensor"}
 MESSAGES = TENSOR | {"messages"}
 IO = MESSAGES | {"io"}
@@ -44,16 +44,17 @@ MAY_IMPORT = {
 }
 # Modules of constants, which every package may import.
 CONSTANT_MODULES = {"_version"}
-# Imports for type checkers only: `self` of the tensor mixins is a message class.
-FOR_TYPES = {"tensor": {"messages"}}
-IMPORT = re.compile(
+# Imports for type checkers only. `self` of the tensor mixins is a message class.
+TYPE_CHECKING_IMPORTS = {"tensor": {"messages"}}
+IMPORT_STATEMENT = re.compile(
     r"^[ \t]*(?:from[ \t]+(onnxwire\b[\w.]*)[ \t]+c?import[ \t]+(\([^)]*\)|[^\n]*)|c?import[ \t]+(onnxwire\b[\w.]*))",
     re.M,
 )
 
 
 def module_of(path: Path) -> str:
-    """Return the dotted name of a file's module, `package.__init__` for a package; .pyx, .pxd and .pyi are the same."""
+    """Return the dotted name of a file's module, `package.__init__` for a package. The .pyx, .pxd and .pyi of a module
+    have the same name."""
     return ".".join(path.relative_to(ROOT).with_suffix("").parts)
 
 
@@ -68,30 +69,30 @@ def as_module(name: str) -> str:
 
 
 def imports_of(text: str) -> list[str]:
-    """Return the modules of onnxwire that a file imports or cimports, in functions too."""
-    found = []
-    for package, names, module in IMPORT.findall(text):
+    """Return the modules of onnxwire that a file imports or cimports, including imports in functions."""
+    imported_modules = []
+    for package, names, module in IMPORT_STATEMENT.findall(text):
         if module:
-            found.append(as_module(module))
+            imported_modules.append(as_module(module))
             continue
         # The imported names may be modules of the package.
-        plain = re.sub(r"#[^\n]*", "", names).strip("()")
-        heads = [part.split()[0] for part in plain.split(",") if part.split()]
-        inner = [as_module(f"{package}.{name}") for name in heads]
-        inner = [module for module in inner if module in MODULES]
-        found += inner if len(inner) == len(heads) else [*inner, as_module(package)]
-    return found
+        names_text = re.sub(r"#[^\n]*", "", names).strip("()")
+        imported_names = [part.split()[0] for part in names_text.split(",") if part.split()]
+        submodules = [as_module(f"{package}.{name}") for name in imported_names]
+        submodules = [module for module in submodules if module in MODULES]
+        imported_modules += submodules if len(submodules) == len(imported_names) else [*submodules, as_module(package)]
+    return imported_modules
 
 
 TEXTS = [(path, path.read_text(encoding="utf-8")) for path in FILES]
 EDGES = [(module_of(path), module) for path, text in TEXTS for module in imports_of(text)]
-FOR_CHECKERS = re.compile(r"^if TYPE_CHECKING:\n(?:(?:[ \t][^\n]*)?\n)+", re.M)
-# The imports at run time: those for type checkers left out.
+TYPE_CHECKING_BLOCK = re.compile(r"^if TYPE_CHECKING:\n(?:(?:[ \t][^\n]*)?\n)+", re.M)
+# The imports at run time, without imports for type checkers.
 RUNTIME_IMPORTS = {
     (module_of(path), module)
     for path, text in TEXTS
     if path.suffix != ".pyi"
-    for module in imports_of(FOR_CHECKERS.sub("", text))
+    for module in imports_of(TYPE_CHECKING_BLOCK.sub("", text))
 }
 
 
@@ -112,25 +113,28 @@ def test_every_package_is_in_the_table() -> None:
 
 @pytest.mark.parametrize("package", MAY_IMPORT)
 def test_a_package_imports_only_allowed_packages(package: str) -> None:
-    wrong = {
-        f"{module} imports {other}"
-        for module, other in EDGES
+    forbidden_imports = {
+        f"{module} imports {imported}"
+        for module, imported in EDGES
         if package_of(module) == package
-        and package_of(other) not in MAY_IMPORT[package] | CONSTANT_MODULES
-        and (package_of(other) not in FOR_TYPES.get(package, set()) or (module, other) in RUNTIME_IMPORTS)
+        and package_of(imported) not in MAY_IMPORT[package] | CONSTANT_MODULES
+        and (
+            package_of(imported) not in TYPE_CHECKING_IMPORTS.get(package, set())
+            or (module, imported) in RUNTIME_IMPORTS
+        )
     }
-    assert not wrong
+    assert not forbidden_imports
 
 
 def test_the_table_has_no_cycle() -> None:
-    TopologicalSorter({name: below - {name} for name, below in MAY_IMPORT.items()}).prepare()
+    TopologicalSorter({name: allowed_packages - {name} for name, allowed_packages in MAY_IMPORT.items()}).prepare()
 
 
 def test_modules_have_no_import_cycle() -> None:
     graph: dict[str, set[str]] = {module: set() for module in MODULES}
-    for module, other in RUNTIME_IMPORTS:
-        if module != other:
-            graph[module].add(other)
+    for module, imported in RUNTIME_IMPORTS:
+        if module != imported:
+            graph[module].add(imported)
     try:
         TopologicalSorter(graph).prepare()
     except CycleError as error:

@@ -1,4 +1,4 @@
-"""Laziness: modules that are not imported, pages that are not read, memory that is not retained."""
+"""Modules are imported, pages read and memory allocated only when they are needed."""
 
 import gc
 import os
@@ -24,15 +24,15 @@ def python(code: str, *arguments: object) -> str:
 
 
 def test_import_loads_neither_numpy_nor_protobuf_nor_onnx() -> None:
-    # Count only modules that the import itself loads: the hook of an editable install loads some before, and so does
-    # the warning of a free-threaded Python that turns the GIL on.
+    # Count only modules that the import itself loads. The hook of an editable install, and the warning of a
+    # free-threaded Python that enables the GIL, load modules before.
     code = (
         "import sys, warnings; warnings.simplefilter('ignore'); before = set(sys.modules)\n"
         "import onnxwire; print(sorted(set(sys.modules) - before))"
     )
-    loaded = python(code)
+    loaded_modules = python(code)
     for name in ("numpy", "ml_dtypes", "google", "onnx", "re", "argparse", "inspect", "typing", "dataclasses"):
-        assert f"'{name}'" not in loaded
+        assert f"'{name}'" not in loaded_modules
 
 
 def test_reading_a_model_needs_neither_numpy_nor_protobuf_nor_onnx() -> None:
@@ -47,7 +47,7 @@ def test_reading_a_model_needs_neither_numpy_nor_protobuf_nor_onnx() -> None:
     assert python(code, path).splitlines()[-1] == onnx.load(path).graph.node[3].op_type
 
 
-def test_views_are_light() -> None:
+def test_views_are_small_and_not_tracked_by_the_garbage_collector() -> None:
     model = onnxwire.ModelProto.FromString(helper.make_model(helper.make_graph([], "g", [], [])).SerializeToString())
     for view in (model, model.graph, model.graph.node, model.graph.node.__iter__(), model.opset_import[0]):
         assert not gc.is_tracked(view)
@@ -55,14 +55,14 @@ def test_views_are_light() -> None:
     assert sys.getsizeof(model.opset_import[0]) <= object.__basicsize__ + 64 + 2 * 16
 
 
-def test_a_parent_holds_no_reference_to_a_child() -> None:
+def test_a_parent_has_no_reference_to_a_child() -> None:
     graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"]) for _ in range(100)], "g", [], [])
     model = onnxwire.ModelProto.FromString(helper.make_model(graph).SerializeToString())
     assert model.graph is not model.graph
-    before = len(gc.get_objects())
+    n_objects_before = len(gc.get_objects())
     for node in model.graph.node:
         assert node.op_type == "Relu"
-    assert len(gc.get_objects()) <= before + 5
+    assert len(gc.get_objects()) <= n_objects_before + 5
 
 
 @pytest.mark.skipif(bool(sysconfig.get_config_var("Py_GIL_DISABLED")), reason="threads share no strings")
@@ -76,15 +76,15 @@ def test_short_strings_are_interned_and_few_are_cached() -> None:
         for node in model.graph.node:
             assert node.input[0][2:] == node.output[0][3:]
         del node
-        cached, _ = tracemalloc.get_traced_memory()
+        cached_bytes, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert cached < 10_000
+    assert cached_bytes < 10_000
 
 
 @needs_proc
 def test_listing_the_tensors_of_a_big_model_maps_little_of_it(tmp_path: Path) -> None:
-    # 96 tensors of 2 MiB, written at once, so that the page cache may hold them in its largest folios.
+    # 96 tensors of 2 MiB, written at once, so that the page cache may store them in its largest folios.
     payload = os.urandom(1 << 20) * 2
     tensors = [onnx.TensorProto(name=f"w{i}", dims=[2 << 20], data_type=2, raw_data=payload) for i in range(96)]
     path = tmp_path / "big.onnx"
@@ -95,11 +95,11 @@ def test_listing_the_tensors_of_a_big_model_maps_little_of_it(tmp_path: Path) ->
         "onnxwire.load(sys.argv[2]).graph.initializer[0].name\n"
         "before = resident()\n"
         "model = onnxwire.load(sys.argv[1])\n"
-        "found = [(t.name, t.data_type, tuple(t.dims)) for t in model.graph.initializer]\n"
-        "print(len(found), resident() - before)"
+        "tensors = [(t.name, t.data_type, tuple(t.dims)) for t in model.graph.initializer]\n"
+        "print(len(tensors), resident() - before)"
     )
-    small = Path(__file__).parent.parent / "examples" / "digits_cnn.onnx"
-    count, kilobytes = map(int, python(code, path, small).split())
+    small_model_path = Path(__file__).parent.parent / "examples" / "digits_cnn.onnx"
+    count, kilobytes = map(int, python(code, path, small_model_path).split())
     assert count == 96
     assert kilobytes < 5000
 

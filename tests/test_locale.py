@@ -1,4 +1,4 @@
-"""Output and parsing are the same in a locale that writes 1,5 for 1.5."""
+"""Output and parsing do not depend on the locale, even if it has a decimal comma (1,5 for 1.5)."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ import pytest
 TESTS = Path(__file__).parent
 PROGRAM = """
 import locale, sys
-found = locale.setlocale(locale.LC_ALL, "")
+locale_name = locale.setlocale(locale.LC_ALL, "")
 sys.path.insert(0, sys.argv[2])
 import everything, onnxwire
 from onnxwire.cli import main
-assert (locale.localeconv()["decimal_point"] == ",") == (sys.argv[3] == "comma"), found
+assert (locale.localeconv()["decimal_point"] == ",") == (sys.argv[3] == "comma"), locale_name
 
 # Each command once, on a model whose numbers have fractions.
 path = sys.argv[1]
@@ -64,7 +64,7 @@ print(queries.value("graph.node[0].attribute[0].f"), queries.histogram("graph.in
 @pytest.fixture(scope="module")
 def comma_locale(tmp_path_factory):
     """Return the environment of a process whose locale has a decimal comma; compile one if none is installed."""
-    before = locale.setlocale(locale.LC_NUMERIC)
+    old_locale = locale.setlocale(locale.LC_NUMERIC)
     try:
         for name in ("de_DE.UTF-8", "fr_FR.UTF-8", "de_DE.utf8", "nl_NL.UTF-8"):
             try:
@@ -73,28 +73,28 @@ def comma_locale(tmp_path_factory):
                 continue
             return {"LC_ALL": name}
     finally:
-        locale.setlocale(locale.LC_NUMERIC, before)
+        locale.setlocale(locale.LC_NUMERIC, old_locale)
     if shutil.which("localedef") is None:
         pytest.skip("no locale with a decimal comma is installed, and no localedef to make one")
     folder = tmp_path_factory.mktemp("locale")
-    done = subprocess.run(
+    result = subprocess.run(
         ["localedef", "-i", "de_DE", "-f", "UTF-8", folder / "de_DE.UTF-8"], capture_output=True, check=False
     )
     if not (folder / "de_DE.UTF-8").is_dir():
-        pytest.skip(f"localedef can't make a locale with a decimal comma: {done.stderr.decode(errors='replace')}")
+        pytest.skip(f"localedef can't make a locale with a decimal comma: {result.stderr.decode(errors='replace')}")
     return {"LC_ALL": "de_DE.UTF-8", "LOCPATH": str(folder)}
 
 
-def run(path: Path, environment: dict[str, str], kind: str) -> str:
+def run(path: Path, environment: dict[str, str], decimal_mark: str) -> str:
     variables = {name: value for name, value in os.environ.items() if not name.startswith(("LC_", "LANG"))}
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, path, TESTS, kind],
+    result = subprocess.run(
+        [sys.executable, "-c", PROGRAM, path, TESTS, decimal_mark],
         capture_output=True,
         env=variables | environment,
         check=False,
     )
-    assert done.returncode == 0, done.stderr.decode()
-    return done.stdout.decode() + done.stderr.decode()
+    assert result.returncode == 0, result.stderr.decode()
+    return result.stdout.decode() + result.stderr.decode()
 
 
 def model(alpha: float) -> onnx.ModelProto:
@@ -110,6 +110,6 @@ def test_a_decimal_comma_changes_neither_output_nor_parsing(tmp_path, comma_loca
     path = tmp_path / "m.onnx"
     path.write_bytes(model(0.25).SerializeToString())
     Path(f"{path}.other").write_bytes(model(0.75).SerializeToString())
-    wanted = run(path, {"LC_ALL": "C.UTF-8"}, "point")
-    assert ": 1.5\n" in wanted
-    assert run(path, comma_locale, "comma") == wanted
+    expected_output = run(path, {"LC_ALL": "C.UTF-8"}, "point")
+    assert ": 1.5\n" in expected_output
+    assert run(path, comma_locale, "comma") == expected_output

@@ -11,7 +11,7 @@ TESTS = Path(__file__).parent
 PAGE = TESTS.parent / "CONTRIBUTING.md"
 SECTION = PAGE.read_text(encoding="utf-8").partition("\n## Tests by module\n")[2]
 ROWS = re.findall(r"^\| (\S*) ?\| ([^|]+) \| ([^|]+) \|$", SECTION, re.M)[1:]  # without the heading
-NAMED = Counter(package + name for package, names, _ in ROWS for name in names.split(", "))
+NAMED_MODULES = Counter(package + name for package, names, _ in ROWS for name in names.split(", "))
 MODULES = {
     path.relative_to(ROOT).with_suffix("").as_posix()
     for suffix in (".py", ".pyx")
@@ -21,12 +21,12 @@ MODULES = {
 
 
 def test_every_module_has_its_tests_in_the_table() -> None:
-    assert sorted(MODULES - NAMED.keys()) == [], f"add them to the table at the end of {PAGE.name}"
+    assert sorted(MODULES - NAMED_MODULES.keys()) == [], f"add them to the table at the end of {PAGE.name}"
 
 
 def test_the_modules_of_the_table_exist_and_are_named_once() -> None:
-    assert sorted(NAMED.keys() - MODULES) == []
-    assert [name for name, count in NAMED.items() if count > 1] == []
+    assert sorted(NAMED_MODULES.keys() - MODULES) == []
+    assert [name for name, count in NAMED_MODULES.items() if count > 1] == []
 
 
 def test_the_test_files_of_the_table_exist() -> None:

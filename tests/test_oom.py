@@ -1,4 +1,4 @@
-"""A sample of the trials of `tests/oom.py`, in each of which one allocation fails; `make oom` runs all under ASan."""
+"""A failed allocation leaves no partial change: a sample of the trials of `tests/oom.py`, which `make oom` runs."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ pytestmark = pytest.mark.skipif(
 
 
 @pytest.fixture(scope="module")
-def lines() -> list[str]:
+def printed_lines() -> list[str]:
     """Run all operations in one process, and return the lines that the program prints."""
-    ran = subprocess.run(
+    result = subprocess.run(
         [sys.executable, str(PROGRAM), "--stride", "40"], capture_output=True, text=True, env={**os.environ}
     )
-    return [*ran.stdout.splitlines(), f"exit status {ran.returncode}, {ran.stderr}"]
+    return [*result.stdout.splitlines(), f"exit status {result.returncode}, {result.stderr}"]
 
 
 @pytest.mark.parametrize("name", [operation.name for operation in OPERATIONS])
-def test_a_failed_allocation_leaves_no_partial_change(name: str, lines: list[str]) -> None:
-    faults = [line for line in lines if line.startswith(f"fault {name}, ") or line.startswith(f"fault {name}:")]
+def test_a_failed_allocation_leaves_no_partial_change(name: str, printed_lines: list[str]) -> None:
+    faults = [line for line in printed_lines if line.startswith(f"fault {name}, ") or line.startswith(f"fault {name}:")]
     assert not faults
-    assert f"ok {name}" in lines, f"the program ended after these lines: {lines[-2:]}"
+    assert f"ok {name}" in printed_lines, f"the program ended after these lines: {printed_lines[-2:]}"
 
 
 def test_each_allocation_of_a_sort_by_a_key_may_fail() -> None:
     """Cython released an element twice if the list of a comprehension could not grow (setup.py works around it)."""
-    ran = subprocess.run([sys.executable, str(PROGRAM), "sort by a key"], capture_output=True, text=True)
-    assert ran.returncode == 0, ran.stdout[-500:] + ran.stderr
+    result = subprocess.run([sys.executable, str(PROGRAM), "sort by a key"], capture_output=True, text=True)
+    assert result.returncode == 0, result.stdout[-500:] + result.stderr
 
 
 def test_the_names_of_the_operations_are_unique() -> None:

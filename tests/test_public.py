@@ -1,4 +1,4 @@
-"""The public names: their three lists agree, and each object has `onnxwire` as its `__module__`."""
+"""The three lists of public names agree, and each public object has `onnxwire` as its `__module__`."""
 
 import ast
 import importlib.util
@@ -23,7 +23,7 @@ DOCUMENTED_NAMES = {
 }  # fmt: skip
 
 
-def imported(nodes: list[ast.stmt]) -> dict[str, str]:
+def imported_names(nodes: list[ast.stmt]) -> dict[str, str]:
     """Return the names that some statements import, with their modules."""
     return {
         alias.asname or alias.name: node.module
@@ -33,19 +33,21 @@ def imported(nodes: list[ast.stmt]) -> dict[str, str]:
     }
 
 
-def branches() -> tuple[dict[str, str], dict[str, str]]:
-    """Return the immediate imports of the package, and those for type checkers only."""
+def package_imports() -> tuple[dict[str, str], dict[str, str]]:
+    """Return the names that the package imports at once, and those that it imports for type checkers only."""
     body = ast.parse(SOURCE.read_text(encoding="utf-8")).body
     (block,) = (n for n in body if isinstance(n, ast.If) and ast.unparse(n.test) == "TYPE_CHECKING")
-    return imported(body), imported(block.body)
+    return imported_names(body), imported_names(block.body)
 
 
 def test_lazy_names_are_imported_for_type_checkers() -> None:
-    assert {name: module for name, module in branches()[1].items() if name not in ("*", "_messages")} == onnxwire._LAZY
+    assert {
+        name: module for name, module in package_imports()[1].items() if name not in ("*", "_messages")
+    } == onnxwire._LAZY
 
 
 def test_all_lists_the_imported_names() -> None:
-    assert sorted(onnxwire.__all__) == sorted([*branches()[0], *onnxwire._LAZY, *MESSAGES])
+    assert sorted(onnxwire.__all__) == sorted([*package_imports()[0], *onnxwire._LAZY, *MESSAGES])
 
 
 def test_dir_lists_all_public_names() -> None:
@@ -70,7 +72,7 @@ def test_a_message_class_has_the_package_as_its_module(name: str) -> None:
 
 
 @each("name", onnxwire.__all__)
-def test_no_module_has_a_public_name(name: str) -> None:
+def test_no_module_has_the_name_of_a_public_object(name: str) -> None:
     # The import of such a module would set an attribute of the package, and hide the public object.
     assert importlib.util.find_spec(f"onnxwire.{name}") is None
 

@@ -1,4 +1,4 @@
-"""mypy, given the stubs, accepts correct code that uses onnxwire, and rejects wrong code."""
+"""With the stubs, mypy accepts correct code that uses onnxwire and rejects wrong code."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ node.input.insert(0, "a")
 node.input.sort(reverse=True)
 inputs: "onnxwire.RepeatedSpan[str]" = node.input
 graph.node.append(onnxwire.NodeProto(op_type="Relu", output=node.input))
-graph.node.extend(copy.copy(each) for each in graph.node[:])
+graph.node.extend(copy.copy(element) for element in graph.node[:])
 graph.node.MergeFrom(graph.node)
 graph.node.sort(key=lambda node: node.op_type)
 assert_type(graph.node.pop(), onnxwire.NodeProto)
@@ -129,7 +129,7 @@ ILL_TYPED = {
 
 
 @pytest.fixture(scope="module")
-def reported(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -> dict[int, str]:
+def reported_errors(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -> dict[int, str]:
     """Run mypy once on WELL_TYPED followed by ILL_TYPED, and return its errors by line."""
     path = tmp_path_factory.mktemp("typing") / "snippet.py"
     cache = pytestconfig.cache.mkdir("mypy")  # shared by all runs: saves seconds
@@ -148,14 +148,14 @@ def names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     return names
 
 
-def test_code_that_uses_every_form_of_access_is_accepted(reported: dict[int, str]) -> None:
-    assert [error for line, error in reported.items() if line <= WELL_TYPED.count("\n")] == []
+def test_code_that_uses_every_form_of_access_is_accepted(reported_errors: dict[int, str]) -> None:
+    assert [error for line, error in reported_errors.items() if line <= WELL_TYPED.count("\n")] == []
 
 
 @pytest.mark.parametrize("statement", ILL_TYPED)
-def test_wrong_code_is_rejected(statement: str, reported: dict[int, str]) -> None:
+def test_wrong_code_is_rejected(statement: str, reported_errors: dict[int, str]) -> None:
     line = WELL_TYPED.count("\n") + 1 + list(ILL_TYPED).index(statement)
-    assert f"[{ILL_TYPED[statement]}]" in reported.get(line, "")
+    assert f"[{ILL_TYPED[statement]}]" in reported_errors.get(line, "")
 
 
 @pytest.mark.parametrize("statement", ILL_TYPED)

@@ -1,4 +1,4 @@
-"""The packed decoder gives the same numbers at every instruction level, and as plain Python."""
+"""The packed decoder returns the same numbers at every instruction level as a decoder in plain Python."""
 
 import numpy as np
 import pytest
@@ -20,29 +20,29 @@ DTYPES = {
 }
 
 
-def value_of(kind: str, raw: int) -> int:
+def value_of(integer_type: str, raw_value: int) -> int:
     """Return the number that a varint encodes, according to protobuf's encoding specification."""
-    bits = 32 if kind.endswith("32") else 64
-    if kind == "bool":
-        return int(raw != 0)
-    if kind.startswith("sint"):
-        raw &= (1 << bits) - 1
-        return (raw >> 1) ^ -(raw & 1)
-    raw &= (1 << bits) - 1
-    return raw - (1 << bits) if kind.startswith("int") and raw >> (bits - 1) else raw
+    bits = 32 if integer_type.endswith("32") else 64
+    if integer_type == "bool":
+        return int(raw_value != 0)
+    if integer_type.startswith("sint"):
+        raw_value &= (1 << bits) - 1
+        return (raw_value >> 1) ^ -(raw_value & 1)
+    raw_value &= (1 << bits) - 1
+    return raw_value - (1 << bits) if integer_type.startswith("int") and raw_value >> (bits - 1) else raw_value
 
 
 def plain_decode(data: bytes) -> list[int]:
     """Return the raw varints of a run, up to the first damaged one."""
-    numbers, raw, shift = [], 0, 0
+    numbers, raw_value, shift = [], 0, 0
     for byte in data:
         if shift == 70:
             break
-        raw |= (byte & 127) << shift
+        raw_value |= (byte & 127) << shift
         shift += 7
         if byte < 128:
-            numbers.append(raw & (1 << 64) - 1)
-            raw, shift = 0, 0
+            numbers.append(raw_value & (1 << 64) - 1)
+            raw_value, shift = 0, 0
     return numbers
 
 
@@ -50,7 +50,7 @@ varints = st.builds(varint, st.integers(0, (1 << 64) - 1) | st.integers(0, 300),
 runs = st.lists(varints, max_size=300).map(b"".join)
 
 
-@pytest.mark.parametrize("kind", DTYPES)
+@pytest.mark.parametrize("integer_type", DTYPES)
 @pytest.mark.parametrize("level", packed_levels())
 @given(data=runs | st.binary(max_size=400) | st.binary(max_size=200).map(lambda b: b + bytes(200)))
 @example(data=b"\x80" * 9 + b"\x01")
@@ -58,9 +58,9 @@ runs = st.lists(varints, max_size=300).map(b"".join)
 @example(data=b"\x01" * 100 + b"\xff" * 11 + b"\x01" * 100)
 @example(data=b"\xff" * 200)
 @example(data=b"\xff" * 200 + bytes(100))
-def test_every_level_decodes_as_plain_python_does(kind: str, level: int, data: bytes) -> None:
-    found = np.frombuffer(decode_packed(data, kind, level), DTYPES[kind])
-    assert found.tolist() == [value_of(kind, raw) for raw in plain_decode(data)]
+def test_every_level_decodes_as_plain_python_does(integer_type: str, level: int, data: bytes) -> None:
+    numbers = np.frombuffer(decode_packed(data, integer_type, level), DTYPES[integer_type])
+    assert numbers.tolist() == [value_of(integer_type, raw_value) for raw_value in plain_decode(data)]
 
 
 @pytest.mark.parametrize("size", [0, 1, 63, 64, 71, 72, 73, 128, 135, 136, 137, 1000])
@@ -75,17 +75,17 @@ def test_runs_of_any_length_are_decoded_completely(size: int) -> None:
 def test_a_varint_of_eleven_bytes_in_a_packed_run_raises_decode_error(offset: int) -> None:
     run = b"\x01" * offset + b"\x80" * 10 + b"\x01" + b"\x02" * 80
     data = b"\x3a" + varint(len(run)) + run
-    with pytest.raises(onnxwire.DecodeError, match="more than 10 bytes") as caught:
+    with pytest.raises(onnxwire.DecodeError, match="more than 10 bytes") as excinfo:
         onnxwire.verify(data, onnxwire.TensorProto)
-    assert caught.value.offset == len(data) - len(run) + offset
+    assert excinfo.value.offset == len(data) - len(run) + offset
     with pytest.raises(onnxwire.DecodeError, match="more than 10 bytes"):
         list(onnxwire.TensorProto.FromString(data).int64_data)
 
 
 def long_run() -> bytes:
     """Return 4 MB of varints of 1 to 10 bytes: large enough for several threads."""
-    draw = np.random.default_rng(0)
-    numbers = draw.integers(0, 1 << 64, 70_000, np.uint64, endpoint=False) >> draw.integers(0, 64, 70_000, np.uint64)
+    rng = np.random.default_rng(0)
+    numbers = rng.integers(0, 1 << 64, 70_000, np.uint64, endpoint=False) >> rng.integers(0, 64, 70_000, np.uint64)
     return b"".join(varint(int(number)) for number in numbers) * 12
 
 
@@ -99,13 +99,13 @@ def test_several_threads_decode_a_run_like_one_thread() -> None:
 
 
 @pytest.mark.parametrize("share", range(1, 8, 2))
-@pytest.mark.parametrize("broken", [b"\x80" * 10 + b"\x01", b"\xff" * 3_000_000 + b"\x01"])
-def test_damage_in_any_share_of_a_run_is_found(share: int, broken: bytes) -> None:
+@pytest.mark.parametrize("damaged_bytes", [b"\x80" * 10 + b"\x01", b"\xff" * 3_000_000 + b"\x01"])
+def test_damage_in_any_share_of_a_run_is_found(share: int, damaged_bytes: bytes) -> None:
     run = long_run()
     offset = run.index(b"\x01", len(run) * share // 8) + 1
     while run[offset - 1] >= 128:
         offset += 1
-    run = run[:offset] + broken + run[offset:]
+    run = run[:offset] + damaged_bytes + run[offset:]
     tensor = onnxwire.TensorProto.FromString(b"\x3a" + varint(len(run)) + run)
     with pytest.raises(onnxwire.DecodeError, match="more than 10 bytes"):
         memoryview(tensor.int64_data)

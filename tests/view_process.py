@@ -10,14 +10,14 @@ import sys
 
 
 def _reset_signals():
-    """Restore the default handlers: a script in the background ignores Ctrl-C, and its children inherit that."""
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_DFL)
+    """Restore the default handlers. Processes started by a script in the background would ignore Ctrl-C."""
+    for signal_number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(signal_number, signal.SIG_DFL)
 
 
 @contextlib.contextmanager
 def serving(*arguments):
-    """Start the server and yield the process. Only `end` may read its stderr."""
+    """Start the server and yield the process. Its stderr must be read by `end` only."""
     command = [sys.executable, "-P", "-m", "onnxwire", "view", *map(str, arguments)]
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=_reset_signals
@@ -30,9 +30,9 @@ def serving(*arguments):
         process.communicate()
 
 
-def end(process, number=signal.SIGINT):
-    """Send the process a signal, by default that of Ctrl-C; return its stderr and its exit status."""
-    process.send_signal(number)
+def end(process, signal_number=signal.SIGINT):
+    """Send the process a signal, by default SIGINT, as Ctrl-C does; return its stderr and its exit status."""
+    process.send_signal(signal_number)
     _, errors = process.communicate(timeout=100)
     return errors, process.returncode
 
@@ -43,6 +43,6 @@ def answer_to(port, request):
     with socket.create_connection(("127.0.0.1", port), timeout=100) as connection:
         connection.sendall(request.encode())
         with contextlib.suppress(ConnectionResetError):
-            while piece := connection.recv(4096):
-                answer += piece
+            while chunk := connection.recv(4096):
+                answer += chunk
     return answer

@@ -1,7 +1,7 @@
-"""Draw protobuf wire bytes for any message descriptor, valid and invalid, and compare our reader with the official one.
+"""Draw valid and invalid wire bytes for any message descriptor, and compare onnxwire's reader with the official one.
 
-`sound` bytes are valid, if unusual; `flawed` bytes may have invalid records; `damaged` bytes were truncated, changed,
-inserted or deleted. Descriptors are those of onnxwire.
+`sound` draws valid bytes, also in unusual forms. `flawed` draws bytes that may have invalid records. `damaged` draws
+bytes of which some were truncated, changed, inserted or deleted. Descriptors are those of onnxwire.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from onnxwire.engine.descriptor import FieldDescriptor as F
 IS_UPB = api_implementation.Type() == "upb"  # the pure Python runtime, used by free-threaded Python, differs from upb
 needs_upb = pytest.mark.skipif(not IS_UPB, reason="the official runtime is not protobuf's upb here")
 
-WIRES = {
+WIRE_TYPES = {
     F.TYPE_DOUBLE: FIXED64, F.TYPE_FIXED64: FIXED64, F.TYPE_SFIXED64: FIXED64,
     F.TYPE_FLOAT: FIXED32, F.TYPE_FIXED32: FIXED32, F.TYPE_SFIXED32: FIXED32,
     F.TYPE_STRING: LEN, F.TYPE_BYTES: LEN, F.TYPE_MESSAGE: LEN,
@@ -52,7 +52,7 @@ WIRES = {
 
 def wire_of(field):
     """Return the wire type of one value of a field."""
-    return WIRES.get(field.type, VARINT)
+    return WIRE_TYPES.get(field.type, VARINT)
 
 
 def is_number(field):
@@ -72,53 +72,64 @@ _fixed64 = st.binary(min_size=8, max_size=8) | st.sampled_from(
     [struct.pack("<d", x) for x in (0.0, -0.0, 1.5, float("-inf"), float("nan"))]
 )
 _texts = st.text(max_size=4).map(str.encode) | st.sampled_from([b"", b"name", b"x" * 200, "ä€𝄞".encode()])
-_no_texts = st.binary(max_size=5) | st.sampled_from([b"\xff", b"ok\xed\xa0\x80", b"\xc0\x80", b"\xf4\x90\x80\x80"])
+_bytes_not_utf8 = st.binary(max_size=5) | st.sampled_from(
+    [b"\xff", b"ok\xed\xa0\x80", b"\xc0\x80", b"\xf4\x90\x80\x80"]
+)
 
 
 @st.composite
 def _tags(draw, field_number, wire):
-    least = len(tag(field_number, wire))
-    return tag(field_number, wire, min(draw(_tag_pads), 5 - least))
+    n_min_bytes = len(tag(field_number, wire))
+    return tag(field_number, wire, min(draw(_tag_pads), 5 - n_min_bytes))
 
 
 @st.composite
 def _varints(draw, values=_uints):
-    least = varint(draw(values))
-    pad = min(draw(_pads), 10 - len(least))
+    shortest_varint = varint(draw(values))
+    pad = min(draw(_pads), 10 - len(shortest_varint))
     if not pad:
-        return least
-    return least[:-1] + bytes([least[-1] | 0x80]) + b"\x80" * (pad - 1) + b"\x00"
+        return shortest_varint
+    return shortest_varint[:-1] + bytes([shortest_varint[-1] | 0x80]) + b"\x80" * (pad - 1) + b"\x00"
 
 
-_wild_varints = st.integers(0, 127).map(lambda last: b"\xff" * 9 + bytes([last]))  # bits above the 64th
+_varints_above_64_bits = st.integers(0, 127).map(lambda last: b"\xff" * 9 + bytes([last]))  # bits above the 64th
 
 
 @st.composite
 def _lengths(draw, n):
-    least = len(varint(n))
-    return varint(n, min(draw(_tag_pads), 5 - least))
+    n_min_bytes = len(varint(n))
+    return varint(n, min(draw(_tag_pads), 5 - n_min_bytes))
 
 
 @cache
 def _scalars(field):
     """Draw one value of a scalar field, without tag and length."""
     if field.enum_type is not None:
-        known = st.sampled_from([value.number for value in field.enum_type.values])
-        strange = st.sampled_from([-1, 999, (1 << 31) - 1, -(1 << 31)])
-        return _varints(known | known | strange | known.map(lambda n: n + (1 << 32))) | _varints()
+        known_numbers = st.sampled_from([value.number for value in field.enum_type.values])
+        unknown_numbers = st.sampled_from([-1, 999, (1 << 31) - 1, -(1 << 31)])
+        return (
+            _varints(known_numbers | known_numbers | unknown_numbers | known_numbers.map(lambda n: n + (1 << 32)))
+            | _varints()
+        )
     if field.type == F.TYPE_STRING:
-        return _texts | _texts | _no_texts
+        return _texts | _texts | _bytes_not_utf8
     if field.type == F.TYPE_BYTES:
-        return _no_texts | _texts
+        return _bytes_not_utf8 | _texts
     wire = wire_of(field)
-    return _fixed32 if wire == FIXED32 else _fixed64 if wire == FIXED64 else _varints() | _varints() | _wild_varints
+    return (
+        _fixed32
+        if wire == FIXED32
+        else _fixed64
+        if wire == FIXED64
+        else _varints() | _varints() | _varints_above_64_bits
+    )
 
 
 @st.composite
 def _groups(draw, field_number, depth):
     """Draw a valid group with any fields in it."""
-    inner = draw(st.lists(_unknown(st.integers(1, 20) | st.just(MAX_NUMBER), depth), max_size=3))
-    return draw(_tags(field_number, START)) + b"".join(inner) + draw(_tags(field_number, END))
+    records = draw(st.lists(_unknown(st.integers(1, 20) | st.just(MAX_NUMBER), depth), max_size=3))
+    return draw(_tags(field_number, START)) + b"".join(records) + draw(_tags(field_number, END))
 
 
 @st.composite
@@ -159,24 +170,24 @@ def field_records(draw, field, depth=0, flaws=False):
 
 @st.composite
 def _wrong_wire(draw, field):
-    """Draw a valid record with a known field's number but another wire type: parsers treat it as unknown."""
-    taken = {wire_of(field)} | ({LEN} if field.is_repeated else set())
-    wires = [wire for wire in (VARINT, FIXED64, LEN, FIXED32, START) if wire not in taken]
+    """Draw a valid record with the number of a known field and another wire type; parsers treat it as unknown."""
+    accepted_wires = {wire_of(field)} | ({LEN} if field.is_repeated else set())
+    wires = [wire for wire in (VARINT, FIXED64, LEN, FIXED32, START) if wire not in accepted_wires]
     return draw(_unknown(st.just(field.number), 1, wires))
 
 
 @st.composite
 def _flaw(draw, descriptor):
     """Draw a record that is invalid, or accepted by the official parser only in some versions."""
-    known = [field.number for field in descriptor.fields] or [1]
-    field_number = draw(st.sampled_from(known) | st.integers(1, 70) | st.just(MAX_NUMBER))
-    least = len(tag(field_number, VARINT))
+    known_numbers = [field.number for field in descriptor.fields] or [1]
+    field_number = draw(st.sampled_from(known_numbers) | st.integers(1, 70) | st.just(MAX_NUMBER))
+    n_tag_bytes = len(tag(field_number, VARINT))
     wire = draw(st.sampled_from([VARINT, FIXED64, LEN, FIXED32]))
     return draw(
         st.sampled_from(
             [
-                tag(field_number, wire, 5 - least) + b"\0" * 8,
-                tag(field_number, wire, 6 - least) + b"\0" * 8,
+                tag(field_number, wire, 5 - n_tag_bytes) + b"\0" * 8,
+                tag(field_number, wire, 6 - n_tag_bytes) + b"\0" * 8,
                 tag(field_number, START),
                 tag(field_number, START) + tag(field_number + 1, END),
                 tag(field_number, START) * 2 + tag(field_number, END),
@@ -211,21 +222,25 @@ def _flaw(draw, descriptor):
 def _records(descriptor, depth, flaws):
     """Draw one record of a message, of a known or an unknown field."""
     numbers = {field.number for field in descriptor.fields}
-    strange = [1, 2, 3, 12, 15, 16, 63, 64, 65, 127, 2047, 18999, 40000, MAX_NUMBER - 1, MAX_NUMBER]
-    kinds = [_unknown(st.sampled_from([n for n in strange if n not in numbers]))]
+    other_numbers = [1, 2, 3, 12, 15, 16, 63, 64, 65, 127, 2047, 18999, 40000, MAX_NUMBER - 1, MAX_NUMBER]
+    record_strategies = [_unknown(st.sampled_from([n for n in other_numbers if n not in numbers]))]
     if descriptor.fields:
         fields = st.sampled_from(descriptor.fields)
-        nested = [field for field in descriptor.fields if field.message_type is not None]
-        # Draw message fields more often: in types with many scalar fields they would be rare.
-        known = fields | st.sampled_from(nested) if nested and depth else fields
-        kinds += [known.flatmap(lambda field: field_records(field, depth, flaws))] * 3 + [fields.flatmap(_wrong_wire)]
-    return st.one_of(kinds + [_flaw(descriptor)] if flaws else kinds)
+        message_fields = [field for field in descriptor.fields if field.message_type is not None]
+        # Draw message fields more often. In types with many scalar fields they would be rare.
+        frequent_fields = fields | st.sampled_from(message_fields) if message_fields and depth else fields
+        record_strategies += [frequent_fields.flatmap(lambda field: field_records(field, depth, flaws))] * 3 + [
+            fields.flatmap(_wrong_wire)
+        ]
+    return st.one_of(record_strategies + [_flaw(descriptor)] if flaws else record_strategies)
 
 
 @st.composite
 def _record_lists(draw, descriptor, depth, flaws):
     records = draw(st.lists(_records(descriptor, depth, flaws), max_size=6))
-    if records and draw(st.integers(0, 5)) == 0:  # the same field again: repeated, merged, last one wins
+    if (
+        records and draw(st.integers(0, 5)) == 0
+    ):  # a repeated field: elements are appended, merged, or the last one wins
         records.insert(draw(st.integers(0, len(records))), draw(st.sampled_from(records)))
     if sum(map(len, records)) < 300 and draw(st.integers(0, 9)) == 0:  # long enough for caches and indexes
         records = records * 20
@@ -246,7 +261,8 @@ def record_lists(descriptor, depth=2):
 
 
 def sound(descriptor, depth=3):
-    """Draw valid bytes: any order, packed or not, overlong, merged, unknown, of other wire types."""
+    """Draw valid bytes of a message: records in any order, packed, unpacked, padded, merged, unknown, or of other wire
+    types."""
     return _messages(descriptor, depth, False)
 
 
@@ -257,7 +273,7 @@ def flawed(descriptor, depth=2):
 
 @st.composite
 def damaged(draw, descriptor):
-    """Draw bytes damaged as by a disk or a download."""
+    """Draw bytes with the kinds of damage that disks and downloads cause."""
     data = bytearray(draw(sound(descriptor, 2)))
     for _ in range(draw(st.integers(1, 3))):
         offset = draw(st.integers(0, len(data)))
@@ -313,11 +329,11 @@ def check_walk(ours, official, data):
         check_reading(ours, official, data)
 
 
-def check_equality(ours, official, one, other):
+def check_equality(ours, official, first_bytes, second_bytes):
     """Assert that two messages are equal if and only if the official ones are."""
-    equal = official.FromString(one) == official.FromString(other)
-    assert (ours.FromString(one) == ours.FromString(other)) is equal
-    assert (ours.FromString(one) != ours.FromString(other)) is not equal
+    are_equal = official.FromString(first_bytes) == official.FromString(second_bytes)
+    assert (ours.FromString(first_bytes) == ours.FromString(second_bytes)) is are_equal
+    assert (ours.FromString(first_bytes) != ours.FromString(second_bytes)) is not are_equal
 
 
 def compare(ours, official, path=""):
@@ -325,65 +341,73 @@ def compare(ours, official, path=""):
     names = [field.name for field, _ in ours.ListFields()]
     assert names == [field.name for field, _ in official.ListFields()], f"{path}: ListFields"
     for field in official.DESCRIPTOR.fields:
-        here = f"{path}.{field.name}"
-        value, wanted = getattr(ours, field.name), getattr(official, field.name)
+        field_path = f"{path}.{field.name}"
+        value, official_value = getattr(ours, field.name), getattr(official, field.name)
         if field.is_repeated:
-            _compare_sequence(value, wanted, field, here)
+            _compare_sequence(value, official_value, field, field_path)
             continue
-        assert ours.HasField(field.name) is official.HasField(field.name), f"{here}: HasField"
+        assert ours.HasField(field.name) is official.HasField(field.name), f"{field_path}: HasField"
         if field.message_type is None:
-            _compare_scalar(value, wanted, field, here)
+            _compare_scalar(value, official_value, field, field_path)
         elif official.HasField(field.name):
-            compare(value, wanted, here)
+            compare(value, official_value, field_path)
         else:
-            _compare_absent(value, wanted, here)
+            _compare_absent(value, official_value, field_path)
     for oneof in official.DESCRIPTOR.oneofs:
         assert ours.WhichOneof(oneof.name) == official.WhichOneof(oneof.name), f"{path}: WhichOneof({oneof.name})"
 
 
-def _compare_absent(value, wanted, path):
-    """Compare the defaults of an absent message. Not recursive: absent messages can be nested without end."""
+def _compare_absent(value, official_value, path):
+    """Compare the defaults of an absent message. Not recursive, because absent messages are nested endlessly."""
     assert value.ListFields() == [], path
-    for field in wanted.DESCRIPTOR.fields:
+    for field in official_value.DESCRIPTOR.fields:
         if field.is_repeated:
             assert len(getattr(value, field.name)) == 0, f"{path}.{field.name}"
         else:
             assert value.HasField(field.name) is False, f"{path}.{field.name}"
             if field.message_type is None:
-                _compare_scalar(getattr(value, field.name), getattr(wanted, field.name), field, f"{path}.{field.name}")
+                _compare_scalar(
+                    getattr(value, field.name), getattr(official_value, field.name), field, f"{path}.{field.name}"
+                )
 
 
-def _compare_scalar(value, wanted, field, path):
+def _compare_scalar(value, official_value, field, path):
     if field.type == F.TYPE_STRING:
         # For invalid UTF-8 the official runtime returns bytes, ours a str with surrogate escapes.
         assert type(value) is str, path
-        data = wanted if isinstance(wanted, bytes) else wanted.encode()
+        data = official_value if isinstance(official_value, bytes) else official_value.encode()
         assert value.encode("utf-8", "surrogateescape") == data, path
         return
-    assert type(value) is type(wanted), f"{path}: {value!r} is a {type(value)}, not a {type(wanted)}"
-    if isinstance(wanted, float):
-        assert struct.pack("<d", value) == struct.pack("<d", wanted), f"{path}: {value!r} is not {wanted!r}"
+    assert type(value) is type(official_value), f"{path}: {value!r} is a {type(value)}, not a {type(official_value)}"
+    if isinstance(official_value, float):
+        assert struct.pack("<d", value) == struct.pack("<d", official_value), (
+            f"{path}: {value!r} is not {official_value!r}"
+        )
     else:
-        assert value == wanted, f"{path}: {value!r} is not {wanted!r}"
+        assert value == official_value, f"{path}: {value!r} is not {official_value!r}"
 
 
-def _compare_sequence(value, wanted, field, path):
-    n = len(wanted)
+def _compare_sequence(value, official_values, field, path):
+    n = len(official_values)
     assert len(value) == n, f"{path}: len"
     assert bool(value) is (n > 0), f"{path}: bool"
-    one = compare if field.message_type is not None else lambda a, b, at: _compare_scalar(a, b, field, at)
+    compare_element = (
+        compare
+        if field.message_type is not None
+        else lambda a, b, element_path: _compare_scalar(a, b, field, element_path)
+    )
     elements = list(value)
     assert len(elements) == n, f"{path}: iteration"
-    for i, (a, b) in enumerate(zip(elements, wanted, strict=True)):
-        one(a, b, f"{path}[{i}]")
+    for i, (a, b) in enumerate(zip(elements, official_values, strict=True)):
+        compare_element(a, b, f"{path}[{i}]")
     indexes = range(n) if n <= 4 else (0, 1, n // 2, n - 2, n - 1)
     for i in indexes:
-        one(value[i], wanted[i], f"{path}[{i}] by index")
-        one(value[i - n], wanted[i - n], f"{path}[{i - n}]")
-    part, wanted_part = value[1:-1:2], wanted[1:-1:2]
-    assert len(part) == len(wanted_part), f"{path}[1:-1:2]: len"
-    for i, (a, b) in enumerate(zip(part, wanted_part, strict=True)):
-        one(a, b, f"{path}[1:-1:2][{i}]")
+        compare_element(value[i], official_values[i], f"{path}[{i}] by index")
+        compare_element(value[i - n], official_values[i - n], f"{path}[{i - n}]")
+    part, official_part = value[1:-1:2], official_values[1:-1:2]
+    assert len(part) == len(official_part), f"{path}[1:-1:2]: len"
+    for i, (a, b) in enumerate(zip(part, official_part, strict=True)):
+        compare_element(a, b, f"{path}[1:-1:2][{i}]")
 
 
 def walk(view):
@@ -420,7 +444,7 @@ def walk(view):
     return errors
 
 
-# --- the same edits on messages of ours and of the official runtime
+# --- the same edits on messages of onnxwire and of the official runtime
 
 
 class Index:
@@ -475,32 +499,32 @@ VALUES = {
 
 def snippets(text):
     """Split a text into lines of Python at its semicolons."""
-    return [line for part in text.split(";") if (line := " ".join(part.split()))]
+    return [line for code in text.split(";") if (line := " ".join(code.split()))]
 
 
 def official_pairs():
-    """Return the classes of ONNX and of everything.md: full name → (our class, official class)."""
+    """Return the classes of ONNX and of everything.md as a dict: full name → (onnxwire's class, official class)."""
     return {name: (cls, official_class(name)) for name, cls in onnxwire.messages.SCHEMA.messages.items()} | PAIRS
 
 
 @cache
 def makers():
-    """Return two namespaces with these classes by name: ours, and the official ones."""
+    """Return two namespaces with these classes by name: onnxwire's classes, and the official ones."""
     pairs = [pair for pair in official_pairs().values() if pair[1].DESCRIPTOR.containing_type is None]
     return tuple(SimpleNamespace(**{pair[i].DESCRIPTOR.name: pair[i] for pair in pairs}) for i in (0, 1))
 
 
 class Raised:
-    """An error; the official one equals ours if ours is an instance of the same builtin class."""
+    """An error. An official error equals onnxwire's if that has the same builtin base classes."""
 
     def __init__(self, error):
         bases = [cls for cls in type(error).__mro__ if cls.__module__.partition(".")[0] not in ("onnxwire", "google")]
-        self.error, self.kinds = error, {cls.__name__ for cls in bases}
+        self.error, self.base_names = error, {cls.__name__ for cls in bases}
         if isinstance(error, (message.DecodeError, onnxwire.DecodeError)):
-            self.kinds.add("DecodeError")
+            self.base_names.add("DecodeError")
 
     def __eq__(self, other):
-        return isinstance(other, Raised) and self.kinds <= other.kinds
+        return isinstance(other, Raised) and self.base_names <= other.base_names
 
     def __repr__(self):
         return f"<{type(self.error).__name__}: {self.error}>"
@@ -510,20 +534,20 @@ def attempt(act, *arguments, **keywords):
     """Call `act`; return its result or the error that it raises."""
     try:
         return act(*arguments, **keywords)
-    except NameError:  # of the test itself
+    except NameError:  # a mistake in the test itself
         raise
     except Exception as error:
         return error
 
 
 def plain(value, with_bytes=True):
-    """Convert a value to strings, lists and dicts that are equal for equal values of both runtimes."""
+    """Convert a value to strings, lists and dicts. Equal values of both runtimes have equal results."""
     if isinstance(value, Exception):
         return Raised(value)
     if isinstance(value, (onnxwire.Message, message.Message)):
-        fields = {field.name: plain(part, False) for field, part in value.ListFields()}
-        encoded = {"bytes": value.SerializeToString(deterministic=True)} if with_bytes else {}
-        return {"class": value.DESCRIPTOR.full_name, **fields, **encoded}
+        fields = {field.name: plain(element, False) for field, element in value.ListFields()}
+        encoding = {"bytes": value.SerializeToString(deterministic=True)} if with_bytes else {}
+        return {"class": value.DESCRIPTOR.full_name, **fields, **encoding}
     if isinstance(value, str):
         # For invalid UTF-8 the official runtime returns bytes, ours a str with surrogate escapes.
         return repr(value) if value.isprintable() else repr(value.encode("utf-8", "surrogateescape"))
@@ -531,7 +555,7 @@ def plain(value, with_bytes=True):
         return repr(value)
     if isinstance(value, dict):  # a converted message
         return value
-    return [plain(part, with_bytes) for part in value]
+    return [plain(element, with_bytes) for element in value]
 
 
 def settled(maker, result, before, value):

@@ -1,4 +1,4 @@
-"""Encode records of the wire format. Only the standard library, for tests that start many processes."""
+"""Encode records of the wire format. The module imports no package, as some tests start many processes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The functions that random programs call: one World for our messages, one for those of the official runtime."""
+"""The functions that random programs call. One World has onnxwire's messages, another those of the official runtime."""
 
 from __future__ import annotations
 
@@ -20,31 +20,33 @@ from onnxwire.engine.descriptor import FieldDescriptor as F
 # Deliberate differences from the official runtime ("official"), and how programs avoid or skip them.
 DIFFERENCES = {
     "aliases": "A copy reads its source before it changes the target, even if they overlap. In the official runtime"
-    " `x.extend(x)` does not end, and `m.part.CopyFrom(m)` reads freed memory; there `apart` copies the source first.",
-    "wholly": "An edit that fails changes nothing. In the official runtime, changes made before the error remain;"
-    " `whole` undoes them in sequences; elsewhere the program ends.",
-    "held": "`Clear`, `ClearField`, `CopyFrom` and `ParseFromString` detach parts of the message that variables hold,"
-    " as in the official runtime. There, two variables of one sequence remain one list; ours become independent, with"
-    " the content of their last access. The official `Clear` of a new message may also leave absent parts attached."
-    " Programs no longer compare such parts (`gone`), but continue to read them.",
-    "stubs": "Take an absent member of a oneof, then `CopyFrom`: the official runtime confuses it with the member that"
-    " is present, and ClearField of one clears the other. `cleared` calls SetInParent instead.",
-    "merged": "Take an absent part, then merge into the message: in the official runtime the next edit of the part"
-    " replaces the merged content, so that elements are lost, and of two such parts one may not see the merged content."
-    " Ours merge into the part. If merged bytes set a member of a oneof and then another, the official runtime changes"
-    " the first member that a variable holds; ours merge the final state only. Not compared.",
+    " `x.extend(x)` does not end, and `m.part.CopyFrom(m)` reads freed memory; there `copy_source` copies the source.",
+    "rollback": "An edit that fails changes nothing. In the official runtime, changes made before the error remain;"
+    " `undo_on_error` undoes them in sequences; elsewhere the program ends.",
+    "detached": "`Clear`, `ClearField`, `CopyFrom` and `ParseFromString` detach parts of the message that variables"
+    " refer to, in both runtimes. Two variables of one official sequence remain one list; those of onnxwire become"
+    " independent, with the content of their last access. The official `Clear` of a new message may also leave absent"
+    " parts attached. Programs no longer compare such parts (they are excluded), but continue to read them.",
+    "absent members": "If a variable refers to an absent member of a oneof, then after `CopyFrom` the official runtime"
+    " confuses it with the member that is present, and ClearField of one clears the other. `clear_field` calls"
+    " SetInParent instead.",
+    "merged": "If a variable refers to an absent part and the message is merged into, then in the official runtime the"
+    " next edit of the part replaces the merged content, so that elements are lost, and of two such parts one may not"
+    " have the merged content. onnxwire merges into the part. If merged bytes set a member of a oneof and then another,"
+    " the official runtime changes the first member, if a variable refers to it; onnxwire merges only the final state."
+    " Not compared.",
     "form": "Unchanged bytes are written as they were read; `sizes` compares the deterministic encoding with the"
     " official one, and checks that the plain encoding decodes to the same message.",
-    "slices": "`del x[::2]` may crash the official runtime: there `cut` deletes the elements one by one.",
+    "slices": "`del x[::2]` may crash the official runtime: there `delete_slice` deletes the elements one by one.",
     "pop": "`x.pop(n)` with an index out of range is an error; the official one removes the last element. Not drawn.",
     "indices": "An index whose `__index__` fails, or that exceeds the machine's integers, raises the error that a list"
     " raises; the official one is always a TypeError. Drawn only where nothing is compared.",
-    "doubt": "`load` rejects bytes that look like another kind of file; the program then uses FromString.",
+    "other files": "`load` rejects bytes that look like another kind of file; the program then uses FromString.",
     "text": "A string that is not valid UTF-8 is read, copied and merged with surrogate escapes; the official runtime"
     " raises UnicodeDecodeError, and the program ends.",
     "repr": "`repr` of a message is one short line; it is called, but not compared.",
     "buffers": "Sequences of numbers support the buffer protocol; for the official ones, a list replaces the buffer.",
-    "close": "The official runtime has no `close`. Parts of the document are `gone` before it.",
+    "close": "The official runtime has no `close`. Parts of the document are excluded before it.",
 }
 
 
@@ -54,22 +56,22 @@ def classes():
     return wire.official_pairs()
 
 
-class Planned(Exception):
+class PlannedError(Exception):
     """The error that a program raises on purpose in the middle of an operation."""
 
 
 def fail(*_):
-    raise Planned
+    raise PlannedError
 
 
-def failing(values):
-    """Yield the values, then raise Planned."""
+def values_then_fail(values):
+    """Yield the values, then raise PlannedError."""
     yield from values
-    raise Planned
+    raise PlannedError
 
 
-def during(values, act):
-    """Yield the values; call `act` before each."""
+def call_before_each(values, act):
+    """Yield the values; call `act` before each value."""
     for value in values:
         act()
         yield value
@@ -77,8 +79,8 @@ def during(values, act):
 
 class Index(wire.Index):
     def __index__(self):
-        if self.value is Planned:
-            raise Planned
+        if self.value is PlannedError:
+            raise PlannedError
         return self.value
 
 
@@ -108,7 +110,7 @@ def order(value):
 
 
 def text(value):
-    """Return the text of a message, None for other objects: their texts differ on purpose. Call all text functions."""
+    """Call all text functions. Return the text of an official message, else None, as other texts differ on purpose."""
     repr(value)
     if isinstance(value, onnxwire.Message):
         for form in (onnxwire.to_text, onnxwire.to_json):
@@ -117,16 +119,16 @@ def text(value):
     return str(value) if hasattr(value, "DESCRIPTOR") else None
 
 
-def touch(value):
+def edit_nested(value):
     """Edit a message, then each message in it."""
-    parts = [part for of, part in value.ListFields() if of.message_type is not None]
-    for of in value.DESCRIPTOR.fields:
-        if not of.is_repeated and of.containing_oneof is None and of.type in (F.TYPE_STRING, F.TYPE_INT64):
-            setattr(value, of.name, "touched" if of.type == F.TYPE_STRING else 7)
+    field_values = [field_value for field, field_value in value.ListFields() if field.message_type is not None]
+    for field in value.DESCRIPTOR.fields:
+        if not field.is_repeated and field.containing_oneof is None and field.type in (F.TYPE_STRING, F.TYPE_INT64):
+            setattr(value, field.name, "touched" if field.type == F.TYPE_STRING else 7)
             break
-    for part in parts:
-        for each in [part] if hasattr(part, "ListFields") else part:
-            touch(each)
+    for field_value in field_values:
+        for part in [field_value] if hasattr(field_value, "ListFields") else field_value:
+            edit_nested(part)
 
 
 def numbers_of(window):
@@ -141,13 +143,13 @@ def read(value):
 
 def read_all(value):
     """Return the content of a message as plain objects, with the defaults of absent fields."""
-    shown = [wire.plain(value)]
-    for of in sorted(value.DESCRIPTOR.fields, key=lambda of: of.number):
-        if of.message_type is None:
-            shown.append(wire.plain(getattr(value, of.name)))
-        if not of.is_repeated:
-            shown.append(value.HasField(of.name))
-    return shown + [value.WhichOneof(of.name) for of in value.DESCRIPTOR.oneofs]
+    content = [wire.plain(value)]
+    for field in sorted(value.DESCRIPTOR.fields, key=lambda field: field.number):
+        if field.message_type is None:
+            content.append(wire.plain(getattr(value, field.name)))
+        if not field.is_repeated:
+            content.append(value.HasField(field.name))
+    return content + [value.WhichOneof(field.name) for field in value.DESCRIPTOR.oneofs]
 
 
 class World:
@@ -159,13 +161,26 @@ class World:
 
     def __init__(self, is_ours: bool, is_bounded: bool = False):
         self.is_ours, self.is_bounded = is_ours, is_bounded
-        functions = [failing, fail, during, collect, text, order, touch, bytes_of, numbers_of, read, read_all, trap]
-        functions += [self.load, self.close, self.peek, self.sizes, self.window, self.array, self.pickled]
-        functions += [self.apart, self.whole, self.cut, self.cleared]
+        functions = [
+            values_then_fail,
+            fail,
+            call_before_each,
+            collect,
+            text,
+            order,
+            edit_nested,
+            bytes_of,
+            numbers_of,
+            read,
+            read_all,
+            edit_on_collection,
+        ]
+        functions += [self.load, self.close, self.peek, self.sizes, self.window, self.array, self.pickle_round_trip]
+        functions += [self.copy_source, self.undo_on_error, self.delete_slice, self.clear_field]
         self.names = {function.__name__: function for function in functions}
-        self.names |= {"M": wire.makers()[0 if is_ours else 1], "np": np, "copy": copy, "gone": self.lose}
-        self.names |= {"Index": Index, "Planned": Planned}
-        self.gone: set[str] = set()
+        self.names |= {"M": wire.makers()[0 if is_ours else 1], "np": np, "copy": copy, "exclude": self.exclude}
+        self.names |= {"Index": Index, "PlannedError": PlannedError}
+        self.excluded: set[str] = set()
 
     def run(self, line: str):
         """Run a line; return its value, the error that it raises, or Skipped if it uses an undefined variable."""
@@ -217,13 +232,13 @@ class World:
         """Return the length of the deterministic encoding. Check that ByteSize and the plain encoding agree with it."""
         if self.is_ours:
             for _ in range(3):  # a Trap may edit the message in between
-                size, data, plain = value.ByteSize(), value.SerializeToString(), bytes_of(value)
-                official = bytes_of(classes()[value.DESCRIPTOR.full_name][1].FromString(data))
-                if size == len(data) and official == plain:
+                size, data, encoding = value.ByteSize(), value.SerializeToString(), bytes_of(value)
+                official_bytes = bytes_of(classes()[value.DESCRIPTOR.full_name][1].FromString(data))
+                if size == len(data) and official_bytes == encoding:
                     break
             else:
                 assert self.is_bounded or size == len(data), f"ByteSize() is {size}, of {len(data)} bytes"
-                assert self.is_bounded or official == plain, "the two forms of its encoding differ"
+                assert self.is_bounded or official_bytes == encoding, "the two forms of its encoding differ"
         return len(bytes_of(value))
 
     def window(self, numbers):
@@ -232,60 +247,61 @@ class World:
     def array(self, numbers):
         return np.asarray(numbers) if self.is_ours else list(numbers)
 
-    def pickled(self, value):
+    def pickle_round_trip(self, value):
         """Pickle and unpickle a message. Classes of schemas loaded at run time are in no module: deepcopy those."""
         if value.DESCRIPTOR.full_name.startswith("test."):
             return copy.deepcopy(value)
         return pickle.loads(pickle.dumps(value))
 
-    def apart(self, source, target=None):
-        """Copy a source in the official world, which cannot copy a message into a part of itself (see `aliases`)."""
+    def copy_source(self, source, target=None):
+        """Return a source of a copy; a copy of it in the official world, which can't copy a message into a part of
+        itself (see `aliases`)."""
         if self.is_bounded and _length(source) > 100:
-            raise Planned
+            raise PlannedError
         if self.is_ours or source is target:
             return source
         if isinstance(source, message.Message):
             return copy.deepcopy(source)
-        return [copy.deepcopy(each) for each in source]
+        return [copy.deepcopy(element) for element in source]
 
-    def cleared(self, message, name):
-        """Clear a field; see `stubs`."""
+    def clear_field(self, message, name):
+        """Clear a field; see `absent members` of DIFFERENCES."""
         field = message.DESCRIPTOR.fields_by_name[name]
         if self.is_ours or field.containing_oneof is None or message.HasField(name):
             message.ClearField(name)
         else:
             message.SetInParent()  # ClearField does that too
 
-    def cut(self, sequence, chosen):
+    def delete_slice(self, sequence, selection):
         """Delete a slice. The official runtime writes out of bounds if the step is not 1."""
-        if self.is_ours or chosen.step in (None, 1):
-            del sequence[chosen]
+        if self.is_ours or selection.step in (None, 1):
+            del sequence[selection]
         else:
             del sequence[:0]  # an edit, even if no element is deleted
-            for index in sorted(range(*chosen.indices(len(sequence))), reverse=True):
+            for index in sorted(range(*selection.indices(len(sequence))), reverse=True):
                 del sequence[index]
 
-    def whole(self, sequence, act):
-        """Edit a sequence; if that raises, undo the edit in the official world, as ours does by itself."""
-        before = [] if self.is_ours else list(sequence)
+    def undo_on_error(self, sequence, act):
+        """Edit a sequence. If that raises an error, undo the edit in the official world; onnxwire does so by itself."""
+        elements_before = [] if self.is_ours else list(sequence)
         try:
             return act()
         except Exception:
-            if before and not isinstance(before[0], message.Message):
-                sequence[:] = before
-            elif not self.is_ours and len(sequence) > len(before):
-                del sequence[len(before) :]
+            if elements_before and not isinstance(elements_before[0], message.Message):
+                sequence[:] = elements_before
+            elif not self.is_ours and len(sequence) > len(elements_before):
+                del sequence[len(elements_before) :]
             raise
 
-    def lose(self, *names):
+    def exclude(self, *names):
         """Exclude variables from the comparison."""
-        self.gone |= set(names)
+        self.excluded |= set(names)
 
     # --- functions of the fuzzer
 
     def contents(self):
         """Return the bytes of all messages that are compared, by variable."""
-        names = [name for name in self.variables() if name not in self.gone]
+        names = [name for name in self.variables() if name not in self.excluded]
         values = [(name, self.names[name]) for name in names]
         return {name: bytes_of(value) for name, value in values if hasattr(value, "SerializeToString")}
 
@@ -304,12 +320,14 @@ class World:
         except Exception:
             return 0
 
-    def measure(self, name, largest, deepest):
-        """Return whether all messages of a variable have at most `largest` bytes and `deepest` levels."""
+    def measure(self, name, max_bytes, max_depth):
+        """Return whether all messages of a variable have at most `max_bytes` bytes and `max_depth` levels."""
         value = self.names[name]
         try:
             values = [value] if hasattr(value, "ByteSize") else list(value)
-            return all(not hasattr(each, "ByteSize") or _is_small(each, largest, deepest) for each in values)
+            return all(
+                not hasattr(element, "ByteSize") or _is_small(element, max_bytes, max_depth) for element in values
+            )
         except onnxwire.Error:
             return False
 
@@ -318,7 +336,7 @@ class Skipped(Exception):
     """The result of a line that uses an undefined variable: the line that defines it was dropped or failed."""
 
 
-def trap(act):
+def edit_on_collection(act):
     Trap(act)
 
 
@@ -328,16 +346,16 @@ def _length(source):
     return sum(1 + value.ByteSize() if hasattr(value, "ByteSize") else 1 for value in values)
 
 
-def _is_small(value, largest, deepest):
-    return value.ByteSize() <= largest and _depth(value, deepest) <= deepest
+def _is_small(value, max_bytes, max_depth):
+    return value.ByteSize() <= max_bytes and _depth(value, max_depth) <= max_depth
 
 
-def _depth(value, deepest):
-    if deepest < 0:
+def _depth(value, max_depth):
+    if max_depth < 0:
         return 0
-    inner = [part for of, part in value.ListFields() if of.message_type is not None]
-    parts = [each for part in inner for each in ([part] if hasattr(part, "ByteSize") else part)]
-    return 1 + max([_depth(part, deepest - 1) for part in parts], default=0)
+    values = [part for field, part in value.ListFields() if field.message_type is not None]
+    parts = [message_part for part in values for message_part in ([part] if hasattr(part, "ByteSize") else part)]
+    return 1 + max([_depth(part, max_depth - 1) for part in parts], default=0)
 
 
 _codes: dict[str, object] = {}

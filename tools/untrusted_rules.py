@@ -1,14 +1,14 @@
-"""Write the list of the security rules in docs/untrusted.md, from onnxwire/checker/security.tsv."""
+"""Write the list of security rules in docs/untrusted.md from onnxwire/checker/security.tsv."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from textwrap import fill
 
-ROOT = Path(__file__).parent.parent
-PAGE = ROOT / "docs" / "untrusted.md"
+REPOSITORY_ROOT = Path(__file__).parent.parent
+PAGE = REPOSITORY_ROOT / "docs" / "untrusted.md"
 HEADING = "\n## Rules\n"
-TITLES = {
+TITLES_BY_GROUP = {
     "wire": "Readers disagree",
     "file": "Files",
     "resource": "Resources",
@@ -21,21 +21,21 @@ TITLES = {
 
 
 def rule_list() -> str:
-    """Return the section: a paragraph for each rule, grouped by the second word of the id."""
-    rows = (ROOT / "onnxwire" / "checker" / "security.tsv").read_text(encoding="utf-8").splitlines()[1:]
+    """Return the section with a paragraph for each rule. Rules are grouped by the second part of their id."""
+    rows = (REPOSITORY_ROOT / "onnxwire" / "checker" / "security.tsv").read_text(encoding="utf-8").splitlines()[1:]
     lines = [HEADING.strip()]
     group = ""
     for row in rows:
         id, severity, _, weaknesses, source, text, explanation = row.split("\t")
         if id.split("-")[1] != group:
             group = id.split("-")[1]
-            lines.append(f"### {TITLES[group]}")
-        about = f"({severity}; {weaknesses.replace('; ', ', ')})"
-        paragraph = f"**`{id}`** {about}: {text} {explanation} Source: {source}."
+            lines.append(f"### {TITLES_BY_GROUP[group]}")
+        severity_and_weaknesses = f"({severity}; {weaknesses.replace('; ', ', ')})"
+        paragraph = f"**`{id}`** {severity_and_weaknesses}: {text} {explanation} Source: {source}."
         lines.append(fill(paragraph, 120, break_long_words=False, break_on_hyphens=False))
     return "\n\n".join(lines) + "\n"
 
 
 if __name__ == "__main__":
-    before = PAGE.read_text(encoding="utf-8").partition(HEADING)[0]
-    PAGE.write_text(f"{before}\n{rule_list()}", encoding="utf-8")
+    text_before_rules = PAGE.read_text(encoding="utf-8").partition(HEADING)[0]
+    PAGE.write_text(f"{text_before_rules}\n{rule_list()}", encoding="utf-8")

@@ -1,6 +1,7 @@
-/* List the tensors of the main graph of an ONNX model, without reading their elements.
+/* List the tensors of the main graph of an ONNX model without reading their elements.
 
-   Each line has, between tabs: name, data type, dims, inline or external, location or -, offset or -, length in bytes.
+   Each line has these columns, separated by tabs: name, data type, dims, "inline" or "external", location or -, offset
+   or -, length in bytes.
 
    cc -O2 -I"$(python -c 'import onnxwire; print(onnxwire.get_include())')" list_tensors.c -o list_tensors */
 #define _FILE_OFFSET_BITS 64
@@ -23,18 +24,18 @@ static const char *const type_names[] = {
 
 static int read_file(void *context, uint64_t offset, void *buffer, size_t size) {
     int file = *(int *)context;
-    char *to = (char *)buffer;
+    char *target = (char *)buffer;
     while (size > 0) {
-        ssize_t n = pread(file, to, size, (off_t)offset);
-        if (n <= 0) return 1;
-        to += n;
-        offset += (uint64_t)n;
-        size -= (size_t)n;
+        ssize_t n_read = pread(file, target, size, (off_t)offset);
+        if (n_read <= 0) return 1;
+        target += n_read;
+        offset += (uint64_t)n_read;
+        size -= (size_t)n_read;
     }
     return 0;
 }
 
-/* Print a string of the file; control characters as \xNN, so that a name cannot change the lines or the terminal. */
+/* Print a string of the file, with control characters as \xNN, so that they can't affect the lines or the terminal. */
 static void print_text(ow_source *source, ow_span span) {
     unsigned char bytes[256];
     while (span.start < span.end) {
@@ -50,7 +51,7 @@ static void print_text(ow_source *source, ow_span span) {
     }
 }
 
-/* Print all dims, of which there can be any number. */
+/* Print all dims. A tensor may have any number of them. */
 static void print_dims(const ow_message *message) {
     ow_slot slots[OW_MAX_FIELDS];
     ow_elements dims;
@@ -85,7 +86,7 @@ static void print_tensor(const ow_message *message) {
     }
 }
 
-static void print_sparse(const ow_message *sparse) {
+static void print_sparse_tensor(const ow_message *sparse) {
     static const int rows[] = {OW_SparseTensorProto_values, OW_SparseTensorProto_indices};
     ow_slot slots[OW_MAX_FIELDS];
     ow_message tensor;
@@ -95,8 +96,8 @@ static void print_sparse(const ow_message *sparse) {
         if (slots[rows[i]].records && ow_child(sparse, rows[i], slots, &tensor) == OW_OK) print_tensor(&tensor);
 }
 
-/* Print the tensors in a repeated field of TensorProto or SparseTensorProto. */
-static void print_all(const ow_message *message, int row, const ow_slot *slots) {
+/* Print the tensors of a repeated field whose type is TensorProto or SparseTensorProto. */
+static void print_repeated(const ow_message *message, int row, const ow_slot *slots) {
     ow_elements elements;
     ow_message child;
     ow_elements_of(message, row, slots, &elements);
@@ -104,7 +105,7 @@ static void print_all(const ow_message *message, int row, const ow_slot *slots) 
         if (elements.field->message == OW_TensorProto)
             print_tensor(&child);
         else
-            print_sparse(&child);
+            print_sparse_tensor(&child);
     }
 }
 
@@ -114,11 +115,11 @@ static void print_attribute(const ow_message *attribute) {
     if (ow_scan(attribute, slots) != OW_OK) return;
     if (slots[OW_AttributeProto_t].records && ow_child(attribute, OW_AttributeProto_t, slots, &child) == OW_OK)
         print_tensor(&child);
-    print_all(attribute, OW_AttributeProto_tensors, slots);
+    print_repeated(attribute, OW_AttributeProto_tensors, slots);
     if (slots[OW_AttributeProto_sparse_tensor].records &&
         ow_child(attribute, OW_AttributeProto_sparse_tensor, slots, &child) == OW_OK)
-        print_sparse(&child);
-    print_all(attribute, OW_AttributeProto_sparse_tensors, slots);
+        print_sparse_tensor(&child);
+    print_repeated(attribute, OW_AttributeProto_sparse_tensors, slots);
 }
 
 static void print_graph(const ow_message *graph) {
@@ -132,8 +133,8 @@ static void print_graph(const ow_message *graph) {
         ow_elements_of(&node, OW_NodeProto_attribute, node_slots, &attributes);
         while (ow_next(&attributes) && ow_element_message(&attributes, &attribute) == OW_OK) print_attribute(&attribute);
     }
-    print_all(graph, OW_GraphProto_initializer, slots);
-    print_all(graph, OW_GraphProto_sparse_initializer, slots);
+    print_repeated(graph, OW_GraphProto_initializer, slots);
+    print_repeated(graph, OW_GraphProto_sparse_initializer, slots);
 }
 
 int main(int argc, char **argv) {

@@ -1,6 +1,7 @@
-/* List the nodes of an ONNX model, and those of the graphs in their attributes, in one pass.
+/* List the nodes of an ONNX model and of the graphs in their attributes in one pass.
 
-   Each line has, between tabs: domain and operator, name, inputs, outputs. Nodes of an inner graph are indented.
+   Each line has these columns, separated by tabs: domain and operator, name, inputs, outputs. Nodes of subgraphs are
+   indented.
 
    cc -O2 -I"$(python -c 'import onnxwire; print(onnxwire.get_include())')" walk_nodes.c -o walk_nodes */
 #define _POSIX_C_SOURCE 200809L
@@ -16,7 +17,7 @@
 
 static void print_graph(ow_fields graph, unsigned level);
 
-/* Print a string of the file; control characters as \xNN, so that a name cannot change the lines or the terminal. */
+/* Print a string of the file, with control characters as \xNN, so that they can't affect the lines or the terminal. */
 static void print_text(const ow_source *source, ow_span span) {
     for (; source->bytes != NULL && span.start < span.end; span.start++) {
         const unsigned char byte = source->bytes[span.start];
@@ -27,13 +28,13 @@ static void print_text(const ow_source *source, ow_span span) {
     }
 }
 
-/* Print all strings of a repeated field, between commas. */
+/* Print all strings of a repeated field, separated by commas. */
 static void print_texts(ow_fields node, uint32_t row) {
-    unsigned n = 0;
+    unsigned n_printed = 0;
     putchar('\t');
     while (ow_next_field(&node)) {
         if (node.row != row) continue;
-        if (n++) putchar(',');
+        if (n_printed++) putchar(',');
         print_text(node.source, node.span);
     }
 }
@@ -41,7 +42,7 @@ static void print_texts(ow_fields node, uint32_t row) {
 static void print_node(const ow_fields node, unsigned level) {
     ow_span name = {0, 0}, op_type = {0, 0}, domain = {0, 0};
     ow_fields field = node, attribute, graph; /* a copy is an independent iterator */
-    while (ow_next_field(&field)) { /* the last value of a field counts */
+    while (ow_next_field(&field)) { /* the last value of a field is used */
         if (field.row == OW_NodeProto_name) name = field.span;
         if (field.row == OW_NodeProto_op_type) op_type = field.span;
         if (field.row == OW_NodeProto_domain) domain = field.span;

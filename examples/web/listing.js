@@ -1,4 +1,4 @@
-/** The nodes and tensors of a model, in order of the bytes, in one pass over its structure. */
+/** Lists the nodes and tensors of a model, in the order of the bytes, in one pass over its structure. */
 import {DamagedError, Reader} from "./onnxwire.js";
 
 /** The maximum number of listed rows, and of characters in them. */
@@ -7,10 +7,10 @@ const MAX_CHARACTERS = 100_000_000;
 /** The maximum number of listed inputs or outputs of a node, and of listed characters of a text. */
 const MAX_VALUES = 32;
 const MAX_NAME_CHARACTERS = 300;
-/** Rows between two calls of `onRows`. */
+/** The number of rows between two calls of `onRows`. */
 const BATCH_ROWS = 2000;
 
-const TYPES = [
+const TYPE_NAMES = [
   "undefined", "float32", "uint8", "int8", "uint16", "int16", "int32", "int64", "string", "bool", "float16", "float64",
   "uint32", "uint64", "complex64", "complex128", "bfloat16", "float8e4m3fn", "float8e4m3fnuz", "float8e5m2",
   "float8e5m2fnuz", "uint4", "int4", "float4e2m1", "float8e8m0", "uint2", "int2",
@@ -31,7 +31,7 @@ const TYPES = [
  * @typedef {object} TensorRow
  * @property {string} where "initializer", or the node and attribute
  * @property {string} name
- * @property {string} type as numpy spells it
+ * @property {string} type name of the type in numpy
  * @property {string} dims such as "1×3×224"
  * @property {number} bytes
  * @property {string} stored "inline", or the path of the file with the elements
@@ -46,7 +46,7 @@ const TYPES = [
  * @property {TensorRow[]} tensors
  */
 
-/** The model has more rows or longer names than a listing may contain; the listed rows are correct. */
+/** The model has more rows or longer names than a listing may contain. The listed rows are correct. */
 export class LimitError extends Error {}
 
 class Lister {
@@ -55,8 +55,8 @@ class Lister {
     this.reader = reader;
     this.listing = listing;
     this.onRows = onRows;
-    this.rows = 0;
-    this.characters = 0;
+    this.nRows = 0;
+    this.nCharacters = 0;
   }
 
   /** Calls a function for each value of the current message. @param {(name: string) => Promise<void> | void} visit */
@@ -69,7 +69,7 @@ class Lister {
   }
 
   /** Calls a function for each value of the message that is the current value. @param {(name: string) => Promise<void> | void} visit */
-  async inside(visit) {
+  async eachInside(visit) {
     this.reader.enter();
     await this.each(visit);
     this.reader.leave();
@@ -78,17 +78,18 @@ class Lister {
   /** Reads a text. @param {import("./onnxwire.js").Span} [span] */
   async text(span) {
     const text = this.reader.peek(span) ?? (await this.reader.text(span));
-    this.characters += Math.min(text.length, MAX_NAME_CHARACTERS);
-    if (this.characters > MAX_CHARACTERS) throw new LimitError("The names are too long to show all of them.");
+    this.nCharacters += Math.min(text.length, MAX_NAME_CHARACTERS);
+    if (this.nCharacters > MAX_CHARACTERS) throw new LimitError("The names are too long to show all of them.");
     return text.length > MAX_NAME_CHARACTERS ? text.slice(0, MAX_NAME_CHARACTERS) + "…" : text;
   }
 
-  /** Counts a row, and passes rows on from time to time. */
-  async count() {
-    if (++this.rows >= MAX_ROWS) throw new LimitError("The model has more than a million rows.");
-    if (this.rows % BATCH_ROWS === 0) await this.onRows();
+  /** Counts a row, and calls `onRows` after each batch of rows. */
+  async countRow() {
+    if (++this.nRows >= MAX_ROWS) throw new LimitError("The model has more than a million rows.");
+    if (this.nRows % BATCH_ROWS === 0) await this.onRows();
   }
 
+  /** Lists the model. */
   async model() {
     const {reader, listing} = this;
     let nFunctions = 0;
@@ -102,9 +103,10 @@ class Lister {
     await this.onRows();
   }
 
+  /** Lists an operator set. */
   async opset() {
     let domain = "", version = "";
-    await this.inside(async (field) => {
+    await this.eachInside(async (field) => {
       if (field === "domain") domain = await this.text();
       else if (field === "version") version = String(this.reader.number);
     });
@@ -114,7 +116,7 @@ class Lister {
   /** Lists a graph or function. @param {string} path */
   async graph(path) {
     let nNodes = 0;
-    await this.inside(async (field) => {
+    await this.eachInside(async (field) => {
       if (field === "node") await this.node(path, nNodes++);
       else if (field === "initializer") await this.tensor(path ? `${path}.initializer` : "initializer");
       else if (field === "sparse_initializer") await this.sparse(path ? `${path}.sparse_initializer` : "sparse_initializer");
@@ -122,13 +124,13 @@ class Lister {
     });
   }
 
-  /** @param {string} graph @param {number} index */
+  /** Lists a node and the tensors and graphs in its attributes. @param {string} graph @param {number} index */
   async node(graph, index) {
     /** @type {NodeRow} */
     const row = {graph, index, domain: "", operator: "", name: "", inputs: [], outputs: [], nInputs: 0, nOutputs: 0};
     this.listing.nodes.push(row);
-    await this.count();
-    await this.inside(async (field) => {
+    await this.countRow();
+    await this.eachInside(async (field) => {
       if (field === "op_type") row.operator = await this.text();
       else if (field === "name") row.name = await this.text();
       else if (field === "domain") row.domain = await this.text();
@@ -138,10 +140,10 @@ class Lister {
     });
   }
 
-  /** @param {string} node path of the node */
+  /** Lists the tensors and graphs of an attribute. @param {string} node path of the node */
   async attribute(node) {
     let path = node, nGraphs = 0;
-    await this.inside(async (field) => {
+    await this.eachInside(async (field) => {
       if (field === "name") path = `${node}.${await this.text()}`;
       else if (field === "t" || field === "tensors") await this.tensor(path);
       else if (field === "sparse_tensor" || field === "sparse_tensors") await this.sparse(path);
@@ -151,29 +153,29 @@ class Lister {
     });
   }
 
-  /** @param {string} where */
+  /** Lists the tensors of a sparse tensor. @param {string} where */
   async sparse(where) {
-    await this.inside(async (field) => {
+    await this.eachInside(async (field) => {
       if (field === "values" || field === "indices") await this.tensor(`${where}.${field}`);
       else this.reader.skipList();
     });
   }
 
-  /** @param {string} where */
+  /** Lists a tensor. @param {string} where */
   async tensor(where) {
     /** @type {TensorRow} */
     const row = {where, name: "", type: "", dims: "", bytes: 0, stored: "", problem: ""};
     this.listing.tensors.push(row);
-    await this.count();
+    await this.countRow();
     try {
       const tensor = await this.reader.tensor();
       row.name = await this.text(tensor.name);
-      row.type = TYPES[tensor.dataType] ?? `type ${tensor.dataType}`;
+      row.type = TYPE_NAMES[tensor.dataType] ?? `type ${tensor.dataType}`;
       row.dims = tensor.dims.join("×") + (tensor.rank > tensor.dims.length ? "×…" : "");
       row.bytes = tensor.bytes;
       row.stored = tensor.isExternal ? (await this.text(tensor.location)) || "external" : "inline";
     } catch (error) {
-      // Only the elements of this tensor are damaged; the following records can be read.
+      // Only the elements of this tensor are damaged. The following records can be read.
       if (!(error instanceof RangeError || (error instanceof DamagedError && error.code === 12))) throw error;
       row.problem = error.message;
     }
@@ -185,15 +187,15 @@ class Lister {
  * @param {Reader} reader a reader that was just opened
  * @param {() => Promise<void> | void} [onRows] called about every 2,000 rows and at the end; it may wait or throw
  * @param {Listing} [listing]
- * @returns {Promise<Listing>} Rejects with LimitError, DamagedError, or an error of the source; `listing` has the rows
- *   before.
+ * @returns {Promise<Listing>} Rejects with LimitError, DamagedError, or an error of the source. Then `listing` contains
+ *   the rows before the error.
  */
 export async function listModel(reader, onRows = () => {}, listing = newListing()) {
   await new Lister(reader, listing, onRows).model();
   return listing;
 }
 
-/** @returns {Listing} */
+/** Returns an empty listing. @returns {Listing} */
 export function newListing() {
   return {producer: "", irVersion: "", opsets: [], name: "", nodes: [], tensors: []};
 }

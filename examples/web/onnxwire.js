@@ -1,8 +1,8 @@
 /**
- * Read ONNX models of any size in a browser, with onnxwire.h compiled to WebAssembly (`reader.c`).
+ * Reads ONNX models of any size in a browser with onnxwire.h, which is compiled to WebAssembly (`reader.c`).
  *
- * A source reads ranges of bytes asynchronously; the reader loads blocks of 64 KiB, keeps the last ones, and requests
- * only blocks with structure: values such as weights are skipped by their length.
+ * A source reads ranges of bytes asynchronously. The reader loads blocks of 64 KiB, keeps the most recent ones, and
+ * requests only blocks that contain structure. Values such as weights are skipped by their length.
  *
  * @example
  * const reader = await Reader.open(new FileSource(file), await loadModule());
@@ -16,15 +16,15 @@ export const BLOCK_BYTES = 1 << 16;
 /** The number of cached blocks, which are the most recently loaded ones. */
 const MAX_BLOCKS = 64;
 /** The maximum number of blocks that are loaded at a time when a file is read without gaps. */
-const MAX_AHEAD = 16;
+const MAX_BLOCKS_AHEAD = 16;
 /** The maximum number of bytes of a text that are read. */
 export const MAX_TEXT_BYTES = 4096;
 
 const END = 0, VALUE = 1, NEEDED = 2; // results of `step` in reader.c
-const FLOATS = new Set([1, 2]); // the field types double and float
-const SPANS = new Set([9, 11, 12]); // the field types string, message and bytes
+const FLOAT_TYPES = new Set([1, 2]); // the field types double and float
+const SPAN_TYPES = new Set([9, 11, 12]); // the field types string, message and bytes
 
-const CODES = [
+const CODE_TEXTS = [
   "no error", "a damaged tag", "field number 0", "a wire type that does not exist", "a damaged number",
   "a damaged length", "a value that is longer than its message", "a group that is not closed",
   "more than 100 messages inside each other", "a packed list that ends inside a number", "a failed read",
@@ -37,7 +37,7 @@ const UTF8 = new TextDecoder();
 export class DamagedError extends Error {
   /** @param {number} code an ow_code of onnxwire.h @param {number} offset */
   constructor(code, offset) {
-    super(`${CODES[code] ?? `error ${code}`} at byte ${offset.toLocaleString("en")}`);
+    super(`${CODE_TEXTS[code] ?? `error ${code}`} at byte ${offset.toLocaleString("en")}`);
     this.name = "DamagedError";
     this.code = code;
     this.offset = offset;
@@ -69,8 +69,8 @@ export class DamagedError extends Error {
  * @property {boolean} isExternal
  * @property {Span} location of external data; empty otherwise
  * @property {bigint} offset of external data
- * @property {bigint | null} length of external data; null if the data extends to the end of its file @property {Span}
- * raw the elements in `raw_data`; empty if they are elsewhere
+ * @property {bigint | null} length of external data; null if the data extends to the end of its file
+ * @property {Span} raw the elements in `raw_data`; empty if they are elsewhere
  */
 
 /** A file on this computer. */
@@ -87,13 +87,13 @@ export class FileSource {
   }
 }
 
-/** A file on a server that answers ranges. Requests carry no cookies, credentials or referrer. */
+/** A file on a server that supports requests for ranges. Requests contain no cookies, credentials or referrer. */
 export class AddressSource {
   /**
    * Asks the server for the size of the file.
    *
-   * Redirects are not followed, because a browser does not show their target before it has sent a request there. A
-   * redirect calls `confirmRedirect`; if that resolves to true, it is followed, and later requests go to its target.
+   * A browser does not show the target of a redirect before it has sent a request there. Therefore `confirmRedirect` is
+   * called at a redirect. If that resolves to true, the redirect is followed, and later requests go to its target.
    * @param {string} address
    * @param {{signal?: AbortSignal, confirmRedirect?: () => Promise<boolean>}} [options]
    * @returns {Promise<AddressSource>}
@@ -167,18 +167,18 @@ export class AddressSource {
     if (Number(/^bytes (\d+)-/.exec(response.headers.get("Content-Range") ?? "")?.[1] ?? offset) !== offset)
       throw new Error("the server sent another range than the requested one");
     const data = new Uint8Array(size);
-    let n = 0;
+    let nReceived = 0;
     // The body is read in parts, because a server may send more than the requested range.
     const body = response.body?.getReader();
     for (let part = await body?.read(); part && !part.done; part = await body?.read()) {
-      if (n + part.value.length > size) {
+      if (nReceived + part.value.length > size) {
         body?.cancel();
         throw new Error("the server sent more bytes than requested");
       }
-      data.set(part.value, n);
-      n += part.value.length;
+      data.set(part.value, nReceived);
+      nReceived += part.value.length;
     }
-    if (n !== size) throw new Error("the server sent fewer bytes than requested");
+    if (nReceived !== size) throw new Error("the server sent fewer bytes than requested");
     return data;
   }
 }
@@ -195,13 +195,13 @@ export async function loadModule(address = new URL("onnxwire.wasm", import.meta.
 }
 
 /**
- * The values of a model, message by message, in order of the bytes.
+ * The values of a model, message by message, in the order of the bytes.
  *
  * `next` moves to the next value of the current message; `enter` starts the values of a value that is a message, and
- * `leave` continues after it. Values are delivered as they are stored: a singular field can occur several times, of which
- * the last one counts, and a message in several pieces is to be read into one object.
+ * `leave` continues after it. Values are returned as they are stored: a singular field can occur several times, of
+ * which the last value is used, and a message in several parts must be merged by the caller.
  *
- * Where speed counts, use `while (reader.step() || (await reader.settle()))`, which waits only for bytes.
+ * For speed, use `while (reader.step() || (await reader.settle()))`, which waits only for bytes.
  */
 export class Reader {
   /** The number of bytes that were read. */
@@ -212,8 +212,8 @@ export class Reader {
   #needed = new Set();
   /** @type {Map<number, Field>} */
   #fields = new Map();
-  #next = 0; // the block after those that were loaded last
-  #ahead = 1;
+  #nextBlock = 0; // the block after those that were loaded last
+  #nBlocksAhead = 1;
   #state = END;
   #text = new Uint8Array(MAX_TEXT_BYTES);
 
@@ -243,8 +243,8 @@ export class Reader {
   }
 
   /**
-   * Moves to the next value of the current message. Returns false at its end, and if bytes must be loaded first;
-   * `settle` distinguishes the two.
+   * Moves to the next value of the current message. Returns false at its end, and also if bytes must be loaded first.
+   * `settle` distinguishes both cases.
    * @returns {boolean}
    */
   step() {
@@ -272,7 +272,7 @@ export class Reader {
     return this.step() || this.settle();
   }
 
-  /** Skips the rest of the list of numbers that the current value is in, without reading it. */
+  /** Skips the other numbers of the list that contains the current value, without reading them. */
   skipList() {
     this.wasm.skip_list();
   }
@@ -293,8 +293,8 @@ export class Reader {
     const key = table * 256 + row;
     let field = this.#fields.get(key);
     if (!field) {
-      const at = this.wasm.field_of(table, row);
-      const [name, number, type, isRepeated] = new Uint32Array(this.wasm.memory.buffer, at, 4);
+      const address = this.wasm.field_of(table, row);
+      const [name, number, type, isRepeated] = new Uint32Array(this.wasm.memory.buffer, address, 4);
       const text = UTF8.decode(this.memory.subarray(name, this.memory.indexOf(0, name)));
       field = {name: text, number, type, isRepeated: isRepeated === 1, isMessage: type === 11};
       this.#fields.set(key, field);
@@ -310,8 +310,8 @@ export class Reader {
   /** The current value, if it is a number: a bigint for integers, bools and enums. @returns {number | bigint} */
   get number() {
     const {type} = this.field;
-    if (SPANS.has(type)) throw new TypeError(`${this.field.name} is no number`);
-    return FLOATS.has(type) ? this.value64[5] : this.integers[4];
+    if (SPAN_TYPES.has(type)) throw new TypeError(`${this.field.name} is no number`);
+    return FLOAT_TYPES.has(type) ? this.value64[5] : this.integers[4];
   }
 
   /**
@@ -333,9 +333,9 @@ export class Reader {
   peek(span = this.span) {
     const size = span.end - span.start;
     const data = size <= MAX_TEXT_BYTES ? this.#text.subarray(0, size) : null;
-    const isAtHand = data !== null && this.#fill(data, span.start);
+    const isLoaded = data !== null && this.#fill(data, span.start);
     this.#needed.clear();
-    return isAtHand ? UTF8.decode(data) : null;
+    return isLoaded ? UTF8.decode(data) : null;
   }
 
   /**
@@ -346,10 +346,10 @@ export class Reader {
   async bytes(offset, size) {
     const data = new Uint8Array(size);
     if (!(offset >= 0 && offset + size <= this.source.size)) throw new RangeError("outside of the source");
-    for (let done = 0; done < size; ) {
-      while (!this.#fill(data.subarray(done, done + BLOCK_BYTES), offset + done)) await this.#load();
+    for (let nFilled = 0; nFilled < size; ) {
+      while (!this.#fill(data.subarray(nFilled, nFilled + BLOCK_BYTES), offset + nFilled)) await this.#load();
       this.#needed.clear();
-      done += BLOCK_BYTES;
+      nFilled += BLOCK_BYTES;
     }
     return data;
   }
@@ -360,10 +360,10 @@ export class Reader {
     for (; state === NEEDED; state = this.wasm.read_tensor()) await this.#load();
     this.#needed.clear();
     if (state !== VALUE) throw this.#damage();
-    const at = this.wasm.tensor_address();
-    const all = new Float64Array(this.wasm.memory.buffer, at, 13);
-    const [nameStart, nameEnd, dataType, rank, bytes, isExternal, hasLength, rawStart, rawEnd, start, end] = all;
-    const [offset, length, ...dims] = new BigInt64Array(this.wasm.memory.buffer, at + 88, 66);
+    const address = this.wasm.tensor_address();
+    const doubles = new Float64Array(this.wasm.memory.buffer, address, 13);
+    const [nameStart, nameEnd, dataType, rank, bytes, isExternal, hasLength, rawStart, rawEnd, start, end] = doubles;
+    const [offset, length, ...dims] = new BigInt64Array(this.wasm.memory.buffer, address + 88, 66);
     return {
       name: {start: nameStart, end: nameEnd}, dataType, rank, dims: dims.slice(0, rank), bytes, isExternal: isExternal === 1,
       location: {start, end}, offset, length: hasLength ? length : null, raw: {start: rawStart, end: rawEnd},
@@ -374,7 +374,7 @@ export class Reader {
     return new DamagedError(this.value64[6], this.value64[7]);
   }
 
-  /** Called by the module: copies a range, or records the blocks that must be loaded and returns 1. */
+  /** Copies a range for the module, or records the blocks that must be loaded and returns 1. */
   #copy(/** @type {number} */ offset, /** @type {number} */ target, /** @type {number} */ size) {
     return this.#fill(this.memory.subarray(target, target + size), offset) ? 0 : 1;
   }
@@ -397,7 +397,7 @@ export class Reader {
     return isComplete;
   }
 
-  /** Loads the blocks that are needed and missing; more at a time where the file is read without gaps. */
+  /** Loads the missing blocks. If the file is read without gaps, more blocks are loaded at a time. */
   async #load() {
     const missing = [...this.#needed].filter((index) => !this.#blocks.has(index));
     if (this.#needed.size > MAX_BLOCKS / 2) {
@@ -406,15 +406,15 @@ export class Reader {
     }
     for (const index of missing) {
       if (this.#blocks.has(index)) continue; // read ahead
-      this.#ahead = index === this.#next ? Math.min(2 * this.#ahead, MAX_AHEAD) : 1;
+      this.#nBlocksAhead = index === this.#nextBlock ? Math.min(2 * this.#nBlocksAhead, MAX_BLOCKS_AHEAD) : 1;
       const start = index * BLOCK_BYTES;
-      const end = Math.min(start + this.#ahead * BLOCK_BYTES, this.source.size);
+      const end = Math.min(start + this.#nBlocksAhead * BLOCK_BYTES, this.source.size);
       const data = await this.source.read(start, end - start);
       if (data.length !== end - start) throw new Error("the file is shorter than before; open it again");
       this.bytesRead += data.length;
-      for (let at = 0; at < data.length; at += BLOCK_BYTES)
-        this.#blocks.set(index + at / BLOCK_BYTES, data.subarray(at, at + BLOCK_BYTES));
-      this.#next = index + this.#ahead;
+      for (let start = 0; start < data.length; start += BLOCK_BYTES)
+        this.#blocks.set(index + start / BLOCK_BYTES, data.subarray(start, start + BLOCK_BYTES));
+      this.#nextBlock = index + this.#nBlocksAhead;
     }
     for (const index of this.#blocks.keys()) {
       if (this.#blocks.size <= MAX_BLOCKS) break;

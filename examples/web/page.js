@@ -1,40 +1,40 @@
-/** The page: opens a file or address, lists it, and shows the rows. Everything from a file is set as text. */
+/** Opens a file or an address, lists the model, and shows the rows. Everything from a file is inserted as text. */
 import {AddressSource, FileSource, loadModule, Reader} from "./onnxwire.js";
 import {LimitError, listModel, newListing} from "./listing.js";
 
 /** @type {(id: string) => any} */
 const element = (id) => document.getElementById(id);
-const ROWS = 200, MORE_ROWS = 1000;
-const NUMBER = new Intl.NumberFormat("en");
+const FIRST_ROWS = 200, MORE_ROWS = 1000;
+const NUMBER_FORMAT = new Intl.NumberFormat("en");
 
 let listing = newListing();
 let tab = "nodes";
-let shown = ROWS;
-/** The model that is read; aborted when another one is opened. @type {AbortController} */
+let maxShownRows = FIRST_ROWS;
+/** Aborts the reading of the current model when another one is opened. @type {AbortController} */
 let current = new AbortController();
 
-/** Characters that are invisible, or change the order of others, as their numbers. @param {string} text */
+/** Replaces characters that are invisible or change the order of others by their numbers. @param {string} text */
 const visible = (text) =>
   text.replace(/[\u0000-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]/g, (c) =>
     `\\u{${c.charCodeAt(0).toString(16)}}`);
 
 /** @param {string} name @param {string} [text] @param {string} [className] */
 function make(name, text = "", className = "") {
-  const made = document.createElement(name);
-  made.textContent = visible(text);
-  made.className = className;
-  return made;
+  const result = document.createElement(name);
+  result.textContent = visible(text);
+  result.className = className;
+  return result;
 }
 
 /** @param {number} bytes */
 function sizeText(bytes) {
   let unit = 0;
   for (; bytes >= 1024 && unit < 5; unit++) bytes /= 1024;
-  return `${unit && bytes < 100 ? bytes.toFixed(1) : NUMBER.format(Math.round(bytes))} ${["B", "KiB", "MiB", "GiB", "TiB", "PiB"][unit]}`;
+  return `${unit && bytes < 100 ? bytes.toFixed(1) : NUMBER_FORMAT.format(Math.round(bytes))} ${["B", "KiB", "MiB", "GiB", "TiB", "PiB"][unit]}`;
 }
 
-/** Joins names by commas; "…" denotes names that are not listed. @param {string[]} names @param {number} count */
-const joined = (names, count) => names.map((name) => name || "(none)").join(", ") + (count > names.length ? ", …" : "");
+/** Joins names by commas. "…" stands for names that are not listed. @param {string[]} names @param {number} count */
+const joinNames = (names, count) => names.map((name) => name || "(none)").join(", ") + (count > names.length ? ", …" : "");
 
 const COLUMNS = {
   nodes: ["", "Operator", "Name", "Inputs", "Outputs"],
@@ -49,7 +49,7 @@ function nodeCells(row) {
   if (row.graph) operator.append(make("div", `in ${row.graph}`, "domain"));
   return [
     make("td", String(row.index), "number soft"), operator, make("td", row.name, "mono name"),
-    make("td", joined(row.inputs, row.nInputs), "mono"), make("td", joined(row.outputs, row.nOutputs), "mono name"),
+    make("td", joinNames(row.inputs, row.nInputs), "mono"), make("td", joinNames(row.outputs, row.nOutputs), "mono name"),
   ];
 }
 
@@ -79,17 +79,17 @@ function show() {
   const head = make("tr");
   head.append(...(tab === "nodes" ? COLUMNS.nodes : COLUMNS.tensors).map((name) => make("th", name, name === "Size" ? "number" : "")));
   element("list").querySelector("thead").replaceChildren(head);
-  element("list").querySelector("tbody").replaceChildren(...rows.slice(0, shown).map((row) => {
+  element("list").querySelector("tbody").replaceChildren(...rows.slice(0, maxShownRows).map((row) => {
     const line = make("tr");
     line.append(...(tab === "nodes" ? nodeCells(row) : tensorCells(row)));
     return line;
   }));
-  const count = Math.min(shown, rows.length);
+  const count = Math.min(maxShownRows, rows.length);
   element("count").textContent = rows.length === 0 ? (words ? "No row contains this text." : "None.")
-    : count < rows.length ? `${NUMBER.format(count)} of ${NUMBER.format(rows.length)} rows.` : "";
+    : count < rows.length ? `${NUMBER_FORMAT.format(count)} of ${NUMBER_FORMAT.format(rows.length)} rows.` : "";
   element("more").hidden = count === rows.length;
-  element("nodes-tab").textContent = `${NUMBER.format(listing.nodes.length)} nodes`;
-  element("tensors-tab").textContent = `${NUMBER.format(listing.tensors.length)} tensors`;
+  element("nodes-tab").textContent = `${NUMBER_FORMAT.format(listing.nodes.length)} nodes`;
+  element("tensors-tab").textContent = `${NUMBER_FORMAT.format(listing.tensors.length)} tensors`;
   for (const name of ["nodes", "tensors"]) element(`${name}-tab`).setAttribute("aria-selected", String(name === tab));
 }
 
@@ -119,8 +119,8 @@ function confirm(question) {
 /** Opens and lists a model. @param {string} name @param {(signal: AbortSignal) => Promise<any>} openSource */
 async function open(name, openSource) {
   current.abort();
-  const own = (current = new AbortController());
-  const isCurrent = () => own === current;
+  const controller = (current = new AbortController());
+  const isCurrent = () => controller === current;
   element("problem").hidden = true;
   element("model").hidden = true;
   element("status").textContent = "Opening …";
@@ -135,13 +135,13 @@ async function open(name, openSource) {
     showFacts(reader.source.size);
     show();
     const all = sizeText(reader.source.size);
-    element("status").textContent = `Read ${sizeText(reader.bytesRead)} of ${all}${own.signal.aborted ? ", then stopped" : ""}.`;
+    element("status").textContent = `Read ${sizeText(reader.bytesRead)} of ${all}${controller.signal.aborted ? ", then stopped" : ""}.`;
   };
-  let trouble = "";
+  let problemText = "";
   try {
-    const source = await openSource(own.signal);
+    const source = await openSource(controller.signal);
     reader = await Reader.open(source, await loadModule());
-    shown = ROWS;
+    maxShownRows = FIRST_ROWS;
     element("stop").hidden = false;
     let reported = 0;
     await listModel(reader, async () => {
@@ -150,19 +150,19 @@ async function open(name, openSource) {
         reported = performance.now();
       }
       await new Promise((resolve) => setTimeout(resolve)); // lets the page respond
-      own.signal.throwIfAborted();
+      controller.signal.throwIfAborted();
     }, rows);
   } catch (error) {
-    if (error instanceof LimitError) trouble = `${error.message} Only the first part is shown.`;
-    else if (!own.signal.aborted) trouble = `${/** @type {Error} */ (error).message || error}`;
+    if (error instanceof LimitError) problemText = `${error.message} Only the first part is shown.`;
+    else if (!controller.signal.aborted) problemText = `${/** @type {Error} */ (error).message || error}`;
   }
   if (!isCurrent()) return;
   element("status").textContent = "";
   report();
   element("stop").hidden = true;
-  element("problem").hidden = !trouble;
-  element("problem").textContent = visible(trouble && !trouble.endsWith(".") ? `${trouble}.` : trouble);
-  document.body.dataset.state = trouble ? "problem" : "done";
+  element("problem").hidden = !problemText;
+  element("problem").textContent = visible(problemText && !problemText.endsWith(".") ? `${problemText}.` : problemText);
+  document.body.dataset.state = problemText ? "problem" : "done";
 }
 
 /** @param {File | undefined} file */
@@ -207,17 +207,17 @@ for (const name of ["dragover", "dragleave", "drop"])
   });
 element("stop").addEventListener("click", () => current.abort());
 element("filter").addEventListener("input", () => {
-  shown = ROWS;
+  maxShownRows = FIRST_ROWS;
   show();
 });
 element("more").addEventListener("click", () => {
-  shown += MORE_ROWS;
+  maxShownRows += MORE_ROWS;
   show();
 });
 for (const name of ["nodes", "tensors"])
   element(`${name}-tab`).addEventListener("click", () => {
     tab = name;
-    shown = ROWS;
+    maxShownRows = FIRST_ROWS;
     show();
   });
 document.body.dataset.state = "ready";

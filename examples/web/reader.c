@@ -1,9 +1,9 @@
 /* onnxwire.h for WebAssembly: the values of a model, one at a time, from a source that JavaScript reads.
 
-   JavaScript reads asynchronously, and onnxwire.h synchronously. So a step that needs bytes that are not at hand stops:
-   `read_bytes` notes their range and fails, `step` returns OW_WEB_NEEDED, and after JavaScript has loaded the bytes, it
-   calls `step` again, which continues after the last complete record. The state between two steps is one ow_fields for
-   each level of messages; nothing is read twice but the record that was cut off.
+   JavaScript reads asynchronously, but onnxwire.h synchronously. Therefore a step stops if it needs bytes that are not
+   loaded: `read_bytes` records their range and fails, and `step` returns OW_WEB_NEEDED. After JavaScript has loaded the
+   bytes, it calls `step` again, which continues after the last complete record. The state between two steps is one
+   ow_fields for each level of messages. Only the incomplete record is read twice.
 
    Offsets are doubles, which are exact up to 2^53. */
 #define ONNXWIRE_IMPLEMENTATION
@@ -50,13 +50,13 @@ static ow_fields levels[OW_MAX_DEPTH + 1];
 static uint32_t level;
 static unsigned char buffer[BUFFER_BYTES];
 
-static int read_source(void *context, uint64_t offset, void *to, size_t size) {
+static int read_source(void *context, uint64_t offset, void *target, size_t size) {
     (void)context;
-    return read_bytes((double)offset, to, (uint32_t)size);
+    return read_bytes((double)offset, target, (uint32_t)size);
 }
 
-/* Returns the reason why a function of onnxwire.h stopped, and clears the error, so that the next call continues. */
-static int stopped(void) {
+/* Returns the reason why a function of onnxwire.h stopped. Clears the error, so that the next call can continue. */
+static int take_stop_reason(void) {
     const ow_error error = source.error;
     source.error.code = OW_OK;
     source.error.offset = 0;
@@ -67,7 +67,7 @@ static int stopped(void) {
     return OW_WEB_DAMAGED;
 }
 
-/* Opens a source, and starts the values of its ModelProto. */
+/* Opens a source and starts the values of its ModelProto. */
 EXPORT(open_source) void open_source(double size) {
     ow_open(&source, read_source, NULL, (uint64_t)size, buffer, sizeof buffer);
     level = 0;
@@ -76,27 +76,27 @@ EXPORT(open_source) void open_source(double size) {
 
 /* Moves to the next value of the message. */
 EXPORT(step) int step(void) {
-    ow_fields *at = &levels[level];
+    ow_fields *fields = &levels[level];
     const ow_field *row;
-    if (!ow_next_field(at)) return stopped();
-    row = &at->table->fields[at->row];
-    value.table = (double)(at->table - ow_tables);
-    value.row = (double)at->row;
-    value.start = (double)at->span.start;
-    value.end = (double)at->span.end;
-    value.integer = ow_int(row, at->bits);
-    value.real = row->type == OW_FLOAT ? (double)ow_float(at->bits) : ow_double(at->bits);
+    if (!ow_next_field(fields)) return take_stop_reason();
+    row = &fields->table->fields[fields->row];
+    value.table = (double)(fields->table - ow_tables);
+    value.row = (double)fields->row;
+    value.start = (double)fields->span.start;
+    value.end = (double)fields->span.end;
+    value.integer = ow_int(row, fields->bits);
+    value.real = row->type == OW_FLOAT ? (double)ow_float(fields->bits) : ow_double(fields->bits);
     return OW_WEB_VALUE;
 }
 
-/* Skips the rest of the packed list that the current value is in. No-op for other values. */
+/* Skips the other values of the packed list that contains the current value. Does nothing for other values. */
 EXPORT(skip_list) void skip_list(void) {
     if (levels[level].run.end != 0) levels[level].run.start = levels[level].run.end;
 }
 
 /* Starts the values of the current value, which is a message. */
 EXPORT(enter) int enter(void) {
-    if (ow_enter(&levels[level], &levels[level < OW_MAX_DEPTH ? level + 1 : level]) != OW_OK) return stopped();
+    if (ow_enter(&levels[level], &levels[level < OW_MAX_DEPTH ? level + 1 : level]) != OW_OK) return take_stop_reason();
     level++;
     return OW_WEB_VALUE;
 }
@@ -109,43 +109,43 @@ EXPORT(leave) void leave(void) {
 /* Reads the current value, which is a TensorProto. */
 EXPORT(read_tensor) int read_tensor(void) {
     ow_message message;
-    ow_tensor found;
+    ow_tensor result;
     ow_code code;
-    if (ow_value_message(&levels[level], &message) != OW_OK) return stopped();
-    code = ow_read_tensor(&message, &found, tensor.dims, MAX_RANK);
+    if (ow_value_message(&levels[level], &message) != OW_OK) return take_stop_reason();
+    code = ow_read_tensor(&message, &result, tensor.dims, MAX_RANK);
     if (code != OW_OK) {
-        const int state = stopped();
-        if (state != OW_WEB_END) return state;
+        const int reason = take_stop_reason();
+        if (reason != OW_WEB_END) return reason;
         value.code = (double)code; /* an error of this tensor, not of the source */
         value.error = (double)message.span.start;
         return OW_WEB_DAMAGED;
     }
-    tensor.name_start = (double)found.name.start;
-    tensor.name_end = (double)found.name.end;
-    tensor.data_type = (double)found.data_type;
-    tensor.rank = (double)found.rank;
-    tensor.n_bytes = (double)found.n_bytes;
-    tensor.is_external = (double)found.is_external;
-    tensor.has_length = (double)found.has_length;
-    tensor.raw_start = (double)found.raw_data.start;
-    tensor.raw_end = (double)found.raw_data.end;
-    tensor.location_start = (double)found.location.start;
-    tensor.location_end = (double)found.location.end;
-    tensor.offset = (int64_t)found.offset;
-    tensor.length = (int64_t)found.length;
+    tensor.name_start = (double)result.name.start;
+    tensor.name_end = (double)result.name.end;
+    tensor.data_type = (double)result.data_type;
+    tensor.rank = (double)result.rank;
+    tensor.n_bytes = (double)result.n_bytes;
+    tensor.is_external = (double)result.is_external;
+    tensor.has_length = (double)result.has_length;
+    tensor.raw_start = (double)result.raw_data.start;
+    tensor.raw_end = (double)result.raw_data.end;
+    tensor.location_start = (double)result.location.start;
+    tensor.location_end = (double)result.location.end;
+    tensor.offset = (int64_t)result.offset;
+    tensor.length = (int64_t)result.length;
     return OW_WEB_VALUE;
 }
 
-/* Returns the description of a field by table and row; NULL if there is none. */
+/* Returns the description of a field by table and row, or NULL if there is none. */
 EXPORT(field_of) const void *field_of(uint32_t table, uint32_t row) {
-    const ow_field *found;
+    const ow_field *result;
     if (table >= sizeof ow_tables / sizeof *ow_tables || row >= ow_tables[table].n_fields) return NULL;
-    found = &ow_tables[table].fields[row];
-    field.name = found->name;
-    field.number = found->number;
-    field.type = found->type;
-    field.is_repeated = found->is_repeated;
-    field.message = found->type == OW_MESSAGE ? found->message : -1;
+    result = &ow_tables[table].fields[row];
+    field.name = result->name;
+    field.number = result->number;
+    field.type = result->type;
+    field.is_repeated = result->is_repeated;
+    field.message = result->type == OW_MESSAGE ? result->message : -1;
     return &field;
 }
 

@@ -38,7 +38,7 @@ MAX_GIVEN_FACTOR = 64  # limit of a value whose size depends on an input's decla
 MAX_STORED_FACTOR = 16  # limit of a value derived from a stored weight, as multiple of the weight's elements
 _MAX_BODY_RUNS = 64
 _MAX_CALL_DEPTH = 48
-_BUDGET_FACTOR, _MIN_BUDGET = 3, 20_000
+_BUDGET_FACTOR, _MIN_BUDGET = 1, 20_000
 _STRING = 8  # TensorProto.STRING
 _ALL_OPERATORS = OPERATORS | OPERATORS_OF_LIBRARIES
 _ALL_INEXACT = INEXACT | frozenset(INEXACT_OF_LIBRARIES)
@@ -307,9 +307,12 @@ class ShapeBounds:
 
     def _is_fixed(self, op_type: int, given: list[Value]) -> bool:
         """Return whether the outputs of a node without graphs depend on constants only."""
-        return op_type not in self._random and (
-            op_type == self._constant or (bool(given) and all(value is OMITTED or value.is_fixed for value in given))
-        )
+        if op_type in self._random:
+            return False
+        for value in given:
+            if not value.is_fixed and value is not OMITTED:
+                return op_type == self._constant
+        return bool(given) or op_type == self._constant
 
     def _attribute_key(self, node: int, scope: Scope) -> tuple[int, bytes] | None:
         """Return what the attributes of a node are equal by; None if they are long, or depend on those of a call."""
@@ -359,11 +362,13 @@ class ShapeBounds:
         """Return the Values of a node's outputs, None for those that are not known."""
         if not names:
             return []
-        stored = max((value.stored for value in call.inputs), default=0)
-        is_bound = any(value.is_bound for value in call.inputs) or (
-            call.op_type not in EXACT and (function >= 0 or not all(map(_is_exact, call.inputs)))
-        )
-        is_exact = function < 0 and call.op_type in COMPARED and all(value.is_exact for value in call.inputs)
+        stored, is_bound, is_certain, is_exact = 0, False, True, function < 0 and call.op_type in COMPARED
+        for value in call.inputs:
+            stored = value.stored if value.stored > stored else stored
+            is_bound |= value.is_bound
+            is_exact &= value.is_exact
+            is_certain &= value is OMITTED or (value.shape is not None and None not in value.shape)
+        is_bound |= call.op_type not in EXACT and (function >= 0 or not is_certain)
         values: list[Value | None] = []
         for name, given in zip(names, made, strict=False):
             if name == EMPTY or given is None or given is OMITTED:
@@ -563,10 +568,6 @@ class ShapeBounds:
 
 def _has_tensor(values: Sequence[Value | None]) -> bool:
     return any(value is not None and value.tensor >= 0 for value in values)
-
-
-def _is_exact(value: Value) -> bool:
-    return value is OMITTED or (value.shape is not None and None not in value.shape)
 
 
 def _trip_count(value: Value) -> int | None:

@@ -84,6 +84,8 @@ def wrap(number: float) -> int | float:
 
 def broadcast(shapes: Sequence[Dims]) -> Dims:
     """Return the shape of an elementwise operation; of unequal dims the greater."""
+    if shapes and shapes.count(shapes[0]) == len(shapes):
+        return shapes[0]
     rank = max(map(len, shapes), default=0)
     result: list[int | None] = []
     for axis in range(-rank, 0):
@@ -96,15 +98,16 @@ def broadcast(shapes: Sequence[Dims]) -> Dims:
 
 def elementwise(operation: Callable[..., Any] | None, values: Sequence[Value]) -> Value:
     """Return the result of an elementwise operation of any number of values."""
-    is_given = any(value.is_given for value in values)
-    if any(value.shape is None for value in values):
-        known = [value.shape for value in values if value.shape is not None]
+    is_given = True in [value.is_given for value in values]
+    known = [value.shape for value in values if value.shape is not None]
+    if len(known) < len(values):
         # The result is at least as large as every known operand.
         return Value(max(known, key=lambda shape: Value(shape).size), None, is_given) if known else Value()
-    shape = broadcast([value.shape for value in values if value.shape is not None])
+    shape = broadcast(known)
     data: list[Any] | None = None
-    if operation is not None and all(value.data is not None for value in values):
-        data = _computed(operation, [value.data for value in values if value.data is not None], shape)
+    if operation is not None:
+        columns = [value.data for value in values if value.data is not None]
+        data = _computed(operation, columns, shape) if len(columns) == len(values) else None
     return Value(shape, data, is_given)
 
 

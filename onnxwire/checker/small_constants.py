@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from contextlib import suppress
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 MAX_ELEMENTS = 64  # maximum number of elements of a constant that is read
 MAX_TENSOR_BYTES = 1024
+_MAX_NUMBER_BYTES = 8 * MAX_ELEMENTS + 7  # maximum length of raw_data with so many elements
 MAX_ATTRIBUTE_BYTES = 1 << 16
 MAX_KEY_BYTES = 1024  # maximum length of attributes that are compared with those of other nodes
 MAX_EXTENT_BYTES = 1 << 16  # of a remote file, longer values are not resident
@@ -34,14 +36,14 @@ class SmallConstants:
 
     def __init__(self, facts: Facts) -> None:
         self.facts = facts
-        self._columns: dict[str, Sequence[Any]] = {}
+        self._columns: dict[tuple[str, str] | str, Sequence[Any]] = {}
         self._extents: dict[int, tuple[int, int] | None] = {}
         self._extent_bytes_left = MAX_TOTAL_READ_BYTES
         self._groups: dict[str, tuple[Sequence[int], Sequence[int]]] = {}
 
     def column(self, type_name: str, name: str) -> Sequence[Any]:
         """Return a column of a sheet without a copy; `first.NAME`: the first rows of a repeated field."""
-        key = f"{type_name}:{name}"
+        key = type_name, name
         known = self._columns.get(key)
         if known is None:
             sheet = self.facts[type_name]
@@ -83,7 +85,8 @@ class SmallConstants:
 
     def numbers(self, tensor: int) -> Numbers | None:
         """Return the elements of a row of TensorProto; None if there are many, or they are not numbers."""
-        if self.column("TensorProto", "length")[tensor] > MAX_TENSOR_BYTES:
+        is_long = self._raw_lengths[tensor] > _MAX_NUMBER_BYTES
+        if is_long or self.column("TensorProto", "length")[tensor] > MAX_TENSOR_BYTES:
             return None
         message = self._message("TensorProto", tensor, TensorProto)
         if message is None or message.data_location == EXTERNAL:
@@ -102,6 +105,10 @@ class SmallConstants:
             if len(values):
                 return list(values) if len(values) <= MAX_ELEMENTS else None
         return []
+
+    @cached_property
+    def _raw_lengths(self) -> Sequence[int]:
+        return np.ascontiguousarray(self.facts.TensorProto.span("raw_data")[1]).data
 
     def extent(self, tensor: int) -> tuple[int, int] | None:
         """Return the least and the greatest element of a row of TensorProto; None if it is long, or has no integers."""
@@ -143,13 +150,18 @@ class SmallConstants:
     def attribute_bytes(self, node: int) -> tuple[int, bytes] | None:
         """Return what the attributes of a row of NodeProto are equal by: the length of the first one, and the bytes
         from its begin to the end of the last one. Returns None if they are long."""
-        n = self.column("NodeProto", "attribute")[node]
+        firsts, counts, starts, lengths = self._attribute_columns
+        n = counts[node]
         if not n:
             return 0, b""
-        first = self.column("NodeProto", "first.attribute")[node]
-        starts, lengths = self.column("AttributeProto", "start"), self.column("AttributeProto", "length")
+        first = firsts[node]
         start, stop = starts[first], starts[first + n - 1] + lengths[first + n - 1]
         return (lengths[first], bytes_at(self.facts.document, start, stop)) if stop - start <= MAX_KEY_BYTES else None
+
+    @cached_property
+    def _attribute_columns(self) -> tuple[Sequence[int], ...]:
+        columns = self.column("AttributeProto", "start"), self.column("AttributeProto", "length")
+        return *self.ranges("NodeProto", "attribute"), *columns
 
     def attribute_rows(self, node: int) -> dict[str, int]:
         """Return the rows of AttributeProto of a row of NodeProto by name."""

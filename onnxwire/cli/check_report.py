@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 from itertools import groupby, islice
 from typing import IO, TYPE_CHECKING, Any
 
@@ -156,6 +155,9 @@ class _JsonReporter(Reporter):
     """Prints a JSON list with one object per file; each problem is one line."""
 
     def __init__(self, out: IO[str]) -> None:
+        from json import dumps  # imported here, since other reports do not need it
+
+        self.encode = dumps
         self.out = out
         self.start = "["
         self.is_begun = False  # whether the repairs of the current file were written
@@ -170,28 +172,28 @@ class _JsonReporter(Reporter):
         self._begin_file(file)
         self._write_list("problems", problems, ("rule", "severity", "path", "offset", "message"))
         if problems.omitted:
-            self.out.write(f', "omitted": {json.dumps(problems.omitted)}')
+            self.out.write(f', "omitted": {self.encode(problems.omitted)}')
         if problems.in_baseline is not None:
             self.out.write(f', "in_baseline": {problems.in_baseline}')
         self.out.write("}")
 
     def fault(self, file: str, reason: str) -> None:
         self._begin_file(file)
-        self.out.write(f'"error": {json.dumps(reason)}}}')
+        self.out.write(f'"error": {self.encode(reason)}}}')
 
     def finish(self) -> None:
         self.out.write("]\n" if self.start != "[" else "[]\n")
 
     def _begin_file(self, file: str) -> None:
         if not self.is_begun:
-            self.out.write(f'{self.start}{{"file": {json.dumps(file)}, ')
+            self.out.write(f'{self.start}{{"file": {self.encode(file)}, ')
         self.start, self.is_begun = ",\n", False
 
     def _write_list(self, name: str, entries: Iterable[Any], fields: tuple[str, ...]) -> None:
         self.out.write(f'"{name}": [')
         start = "\n  "
         for entry in entries:
-            self.out.write(start + json.dumps({field: getattr(entry, field) for field in fields}))
+            self.out.write(start + self.encode({field: getattr(entry, field) for field in fields}))
             start = ",\n  "
         self.out.write("]")
 
@@ -237,6 +239,8 @@ def print_rules(out: IO[str], options: argparse.Namespace, select: list[str] | N
             | ({"weaknesses": rule.weaknesses, "explanation": rule.explanation} if rule.weaknesses else {})
             for rule in selected_rules
         ]
+        import json
+
         json.dump(entries, out, indent=1)
         out.write("\n")
         return

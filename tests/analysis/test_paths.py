@@ -1,4 +1,4 @@
-"""Paths that people type, and the messages and values that they resolve to."""
+"""Paths on the command line and the messages and values to which they resolve."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ def constant(name: str, *values: float) -> onnx.NodeProto:
 
 
 def make_model() -> onnxwire.ModelProto:
-    inner = helper.make_graph([helper.make_node("Relu", ["a"], ["inner_out"], name="inner")], "branch", [], [])
+    branch = helper.make_graph([helper.make_node("Relu", ["a"], ["inner_out"], name="inner")], "branch", [], [])
     nodes = [
         helper.make_node("Conv", ["x", "w.0"], ["y"], name="/l.0/Conv", pads=[1, 2]),
         helper.make_node("Relu", ["y"], ["z"], name="/l.0/Conv[1].op"),
-        helper.make_node("If", ["c"], ["i"], name="twice", then_branch=inner),
+        helper.make_node("If", ["c"], ["i"], name="twice", then_branch=branch),
         helper.make_node("Relu", ["i"], ["unnamed"], name="twice"),
         constant("k", 1.0, 2.0),
     ]
@@ -38,7 +38,7 @@ MODEL = make_model()
 
 
 @pytest.mark.parametrize(
-    ("path", "wanted"),
+    ("path", "expected_path"),
     [
         ("", ""),
         ("graph.node[1]", "graph.node[1]"),
@@ -57,11 +57,11 @@ MODEL = make_model()
         ("metadata_props[author].value", "metadata_props[0].value"),
     ],
 )
-def test_a_path_leads_to_its_element(path: str, wanted: str) -> None:
-    assert resolve(MODEL, path).path == wanted
+def test_a_path_resolves_to_its_element(path: str, expected_path: str) -> None:
+    assert resolve(MODEL, path).path == expected_path
 
 
-def test_the_longest_name_counts_unless_it_is_quoted() -> None:
+def test_the_longest_matching_name_is_selected_unless_a_name_is_quoted() -> None:
     assert resolve(MODEL, "node:/l.0/Conv[1].op").value.op_type == "Relu"
     assert resolve(MODEL, 'node:"/l.0/Conv".op_type').value == "Conv"
     assert resolve(MODEL, "tensor:w.0.dims").path == "graph.initializer[1]"
@@ -70,10 +70,10 @@ def test_the_longest_name_counts_unless_it_is_quoted() -> None:
 
 
 def test_a_resolved_value_has_its_field() -> None:
-    found = resolve(MODEL, "node:/l.0/Conv.op_type")
-    assert (found.value, found.field.name, found.parent.name) == ("Conv", "op_type", "/l.0/Conv")
-    found = resolve(MODEL, "node:/l.0/Conv.attribute[0].ints[-1]")
-    assert (found.value, found.element_index) == (2, 1)
+    resolved = resolve(MODEL, "node:/l.0/Conv.op_type")
+    assert (resolved.value, resolved.field.name, resolved.parent.name) == ("Conv", "op_type", "/l.0/Conv")
+    resolved = resolve(MODEL, "node:/l.0/Conv.attribute[0].ints[-1]")
+    assert (resolved.value, resolved.element_index) == (2, 1)
     assert resolve(MODEL, "node:inner").parent == MODEL.graph.node[2].attribute[0].g
     assert not resolve(MODEL, "doc_string").is_set
     assert resolve(MODEL, "producer_name").is_set
@@ -86,8 +86,8 @@ def test_a_slice_resolves_to_several_elements() -> None:
 
 
 def test_bytes_are_not_copied() -> None:
-    found = resolve(MODEL, "tensor:w.0.raw_data")
-    assert not isinstance(found.value, bytes)
+    resolved = resolve(MODEL, "tensor:w.0.raw_data")
+    assert not isinstance(resolved.value, bytes)
     assert bytes(resolve(MODEL, "tensor:w.0.raw_data[1:3]").value) == MODEL.graph.initializer[0].raw_data[1:3]
 
 
@@ -145,10 +145,10 @@ def test_an_index_is_parsed_as_by_numpy(text: str, index: object) -> None:
     ],
 )  # fmt: skip
 def test_the_error_for_a_wrong_path_names_the_wrong_part(path: str, text: str) -> None:
-    with pytest.raises(PathError) as raised:
+    with pytest.raises(PathError) as excinfo:
         resolve(MODEL, path)
-    assert text in str(raised.value)
-    assert raised.value.path == path
+    assert text in str(excinfo.value)
+    assert excinfo.value.path == path
 
 
 def test_the_root_can_be_any_message() -> None:

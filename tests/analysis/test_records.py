@@ -1,4 +1,4 @@
-"""Records, rows of the page, `info --raw` and the attributes of a message show the same values."""
+"""Records, rows of the page, `info --raw` and the attributes of a message have the same values."""
 
 from __future__ import annotations
 
@@ -21,27 +21,29 @@ from onnxwire.viewer.field_tree import FieldQueries
 
 OFFICIAL = PAIRS["test.Everything"][1]
 NUMBERS = [field for field in EVERYTHING.DESCRIPTOR.fields if not field.is_span]
-SIGNED, WIDE = (3, 5, 15, 16, 17, 18), (3, 4, 6, 16, 18)
+SIGNED_TYPES, TYPES_OF_64_BITS = (3, 5, 15, 16, 17, 18), (3, 4, 6, 16, 18)
 
 
 def random_number(field, rng):
     """Draw a value of a field, often at an end of its range."""
     if field.enum_type is not None:
         return rng.choice(list(field.enum_type.values)).number
-    kind = field.type
-    if kind == field.TYPE_BOOL:
+    field_type = field.type
+    if field_type == field.TYPE_BOOL:
         return rng.random() < 0.5
-    if kind in (field.TYPE_FLOAT, field.TYPE_DOUBLE):
-        width = "f" if kind == field.TYPE_FLOAT else "d"
+    if field_type in (field.TYPE_FLOAT, field.TYPE_DOUBLE):
+        width = "f" if field_type == field.TYPE_FLOAT else "d"
         bits = rng.getrandbits(8 * struct.calcsize(width)).to_bytes(struct.calcsize(width), "little")
-        single = lambda x: struct.unpack("f", struct.pack("f", x))[0]  # noqa: E731
-        return rng.choice([struct.unpack(width, bits)[0], 16777216.0, single(0.1), 0.5, -0.0, single(1e20)])
-    size = 64 if kind in WIDE else 32
-    low, high = (-(1 << size - 1), (1 << size - 1) - 1) if kind in SIGNED else (0, (1 << size) - 1)
+        round_to_float32 = lambda x: struct.unpack("f", struct.pack("f", x))[0]  # noqa: E731
+        return rng.choice(
+            [struct.unpack(width, bits)[0], 16777216.0, round_to_float32(0.1), 0.5, -0.0, round_to_float32(1e20)]
+        )
+    size = 64 if field_type in TYPES_OF_64_BITS else 32
+    low, high = (-(1 << size - 1), (1 << size - 1) - 1) if field_type in SIGNED_TYPES else (0, (1 << size) - 1)
     return rng.choice([low, high, 5, max(-3, low), rng.randint(low, high)])
 
 
-def wanted_text(field, value):
+def expected_text(field, value):
     """Format a number independently of the code under test."""
     if field.enum_type is not None:
         return field.enum_type.values_by_number[value].name
@@ -52,40 +54,41 @@ def wanted_text(field, value):
     return str(value)
 
 
-def same(text, field, value):
-    wanted = wanted_text(field, value)
-    if wanted is not None:
-        return text == wanted
-    # The shortest text that reads back as the same float32; numpy's has fewer than 6 digits for subnormals.
-    back = np.float32(text)
+def is_text_of(text, field, value):
+    """Return whether a text is the correct text of a number."""
+    expected = expected_text(field, value)
+    if expected is not None:
+        return text == expected
+    # The text must be the shortest that parses to the same float32. For subnormals, numpy's has fewer than 6 digits.
+    parsed = np.float32(text)
     digits = len(text.partition("e")[0].strip("-").replace(".", "").strip("0"))
     shortest = np.format_float_scientific(np.float32(value), trim="-", unique=True).partition("e")[0]
     is_short = digits <= max(len(shortest.strip("-").replace(".", "")), 6)
-    return (np.isnan(back) and np.isnan(value)) or (back.tobytes() == np.float32(value).tobytes() and is_short)
+    return (np.isnan(parsed) and np.isnan(value)) or (parsed.tobytes() == np.float32(value).tobytes() and is_short)
 
 
 def page_texts(message):
-    """Return the record list of the page: texts by name."""
-    found = {}
+    """Return the texts in the record list of the page, by field name."""
+    texts_by_name = {}
     for row in FieldQueries(message).records("", 0, 1000)["rows"]:
-        found.setdefault(row["name"], []).append(row["text"])
-    return found
+        texts_by_name.setdefault(row["name"], []).append(row["text"])
+    return texts_by_name
 
 
 def raw_texts(message):
-    """Return the lines of `info --raw`: texts by name."""
+    """Return the texts in the lines of `info --raw`, by field name."""
     out = io.StringIO()
     document = message._document
     Printer(document, out).print_message(message.DESCRIPTOR, 0, len(document))
-    found = {}
+    texts_by_name = {}
     for line in out.getvalue().splitlines():
         label, _, text = line.partition(": ")
-        found.setdefault(label.split()[2], []).append(text)
-    return found
+        texts_by_name.setdefault(label.split()[2], []).append(text)
+    return texts_by_name
 
 
 def without_codes(text):
-    """Return the text of an enum's value with its number: RED (1)."""
+    """Return the text of an enum's value without its number: RED for "RED (1)"."""
     return text.partition(" (")[0]
 
 
@@ -100,24 +103,24 @@ def test_all_readers_show_the_value_of_the_attribute(field):
         else:
             setattr(official, field.name, values[0])
         message = EVERYTHING.FromString(official.SerializeToString())
-        ours = getattr(message, field.name)
-        ours = list(ours) if field.is_repeated else [ours]
-        np.testing.assert_array_equal(ours, values)
+        read_values = getattr(message, field.name)
+        read_values = list(read_values) if field.is_repeated else [read_values]
+        np.testing.assert_array_equal(read_values, values)
         for texts in (page_texts(message)[field.name], raw_texts(message)[field.name]):
             if field.is_packed:
                 assert len(texts) == 1 and texts[0][0] + texts[0][-1] == "[]"
                 texts = texts[0][1:-1].split(", ")
-            shown = [without_codes(text) for text in texts]
-            assert len(shown) == len(values)
-            assert all(map(same, shown, [field] * len(shown), values)), (shown, values)
-        walked = records.walk(message._document, message.DESCRIPTOR, 0, len(message._document))
-        decoded = []
-        for record in walked:
+            shown_texts = [without_codes(text) for text in texts]
+            assert len(shown_texts) == len(values)
+            assert all(map(is_text_of, shown_texts, [field] * len(shown_texts), values)), (shown_texts, values)
+        record_iterator = records.walk(message._document, message.DESCRIPTOR, 0, len(message._document))
+        decoded_values = []
+        for record in record_iterator:
             if record.raw is not None:
-                decoded.append(records.decode_number(record.field, record.raw))
+                decoded_values.append(records.decode_number(record.field, record.raw))
             else:
-                decoded += records.read_numbers(message._document, field, record.value, record.after, 1000)[0]
-        np.testing.assert_array_equal(decoded, values)
+                decoded_values += records.read_numbers(message._document, field, record.value, record.after, 1000)[0]
+        np.testing.assert_array_equal(decoded_values, values)
 
 
 @pytest.mark.parametrize("name", [field.name for field in NUMBERS if field.wire_type == 0 and not field.is_repeated])
@@ -130,27 +133,27 @@ def test_varints_longer_than_their_type_are_truncated_as_in_attributes(name):
         if not message.HasField(name):
             continue  # not a value of a closed enum, so an unknown field
         assert page_texts(message)[name] == raw_texts(message)[name] or field.enum_type is not None
-        wanted = getattr(OFFICIAL.FromString(data), name)
-        assert getattr(message, name) == wanted
-        assert same(without_codes(page_texts(message)[name][0]), field, wanted)
+        expected_value = getattr(OFFICIAL.FromString(data), name)
+        assert getattr(message, name) == expected_value
+        assert is_text_of(without_codes(page_texts(message)[name][0]), field, expected_value)
 
 
 def test_a_long_or_damaged_packed_run_is_marked():
     field = next(field for field in NUMBERS if field.is_packed and field.type == field.TYPE_SINT32)
     message = EVERYTHING()
     getattr(message, field.name).extend([-3] * 100)
-    again = EVERYTHING.FromString(message.SerializeToString())
-    assert page_texts(again)[field.name] == ["[" + "-3, " * 16 + "… (100 bytes)]"]
+    parsed_message = EVERYTHING.FromString(message.SerializeToString())
+    assert page_texts(parsed_message)[field.name] == ["[" + "-3, " * 16 + "… (100 bytes)]"]
     tag = message.SerializeToString()[:2]
-    for run, wanted in ((b"\x05\xff", "[-3, (damaged)]"), (b"\xff", "[(damaged)]"), (b"", "[]")):
+    for run, expected_text_of_run in ((b"\x05\xff", "[-3, (damaged)]"), (b"\xff", "[(damaged)]"), (b"", "[]")):
         data = tag + bytes([len(run)]) + run
         document = onnxwire.NodeProto.FromString(data)._document
         record = records.read(document, EVERYTHING.DESCRIPTOR, 0, len(data))
-        assert records.describe_record(document, record) == wanted
+        assert records.describe_record(document, record) == expected_text_of_run
 
 
 def test_unknown_fields_show_their_bits():
-    # A varint, 32 and 64 bits, text, and bytes in unknown fields.
+    # Unknown fields with a varint, 32 bits, 64 bits, text, bytes and a group.
     data = wire.number(1000, (1 << 64) - 1)
     data += wire.tag(1000, wire.FIXED32) + bytes([5, 0, 0, 0]) + wire.tag(1000, wire.FIXED64) + bytes(7) + b"\x01"
     data += wire.span(1000, b'a"b') + wire.span(1000, b"\xff\x00") + wire.group(1000, b"\x08\x01")
@@ -182,8 +185,8 @@ def test_float_attributes_have_all_their_digits():
     model.graph.node.add(op_type="X").attribute.extend([attribute, floats])
     from onnxwire.viewer.queries import Queries
 
-    shown = Queries(model).node("graph.node[0]")["attributes"]
-    assert [entry["text"] for entry in shown] == ["16777216.0", "[16777216.0, 0.1, 1e-07]"]
+    attributes = Queries(model).node("graph.node[0]")["attributes"]
+    assert [entry["text"] for entry in attributes] == ["16777216.0", "[16777216.0, 0.1, 1e-07]"]
 
 
 # --- the formatter

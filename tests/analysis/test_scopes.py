@@ -1,4 +1,4 @@
-"""The walk over names in live messages: names that graphs define, and names that graphs in attributes capture."""
+"""Names that graphs define, and names that graphs in attributes capture from outer graphs."""
 
 from __future__ import annotations
 
@@ -14,34 +14,34 @@ from onnxwire.errors import did_you_mean
 
 
 def graph(*nodes, outputs=(), inputs=(), sparse=()):
-    made = GraphProto(node=nodes)
+    graph_proto = GraphProto(node=nodes)
     for name in outputs:
-        made.output.add(name=name)
+        graph_proto.output.add(name=name)
     for name in inputs:
-        made.input.add(name=name)
+        graph_proto.input.add(name=name)
     for name in sparse:
-        made.sparse_initializer.add().values.name = name
-    return made
+        graph_proto.sparse_initializer.add().values.name = name
+    return graph_proto
 
 
 def node(inputs="", outputs="", *graphs):
-    made = NodeProto(input=inputs.split(), output=outputs.split())
-    for inner in graphs:
-        made.attribute.add().g.CopyFrom(inner)
-    return made
+    node_proto = NodeProto(input=inputs.split(), output=outputs.split())
+    for subgraph in graphs:
+        node_proto.attribute.add().g.CopyFrom(subgraph)
+    return node_proto
 
 
 def test_inputs_initializers_and_outputs_of_nodes_are_defined():
-    made = graph(node("x w", "y"), node("", "z"), inputs=["x"], sparse=["s"], outputs=["z", "elsewhere"])
-    made.initializer.add(name="w")
-    made.node.add(output=[""])
-    assert defined_names(made) == {"x", "w", "s", "y", "z"}
+    main_graph = graph(node("x w", "y"), node("", "z"), inputs=["x"], sparse=["s"], outputs=["z", "elsewhere"])
+    main_graph.initializer.add(name="w")
+    main_graph.node.add(output=[""])
+    assert defined_names(main_graph) == {"x", "w", "s", "y", "z"}
     assert defined_names(FunctionProto(input=["a"], node=[node("a", "b")])) == {"a", "b"}
 
 
 def test_names_that_graphs_use_but_do_not_define_are_captured_in_order():
-    inner = graph(node("c a own", "d"), outputs=["d", "b"], inputs=["own"])
-    assert captured_names(node("x", "y", inner, graph(outputs=["a", "e"]))) == ["c", "a", "b", "e"]
+    subgraph = graph(node("c a own", "d"), outputs=["d", "b"], inputs=["own"])
+    assert captured_names(node("x", "y", subgraph, graph(outputs=["a", "e"]))) == ["c", "a", "b", "e"]
     assert captured_names(node("x", "y")) == []
 
 
@@ -55,12 +55,12 @@ def test_a_name_that_a_graph_in_between_defines_is_not_captured():
 
 
 def test_all_graphs_of_an_attribute_are_searched():
-    made = NodeProto()
-    made.attribute.add(graphs=[graph(node("a", "x")), graph(node("x", "b"))])
-    assert captured_names(made) == ["a", "x"]
+    node_proto = NodeProto()
+    node_proto.attribute.add(graphs=[graph(node("a", "x")), graph(node("x", "b"))])
+    assert captured_names(node_proto) == ["a", "x"]
 
 
-def deep(levels):
+def deep_model(levels):
     """Make a model with nested graphs."""
     data = b""
     for _ in range(levels):
@@ -79,18 +79,18 @@ def deep(levels):
 )
 def test_messages_nested_deeper_than_the_limit_of_protobuf_are_an_error(act):
     with pytest.raises(onnxwire.DecodeError, match="nested more than 100 deep"):
-        act(deep(5000))
+        act(deep_model(5000))
 
 
-def calls_of(act):
+def count_calls(act):
     """Count the function calls of an action."""
     count = 0
 
-    def look(frame, event, argument):
+    def count_event(frame, event, argument):
         nonlocal count
         count += event in ("call", "c_call")
 
-    sys.setprofile(look)
+    sys.setprofile(count_event)
     try:
         act()
     finally:
@@ -99,13 +99,13 @@ def calls_of(act):
 
 
 class Name(str):
-    """A name; each comparison of it is a function call."""
+    """A name. Each hash of it is a function call, so that `count_calls` counts lookups."""
 
     def __hash__(self):
         return super().__hash__()
 
 
-def subgraphs(count):
+def model_with_subgraphs(count):
     model = ModelProto(graph=graph(node("", "x")))
     for index in range(count):
         model.graph.node.append(node("", f"y{index}", graph(node("x", f"z{index}"), outputs=["x"])))
@@ -113,14 +113,14 @@ def subgraphs(count):
     return model
 
 
-def untyped(count):
+def model_with_untyped_inputs(count):
     model = ModelProto(graph=graph(node(" ".join(f"w{i}" for i in range(count)), "y"), outputs=["y"]))
     for index in range(count):
         model.graph.initializer.add(name=f"w{index}")
     return model
 
 
-def made_by_many(count):
+def model_with_many_producers(count):
     model = ModelProto(graph=graph(outputs=["y"]))
     for index in range(count):
         model.graph.node.append(node("", f"x o{index}"))
@@ -132,33 +132,36 @@ def made_by_many(count):
 @pytest.mark.parametrize(
     ("make", "act"),
     [
-        (subgraphs, lambda model: onnxwire.rename_values(model, {"x": "new", "z0": "other"})),
+        (model_with_subgraphs, lambda model: onnxwire.rename_values(model, {"x": "new", "z0": "other"})),
         (
-            subgraphs,
+            model_with_subgraphs,
             lambda model: onnxwire.rename_values(
                 model, {Name(f"{old}{i}"): f"{old}{i}_" for old in "yz" for i in range(len(model.graph.node) // 2)}
             ),
         ),
-        (subgraphs, lambda model: onnxwire.rename_nodes(model, {"n0": "new", "n1": "other"})),
-        (untyped, lambda model: onnxwire.extract(model, [f"w{i}" for i in range(len(model.graph.initializer))], ["y"])),
-        (made_by_many, lambda model: onnxwire.extract(model, ["x"], ["y"])),
+        (model_with_subgraphs, lambda model: onnxwire.rename_nodes(model, {"n0": "new", "n1": "other"})),
+        (
+            model_with_untyped_inputs,
+            lambda model: onnxwire.extract(model, [f"w{i}" for i in range(len(model.graph.initializer))], ["y"]),
+        ),
+        (model_with_many_producers, lambda model: onnxwire.extract(model, ["x"], ["y"])),
     ],
     ids=[
         "values in subgraphs",
         "values around and in subgraphs",
         "nodes and subgraphs",
         "untyped inputs",
-        "one name made by many",
+        "one value with many producers",
     ],
 )
-def test_twice_the_model_takes_twice_the_calls(make, act):
-    one, two = make(150), make(300)
-    assert calls_of(lambda: act(two)) < 2.5 * calls_of(lambda: act(one))
+def test_a_model_of_twice_the_size_needs_twice_the_calls(make, act):
+    small_model, large_model = make(150), make(300)
+    assert count_calls(lambda: act(large_model)) < 2.5 * count_calls(lambda: act(small_model))
 
 
 @pytest.mark.filterwarnings("ignore::onnxwire.UntypedValueWarning")
 def test_a_name_that_many_nodes_produce_is_replaced_in_each():
-    part = onnxwire.extract(made_by_many(3), ["x"], ["y"])
+    part = onnxwire.extract(model_with_many_producers(3), ["x"], ["y"])
     outputs = [name for node in part.graph.node for name in node.output]
     assert "x" not in outputs
     assert len(set(outputs)) == len(outputs)

@@ -1,4 +1,4 @@
-"""Statistics of tensors, compared with numpy's of the whole array."""
+"""Statistics of tensors equal those that numpy computes from the whole array."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ from onnxwire.analysis.statistics import BLOCK_ELEMENTS, Statistics, measure, me
 from onnxwire.errors import TensorError
 from onnxwire.tensor.dtypes import BY_NAME, DATA_TYPES
 
-NUMERIC = [kind for kind in DATA_TYPES if kind.name != "STRING"]
+NUMERIC_TYPES = [data_type for data_type in DATA_TYPES if data_type.name != "STRING"]
 COUNT = 3 * BLOCK_ELEMENTS + 7  # not a whole number of blocks
 
 
-def some_array(kind) -> np.ndarray:
-    """Make elements of a type; of types up to 16 bits, every bit pattern."""
+def random_array(data_type) -> np.ndarray:
+    """Make random elements of a type. Types of up to 16 bits have every bit pattern."""
     rng = np.random.default_rng(1)
-    if kind.name == "BOOL":
+    if data_type.name == "BOOL":
         return rng.integers(0, 2, COUNT).astype(bool)
-    if kind.dtype_name.startswith("complex"):
-        return (rng.standard_normal(COUNT) + 1j * rng.standard_normal(COUNT)).astype(kind.dtype)
-    if kind.bits <= 16:
-        codes = rng.integers(0, 1 << kind.bits, COUNT).astype(np.uint16 if kind.bits == 16 else np.uint8)
-        codes[: 1 << kind.bits] = np.arange(1 << kind.bits)
-        return codes.view(kind.dtype)
-    if kind.dtype.kind in "iu":
-        info = np.iinfo(kind.dtype)
-        return rng.integers(info.min, info.max, COUNT, kind.dtype, endpoint=True)
-    return rng.standard_normal(COUNT).astype(kind.dtype)
+    if data_type.dtype_name.startswith("complex"):
+        return (rng.standard_normal(COUNT) + 1j * rng.standard_normal(COUNT)).astype(data_type.dtype)
+    if data_type.bits <= 16:
+        codes = rng.integers(0, 1 << data_type.bits, COUNT).astype(np.uint16 if data_type.bits == 16 else np.uint8)
+        codes[: 1 << data_type.bits] = np.arange(1 << data_type.bits)
+        return codes.view(data_type.dtype)
+    if data_type.dtype.kind in "iu":
+        info = np.iinfo(data_type.dtype)
+        return rng.integers(info.min, info.max, COUNT, data_type.dtype, endpoint=True)
+    return rng.standard_normal(COUNT).astype(data_type.dtype)
 
 
-def wide(array: np.ndarray) -> np.ndarray:
+def as_float64(array: np.ndarray) -> np.ndarray:
     """Return the elements as float64; complex numbers as magnitudes."""
     if array.dtype.kind == "c":
         return np.abs(array.astype(np.complex128))
@@ -45,40 +45,40 @@ def wide(array: np.ndarray) -> np.ndarray:
         return array.astype(np.float64)
 
 
-@pytest.mark.parametrize("kind", NUMERIC, ids=lambda kind: kind.name)
-def test_every_type_is_measured_as_numpy_measures_it(kind) -> None:
-    array = some_array(kind)
-    numbers = wide(array)
+@pytest.mark.parametrize("data_type", NUMERIC_TYPES, ids=lambda data_type: data_type.name)
+def test_every_type_is_measured_as_numpy_measures_it(data_type) -> None:
+    array = random_array(data_type)
+    numbers = as_float64(array)
     finite = numbers[np.isfinite(numbers)]
-    found = measure(onnxwire.from_array(array))
-    assert (found.min, found.max) == (finite.min(), finite.max())
-    scale = max(abs(found.min), abs(found.max))
-    assert found.mean == pytest.approx(finite.mean(), rel=1e-9, abs=1e-12 * scale)
-    assert found.std == pytest.approx(finite.std(), rel=1e-9)
-    counts = found.count, found.zeros, found.nan, found.inf
+    measured = measure(onnxwire.from_array(array))
+    assert (measured.min, measured.max) == (finite.min(), finite.max())
+    scale = max(abs(measured.min), abs(measured.max))
+    assert measured.mean == pytest.approx(finite.mean(), rel=1e-9, abs=1e-12 * scale)
+    assert measured.std == pytest.approx(finite.std(), rel=1e-9)
+    counts = measured.count, measured.zeros, measured.nan, measured.inf
     assert counts == (COUNT, (numbers == 0).sum(), np.isnan(numbers).sum(), np.isinf(numbers).sum())
 
 
 @pytest.mark.parametrize("name", ["INT64", "UINT64", "INT32", "UINT32", "INT8", "UINT8", "INT16", "UINT16"])
 def test_integers_are_exact(name: str) -> None:
-    array = some_array(BY_NAME[name])
-    found = measure(onnxwire.from_array(array))
-    exact = [int(value) for value in array]
-    assert (found.min, found.max, found.mean) == (min(exact), max(exact), sum(exact) / len(exact))
-    assert isinstance(found.min, int)
+    array = random_array(BY_NAME[name])
+    measured = measure(onnxwire.from_array(array))
+    integers = [int(value) for value in array]
+    assert (measured.min, measured.max, measured.mean) == (min(integers), max(integers), sum(integers) / len(integers))
+    assert isinstance(measured.min, int)
 
 
 @pytest.mark.parametrize("name", ["FLOAT", "FLOAT16", "BFLOAT16", "INT8", "UINT4", "BOOL", "INT64", "COMPLEX64"])
 def test_the_histogram_has_every_finite_element(name: str) -> None:
-    array = some_array(BY_NAME[name])
-    numbers = wide(array)
-    found = measure(onnxwire.from_array(array), bins=37)
-    histogram = found.histogram
+    array = random_array(BY_NAME[name])
+    numbers = as_float64(array)
+    measured = measure(onnxwire.from_array(array), bins=37)
+    histogram = measured.histogram
     assert sum(histogram.counts) == np.isfinite(numbers).sum()
     assert len(histogram.edges) == len(histogram.counts) + 1
-    official = np.histogram(numbers[np.isfinite(numbers)], histogram.edges)[0]
+    expected_counts = np.histogram(numbers[np.isfinite(numbers)], histogram.edges)[0]
     # Elements at an edge can be rounded to either side.
-    assert np.abs(official - histogram.counts).sum() <= 0.001 * COUNT
+    assert np.abs(expected_counts - histogram.counts).sum() <= 0.001 * COUNT
 
 
 def test_few_different_integers_have_one_range_per_value() -> None:
@@ -100,17 +100,17 @@ def test_ranges_can_be_as_small_or_large_as_floats(limits: tuple[float, float]) 
 
 def test_infinities_and_nans_are_counted_but_not_measured() -> None:
     array = np.array([1, np.nan, -np.inf, 3, np.inf, -0.0], np.float16)
-    found = measure(onnxwire.from_array(array), bins=4)
+    measured = measure(onnxwire.from_array(array), bins=4)
     std = float(np.std([0, 1, 3]))
-    assert found == Statistics(6, -0.0, 3, 4 / 3, pytest.approx(std), 1, 1, 2, found.histogram)
-    assert sum(found.histogram.counts) == 3
+    assert measured == Statistics(6, -0.0, 3, 4 / 3, pytest.approx(std), 1, 1, 2, measured.histogram)
+    assert sum(measured.histogram.counts) == 3
 
 
 @pytest.mark.parametrize("array", [np.empty((0, 3), np.float32), np.full(3, np.nan), np.array(np.inf)])
-def test_without_a_finite_element_there_is_neither_range_nor_mean(array: np.ndarray) -> None:
-    found = measure(onnxwire.from_array(array), bins=8)
-    assert (found.min, found.max, found.mean, found.std, found.histogram) == (None,) * 5
-    assert found.count == array.size
+def test_an_array_without_a_finite_element_has_neither_range_nor_mean(array: np.ndarray) -> None:
+    measured = measure(onnxwire.from_array(array), bins=8)
+    assert (measured.min, measured.max, measured.mean, measured.std, measured.histogram) == (None,) * 5
+    assert measured.count == array.size
 
 
 def test_the_deviation_is_exact_far_from_zero() -> None:
@@ -125,7 +125,7 @@ def test_strings_are_an_error() -> None:
 
 @pytest.mark.parametrize("name", ["FLOAT", "FLOAT16", "BFLOAT16", "FLOAT8E5M2", "INT4", "BOOL", "UINT64", "COMPLEX128"])
 def test_elements_of_typed_fields_are_measured_too(name: str) -> None:
-    array = some_array(BY_NAME[name])[:9]
+    array = random_array(BY_NAME[name])[:9]
     typed = onnx.helper.make_tensor("w", BY_NAME[name].number, [9], array if name != "INT4" else array.astype(int))
     tensor = onnxwire.TensorProto.FromString(typed.SerializeToString())
     assert not tensor.HasField("raw_data")
@@ -135,20 +135,20 @@ def test_elements_of_typed_fields_are_measured_too(name: str) -> None:
 @pytest.mark.parametrize("index", [..., 3, (slice(2, None), ..., 1), (slice(None, None, -2), 0), (..., slice(1, 2))])
 def test_an_index_selects_the_measured_elements(index) -> None:
     array = np.random.default_rng(0).standard_normal((5, 40, 3, 500)).astype(np.float32)
-    found = measure(onnxwire.from_array(array), index, bins=5)
-    chosen = array[index].astype(np.float64)
-    assert (found.count, found.min, found.max) == (chosen.size, chosen.min(), chosen.max())
-    assert found.mean == pytest.approx(chosen.mean(), abs=1e-12)
-    assert sum(found.histogram.counts) == chosen.size
+    measured = measure(onnxwire.from_array(array), index, bins=5)
+    selected = array[index].astype(np.float64)
+    assert (measured.count, measured.min, measured.max) == (selected.size, selected.min(), selected.max())
+    assert measured.mean == pytest.approx(selected.mean(), abs=1e-12)
+    assert sum(measured.histogram.counts) == selected.size
 
 
 def test_an_index_is_split_into_small_ones_in_order() -> None:
     array = np.arange(4 * 5 * 6).reshape(4, 5, 6)
     for index in (..., 2, (slice(None, None, -1), slice(1, 4)), (..., -1), (slice(0, 0),)):
         for limit in (1, 4, 7, 30, 1000):
-            parts = [array[part].reshape(-1) for part in split_index(index, array.shape, limit)]
-            assert all(0 < part.size <= limit for part in parts)
-            assert np.array_equal(np.concatenate([[], *parts]), array[index].reshape(-1))
+            blocks = [array[block_index].reshape(-1) for block_index in split_index(index, array.shape, limit)]
+            assert all(0 < block_index.size <= limit for block_index in blocks)
+            assert np.array_equal(np.concatenate([[], *blocks]), array[index].reshape(-1))
 
 
 def save_model(folder: Path) -> str:
@@ -166,10 +166,10 @@ def save_model(folder: Path) -> str:
 
 def test_all_tensors_are_measured_in_any_storage(tmp_path: Path) -> None:
     with onnxwire.load(save_model(tmp_path)) as model:
-        found = measure_all(model, bins=10)
-        assert [entry.info.name for entry in found] == ["words", "w0", "w1"]
-        assert found[0].statistics is None
-        for entry, tensor in zip(found[1:], model.graph.initializer, strict=True):
+        measured = measure_all(model, bins=10)
+        assert [entry.info.name for entry in measured] == ["words", "w0", "w1"]
+        assert measured[0].statistics is None
+        for entry, tensor in zip(measured[1:], model.graph.initializer, strict=True):
             array = tensor.numpy().astype(np.float64)
             assert entry.statistics.mean == pytest.approx(array.mean(), abs=1e-12)
             assert sum(entry.statistics.histogram.counts) == array.size
@@ -184,7 +184,7 @@ def test_the_number_of_threads_changes_nothing(tmp_path: Path) -> None:
 def test_progress_ends_at_the_total(tmp_path: Path) -> None:
     calls: list[tuple[int, int]] = []
     with onnxwire.load(save_model(tmp_path)) as model:
-        measure_all(model, progress=lambda done, total: calls.append((done, total)))
+        measure_all(model, progress=lambda done_bytes, total: calls.append((done_bytes, total)))
     assert calls[-1] == (4 * 9 + 2 * COUNT, 4 * 9 + 2 * COUNT)
     assert calls == sorted(calls)
 
@@ -198,9 +198,9 @@ def test_the_first_error_of_a_thread_is_raised(tmp_path: Path) -> None:
 
 
 def test_an_exception_of_the_callback_propagates() -> None:
-    def refuse(done: int, total: int) -> None:
+    def fail(done_bytes: int, total: int) -> None:
         raise RuntimeError("enough")
 
     tensor = onnxwire.from_array(np.zeros(5, np.float32))
     with pytest.raises(RuntimeError, match="enough"):
-        measure(tensor, progress=refuse)
+        measure(tensor, progress=fail)

@@ -14,7 +14,7 @@ from each import each
 from graphs import nested_model
 from onnx import helper, numpy_helper
 from renamed_models import edit_randomly, rename_everything
-from test_bundled_files import FILES, HOME
+from test_bundled_files import FILES, ONNX_FOLDER
 
 import onnxwire
 from onnxwire.analysis import structure_match
@@ -22,24 +22,24 @@ from onnxwire.analysis.structure_diff import payload_key
 from onnxwire.cli import main
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-MODELS = [Path(HOME, file) for file in FILES if file.endswith(".onnx")] + sorted(EXAMPLES.glob("*.onnx"))
+MODELS = [Path(ONNX_FOLDER, file) for file in FILES if file.endswith(".onnx")] + sorted(EXAMPLES.glob("*.onnx"))
 
 
-def ours(model):
+def to_onnxwire(model):
     return onnxwire.ModelProto.FromString(model.SerializeToString())
 
 
-def structural(old, new, **options):
-    return list(onnxwire.diff(ours(old), ours(new), **{"match": "structure", **options}))
+def structural_diff(old, new, **options):
+    return list(onnxwire.diff(to_onnxwire(old), to_onnxwire(new), **{"match": "structure", **options}))
 
 
 def changes(old, new, **options):
-    """Return the differences of two models, without the one that lists new names."""
-    return [difference for difference in structural(old, new, **options) if difference.change != "renamed"]
+    """Return the differences of two models, except the difference that lists new names."""
+    return [difference for difference in structural_diff(old, new, **options) if difference.change != "renamed"]
 
 
 def chain(operators, weights=()):
-    """Make a model of nodes that read outputs of other nodes, and optionally one initializer each."""
+    """Make a model of a chain of nodes; the first nodes also read an initializer each, if `weights` are given."""
     tensors = [numpy_helper.from_array(np.float32(value), f"w{i}") for i, value in enumerate(weights)]
     nodes = [
         helper.make_node(name, [f"v{i}", *([f"w{i}"] if i < len(tensors) else [])], [f"v{i + 1}"], name=f"n{i}")
@@ -60,7 +60,7 @@ def test_a_renamed_and_reordered_model_differs_in_names_only(path):
 def test_subgraphs_functions_and_annotations_are_renamed_with_their_model():
     old, new = nested_model(), nested_model()
     rename_everything(new, random.Random(1))
-    (difference,) = structural(old, new)
+    (difference,) = structural_diff(old, new)
     assert {"first", "choice", "branch_Add", "branch_Mul"} <= difference.names["nodes"].keys()
     names = {node.op_type: node.name for node in new.graph.node}
     assert difference.names["nodes"]["choice"] == names["If"]
@@ -69,14 +69,14 @@ def test_subgraphs_functions_and_annotations_are_renamed_with_their_model():
 def test_few_edits_of_a_renamed_model_are_few_differences():
     rng = random.Random(5)
     old = onnx.load(EXAMPLES / "digits_cnn.onnx")
-    good = 0
+    n_minimal = 0
     trials = 2000 if IS_LONG else 40
     for _ in range(trials):
         new = onnx.ModelProto.FromString(old.SerializeToString())
         rename_everything(new, rng)
         edits = sum(edit_randomly(new, rng) for _ in range(rng.randrange(1, 21)))
-        good += len(changes(old, new)) <= 2 * edits
-    assert good >= 0.95 * trials
+        n_minimal += len(changes(old, new)) <= 2 * edits
+    assert n_minimal >= 0.95 * trials
 
 
 @pytest.mark.parametrize(
@@ -113,13 +113,13 @@ def test_a_nan_is_not_a_difference():
     old, new = chain(["Relu"]), chain(["Relu"])
     for model in old, new:
         model.graph.node[0].attribute.append(helper.make_attribute("alpha", float("nan")))
-    assert structural(old, new) == []
+    assert structural_diff(old, new) == []
 
 
-def trained(prefix, operator="Sub"):
-    """A model whose training subtracts its weight from itself; all names begin with a prefix."""
+def model_with_training(prefix, operator="Sub"):
+    """Return a model whose training algorithm changes its weight. All names begin with a prefix."""
     model = chain(["Add"], [1])
-    rate = helper.make_node(operator, [f"{prefix}w", f"{prefix}rate"], [f"{prefix}new"], name=f"{prefix}update")
+    update_node = helper.make_node(operator, [f"{prefix}w", f"{prefix}rate"], [f"{prefix}new"], name=f"{prefix}update")
     model.graph.initializer[0].name = model.graph.node[0].input[1] = f"{prefix}w"
     model.graph.node[0].name = f"{prefix}node"
     info = model.training_info.add()
@@ -128,30 +128,30 @@ def trained(prefix, operator="Sub"):
     info.initialization.CopyFrom(helper.make_graph([start], "initialization", [], [output]))
     output = helper.make_tensor_value_info(f"{prefix}new", 1, [])
     weights = [numpy_helper.from_array(np.float32(0.1), f"{prefix}rate")]
-    info.algorithm.CopyFrom(helper.make_graph([rate], "algorithm", [], [output], weights))
+    info.algorithm.CopyFrom(helper.make_graph([update_node], "algorithm", [], [output], weights))
     info.initialization_binding.add(key=f"{prefix}w", value=f"{prefix}start")
     info.update_binding.add(key=f"{prefix}w", value=f"{prefix}new")
     return model
 
 
 def test_training_graphs_are_compared_by_structure():
-    old = trained("a_")
-    assert changes(old, trained("b_")) == []
-    (renamed,) = structural(old, trained("b_"))
-    assert renamed.names["nodes"] == {"a_node": "b_node", "a_first": "b_first", "a_update": "b_update"}
-    paths = [difference.path for difference in changes(old, trained("b_", "Add"))]
+    old = model_with_training("a_")
+    assert changes(old, model_with_training("b_")) == []
+    (name_difference,) = structural_diff(old, model_with_training("b_"))
+    assert name_difference.names["nodes"] == {"a_node": "b_node", "a_first": "b_first", "a_update": "b_update"}
+    paths = [difference.path for difference in changes(old, model_with_training("b_", "Add"))]
     assert "training_info[0].algorithm.node[0]" in paths
     assert all(path.startswith("training_info[0].") for path in paths)
-    other = trained("b_")
-    other.training_info[0].update_binding[0].value = "b_rate"
-    (difference,) = changes(old, other)
+    changed_model = model_with_training("b_")
+    changed_model.training_info[0].update_binding[0].value = "b_rate"
+    (difference,) = changes(old, changed_model)
     assert difference.path == "training_info[0].update_binding[0]"
-    del other.training_info[:]
-    found = [(d.change, d.path) for d in changes(old, other)]
-    assert ("removed", "training_info[0].algorithm.node[0]") in found
-    assert ("removed", "training_info[0].update_binding[0]") in found
-    assert sorted((d.change == "added", d.path) for d in changes(other, old)) == [
-        (True, path) for _, path in sorted(found, key=lambda f: f[1])
+    del changed_model.training_info[:]
+    removals = [(d.change, d.path) for d in changes(old, changed_model)]
+    assert ("removed", "training_info[0].algorithm.node[0]") in removals
+    assert ("removed", "training_info[0].update_binding[0]") in removals
+    assert sorted((d.change == "added", d.path) for d in changes(changed_model, old)) == [
+        (True, path) for _, path in sorted(removals, key=lambda f: f[1])
     ]
 
 
@@ -172,17 +172,17 @@ def test_nodes_on_a_cycle_are_paired():
 
 def test_auto_pairs_by_name_unless_nodes_were_renamed():
     old, new = chain(["Relu", "Abs", "Neg"]), chain(["Relu", "Abs", "Exp"])
-    assert [d.change for d in structural(old, new, match="auto")] == [
-        d.change for d in structural(old, new, match="name")
+    assert [d.change for d in structural_diff(old, new, match="auto")] == [
+        d.change for d in structural_diff(old, new, match="name")
     ]
     rename_everything(new, random.Random(4))
-    assert "renamed" in [d.change for d in structural(old, new, match="auto")]
-    assert "renamed" not in [d.change for d in structural(old, new, match="name")]
+    assert "renamed" in [d.change for d in structural_diff(old, new, match="auto")]
+    assert "renamed" not in [d.change for d in structural_diff(old, new, match="name")]
 
 
-def test_another_way_to_match_is_refused():
+def test_an_unknown_value_of_match_is_rejected():
     with pytest.raises(ValueError, match="'auto', 'name' or 'structure'"):
-        structural(chain(["Relu"]), chain(["Relu"]), match="names")
+        structural_diff(chain(["Relu"]), chain(["Relu"]), match="names")
 
 
 def test_the_result_is_the_same_in_every_run():
@@ -192,7 +192,7 @@ def test_the_result_is_the_same_in_every_run():
     rename_everything(new, rng)
     for _ in range(10):
         edit_randomly(new, rng)
-    assert structural(old, new) == structural(old, new)
+    assert structural_diff(old, new) == structural_diff(old, new)
 
 
 def test_the_command_prints_renames_in_one_line_and_maps_them_in_json(tmp_path, capsys):
@@ -221,12 +221,12 @@ def test_the_digest_of_a_payload_does_not_depend_on_its_field_or_size():
         assert isinstance(keys[0], bytes), count
         assert keys[0] == keys[1], count
     # Damaged tensors have the text of the error as a key.
-    for damage in ({"dims": [-1]}, {"dims": [2]}, {"data_type": 99}, {"float_data": [1.0]}):
-        tensor = onnxwire.TensorProto(**{"dims": [1], "data_type": 1, "raw_data": bytes(4), **damage})
-        assert isinstance(payload_key(tensor), str), damage
+    for fields in ({"dims": [-1]}, {"dims": [2]}, {"data_type": 99}, {"float_data": [1.0]}):
+        tensor = onnxwire.TensorProto(**{"dims": [1], "data_type": 1, "raw_data": bytes(4), **fields})
+        assert isinstance(payload_key(tensor), str), fields
 
 
-def test_repairs_end_when_their_votes_are_counted(monkeypatch):
+def test_the_repair_of_pairs_ends_at_the_limit_of_votes(monkeypatch):
     rng = random.Random(3)
     old, new = (
         helper.make_model(
@@ -239,10 +239,10 @@ def test_repairs_end_when_their_votes_are_counted(monkeypatch):
         )
         for _ in range(2)
     )
-    whole = len(changes(old, new))
+    n_changes = len(changes(old, new))
     monkeypatch.setattr(structure_match, "_MIN_TOTAL_VOTES", 0)
     monkeypatch.setattr(structure_match, "_TOTAL_VOTES_PER_EDGE", 0)
-    assert 0 < whole <= len(changes(old, new)) <= 400
+    assert 0 < n_changes <= len(changes(old, new)) <= 400
     assert changes(old, old) == []
 
 

@@ -1,4 +1,4 @@
-"""Models are converted to onnx-ir, with tensors that read elements lazily, and back."""
+"""Conversion of models to onnx-ir, with tensors whose elements are read when they are used, and back."""
 
 from __future__ import annotations
 
@@ -18,22 +18,25 @@ from onnx import TensorProto, helper, numpy_helper
 import onnxwire
 from onnxwire.bridges.onnx_ir import Tensor, from_ir, to_ir
 
-HOME = Path(onnx.__file__).parent / "backend" / "test" / "data"
-MODELS = sorted(str(path.relative_to(HOME)) for path in HOME.rglob("*.onnx"))
+MODELS_FOLDER = Path(onnx.__file__).parent / "backend" / "test" / "data"
+MODELS = sorted(str(path.relative_to(MODELS_FOLDER)) for path in MODELS_FOLDER.rglob("*.onnx"))
 DIGITS = Path(__file__).parents[2] / "examples" / "digits_cnn.onnx"
 EVERY_MODEL = each("name", MODELS)
 
 
-def ours(model):
+def to_onnxwire(model):
+    """Return an official model as a model of onnxwire."""
     return onnxwire.ModelProto.FromString(model.SerializeToString())
 
 
 def model_of(*tensors, nodes=()):
+    """Return a model of onnxwire with the given official initializers and nodes."""
     graph = helper.make_graph(nodes, "g", [value("x", 2)], [value("x", 2)], list(tensors))
-    return ours(helper.make_model(graph, ir_version=10))
+    return to_onnxwire(helper.make_model(graph, ir_version=10))
 
 
 def constant(model, name):
+    """Return the tensor of an initializer of onnx-ir."""
     return model.graph.initializers[name].const_value
 
 
@@ -42,31 +45,31 @@ def constant(model, name):
 
 @EVERY_MODEL
 def test_a_round_trip_equals_that_of_the_package(name):
-    wanted = ir.to_proto(ir.load(HOME / name))
-    made = from_ir(to_ir(onnxwire.load(HOME / name)))
-    assert onnxwire.to_onnx(made) == wanted
+    expected = ir.to_proto(ir.load(MODELS_FOLDER / name))
+    result = from_ir(to_ir(onnxwire.load(MODELS_FOLDER / name)))
+    assert onnxwire.to_onnx(result) == expected
 
 
 @EVERY_MODEL
-def test_the_package_itself_writes_the_same_elements(name):
-    model = to_ir(onnxwire.load(HOME / name))
-    official = ir.load(HOME / name)
-    written = ir.from_proto(ir.to_proto(model))
-    assert written.graph.initializers.keys() == official.graph.initializers.keys()
-    for key in official.graph.initializers:
-        np.testing.assert_array_equal(constant(written, key).numpy(), constant(official, key).numpy())
+def test_the_package_writes_the_same_elements(name):
+    model = to_ir(onnxwire.load(MODELS_FOLDER / name))
+    official_model = ir.load(MODELS_FOLDER / name)
+    written_model = ir.from_proto(ir.to_proto(model))
+    assert written_model.graph.initializers.keys() == official_model.graph.initializers.keys()
+    for key in official_model.graph.initializers:
+        np.testing.assert_array_equal(constant(written_model, key).numpy(), constant(official_model, key).numpy())
 
 
-def test_tensors_in_subgraphs_functions_and_lists_are_ours():
+def test_tensors_in_subgraphs_functions_and_lists_are_of_onnxwire():
     weight = numpy_helper.from_array(np.arange(3.0), "t")
-    official = nested_model()
-    body = official.graph.node[1].attribute[0].g
+    official_model = nested_model()
+    body = official_model.graph.node[1].attribute[0].g
     body.initializer.append(numpy_helper.from_array(np.arange(4.0), "inner"))
-    official.graph.node.append(helper.make_node("Constant", [], ["c"], value=weight))
-    official.graph.node.append(helper.make_node("Custom", [], ["d"], domain="local", tensors=[weight, weight]))
-    official.graph.node.append(helper.make_node("Custom", [], ["e"], domain="local", graphs=[body]))
-    official.functions[0].node.insert(0, helper.make_node("Constant", [], ["k"], value=weight))
-    message = ours(official)
+    official_model.graph.node.append(helper.make_node("Constant", [], ["c"], value=weight))
+    official_model.graph.node.append(helper.make_node("Custom", [], ["d"], domain="local", tensors=[weight, weight]))
+    official_model.graph.node.append(helper.make_node("Custom", [], ["e"], domain="local", graphs=[body]))
+    official_model.functions[0].node.insert(0, helper.make_node("Constant", [], ["k"], value=weight))
+    message = to_onnxwire(official_model)
     model = to_ir(message)
     node = model.graph[4]
     assert type(node.attributes["value"].value) is Tensor
@@ -75,32 +78,40 @@ def test_tensors_in_subgraphs_functions_and_lists_are_ours():
         assert {type(value.const_value) for value in graph.initializers.values()} <= {Tensor}
     function = next(iter(model.functions.values()))
     assert type(function[0].attributes["value"].value) is Tensor
-    assert onnxwire.to_onnx(from_ir(model)) == ir.to_proto(ir.from_proto(official))
+    assert onnxwire.to_onnx(from_ir(model)) == ir.to_proto(ir.from_proto(official_model))
 
 
 # --- tensors
 
 
-def test_every_type_has_the_elements_that_the_package_has():
-    for kind, number in stored_tensors.DATA_TYPES.items():
-        if kind == "STRING":
+def test_elements_of_every_type_equal_those_of_the_package():
+    for type_name, number in stored_tensors.DATA_TYPES.items():
+        if type_name == "STRING":
             continue
         for message in stored_tensors.Stored(number, [4, 2], [0, 1] * 4).inline("t"):
-            official = ir.serde.TensorProtoTensor(onnx.TensorProto.FromString(message))
+            official_tensor = ir.serde.TensorProtoTensor(onnx.TensorProto.FromString(message))
             tensor = Tensor(onnxwire.TensorProto.FromString(message))
             assert isinstance(tensor, ir.TensorProtocol)
-            assert (tensor.name, tensor.shape, tensor.dtype) == (official.name, official.shape, official.dtype)
-            assert (tensor.size, tensor.nbytes, tensor.doc_string) == (official.size, official.nbytes, None)
-            assert tensor.numpy().dtype == official.numpy().dtype
-            np.testing.assert_array_equal(tensor.numpy(), official.numpy())
-            np.testing.assert_array_equal(np.asarray(tensor), official.numpy())
-            assert tensor.tobytes() == official.tobytes()
+            assert (tensor.name, tensor.shape, tensor.dtype) == (
+                official_tensor.name,
+                official_tensor.shape,
+                official_tensor.dtype,
+            )
+            assert (tensor.size, tensor.nbytes, tensor.doc_string) == (
+                official_tensor.size,
+                official_tensor.nbytes,
+                None,
+            )
+            assert tensor.numpy().dtype == official_tensor.numpy().dtype
+            np.testing.assert_array_equal(tensor.numpy(), official_tensor.numpy())
+            np.testing.assert_array_equal(np.asarray(tensor), official_tensor.numpy())
+            assert tensor.tobytes() == official_tensor.tobytes()
 
 
-def test_strings_are_those_of_the_package():
-    official = model_of(helper.make_tensor("s", TensorProto.STRING, [2], [b"a", b"b"]))
-    assert constant(to_ir(official), "s").numpy().tolist() == [b"a", b"b"]
-    assert from_ir(to_ir(official)).graph.initializer[0].string_data == [b"a", b"b"]
+def test_strings_become_lists_of_bytes_and_are_converted_back():
+    model = model_of(helper.make_tensor("s", TensorProto.STRING, [2], [b"a", b"b"]))
+    assert constant(to_ir(model), "s").numpy().tolist() == [b"a", b"b"]
+    assert from_ir(to_ir(model)).graph.initializer[0].string_data == [b"a", b"b"]
 
 
 def test_a_round_trip_copies_no_byte(tmp_path):
@@ -108,28 +119,28 @@ def test_a_round_trip_copies_no_byte(tmp_path):
     onnxwire.save(model_of(numpy_helper.from_array(np.arange(500.0), "w")), path)
     message = onnxwire.load(path)
     model = to_ir(message)
-    made = from_ir(model)
+    result = from_ir(model)
     array = message.graph.initializer[0].numpy()
     assert np.shares_memory(constant(model, "w").numpy(), array)
     assert np.shares_memory(np.from_dlpack(constant(model, "w")), array)
-    assert np.shares_memory(made.graph.initializer[0].numpy(), array)
+    assert np.shares_memory(result.graph.initializer[0].numpy(), array)
     message = model = array = None
-    assert made.graph.initializer[0].numpy()[-1] == 499
+    assert result.graph.initializer[0].numpy()[-1] == 499
 
 
-def test_changes_of_the_ir_do_not_change_the_message():
+def test_changes_to_the_ir_do_not_change_the_message():
     message = model_of(numpy_helper.from_array(np.arange(500.0), "w"))
-    before = message.SerializeToString()
+    bytes_before = message.SerializeToString()
     model = to_ir(message)
     tensor = constant(model, "w")
     model.graph.initializers["w"].name = "renamed"
     tensor.doc_string = "text"
     tensor.metadata_props["k"] = "v"
     tensor.meta["kept"] = object()
-    (made,) = from_ir(model).graph.initializer
-    assert (made.name, made.doc_string, made.metadata_props[0].key) == ("renamed", "text", "k")
-    assert made.numpy()[-1] == 499
-    assert message.SerializeToString() == before
+    (result,) = from_ir(model).graph.initializer
+    assert (result.name, result.doc_string, result.metadata_props[0].key) == ("renamed", "text", "k")
+    assert result.numpy()[-1] == 499
+    assert message.SerializeToString() == bytes_before
 
 
 def test_elements_are_written_to_a_file_without_a_copy(tmp_path):
@@ -143,10 +154,12 @@ def test_elements_are_written_to_a_file_without_a_copy(tmp_path):
 def test_tensors_of_other_classes_are_written_by_the_package():
     message = model_of(numpy_helper.from_array(np.arange(500.0), "w"))
     model = to_ir(message)
-    other = ir.Tensor(np.arange(16, dtype=np.uint8), name="o")  # has the same length as the placeholder of elements
-    model.graph.initializers.add(ir.Value(name="o", const_value=other))
-    made = from_ir(model)
-    assert {tensor.name: tensor.numpy().tolist()[-1] for tensor in made.graph.initializer} == {"w": 499, "o": 15}
+    other_tensor = ir.Tensor(
+        np.arange(16, dtype=np.uint8), name="o"
+    )  # has the same length as the placeholder of elements
+    model.graph.initializers.add(ir.Value(name="o", const_value=other_tensor))
+    result = from_ir(model)
+    assert {tensor.name: tensor.numpy().tolist()[-1] for tensor in result.graph.initializer} == {"w": 499, "o": 15}
 
 
 def test_a_pass_of_the_package_works_on_it():
@@ -155,10 +168,10 @@ def test_a_pass_of_the_package_works_on_it():
     model = to_ir(onnxwire.load(DIGITS))
     common.LiftConstantsToInitializersPass()(model)
     common.DeduplicateInitializersPass()(model)
-    official = ir.load(DIGITS)
-    common.LiftConstantsToInitializersPass()(official)
-    common.DeduplicateInitializersPass()(official)
-    assert onnxwire.to_onnx(from_ir(model)) == ir.to_proto(official)
+    official_model = ir.load(DIGITS)
+    common.LiftConstantsToInitializersPass()(official_model)
+    common.DeduplicateInitializersPass()(official_model)
+    assert onnxwire.to_onnx(from_ir(model)) == ir.to_proto(official_model)
 
 
 # --- external data
@@ -170,10 +183,10 @@ def test_external_data_is_read_by_the_package_and_stays_external(tmp_path):
     model = to_ir(message)
     assert isinstance(constant(model, "w"), ir.ExternalTensor)
     assert constant(model, "w").numpy()[-1] == 499
-    made = from_ir(model)
-    assert made.graph.initializer == message.graph.initializer
-    assert made.graph.initializer[0].numpy()[-1] == 499
-    onnxwire.save(made, tmp_path / "one.onnx", external=None)
+    result = from_ir(model)
+    assert result.graph.initializer == message.graph.initializer
+    assert result.graph.initializer[0].numpy()[-1] == 499
+    onnxwire.save(result, tmp_path / "one.onnx", external=None)
     assert onnxwire.load(tmp_path / "one.onnx").graph.initializer[0].raw_data == np.arange(500.0).tobytes()
 
 
@@ -217,7 +230,7 @@ def test_other_objects_are_rejected():
         from_ir(onnxwire.ModelProto())
 
 
-def test_without_the_package_one_line_says_what_to_install():
+def test_without_the_package_the_error_names_the_missing_package():
     code = "import sys; sys.modules['onnx_ir'] = None; import onnxwire.bridges.onnx_ir"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.stderr.splitlines()[-1].endswith("not installed; `pip install onnx-ir`")
+    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert process.stderr.splitlines()[-1].endswith("not installed; `pip install onnx-ir`")

@@ -1,4 +1,5 @@
-"""Shape inference, conversion and the checker of the official package return the same results as without onnxwire."""
+"""Shape inference, conversion and the checker of the onnx package have the same results by onnxwire as when they are
+called directly."""
 
 from __future__ import annotations
 
@@ -23,30 +24,32 @@ from onnxwire.bridges.onnx import apply_keeping
 from onnxwire.bridges.shape_inputs import PROPAGATED_INPUTS, READ_INPUTS, read_tensors
 from onnxwire.errors import FieldValueError
 
-HOME = Path(onnx.__file__).parent / "backend" / "test" / "data"
-MODELS = sorted(str(path.relative_to(HOME)) for path in HOME.rglob("*.onnx"))
+MODELS_FOLDER = Path(onnx.__file__).parent / "backend" / "test" / "data"
+MODELS = sorted(str(path.relative_to(MODELS_FOLDER)) for path in MODELS_FOLDER.rglob("*.onnx"))
 EVERY_MODEL = each("name", MODELS)
-SIZE = 400
+N_ELEMENTS = 400
 
 
 def result_of(function, *arguments, **options):
     """Return the result of a function as an official message, or the error that it raises."""
     try:
-        made = function(*arguments, **options)
+        result = function(*arguments, **options)
     except Exception as error:
         return type(error), str(error)
-    return onnxwire.to_onnx(made) if isinstance(made, onnxwire.ModelProto) else made
+    return onnxwire.to_onnx(result) if isinstance(result, onnxwire.ModelProto) else result
 
 
 def load_both(name):
-    return onnxwire.load(HOME / name), onnx.load(HOME / name)
+    """Return a model of the onnx package, loaded by onnxwire and by onnx."""
+    return onnxwire.load(MODELS_FOLDER / name), onnx.load(MODELS_FOLDER / name)
 
 
-def ours(model):
+def to_onnxwire(model):
+    """Return an official model as a model of onnxwire."""
     return onnxwire.ModelProto.FromString(model.SerializeToString())
 
 
-# --- every model in the package
+# --- every model in the onnx package
 
 
 def test_the_models_of_the_package_are_found():
@@ -55,47 +58,47 @@ def test_the_models_of_the_package_are_found():
 
 @EVERY_MODEL
 def test_a_function_that_does_nothing_changes_nothing(name):
-    model, official = load_both(name)
+    model, official_model = load_both(name)
     for threshold in (0, 1024):
-        assert onnxwire.to_onnx(onnxwire.apply(model, lambda given: given, threshold)) == official
+        assert onnxwire.to_onnx(onnxwire.apply(model, lambda argument: argument, threshold)) == official_model
 
 
 @EVERY_MODEL
 @each("options", [{}, {"data_prop": True}, {"strict_mode": True, "check_type": True}], ids=str)
-def test_inference_is_the_official_one(name, options):
-    model, official = load_both(name)
-    wanted = result_of(shape_inference.infer_shapes, official, **options)
-    assert result_of(onnxwire.infer_shapes, model, **options) == wanted
+def test_inference_has_the_official_result(name, options):
+    model, official_model = load_both(name)
+    expected = result_of(shape_inference.infer_shapes, official_model, **options)
+    assert result_of(onnxwire.infer_shapes, model, **options) == expected
 
 
 @each("number", range(len(MODELS)), ids=MODELS)
-def test_conversion_is_the_official_one(number):
-    model, official = load_both(MODELS[number])
+def test_conversion_has_the_official_result(number):
+    model, official_model = load_both(MODELS[number])
     opsets = [8, 13, 22]
     for opset in opsets if IS_LONG else opsets[number % 3 :][:1]:
         assert result_of(onnxwire.convert_version, model, opset) == result_of(
-            version_converter.convert_version, official, opset
+            version_converter.convert_version, official_model, opset
         )
 
 
 @EVERY_MODEL
-def test_the_checker_reports_the_official_faults(name):
-    model, official = load_both(name)
-    for full in (False, True):
-        wanted = result_of(checker.check_model, official, full_check=full)
-        assert result_of(onnxwire.check_official, model, full=full) == wanted
+def test_the_checker_raises_the_official_errors(name):
+    model, official_model = load_both(name)
+    for is_full in (False, True):
+        expected = result_of(checker.check_model, official_model, full_check=is_full)
+        assert result_of(onnxwire.check_official, model, full=is_full) == expected
 
 
-# --- elements that are read
+# --- tensors whose elements are read
 
 
 def read_cases():
-    """Return some of the package's tests of each operator whose elements are read, and of each of its expansions."""
-    wanted, counts = {operator.lower() for operator in {*READ_INPUTS, *PROPAGATED_INPUTS}}, Counter()
+    """Yield a few of the onnx package's tests of each operator whose input elements are read, and of its expansions."""
+    module_names, counts = {operator.lower() for operator in {*READ_INPUTS, *PROPAGATED_INPUTS}}, Counter()
     for module in pkgutil.iter_modules(node.__path__):
-        if module.name.replace("_", "") in wanted:
+        if module.name.replace("_", "") in module_names:
             import_module(f"{node.__name__}.{module.name}")
-    # Importing the modules adds to this registry; generating the tests of all operators takes half a minute.
+    # Importing a module registers its tests. To generate the tests of all operators would take half a minute.
     for case in node._NodeTestCases:
         operators = tuple(sorted({node.op_type for node in case.model.graph.node}))
         counts[operators] += 1
@@ -104,7 +107,7 @@ def read_cases():
 
 
 def with_initializers(case):
-    """Return the model of a test with the test's inputs as initializers, and with outputs of unknown shapes."""
+    """Return the model of a test with the test's inputs as initializers and without the shapes of outputs."""
     model = onnx.ModelProto()
     model.CopyFrom(case.model)
     inputs = {}
@@ -113,9 +116,9 @@ def with_initializers(case):
             tensor = numpy_helper.from_array(np.asarray(array), info.name)
             if tensor.data_type == info.type.tensor_type.elem_type:
                 inputs[info.name] = tensor
-    rest = [info for info in model.graph.input if info.name not in inputs]
+    other_inputs = [info for info in model.graph.input if info.name not in inputs]
     model.graph.ClearField("input")
-    model.graph.input.extend(rest)
+    model.graph.input.extend(other_inputs)
     model.graph.initializer.extend(inputs.values())
     for info in model.graph.output:
         if info.type.HasField("tensor_type"):
@@ -124,29 +127,29 @@ def with_initializers(case):
 
 
 def test_tensors_that_inference_and_conversion_read_stay_in_the_model():
-    seen = set()
+    op_types = set()
     for case in read_cases():
-        official = with_initializers(case)
-        model = ours(official)
-        seen.update(node.op_type for node in official.graph.node)
+        official_model = with_initializers(case)
+        model = to_onnxwire(official_model)
+        op_types.update(node.op_type for node in official_model.graph.node)
         for data_prop in (False, True):
 
             def infer(data, data_prop=data_prop):
                 return shape_inference.infer_shapes(data, strict_mode=True, data_prop=data_prop)
 
-            made = result_of(apply_keeping, model, infer, partial(read_tensors, data_prop=data_prop), 0, "bytes")
-            assert made == result_of(infer, official), (case.name, data_prop)
+            result = result_of(apply_keeping, model, infer, partial(read_tensors, data_prop=data_prop), 0, "bytes")
+            assert result == result_of(infer, official_model), (case.name, data_prop)
 
-        def convert(given):
-            return version_converter.convert_version(given, 15)
+        def convert(argument):
+            return version_converter.convert_version(argument, 15)
 
-        made = result_of(apply_keeping, model, convert, read_tensors, 0)
-        assert made == result_of(convert, official), case.name
-    assert seen >= (READ_INPUTS.keys() | PROPAGATED_INPUTS.keys()) - {"Upsample"}  # which the current version lacks
+        result = result_of(apply_keeping, model, convert, read_tensors, 0)
+        assert result == result_of(convert, official_model), case.name
+    assert op_types >= (READ_INPUTS.keys() | PROPAGATED_INPUTS.keys()) - {"Upsample"}  # not in the current version
 
 
 def shape_model(shape, **fields):
-    """Make a model with a Reshape whose shape tensor is larger than the threshold."""
+    """Return a model with a Reshape to a shape, which is an initializer."""
     graph = helper.make_graph(
         [helper.make_node("Reshape", ["x", "shape"], ["y"]), helper.make_node("Relu", ["y"], ["z"])],
         "g",
@@ -157,52 +160,52 @@ def shape_model(shape, **fields):
     return helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", 13)], **fields)
 
 
-LONG_PADS = np.int64([1] * SIZE + [2, 3])
+LONG_PADS = np.int64([1] * N_ELEMENTS + [2, 3])
 
 
 def test_a_shape_larger_than_the_threshold_is_read():
-    official = shape_model(LONG_PADS)
-    made = onnxwire.infer_shapes(ours(official), strict_mode=True)
-    assert onnxwire.to_onnx(made) == shape_inference.infer_shapes(official, strict_mode=True)
-    assert len(made.graph.output[0].type.tensor_type.shape.dim) == len(LONG_PADS)
-    onnxwire.check_official(made, full=True)
+    official_model = shape_model(LONG_PADS)
+    result = onnxwire.infer_shapes(to_onnxwire(official_model), strict_mode=True)
+    assert onnxwire.to_onnx(result) == shape_inference.infer_shapes(official_model, strict_mode=True)
+    assert len(result.graph.output[0].type.tensor_type.shape.dim) == len(LONG_PADS)
+    onnxwire.check_official(result, full=True)
 
 
 def test_a_shape_in_a_constant_node_is_read():
-    official = shape_model(LONG_PADS)
-    tensor = official.graph.initializer.pop()
+    official_model = shape_model(LONG_PADS)
+    tensor = official_model.graph.initializer.pop()
     tensor.name = "unnamed"
-    official.graph.node.insert(0, helper.make_node("Constant", [], ["shape"], value=tensor))
-    made = onnxwire.infer_shapes(ours(official), strict_mode=True)
-    assert onnxwire.to_onnx(made) == shape_inference.infer_shapes(official, strict_mode=True)
+    official_model.graph.node.insert(0, helper.make_node("Constant", [], ["shape"], value=tensor))
+    result = onnxwire.infer_shapes(to_onnxwire(official_model), strict_mode=True)
+    assert onnxwire.to_onnx(result) == shape_inference.infer_shapes(official_model, strict_mode=True)
 
 
 def test_a_shape_passed_through_functions_is_read():
     opsets = [helper.make_opsetid("", 13), helper.make_opsetid("local", 1)]
-    inner = helper.make_node("Reshape", ["a", "s"], ["b"])
-    outer = helper.make_node("Inner", ["a", "t"], ["b"], domain="local")
-    official = shape_model(LONG_PADS)
-    official.functions.append(helper.make_function("local", "Inner", ["a", "s"], ["b"], [inner], opsets))
-    official.functions.append(helper.make_function("local", "Outer", ["a", "t"], ["b"], [outer], opsets))
-    official.opset_import.append(opsets[1])
-    official.graph.node[0].CopyFrom(helper.make_node("Outer", ["x", "shape"], ["y"], domain="local"))
-    made = onnxwire.infer_shapes(ours(official), strict_mode=True)
-    assert onnxwire.to_onnx(made) == shape_inference.infer_shapes(official, strict_mode=True)
-    assert len(made.graph.output[0].type.tensor_type.shape.dim) == len(LONG_PADS)
+    inner_node = helper.make_node("Reshape", ["a", "s"], ["b"])
+    outer_node = helper.make_node("Inner", ["a", "t"], ["b"], domain="local")
+    official_model = shape_model(LONG_PADS)
+    official_model.functions.append(helper.make_function("local", "Inner", ["a", "s"], ["b"], [inner_node], opsets))
+    official_model.functions.append(helper.make_function("local", "Outer", ["a", "t"], ["b"], [outer_node], opsets))
+    official_model.opset_import.append(opsets[1])
+    official_model.graph.node[0].CopyFrom(helper.make_node("Outer", ["x", "shape"], ["y"], domain="local"))
+    result = onnxwire.infer_shapes(to_onnxwire(official_model), strict_mode=True)
+    assert onnxwire.to_onnx(result) == shape_inference.infer_shapes(official_model, strict_mode=True)
+    assert len(result.graph.output[0].type.tensor_type.shape.dim) == len(LONG_PADS)
 
 
 def test_a_name_applies_only_in_its_scope():
-    # A weight of the main graph called as the shape in a function.
+    # A weight of the main graph has the same name as the shape in a function.
     opsets = [helper.make_opsetid("", 13), helper.make_opsetid("local", 1)]
     shape = helper.make_node("Constant", [], ["shape"], value=numpy_helper.from_array(LONG_PADS))
     reshape = helper.make_node("Reshape", ["a", "shape"], ["b"])
-    weight = numpy_helper.from_array(np.zeros(SIZE, np.float32), "shape")
-    official = shape_model(LONG_PADS)
-    official.graph.node[0].CopyFrom(helper.make_node("Add", ["x", "shape"], ["y"]))
-    official.graph.initializer[0].CopyFrom(weight)
-    official.functions.append(helper.make_function("local", "F", ["a"], ["b"], [shape, reshape], opsets))
-    assert read_tensors(ours(official)) == {"functions[0].node[0].attribute[0].t"}
-    assert read_tensors(ours(official), data_prop=True) == {"functions[0].node[0].attribute[0].t"}
+    weight = numpy_helper.from_array(np.zeros(N_ELEMENTS, np.float32), "shape")
+    official_model = shape_model(LONG_PADS)
+    official_model.graph.node[0].CopyFrom(helper.make_node("Add", ["x", "shape"], ["y"]))
+    official_model.graph.initializer[0].CopyFrom(weight)
+    official_model.functions.append(helper.make_function("local", "F", ["a"], ["b"], [shape, reshape], opsets))
+    assert read_tensors(to_onnxwire(official_model)) == {"functions[0].node[0].attribute[0].t"}
+    assert read_tensors(to_onnxwire(official_model), data_prop=True) == {"functions[0].node[0].attribute[0].t"}
 
 
 def test_many_functions_that_call_each_other_take_linear_time():
@@ -218,113 +221,113 @@ def test_many_functions_that_call_each_other_take_linear_time():
                                              helper.make_node("ConstantOfShape", ["a"], ["c"])], []
         )
     )  # fmt: skip
-    official = shape_model(LONG_PADS)
-    official.functions.extend(functions)
-    official.graph.node[0].CopyFrom(helper.make_node("F0", ["shape"], ["y"], domain="local"))
-    assert read_tensors(ours(official)) == {"graph.initializer[0]"}
+    official_model = shape_model(LONG_PADS)
+    official_model.functions.extend(functions)
+    official_model.graph.node[0].CopyFrom(helper.make_node("F0", ["shape"], ["y"], domain="local"))
+    assert read_tensors(to_onnxwire(official_model)) == {"graph.initializer[0]"}
 
 
-def test_shapes_in_files_are_read_and_stay_there(tmp_path):
-    onnxwire.save(ours(shape_model(LONG_PADS)), tmp_path / "m.onnx", external="m.data")
+def test_shapes_in_files_are_read_and_stay_external(tmp_path):
+    onnxwire.save(to_onnxwire(shape_model(LONG_PADS)), tmp_path / "m.onnx", external="m.data")
     model = onnxwire.load(tmp_path / "m.onnx")
-    made = onnxwire.infer_shapes(model, strict_mode=True)
-    wanted = shape_inference.infer_shapes(shape_model(LONG_PADS), strict_mode=True)
-    assert made.graph.output[0] == ours(wanted).graph.output[0]
-    assert made.graph.initializer == model.graph.initializer
+    result = onnxwire.infer_shapes(model, strict_mode=True)
+    expected = shape_inference.infer_shapes(shape_model(LONG_PADS), strict_mode=True)
+    assert result.graph.output[0] == to_onnxwire(expected).graph.output[0]
+    assert result.graph.initializer == model.graph.initializer
     (tmp_path / "m.data").unlink()
-    broken = onnxwire.load(tmp_path / "m.onnx")
-    assert onnxwire.infer_shapes(broken).graph.initializer == broken.graph.initializer
+    model_without_data = onnxwire.load(tmp_path / "m.onnx")
+    assert onnxwire.infer_shapes(model_without_data).graph.initializer == model_without_data.graph.initializer
 
 
 @pytest.mark.parametrize("step", [13, pytest.param(1, marks=pytest.mark.long)])
-def test_inference_of_a_model_that_is_edited_meanwhile_uses_one_consistent_state(step):
-    official = shape_model(LONG_PADS)
-    official.graph.initializer.append(numpy_helper.from_array(np.zeros(SIZE, np.float32), "weight"))
-    data = official.SerializeToString()
+def test_inference_uses_one_consistent_state_of_a_model_that_is_edited_meanwhile(step):
+    official_model = shape_model(LONG_PADS)
+    official_model.graph.initializer.append(numpy_helper.from_array(np.zeros(N_ELEMENTS, np.float32), "weight"))
+    data = official_model.SerializeToString()
     thresholds = gc.get_threshold()
     for count in range(1, 40, step):
         model = onnxwire.ModelProto.FromString(data)
-        edits = [model.graph.initializer.reverse]
-        edit = lambda *_, edits=edits: edits and edits.pop()()  # noqa: E731
+        pending_edits = [model.graph.initializer.reverse]
+        edit_once = lambda *_, pending_edits=pending_edits: pending_edits and pending_edits.pop()()  # noqa: E731
         gc.collect()
-        gc.callbacks.append(edit)
+        gc.callbacks.append(edit_once)
         gc.set_threshold(count)
         try:
-            made = onnxwire.infer_shapes(model)
+            result = onnxwire.infer_shapes(model)
         finally:
             gc.set_threshold(*thresholds)
-            gc.callbacks.remove(edit)
-        assert not edits
-        assert len(made.graph.output[0].type.tensor_type.shape.dim) == len(LONG_PADS)
+            gc.callbacks.remove(edit_once)
+        assert not pending_edits
+        assert len(result.graph.output[0].type.tensor_type.shape.dim) == len(LONG_PADS)
 
 
-def test_errors_are_the_official_ones():
-    official = shape_model(np.int64([-1, -1]))
+def test_official_errors_are_raised():
+    official_model = shape_model(np.int64([-1, -1]))
     with pytest.raises(shape_inference.InferenceError):
-        onnxwire.infer_shapes(ours(official), strict_mode=True)
-    official.graph.node[1].op_type = "NoSuchOperator"
+        onnxwire.infer_shapes(to_onnxwire(official_model), strict_mode=True)
+    official_model.graph.node[1].op_type = "NoSuchOperator"
     with pytest.raises(RuntimeError, match="NoSuchOperator"):
-        onnxwire.convert_version(ours(official), 15)
+        onnxwire.convert_version(to_onnxwire(official_model), 15)
     for number in (-1, 1 << 31):
         with pytest.raises(FieldValueError, match="opset is a version, a number from 0 to 2,147,483,647"):
-            onnxwire.convert_version(ours(official), number)
+            onnxwire.convert_version(to_onnxwire(official_model), number)
 
 
 # --- the checker
 
 
-def checked(tensor):
-    """Check a model with one initializer with the checker of the package and with onnxwire's."""
+def results_of_both_checkers(tensor):
+    """Return the results of the official checker and of `check_official` for a model with one initializer."""
     graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "g", [value("x", 1)], [value("y", 1)], [tensor])
     model = helper.make_model(graph, ir_version=10)
-    return result_of(checker.check_model, model), result_of(onnxwire.check_official, ours(model))
+    return result_of(checker.check_model, model), result_of(onnxwire.check_official, to_onnxwire(model))
 
 
-RAW = np.zeros(SIZE, np.float32).tobytes()
-FAULTY = {
-    "short": {"raw_data": RAW[:-1]},
-    "long": {"raw_data": RAW + b"\0\0\0\0"},
+RAW_DATA = np.zeros(N_ELEMENTS, np.float32).tobytes()
+TENSOR_FIELDS = {
+    "short": {"raw_data": RAW_DATA[:-1]},
+    "long": {"raw_data": RAW_DATA + b"\0\0\0\0"},
     "no elements": {},
-    "two kinds of elements": {"raw_data": RAW, "float_data": [0] * SIZE},
-    "another field": {"int64_data": [0] * SIZE},
-    "too few": {"float_data": [0] * (SIZE - 1)},
-    "raw strings": {"raw_data": RAW, "data_type": TensorProto.STRING},
-    "strings": {"string_data": [b"abc"] * SIZE, "data_type": TensorProto.STRING},
-    "too few strings": {"string_data": [b"abcd"] * (SIZE - 1), "data_type": TensorProto.STRING},
-    "no type": {"raw_data": RAW, "data_type": 0},
-    "unknown type": {"raw_data": RAW, "data_type": 99},
-    "negative dims": {"raw_data": RAW, "dims": [-SIZE]},
-    "huge dims": {"raw_data": RAW, "dims": [1 << 62, 1 << 62]},
-    "no dims": {"raw_data": RAW, "dims": [0]},
-    "a segment": {"raw_data": RAW, "segment": TensorProto.Segment(begin=0, end=SIZE)},
-    "sound": {"raw_data": RAW},
-    "sound, typed": {"float_data": [0] * SIZE},
+    "two kinds of elements": {"raw_data": RAW_DATA, "float_data": [0] * N_ELEMENTS},
+    "another field": {"int64_data": [0] * N_ELEMENTS},
+    "too few": {"float_data": [0] * (N_ELEMENTS - 1)},
+    "raw strings": {"raw_data": RAW_DATA, "data_type": TensorProto.STRING},
+    "strings": {"string_data": [b"abc"] * N_ELEMENTS, "data_type": TensorProto.STRING},
+    "too few strings": {"string_data": [b"abcd"] * (N_ELEMENTS - 1), "data_type": TensorProto.STRING},
+    "no type": {"raw_data": RAW_DATA, "data_type": 0},
+    "unknown type": {"raw_data": RAW_DATA, "data_type": 99},
+    "negative dims": {"raw_data": RAW_DATA, "dims": [-N_ELEMENTS]},
+    "huge dims": {"raw_data": RAW_DATA, "dims": [1 << 62, 1 << 62]},
+    "no dims": {"raw_data": RAW_DATA, "dims": [0]},
+    "a segment": {"raw_data": RAW_DATA, "segment": TensorProto.Segment(begin=0, end=N_ELEMENTS)},
+    "valid raw_data": {"raw_data": RAW_DATA},
+    "valid float_data": {"float_data": [0] * N_ELEMENTS},
 }
 
 
-@pytest.mark.parametrize("fault", FAULTY)
-def test_a_faulty_large_tensor_is_reported_as_by_the_checker(fault):
-    tensor = TensorProto(**{"name": "w", "dims": [SIZE], "data_type": TensorProto.FLOAT} | FAULTY[fault])
-    wanted, found = checked(tensor)
-    assert found == wanted
+@pytest.mark.parametrize("case", TENSOR_FIELDS)
+def test_an_invalid_large_tensor_is_reported_as_by_the_official_checker(case):
+    tensor = TensorProto(**{"name": "w", "dims": [N_ELEMENTS], "data_type": TensorProto.FLOAT} | TENSOR_FIELDS[case])
+    expected, result = results_of_both_checkers(tensor)
+    assert result == expected
 
 
-def test_sparse_tensors_are_checked_by_their_indices():
-    for indices in (np.arange(SIZE), np.arange(SIZE)[::-1].copy(), np.arange(SIZE) + 10**6):
+def test_indices_of_sparse_tensors_are_checked():
+    for indices in (np.arange(N_ELEMENTS), np.arange(N_ELEMENTS)[::-1].copy(), np.arange(N_ELEMENTS) + 10**6):
         sparse = onnx.SparseTensorProto(dims=[10**6])
-        sparse.values.CopyFrom(numpy_helper.from_array(np.zeros(SIZE, np.float32), "s"))
+        sparse.values.CopyFrom(numpy_helper.from_array(np.zeros(N_ELEMENTS, np.float32), "s"))
         sparse.indices.CopyFrom(numpy_helper.from_array(indices, "i"))
         graph = helper.make_graph(
             [helper.make_node("Relu", ["x"], ["y"])], "g", [value("x", 1)], [value("y", 1)], sparse_initializer=[sparse]
         )
         model = helper.make_model(graph, ir_version=10)
-        assert result_of(onnxwire.check_official, ours(model)) == result_of(checker.check_model, model)
+        assert result_of(onnxwire.check_official, to_onnxwire(model)) == result_of(checker.check_model, model)
 
 
-def test_external_data_is_found_in_the_models_folder(tmp_path):
-    weight = numpy_helper.from_array(np.zeros(SIZE, np.float32), "w")
+def test_external_data_is_checked_in_the_models_folder(tmp_path):
+    weight = numpy_helper.from_array(np.zeros(N_ELEMENTS, np.float32), "w")
     graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "g", [value("x", 1)], [value("y", 1)], [weight])
-    onnxwire.save(ours(helper.make_model(graph, ir_version=10)), tmp_path / "m.onnx", external="w.data")
+    onnxwire.save(to_onnxwire(helper.make_model(graph, ir_version=10)), tmp_path / "m.onnx", external="w.data")
     onnxwire.check_official(onnxwire.load(tmp_path / "m.onnx"), full=True)
     (tmp_path / "w.data").write_bytes(b"short")
     with pytest.raises(onnxwire.ExternalDataError, match=r"'w'.* runs past its end"):
@@ -335,13 +338,13 @@ def test_external_data_is_found_in_the_models_folder(tmp_path):
 
 
 def test_the_checker_rejects_an_external_tensor_without_a_location():
-    tensor = TensorProto(name="w", dims=[SIZE], data_type=TensorProto.FLOAT, data_location=TensorProto.EXTERNAL)
-    wanted, found = checked(tensor)
-    assert found == wanted
-    assert "location" in found[1]
+    tensor = TensorProto(name="w", dims=[N_ELEMENTS], data_type=TensorProto.FLOAT, data_location=TensorProto.EXTERNAL)
+    expected, result = results_of_both_checkers(tensor)
+    assert result == expected
+    assert "location" in result[1]
 
 
 def test_nested_models_are_checked_and_inferred():
-    official = nested_model()
-    assert result_of(onnxwire.infer_shapes, ours(official)) == shape_inference.infer_shapes(official)
-    assert result_of(onnxwire.check_official, ours(official), full=True) is None
+    official_model = nested_model()
+    assert result_of(onnxwire.infer_shapes, to_onnxwire(official_model)) == shape_inference.infer_shapes(official_model)
+    assert result_of(onnxwire.check_official, to_onnxwire(official_model), full=True) is None

@@ -1,4 +1,4 @@
-"""Sessions of onnxruntime return the same outputs as sessions of files, for edited and for huge models too."""
+"""Sessions of onnxruntime for models of onnxwire, also edited and huge ones. Their outputs equal those for files."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import onnx
 import pytest
 import stored_tensors
 from onnx import helper
-from test_bridges_safetensors import needs_proc, python, sparse_model
+from test_bridges_safetensors import needs_proc, run_python, write_sparse_model
 
 import onnxwire
 from onnxwire import ModelProto
@@ -20,37 +20,37 @@ from onnxwire import ModelProto
 onnxruntime = pytest.importorskip("onnxruntime")
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-T = stored_tensors.DATA_TYPES
-CPU = ["CPUExecutionProvider"]
+DATA_TYPES = stored_tensors.DATA_TYPES
+CPU_PROVIDERS = ["CPUExecutionProvider"]
 WEIGHT = np.arange(6000, dtype=np.float32)
-X = np.ones(6000, np.float32)
+INPUT = np.ones(6000, np.float32)
 
 
 def inputs_of(session):
-    """Return random values for the inputs of a session, which are all floats; unknown dims are 3."""
+    """Return random values for the inputs of a session, which must be floats. Unknown dims become 3."""
     random = np.random.default_rng(5)
     shapes = {value.name: [dim if isinstance(dim, int) else 3 for dim in value.shape] for value in session.get_inputs()}
     return {name: random.random(shape, np.float32) for name, shape in shapes.items()}
 
 
-def assert_same(ours, wanted):
-    """Assert that outputs are the same; onnxruntime adds up in another order where memory is aligned otherwise."""
-    assert len(ours) == len(wanted)
-    for one, other in zip(ours, wanted, strict=True):
-        if isinstance(other, np.ndarray) and other.dtype.kind == "f":
-            np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
-        elif isinstance(other, np.ndarray):
-            assert np.array_equal(one, other)
+def assert_equal_outputs(outputs, expected):
+    """Assert that outputs are equal. Floats may differ slightly: the order of additions depends on the alignment."""
+    assert len(outputs) == len(expected)
+    for output, expected_output in zip(outputs, expected, strict=True):
+        if isinstance(expected_output, np.ndarray) and expected_output.dtype.kind == "f":
+            np.testing.assert_allclose(output, expected_output, rtol=1e-5, atol=1e-6)
+        elif isinstance(expected_output, np.ndarray):
+            assert np.array_equal(output, expected_output)
         else:
-            assert one == other
+            assert output == expected_output
 
 
-def value(name, kind="FLOAT", shape=(6000,)):
-    return helper.make_tensor_value_info(name, T[kind], shape)
+def value(name, type_name="FLOAT", shape=(6000,)):
+    return helper.make_tensor_value_info(name, DATA_TYPES[type_name], shape)
 
 
 def model_of(nodes, *, inputs=(), initializers=(), functions=(), sparse=(), outputs=("y",)):
-    """Return a model of official nodes and initializers."""
+    """Return a model of onnxwire with official nodes and initializers."""
     graph = helper.make_graph(
         nodes, "g", inputs, [onnx.ValueInfoProto(name=name) for name in outputs], initializers,
         sparse_initializer=list(sparse),
@@ -64,8 +64,8 @@ def weight(name="w", array=WEIGHT):
     return onnx.numpy_helper.from_array(array, name)
 
 
-def holders():
-    """Yield models that add a weight to x, each with the weight in another field."""
+def described_models():
+    """Yield models that add a weight to x, and descriptions of the field that contains the weight."""
     add = helper.make_node("Add", ["x", "w"], ["y"])
     constant = helper.make_node("Constant", [], ["w"], value=weight())
     x, y, b = value("x"), value("y"), value("b", "BOOL", [])
@@ -76,34 +76,35 @@ def holders():
         ("subgraph", helper.make_graph([add], "s", [], [y], [weight()])),
         ("Constant of a subgraph", helper.make_graph([constant, add], "s", [], [y])),
     ):
-        choose = helper.make_node("If", ["b"], ["y"], then_branch=branch, else_branch=branch)
-        yield name, model_of([choose], inputs=[x, b])
-    function = helper.make_function("local", "F", ["x"], ["y"], [constant, add], [helper.make_opsetid("", 21)])
+        if_node = helper.make_node("If", ["b"], ["y"], then_branch=branch, else_branch=branch)
+        yield name, model_of([if_node], inputs=[x, b])
+    function_proto = helper.make_function("local", "F", ["x"], ["y"], [constant, add], [helper.make_opsetid("", 21)])
     call = helper.make_node("F", ["x"], ["y"], domain="local")
-    yield "Constant of a function", model_of([call], inputs=[x], functions=[function])
+    yield "Constant of a function", model_of([call], inputs=[x], functions=[function_proto])
     indices = onnx.numpy_helper.from_array(np.arange(6000), "i")
     sparse = helper.make_sparse_tensor(weight(), indices, [6000])
     yield "sparse initializer", model_of([add], inputs=[x], sparse=[sparse])
 
 
-TENSOR_PARENTS = dict(holders())
+MODELS_BY_PARENT = dict(described_models())
 
 
 def run(session):
-    inputs = {"x": X, "b": np.array(True)}
+    """Return the outputs of a session for the inputs x and b."""
+    inputs = {"x": INPUT, "b": np.array(True)}
     return session.run(None, {entry.name: inputs[entry.name] for entry in session.get_inputs() if entry.name in inputs})
 
 
-# --- the same outputs
+# --- outputs
 
 
 @pytest.mark.parametrize("name", ["digits_cnn.onnx", "iris_forest.onnx"])
 def test_an_example_gives_the_outputs_of_its_file(name):
-    wanted = onnxruntime.InferenceSession(EXAMPLES / name, providers=CPU)
-    inputs = inputs_of(wanted)
+    file_session = onnxruntime.InferenceSession(EXAMPLES / name, providers=CPU_PROVIDERS)
+    inputs = inputs_of(file_session)
     with onnxwire.load(EXAMPLES / name) as model:
-        session = onnxwire.inference_session(model, providers=CPU)
-    assert_same(session.run(None, inputs), wanted.run(None, inputs))
+        session = onnxwire.inference_session(model, providers=CPU_PROVIDERS)
+    assert_equal_outputs(session.run(None, inputs), file_session.run(None, inputs))
 
 
 def edit_digits(model):
@@ -122,39 +123,41 @@ def edit_iris(model):
 @pytest.mark.parametrize(
     ("name", "edit"), [("digits_cnn.onnx", edit_digits), ("iris_forest.onnx", edit_iris)], ids=["digits", "iris"]
 )
-def test_an_edited_example_gives_the_outputs_of_the_saved_one(name, edit, tmp_path):
+def test_an_edited_example_gives_the_outputs_of_the_saved_file(name, edit, tmp_path):
     with onnxwire.load(EXAMPLES / name) as model:
         edit(model)
-        before = model.SerializeToString()
-        session = onnxwire.inference_session(model, providers=CPU)
-        assert model.SerializeToString() == before
+        bytes_before = model.SerializeToString()
+        session = onnxwire.inference_session(model, providers=CPU_PROVIDERS)
+        assert model.SerializeToString() == bytes_before
         onnxwire.save(model, tmp_path / "m.onnx")
-    wanted = onnxruntime.InferenceSession(tmp_path / "m.onnx", providers=CPU)
-    inputs = inputs_of(wanted)
+    file_session = onnxruntime.InferenceSession(tmp_path / "m.onnx", providers=CPU_PROVIDERS)
+    inputs = inputs_of(file_session)
     assert session.get_outputs()[0].name == "renamed"
-    assert_same(session.run(None, inputs), wanted.run(None, inputs))
+    assert_equal_outputs(session.run(None, inputs), file_session.run(None, inputs))
 
 
-@pytest.mark.parametrize("mapped", [True, False], ids=["mapped", "read"])
+@pytest.mark.parametrize("is_mapped", [True, False], ids=["mapped", "read"])
 @pytest.mark.parametrize("external", [None, "w.bin", "{name}.bin"], ids=["inline", "one file", "many files"])
-@pytest.mark.parametrize("holder", TENSOR_PARENTS)
-def test_a_weight_in_a_file_may_have_any_offset(holder, external, mapped, tmp_path):
-    onnxwire.save(TENSOR_PARENTS[holder], tmp_path / "m.onnx", external=external)
-    with onnxwire.load(tmp_path / "m.onnx", mmap=mapped) as model:
-        session = onnxwire.inference_session(model, providers=CPU)
-    assert np.array_equal(run(session)[0], X + WEIGHT)
+@pytest.mark.parametrize("weight_parent", MODELS_BY_PARENT)
+def test_a_weight_in_a_file_may_have_any_offset(weight_parent, external, is_mapped, tmp_path):
+    onnxwire.save(MODELS_BY_PARENT[weight_parent], tmp_path / "m.onnx", external=external)
+    with onnxwire.load(tmp_path / "m.onnx", mmap=is_mapped) as model:
+        session = onnxwire.inference_session(model, providers=CPU_PROVIDERS)
+    assert np.array_equal(run(session)[0], INPUT + WEIGHT)
 
 
-@pytest.mark.parametrize("holder", TENSOR_PARENTS)
-def test_a_weight_in_memory_may_have_any_address(holder):
-    assert np.array_equal(run(onnxwire.inference_session(TENSOR_PARENTS[holder], providers=CPU))[0], X + WEIGHT)
+@pytest.mark.parametrize("weight_parent", MODELS_BY_PARENT)
+def test_a_weight_in_memory_may_have_any_address(weight_parent):
+    assert np.array_equal(
+        run(onnxwire.inference_session(MODELS_BY_PARENT[weight_parent], providers=CPU_PROVIDERS))[0], INPUT + WEIGHT
+    )
 
 
-def test_a_weight_may_be_a_buffer_in_place_of_a_file(tmp_path):
-    onnxwire.save(TENSOR_PARENTS["initializer"], tmp_path / "m.onnx", external="w.bin")
+def test_a_weight_may_be_in_a_buffer_that_replaces_a_file(tmp_path):
+    onnxwire.save(MODELS_BY_PARENT["initializer"], tmp_path / "m.onnx", external="w.bin")
     with onnxwire.load(tmp_path / "m.onnx", external_data={"w.bin": (WEIGHT * 2).tobytes()}) as model:
-        session = onnxwire.inference_session(model, providers=CPU)
-    assert np.array_equal(run(session)[0], X + WEIGHT * 2)
+        session = onnxwire.inference_session(model, providers=CPU_PROVIDERS)
+    assert np.array_equal(run(session)[0], INPUT + WEIGHT * 2)
 
 
 def test_small_external_data_may_contain_a_shape(tmp_path):
@@ -162,45 +165,60 @@ def test_small_external_data_may_contain_a_shape(tmp_path):
     model = model_of([reshape], inputs=[value("x")], initializers=[weight("shape", np.array([60, 100]))])
     onnxwire.save(model, tmp_path / "m.onnx", external="w.bin", threshold=0)
     with onnxwire.load(tmp_path / "m.onnx") as model:
-        assert run(onnxwire.inference_session(model, providers=CPU))[0].shape == (60, 100)
+        assert run(onnxwire.inference_session(model, providers=CPU_PROVIDERS))[0].shape == (60, 100)
 
 
 # The types that onnxruntime's Identity supports.
-PLAIN = ["FLOAT", "UINT8", "INT8", "UINT16", "INT16", "INT32", "INT64", "BOOL", "FLOAT16", "DOUBLE", "UINT32", "UINT64"]
-PLAIN += ["BFLOAT16", "FLOAT8E4M3FN", "FLOAT8E4M3FNUZ", "FLOAT8E5M2", "FLOAT8E5M2FNUZ"]
+IDENTITY_TYPES = [
+    "FLOAT",
+    "UINT8",
+    "INT8",
+    "UINT16",
+    "INT16",
+    "INT32",
+    "INT64",
+    "BOOL",
+    "FLOAT16",
+    "DOUBLE",
+    "UINT32",
+    "UINT64",
+]
+IDENTITY_TYPES += ["BFLOAT16", "FLOAT8E4M3FN", "FLOAT8E4M3FNUZ", "FLOAT8E5M2", "FLOAT8E5M2FNUZ"]
 
 
-@pytest.mark.parametrize("kind", PLAIN)
-def test_every_type_is_passed_bit_for_bit(kind, tmp_path):
-    raw = np.random.default_rng(5).integers(0, 2, 1 << 16, np.uint8).tobytes()
-    shape = [len(raw) * 8 // stored_tensors.BITS[T[kind]]]
+@pytest.mark.parametrize("type_name", IDENTITY_TYPES)
+def test_every_type_is_passed_bit_for_bit(type_name, tmp_path):
+    raw_data = np.random.default_rng(5).integers(0, 2, 1 << 16, np.uint8).tobytes()
+    shape = [len(raw_data) * 8 // stored_tensors.BITS[DATA_TYPES[type_name]]]
     model = model_of([helper.make_node("Identity", ["w"], ["y"])])
-    model.graph.initializer.add(name="w", dims=shape, data_type=T[kind], raw_data=raw)
+    model.graph.initializer.add(name="w", dims=shape, data_type=DATA_TYPES[type_name], raw_data=raw_data)
     onnxwire.save(model, tmp_path / "m.onnx")
-    with onnxwire.load(tmp_path / "m.onnx") as loaded:
-        sessions = [onnxwire.inference_session(each, providers=CPU) for each in (loaded, model)]
+    with onnxwire.load(tmp_path / "m.onnx") as loaded_model:
+        sessions = [onnxwire.inference_session(variant, providers=CPU_PROVIDERS) for variant in (loaded_model, model)]
     for session in sessions:
         binding = session.io_binding()
         binding.bind_output("y", "cpu")
         session.run_with_iobinding(binding)
         (output,) = binding.get_outputs()
-        assert output.element_type() == T[kind]
+        assert output.element_type() == DATA_TYPES[type_name]
         assert list(output.shape()) == shape
-        assert ctypes.string_at(output.data_ptr(), len(raw)) == raw
+        assert ctypes.string_at(output.data_ptr(), len(raw_data)) == raw_data
 
 
-@pytest.mark.parametrize("kind", ["INT4", "UINT4"])
-def test_elements_of_half_a_byte_are_those_of_the_file(kind, tmp_path):
-    tensor = stored_tensors.Stored(T[kind], [40_000], [i % 16 for i in range(40_000)])
-    model = model_of([helper.make_node("DequantizeLinear", ["w", "s"], ["y"])], initializers=[weight("s", X[0])])
+@pytest.mark.parametrize("type_name", ["INT4", "UINT4"])
+def test_elements_of_four_bits_equal_those_of_the_file(type_name, tmp_path):
+    tensor = stored_tensors.Stored(DATA_TYPES[type_name], [40_000], [i % 16 for i in range(40_000)])
+    model = model_of([helper.make_node("DequantizeLinear", ["w", "s"], ["y"])], initializers=[weight("s", INPUT[0])])
     for message in tensor.inline("w")[::2]:
         del model.graph.initializer[1:]
         model.graph.initializer.append(onnxwire.TensorProto.FromString(message))
         onnxwire.save(model, tmp_path / "m.onnx")
-        wanted = onnxruntime.InferenceSession(tmp_path / "m.onnx", providers=CPU).run(None, {})
-        with onnxwire.load(tmp_path / "m.onnx") as loaded:
-            for each in (loaded, model):
-                assert_same(onnxwire.inference_session(each, providers=CPU).run(None, {}), wanted)
+        expected = onnxruntime.InferenceSession(tmp_path / "m.onnx", providers=CPU_PROVIDERS).run(None, {})
+        with onnxwire.load(tmp_path / "m.onnx") as loaded_model:
+            for variant in (loaded_model, model):
+                assert_equal_outputs(
+                    onnxwire.inference_session(variant, providers=CPU_PROVIDERS).run(None, {}), expected
+                )
 
 
 @pytest.mark.parametrize("field", ["float_data", "raw_data"])
@@ -208,8 +226,8 @@ def test_an_initializer_in_memory_may_be_an_output_or_unused(field):
     model = model_of([helper.make_node("Identity", ["x"], ["y"])], inputs=[value("x")], outputs=["y", "w"])
     values = {"float_data": WEIGHT} if field == "float_data" else {"raw_data": WEIGHT.tobytes()}
     for name in ("w", "unused"):
-        model.graph.initializer.add(name=name, dims=[6000], data_type=T["FLOAT"], **values)
-    assert_same(run(onnxwire.inference_session(model, providers=CPU)), [X, WEIGHT])
+        model.graph.initializer.add(name=name, dims=[6000], data_type=DATA_TYPES["FLOAT"], **values)
+    assert_equal_outputs(run(onnxwire.inference_session(model, providers=CPU_PROVIDERS)), [INPUT, WEIGHT])
 
 
 # --- files that were changed
@@ -218,68 +236,70 @@ def test_an_initializer_in_memory_may_be_an_output_or_unused(field):
 @pytest.mark.skipif(os.name == "nt", reason="an open file can't be replaced")
 @pytest.mark.parametrize("external", [None, "w.bin"], ids=["inline", "external"])
 @pytest.mark.parametrize("change", ["removed", "replaced"])
-def test_a_deleted_file_is_passed_from_its_mapping(change, external, tmp_path):
-    onnxwire.save(TENSOR_PARENTS["initializer"], tmp_path / "m.onnx", external=external)
+def test_weights_of_a_deleted_file_are_read_from_its_mapping(change, external, tmp_path):
+    onnxwire.save(MODELS_BY_PARENT["initializer"], tmp_path / "m.onnx", external=external)
     with onnxwire.load(tmp_path / "m.onnx") as model:
         model.graph.initializer[0].numpy()
         path = tmp_path / (external or "m.onnx")
         path.unlink()
         if change == "replaced":
             path.write_bytes(b"\xff" * 30_000)
-        session = onnxwire.inference_session(model, providers=CPU)
+        session = onnxwire.inference_session(model, providers=CPU_PROVIDERS)
     del model
     gc.collect()
-    assert np.array_equal(run(session)[0], X + WEIGHT)
+    assert np.array_equal(run(session)[0], INPUT + WEIGHT)
 
 
-def test_the_session_may_be_recreated_when_the_model_is_closed(tmp_path):
-    onnxwire.save(TENSOR_PARENTS["initializer"], tmp_path / "m.onnx")
+def test_a_session_can_be_recreated_after_the_model_is_closed(tmp_path):
+    onnxwire.save(MODELS_BY_PARENT["initializer"], tmp_path / "m.onnx")
     for source in (tmp_path / "m.onnx", (tmp_path / "m.onnx").read_bytes()):
         with onnxwire.load(source) as model:
             model.graph.initializer.append(onnxwire.from_array(WEIGHT, "v"))
             model.graph.node.add(op_type="Add", input=["y", "v"], output=["z"])
             model.graph.output[0].name = "z"
-            session = onnxwire.inference_session(model, providers=CPU)
+            session = onnxwire.inference_session(model, providers=CPU_PROVIDERS)
         del model
         gc.collect()
-        session.set_providers(CPU)
-        assert np.array_equal(run(session)[0], X + WEIGHT + WEIGHT)
+        session.set_providers(CPU_PROVIDERS)
+        assert np.array_equal(run(session)[0], INPUT + WEIGHT + WEIGHT)
 
 
-def test_memory_of_arrays_lives_as_long_as_the_options():
-    chosen = onnxruntime.SessionOptions()
-    model = ModelProto.FromString(TENSOR_PARENTS["initializer"].SerializeToString())
-    session = onnxwire.inference_session(model, sess_options=chosen, providers=CPU)
-    encoded = session._model_bytes
+def test_memory_of_arrays_is_kept_as_long_as_the_session_options():
+    session_options = onnxruntime.SessionOptions()
+    model = ModelProto.FromString(MODELS_BY_PARENT["initializer"].SerializeToString())
+    session = onnxwire.inference_session(model, sess_options=session_options, providers=CPU_PROVIDERS)
+    model_bytes = session._model_bytes
     del session, model
     gc.collect()
-    again = onnxruntime.InferenceSession(encoded, chosen, providers=CPU)
-    assert np.array_equal(run(again)[0], X + WEIGHT)
+    second_session = onnxruntime.InferenceSession(model_bytes, session_options, providers=CPU_PROVIDERS)
+    assert np.array_equal(run(second_session)[0], INPUT + WEIGHT)
 
 
-def test_the_working_folder_does_not_matter(tmp_path, monkeypatch):
-    onnxwire.save(TENSOR_PARENTS["initializer"], tmp_path / "m.onnx", external="w.bin")
+def test_the_working_directory_may_change_after_loading(tmp_path, monkeypatch):
+    onnxwire.save(MODELS_BY_PARENT["initializer"], tmp_path / "m.onnx", external="w.bin")
     monkeypatch.chdir(tmp_path)
     model = onnxwire.load("m.onnx")
     model.graph.initializer[0].numpy()
     monkeypatch.chdir("/")
-    assert np.array_equal(run(onnxwire.inference_session(model, providers=CPU))[0], X + WEIGHT)
+    assert np.array_equal(run(onnxwire.inference_session(model, providers=CPU_PROVIDERS))[0], INPUT + WEIGHT)
 
 
 # --- size, options, errors
 
 
 @needs_proc
-def test_a_model_that_protobuf_can_not_read_runs_in_little_memory(tmp_path):
-    rows = 140 << 20  # rows of 4 floats: 2.2 GB
-    pick = helper.make_node("Gather", ["w", "i"], ["picked"])
+def test_a_model_that_protobuf_cannot_read_runs_in_little_memory(tmp_path):
+    n_rows = 140 << 20  # rows of 4 floats: 2.2 GB
+    gather = helper.make_node("Gather", ["w", "i"], ["picked"])
     add = helper.make_node("Add", ["picked", "v"], ["y"])
-    frame = model_of([pick, add], inputs=[value("i", "INT64", ["n"])]).SerializeToString()
+    other_fields = model_of([gather, add], inputs=[value("i", "INT64", ["n"])]).SerializeToString()
     path = tmp_path / "m.onnx"
-    offset = sparse_model(path, stored_tensors.Stored(T["FLOAT"], [rows, 4], []).message(), rows * 16, frame)
+    offset = write_sparse_model(
+        path, stored_tensors.Stored(DATA_TYPES["FLOAT"], [n_rows, 4], []).message(), n_rows * 16, other_fields
+    )
     assert path.stat().st_size > 1 << 31
     with open(path, "r+b") as file:
-        file.seek(offset + rows * 16 - 4)
+        file.seek(offset + n_rows * 16 - 4)
         file.write(np.float32(7).tobytes())
     code = (
         "import numpy, onnxruntime, onnxwire\n"
@@ -287,35 +307,35 @@ def test_a_model_that_protobuf_can_not_read_runs_in_little_memory(tmp_path):
         "model.graph.initializer.append(onnxwire.from_array(numpy.full((5000, 4), 2, numpy.float32), 'u'))\n"
         "model.graph.initializer.append(onnxwire.from_array(numpy.full(4, 2, numpy.float32), 'v'))\n"
         "model.graph.initializer[0].numpy()\n"
-        "before = peak()\n"
+        "mebibytes_before = peak_mebibytes()\n"
         "session = onnxwire.inference_session(model, providers=['CPUExecutionProvider'])\n"
         "y, = session.run(None, {'i': numpy.array([0, int(sys.argv[2])])})\n"
         "assert y.tolist() == [[2, 2, 2, 2], [2, 2, 2, 9]], y\n"
-        "print(peak() - before)"
+        "print(peak_mebibytes() - mebibytes_before)"
     )
-    assert float(python(code, path, rows - 1)) < 100
+    assert float(run_python(code, path, n_rows - 1)) < 100
 
 
-def test_options_are_those_of_onnxruntime(tmp_path):
-    onnxwire.save(TENSOR_PARENTS["initializer"], tmp_path / "m.onnx")
-    chosen = onnxruntime.SessionOptions()
-    chosen.log_severity_level = 3
-    chosen.intra_op_num_threads = 1
+def test_options_are_passed_to_onnxruntime(tmp_path):
+    onnxwire.save(MODELS_BY_PARENT["initializer"], tmp_path / "m.onnx")
+    session_options = onnxruntime.SessionOptions()
+    session_options.log_severity_level = 3
+    session_options.intra_op_num_threads = 1
     with onnxwire.load(tmp_path / "m.onnx") as model:
         session = onnxwire.inference_session(
-            model, sess_options=chosen, providers=["CPUExecutionProvider"], provider_options=[{}]
+            model, sess_options=session_options, providers=["CPUExecutionProvider"], provider_options=[{}]
         )
     assert session.get_session_options().intra_op_num_threads == 1
-    assert np.array_equal(run(session)[0], X + WEIGHT)
+    assert np.array_equal(run(session)[0], INPUT + WEIGHT)
 
 
-def test_a_wrong_tensor_is_named(tmp_path):
-    model = TENSOR_PARENTS["initializer"]
-    wrong = ModelProto()
-    wrong.CopyFrom(model)
-    wrong.graph.initializer[0].dims[0] = 7000
+def test_the_error_names_the_invalid_tensor(tmp_path):
+    model = MODELS_BY_PARENT["initializer"]
+    invalid_model = ModelProto()
+    invalid_model.CopyFrom(model)
+    invalid_model.graph.initializer[0].dims[0] = 7000
     with pytest.raises(onnxwire.TensorError, match=r"'w'.*28,000 bytes"):
-        onnxwire.inference_session(wrong)
+        onnxwire.inference_session(invalid_model)
 
 
 def test_other_objects_are_rejected():
@@ -323,8 +343,8 @@ def test_other_objects_are_rejected():
         onnxwire.inference_session(ModelProto().graph)
 
 
-def test_a_model_that_protobuf_can_not_read_is_rejected(monkeypatch):
+def test_a_model_that_protobuf_cannot_read_is_rejected(monkeypatch):
     monkeypatch.setattr("onnxwire.bridges.onnxruntime.INLINE_LIMIT", 20_000)  # instead of 2 GiB
     with pytest.raises(onnxwire.TensorError, match="save the model"):
-        onnxwire.inference_session(TENSOR_PARENTS["Constant"])
-    onnxwire.inference_session(TENSOR_PARENTS["initializer"])
+        onnxwire.inference_session(MODELS_BY_PARENT["Constant"])
+    onnxwire.inference_session(MODELS_BY_PARENT["initializer"])

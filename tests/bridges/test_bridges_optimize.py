@@ -1,4 +1,4 @@
-"""onnxslim and onnxoptimizer return the same results for models without weights as for full models."""
+"""Results of onnxslim and onnxoptimizer for models without weights, which equal those for complete models."""
 
 from __future__ import annotations
 
@@ -20,71 +20,73 @@ from test_bridges_onnx_tools import result_of
 import onnxwire
 from onnxwire.bridges import optimize
 
-HOME = Path(onnx.__file__).parent / "backend" / "test" / "data"
+MODELS_FOLDER = Path(onnx.__file__).parent / "backend" / "test" / "data"
 DIGITS = Path(__file__).parents[2] / "examples" / "digits_cnn.onnx"
-MODELS = [DIGITS, *sorted(HOME.rglob("*.onnx"))[::10]]
+MODELS = [DIGITS, *sorted(MODELS_FOLDER.rglob("*.onnx"))[::10]]
 EVERY_MODEL = pytest.mark.parametrize("path", MODELS, ids=lambda path: f"{path.parent.name}/{path.name}")
 PASS_NAMES = [name for name in onnxoptimizer.get_fuse_and_elimination_passes() if name not in optimize._WEIGHT_PASSES]
 
 
-def run(model):
-    """Return the logits that the model of digits computes for an image."""
+def logits_of(model):
+    """Return the logits that a model of digits computes for a random image."""
     session = onnxruntime.InferenceSession(model.SerializeToString())
-    picture = np.random.default_rng(0).random((1, 1, 8, 8), np.float32)
-    return session.run(None, {"image": picture})[0]
+    image = np.random.default_rng(0).random((1, 1, 8, 8), np.float32)
+    return session.run(None, {"image": image})[0]
 
 
 @EVERY_MODEL
-def test_onnxslim_returns_the_result_for_the_full_model(path):
-    wanted = result_of(onnxslim.slim, onnx.load(path))
-    assert result_of(onnxwire.optimize, onnxwire.load(path), tool="onnxslim") == wanted
+def test_onnxslim_returns_the_result_for_the_complete_model(path):
+    expected = result_of(onnxslim.slim, onnx.load(path))
+    assert result_of(onnxwire.optimize, onnxwire.load(path), tool="onnxslim") == expected
 
 
 @EVERY_MODEL
-def test_onnxoptimizer_returns_the_result_for_the_full_model(path):
-    wanted = result_of(onnxoptimizer.optimize, onnx.load(path), PASS_NAMES)
+def test_onnxoptimizer_returns_the_result_for_the_complete_model(path):
+    expected = result_of(onnxoptimizer.optimize, onnx.load(path), PASS_NAMES)
     for threshold in (1 << 10, 1 << 14):
-        made = result_of(onnxwire.optimize, onnxwire.load(path), tool="onnxoptimizer", threshold=threshold)
-        assert made == wanted
+        result = result_of(onnxwire.optimize, onnxwire.load(path), tool="onnxoptimizer", threshold=threshold)
+        assert result == expected
 
 
 @pytest.mark.parametrize("tool", ["onnxslim", "onnxoptimizer"])
-def test_the_optimized_model_computes_the_same(tool):
+def test_the_optimized_model_computes_the_same_outputs(tool):
     model = onnxwire.load(DIGITS)
-    made = onnxwire.optimize(model, tool=tool, threshold=1 << 10)
-    np.testing.assert_allclose(run(made), run(model), rtol=1e-4, atol=1e-5)
+    optimized_model = onnxwire.optimize(model, tool=tool, threshold=1 << 10)
+    np.testing.assert_allclose(logits_of(optimized_model), logits_of(model), rtol=1e-4, atol=1e-5)
 
 
-def test_onnxslim_has_the_weights_that_it_computes_with():
-    made = onnxwire.optimize(onnxwire.load(DIGITS), threshold=1 << 10)
-    assert "BatchNormalization" not in {node.op_type for node in made.graph.node}
-    assert not [tensor.name for tensor in made.graph.initializer if tensor.external_data]
+def test_onnxslim_receives_the_weights_with_which_it_computes():
+    optimized_model = onnxwire.optimize(onnxwire.load(DIGITS), threshold=1 << 10)
+    assert "BatchNormalization" not in {node.op_type for node in optimized_model.graph.node}
+    assert not [tensor.name for tensor in optimized_model.graph.initializer if tensor.external_data]
 
 
 @pytest.mark.parametrize("tool", ["onnxslim", "onnxoptimizer"])
 def test_external_data_is_read_from_its_file_and_stays_external(tool, tmp_path):
-    with onnxwire.load(DIGITS) as whole:
-        onnxwire.save(whole, tmp_path / "m.onnx", external="w.data")
-        wanted = onnxwire.optimize(whole, tool=tool)
+    with onnxwire.load(DIGITS) as complete_model:
+        onnxwire.save(complete_model, tmp_path / "m.onnx", external="w.data")
+        expected_model = onnxwire.optimize(complete_model, tool=tool)
     model = onnxwire.load(tmp_path / "m.onnx")
-    made = onnxwire.optimize(model, tool=tool)
-    assert [tensor.name for tensor in made.graph.initializer if tensor.external_data]
-    for tensor, other in zip(made.graph.initializer, wanted.graph.initializer, strict=True):
-        assert tensor.name == other.name
-        np.testing.assert_array_equal(tensor.numpy(), other.numpy())
+    optimized_model = onnxwire.optimize(model, tool=tool)
+    assert [tensor.name for tensor in optimized_model.graph.initializer if tensor.external_data]
+    for tensor, expected_tensor in zip(
+        optimized_model.graph.initializer, expected_model.graph.initializer, strict=True
+    ):
+        assert tensor.name == expected_tensor.name
+        np.testing.assert_array_equal(tensor.numpy(), expected_tensor.numpy())
 
 
-def test_options_go_to_the_tool():
-    kept = onnxwire.optimize(onnxwire.load(DIGITS), skip_optimizations=["graph_fusion"])
-    assert "BatchNormalization" in {node.op_type for node in kept.graph.node}
-    kept = onnxwire.optimize(onnxwire.load(DIGITS), tool="onnxoptimizer", passes=["eliminate_deadend"])
-    assert len(kept.graph.node) == len(onnxwire.load(DIGITS).graph.node)
+def test_options_are_passed_to_the_tool():
+    optimized_model = onnxwire.optimize(onnxwire.load(DIGITS), skip_optimizations=["graph_fusion"])
+    assert "BatchNormalization" in {node.op_type for node in optimized_model.graph.node}
+    optimized_model = onnxwire.optimize(onnxwire.load(DIGITS), tool="onnxoptimizer", passes=["eliminate_deadend"])
+    assert len(optimized_model.graph.node) == len(onnxwire.load(DIGITS).graph.node)
 
 
-def test_onnxslim_works_on_its_own_models_as_before():
+def test_onnxslim_still_optimizes_official_models_afterwards():
     onnxwire.optimize(onnxwire.load(DIGITS))
-    first = onnxslim.slim(onnx.load(DIGITS))
-    np.testing.assert_allclose(run(first), run(onnx.load(DIGITS)), rtol=1e-4, atol=1e-5)
+    slim_model = onnxslim.slim(onnx.load(DIGITS))
+    np.testing.assert_allclose(logits_of(slim_model), logits_of(onnx.load(DIGITS)), rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("tool", ["onnxslim", "onnxoptimizer"])
@@ -94,34 +96,34 @@ def test_weights_of_one_shape_are_not_treated_as_equal(tool):
     inputs, outputs = ([value(f"{name}{i}", 1, 100) for i in range(3)] for name in "xy")
     graph = helper.make_graph(nodes, "g", inputs, outputs, weights)
     model = helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", 13)])
-    made = onnxwire.optimize(onnxwire.from_onnx(model), tool=tool)
-    session = onnxruntime.InferenceSession(made.SerializeToString())
+    optimized_model = onnxwire.optimize(onnxwire.from_onnx(model), tool=tool)
+    session = onnxruntime.InferenceSession(optimized_model.SerializeToString())
     results = session.run([f"y{i}" for i in range(3)], {f"x{i}": np.ones((1, 100), np.float32) for i in range(3)})
     assert [result[0, 0] for result in results] == [0, 100, 200]
 
 
-CODE = """\
+MEMORY_PROGRAM = """\
 import sys
 import onnxwire
-def peak():
-    # Not ru_maxrss, which is at least that of the process that started this one.
+def peak_kilobytes():
+    # ru_maxrss is not used, because it is at least that of the parent process.
     return next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmHWM"))
 model = onnxwire.load(sys.argv[1])
 onnxwire.save(onnxwire.optimize(model, tool=sys.argv[3]), sys.argv[2])
-print(peak())
+print(peak_kilobytes())
 """
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs holes in files, and /proc")
 @pytest.mark.parametrize("tool", ["onnxslim", "onnxoptimizer"])
-def test_of_five_gigabytes_only_weights_in_computations_are_read(tool, tmp_path):
+def test_weights_of_five_gigabytes_that_are_not_computed_with_are_not_read(tool, tmp_path):
     write_model(tmp_path / "m.onnx", 5 << 30, operator="MatMul")
-    command = [sys.executable, "-W", "ignore", "-c", CODE, tmp_path / "m.onnx", tmp_path / "out.onnx", tool]
+    command = [sys.executable, "-W", "ignore", "-c", MEMORY_PROGRAM, tmp_path / "m.onnx", tmp_path / "out.onnx", tool]
     assert int(subprocess.run(command, capture_output=True, text=True, check=True).stdout) < 400_000
     assert [tensor.nbytes for tensor in onnxwire.tensors(tmp_path / "out.onnx")] == [5 << 30]
 
 
-def test_passes_and_thresholds_that_can_not_be_used_are_rejected(monkeypatch):
+def test_passes_and_thresholds_that_cannot_be_used_are_rejected(monkeypatch):
     model = onnxwire.load(DIGITS)
     with pytest.raises(ValueError, match="fuse_bn_into_conv can't be run on a model without its weights"):
         onnxwire.optimize(model, tool="onnxoptimizer", passes=["fuse_bn_into_conv"])

@@ -1,15 +1,16 @@
-/* Included before an example program by the tests: prints on stderr how many bytes it read with pread. */
+/* Replaces pread in an example program so that it prints the number of bytes that it read on stderr. Tests include this
+   file before the program. */
 #include <stdio.h>
 #include <unistd.h>
 
-static unsigned long long n_read;
+static unsigned long long n_bytes_read;
 
 static ssize_t counted_pread(int file, void *buffer, size_t size, off_t offset) {
-    ssize_t n = pread(file, buffer, size, offset);
-    if (n > 0) n_read += (unsigned long long)n;
-    return n;
+    ssize_t n_returned = pread(file, buffer, size, offset);
+    if (n_returned > 0) n_bytes_read += (unsigned long long)n_returned;
+    return n_returned;
 }
 
-__attribute__((destructor)) static void print_reads(void) { fprintf(stderr, "%llu bytes read\n", n_read); }
+__attribute__((destructor)) static void print_reads(void) { fprintf(stderr, "%llu bytes read\n", n_bytes_read); }
 
 #define pread counted_pread

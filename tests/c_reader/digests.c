@@ -1,5 +1,5 @@
-/* Prints, for each file, a digest of the values of its bytes as a ModelProto, or the error. Run for several processors by
-   `make processors`. */
+/* Reads each file as a ModelProto. Prints the error's code and offset and a digest of the values. `make processors` runs
+   it for several processors. */
 #include "fuzz.c"
 
 int main(int argc, char **argv) {
@@ -10,7 +10,7 @@ int main(int argc, char **argv) {
         uint8_t *bytes = NULL;
         uint64_t digest = UINT64_C(14695981039346656037); /* FNV-1a */
         outcome result;
-        size_t at;
+        size_t i_byte;
         if (file != NULL && fseek(file, 0, SEEK_END) == 0) size = ftell(file);
         if (size >= 0) bytes = (uint8_t *)malloc((size_t)size + 1);
         if (bytes == NULL || fseek(file, 0, SEEK_SET) != 0 || fread(bytes, 1, (size_t)size, file) != (size_t)size) {
@@ -20,7 +20,8 @@ int main(int argc, char **argv) {
         fclose(file);
         LLVMFuzzerTestOneInput(bytes, (size_t)size);
         result = read_all(bytes, (size_t)size, OW_ModelProto, 0, 1);
-        for (at = 0; at < result.text.size; at++) digest = (digest ^ (unsigned char)result.text.bytes[at]) * UINT64_C(1099511628211);
+        for (i_byte = 0; i_byte < result.text.size; i_byte++)
+            digest = (digest ^ (unsigned char)result.text.bytes[i_byte]) * UINT64_C(1099511628211);
         printf("%s %d %llu %llx\n", argv[i], (int)result.error.code, (unsigned long long)result.error.offset,
                (unsigned long long)digest);
         free(result.text.bytes);

@@ -1,4 +1,4 @@
-"""The values of a message as lines of text: of `onnxwire.h`, and the same of Python messages."""
+"""The values of messages as lines of text, as `onnxwire.h` reads them and as Python messages contain them."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from pathlib import Path
 
 import onnxwire
 
-HERE = Path(__file__).parent
-INCLUDE = Path(onnxwire.__file__).parent / "include"
+FOLDER = Path(__file__).parent
+INCLUDE_FOLDER = Path(onnxwire.__file__).parent / "include"
 
 
-def compiler() -> list[str]:
-    """Return the C compiler of this Python."""
+def c_compiler() -> list[str]:
+    """Return the command of the C compiler with which this Python was built."""
     return (sysconfig.get_config_var("CC") or "cc").split()
 
 
@@ -26,47 +26,53 @@ class Reader:
     def __init__(self, folder: Path, *flags: str) -> None:
         path = folder / "events.so"
         options = ["-std=c99", "-O1", "-Wall", "-Wextra", "-Wpedantic", "-Werror", *flags, "-shared", "-fPIC"]
-        subprocess.run([*compiler(), *options, f"-I{INCLUDE}", str(HERE / "events.c"), "-o", str(path)], check=True)
+        subprocess.run(
+            [*c_compiler(), *options, f"-I{INCLUDE_FOLDER}", str(FOLDER / "events.c"), "-o", str(path)], check=True
+        )
         self._library = ctypes.CDLL(str(path))
-        arguments = [ctypes.c_char_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_size_t, ctypes.c_int]
-        self._library.events.argtypes = [*arguments, ctypes.POINTER(ctypes.c_void_p), ctypes.POINTER(ctypes.c_size_t)]
+        argument_types = [ctypes.c_char_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_size_t, ctypes.c_int]
+        self._library.events.argtypes = [
+            *argument_types,
+            ctypes.POINTER(ctypes.c_void_p),
+            ctypes.POINTER(ctypes.c_size_t),
+        ]
         self._library.release.argtypes = [ctypes.c_void_p]
         self._library.table_name.restype = ctypes.c_char_p
-        self._table = cache(lambda name: self._library.table_number(name.encode()))
+        self._table_number = cache(lambda message_name: self._library.table_number(message_name.encode()))
 
     def table_name(self, number: int) -> str:
-        """Return the full name of the message with a number, which is counted again from 0 after the last one."""
+        """Return the full name of the message with a number. Numbers after the last one start again with the first."""
         return self._library.table_name(number).decode()
 
     def read(self, data: bytes, name: str, window: int = 0, *, is_one_pass: bool = False) -> bytes | None:
-        """Return the values of a message of this full name, or None if it is damaged.
+        """Return the values of a message with the given full name, or None if it is damaged.
 
-        window: the bytes of the buffer through which the data are read; 0 for data in memory.
-        is_one_pass: whether ow_next_field reads the values; otherwise, ow_scan.
+        The data are read through a buffer of `window` bytes, or directly if it is 0. The values are read by
+        ow_next_field if `is_one_pass`, otherwise by ow_scan.
         """
         text, size = ctypes.c_void_p(), ctypes.c_size_t()
-        code = self._library.events(
-            data, len(data), self._table(name), window, is_one_pass, ctypes.byref(text), ctypes.byref(size)
+        error_code = self._library.events(
+            data, len(data), self._table_number(name), window, is_one_pass, ctypes.byref(text), ctypes.byref(size)
         )
         try:
-            return ctypes.string_at(text, size.value) if code == 0 else None
+            return ctypes.string_at(text, size.value) if error_code == 0 else None
         finally:
             self._library.release(text)
 
 
 def events_of(message: object, path: str = "") -> bytes:
-    """Return the values of a message of onnxwire or of the official runtime as lines of text."""
+    """Return the values of a message of onnxwire or of protobuf as lines of text."""
     return b"{" + b"".join(_field_events(message, path)) + b"}"
 
 
 def _field_events(message: object, path: str):
     for field, value in message.ListFields():
         for index, element in enumerate(value if field.is_repeated else [value]):
-            here = f"{field.name}[{index}]" if field.is_repeated else field.name
+            field_path = f"{field.name}[{index}]" if field.is_repeated else field.name
             if field.type == field.TYPE_MESSAGE:
-                yield events_of(element, f"{path}.{here}" if path else here)
+                yield events_of(element, f"{path}.{field_path}" if path else field_path)
             else:
-                yield f"{path}.{here}\t".encode() + _text(field, element) + b"\n"
+                yield f"{path}.{field_path}\t".encode() + _text(field, element) + b"\n"
 
 
 def _text(field: object, value: object) -> bytes:
@@ -75,6 +81,6 @@ def _text(field: object, value: object) -> bytes:
     if isinstance(value, bytes):
         return value
     if field.type in (field.TYPE_FLOAT, field.TYPE_DOUBLE):
-        code, number = ("f", "I") if field.type == field.TYPE_FLOAT else ("d", "Q")
-        return b"%x" % struct.unpack(f"<{number}", struct.pack(f"<{code}", value))
+        float_format, int_format = ("f", "I") if field.type == field.TYPE_FLOAT else ("d", "Q")
+        return b"%x" % struct.unpack(f"<{int_format}", struct.pack(f"<{float_format}", value))
     return b"%d" % int(value)

@@ -1,5 +1,5 @@
-/* Attacks on onnxwire.h through its functions: read functions that fail, lie, change their bytes or use the source, and
-   sizes near the limits of integers. Exits with 1 at the first attack that succeeds. */
+/* Attacks on onnxwire.h: read functions that fail or use the source, sizes near the limits of integers, truncated data and
+   wrong arguments. Exits with 1 at the first attack that succeeds. */
 #include "events.c"
 
 #define EXPECT(condition)                                                              \
@@ -10,7 +10,7 @@
         }                                                                              \
     } while (0)
 
-/* A model: ir_version 8; graph with two nodes, of which the first has an attribute with a tensor with dims 2, 3. */
+/* A model with ir_version 8 and a graph of two nodes. The first has an attribute with a tensor of dims 2, 3. */
 static const unsigned char model_bytes[] =
     "\x08\x08\x3a\x22"
     "\x0a\x15\x0a\x01x\x22\x03" "Add\x2a\x0b\x0a\x01t\x2a\x06\x08\x02\x08\x03\x10\x01"
@@ -18,7 +18,7 @@ static const unsigned char model_bytes[] =
     "\x12\x02gg";
 enum { MODEL_SIZE = sizeof model_bytes - 1 };
 
-/* Walks in both ways, and reads tensors and paths. Returns the number of values of both. */
+/* Reads all values in one pass and with ow_scan, and tensors and paths. Returns the total number of values. */
 static size_t read_everything(ow_source *source, int table);
 
 static size_t visit_scanned(const ow_message *message) {
@@ -74,14 +74,14 @@ static size_t read_everything(ow_source *source, int table) {
 
 typedef struct failing {
     memory from;
-    int n_left, n_after;
+    int n_until_failure, n_after_failure;
 } failing;
 
 static int read_or_fail(void *context, uint64_t offset, void *buffer, size_t size) {
     failing *state = (failing *)context;
-    if (state->n_left-- <= 0) {
-        state->n_after++;
-        memset(buffer, 0xFF, size); /* it may write to all of the buffer before it fails */
+    if (state->n_until_failure-- <= 0) {
+        state->n_after_failure++;
+        memset(buffer, 0xFF, size); /* a read function may write to the whole buffer before it fails */
         return -1;
     }
     return read_memory(&state->from, offset, buffer, size);
@@ -93,21 +93,21 @@ static void failing_reads_end_all_loops(void) {
     ow_source source;
     char path[40];
     size_t n_expected, n = 0;
-    int n_left;
+    int n_until_failure;
     ow_open_bytes(&source, model_bytes, MODEL_SIZE);
     n_expected = read_everything(&source, OW_ModelProto);
     EXPECT(source.error.code == OW_OK && n_expected == 28);
-    for (n_left = 0; n < n_expected; n_left++) {
-        EXPECT(n_left < 1000);
-        state.n_left = n_left;
-        state.n_after = 0;
+    for (n_until_failure = 0; n < n_expected; n_until_failure++) {
+        EXPECT(n_until_failure < 1000);
+        state.n_until_failure = n_until_failure;
+        state.n_after_failure = 0;
         EXPECT(ow_open(&source, read_or_fail, &state, MODEL_SIZE, buffer, sizeof buffer) == OW_OK);
         n = read_everything(&source, OW_ModelProto);
-        EXPECT(state.n_after == (n < n_expected)); /* no call after the failure */
+        EXPECT(state.n_after_failure == (n < n_expected)); /* no call after the failure */
         EXPECT(source.error.code == (n < n_expected ? OW_ERROR_READ : OW_OK));
         if (n == n_expected) break;
         EXPECT(ow_read(&source, 0, path, 1) == OW_ERROR_READ);
-        EXPECT(state.n_after == 1);
+        EXPECT(state.n_after_failure == 1);
         EXPECT(ow_path_at(&source, OW_ModelProto, source.error.offset, path, sizeof path) == 0);
         EXPECT(source.error.code == OW_ERROR_READ);
     }
@@ -118,30 +118,30 @@ static void failing_reads_end_all_loops(void) {
 typedef struct reentering {
     memory from;
     ow_source *source;
-    int n_calls, how;
+    int n_calls, action;
 } reentering;
 
 static int read_and_reenter(void *context, uint64_t offset, void *buffer, size_t size) {
     reentering *state = (reentering *)context;
     char bytes[8];
     if (++state->n_calls > 100) abort();
-    if (state->how == 0) ow_read(state->source, MODEL_SIZE - 8, bytes, 8);
-    if (state->how == 1) read_everything(state->source, OW_ModelProto);
-    if (state->how == 2) ow_path_at(state->source, OW_ModelProto, 20, bytes, 8);
+    if (state->action == 0) ow_read(state->source, MODEL_SIZE - 8, bytes, 8);
+    if (state->action == 1) read_everything(state->source, OW_ModelProto);
+    if (state->action == 2) ow_path_at(state->source, OW_ModelProto, 20, bytes, 8);
     return read_memory(&state->from, offset, buffer, size);
 }
 
-static void reentrant_reads_are_refused(void) {
+static void reentrant_reads_are_rejected(void) {
     unsigned char buffer[64];
     reentering state = {{model_bytes, MODEL_SIZE, 0}, NULL, 0, 0};
     ow_source source;
     state.source = &source;
-    for (state.how = 0; state.how < 3; state.how++) {
+    for (state.action = 0; state.action < 3; state.action++) {
         size_t n;
         state.n_calls = 0;
         ow_open(&source, read_and_reenter, &state, MODEL_SIZE, buffer, sizeof buffer);
         n = read_everything(&source, OW_ModelProto);
-        if (state.how < 2) EXPECT(source.error.code == OW_ERROR_READ && n == 0 && state.n_calls == 1);
+        if (state.action < 2) EXPECT(source.error.code == OW_ERROR_READ && n == 0 && state.n_calls == 1);
     }
 }
 
@@ -175,10 +175,10 @@ static size_t put_varint(unsigned char *to, uint64_t value) {
     return n;
 }
 
-/* Writes the length of all that follows it in `left` bytes. */
-static size_t put_length(unsigned char *to, uint64_t left) {
+/* Writes a length such that it and the bytes that it counts take `n_available` bytes. */
+static size_t put_length(unsigned char *to, uint64_t n_available) {
     size_t n = 1;
-    while (put_varint(to, left - n) != n) n++;
+    while (put_varint(to, n_available - n) != n) n++;
     return n;
 }
 
@@ -227,8 +227,8 @@ static void values_at_huge_offsets_are_read(void) {
     }
 }
 
-/* A length that wraps around at the end of the numbers must not be added to an offset. */
-static void lengths_past_the_end_are_refused(void) {
+/* The sum of an offset and a length must not overflow. */
+static void lengths_past_the_end_are_rejected(void) {
     static const uint64_t lengths[] = {UINT64_MAX, UINT64_MAX - 1, UINT64_MAX - 10, UINT64_MAX - 11, (uint64_t)INT64_MAX + 1,
                                        INT64_MAX, UINT32_MAX, (uint64_t)UINT32_MAX + 1, (uint64_t)1 << 35, 1000, 128, 20};
     static const unsigned char tags[] = {0x3A, 0x12, 0x42}; /* a message, a string, an unknown field or another message */
@@ -256,8 +256,8 @@ static void lengths_past_the_end_are_refused(void) {
     }
 }
 
-/* Every prefix of the model, in memory that ends with it. */
-static void truncated_models_are_refused_or_read(void) {
+/* Reads every prefix of the model, in memory that ends with the prefix. */
+static void truncated_models_are_rejected_or_read(void) {
     size_t n;
     for (n = 0; n <= MODEL_SIZE; n++) {
         unsigned char *bytes = (unsigned char *)malloc(n ? n : 1);
@@ -272,7 +272,7 @@ static void truncated_models_are_refused_or_read(void) {
 
 /* --- arguments of the caller */
 
-static void wrong_arguments_are_refused(void) {
+static void wrong_arguments_are_rejected(void) {
     unsigned char buffer[64];
     memory from = {model_bytes, MODEL_SIZE, 0};
     ow_source source;
@@ -334,7 +334,7 @@ static void wrong_arguments_are_refused(void) {
     EXPECT(ow_path_at(&source, OW_ModelProto, UINT64_MAX, path, 4) == 0);
 }
 
-/* A caller that ignores errors and descends without end. */
+/* Behaves like a caller that ignores errors and descends further and further. */
 static void ignored_errors_have_no_effect(void) {
     unsigned char bytes[600];
     size_t n = sizeof bytes;
@@ -374,11 +374,11 @@ static void ignored_errors_have_no_effect(void) {
 
 int main(void) {
     failing_reads_end_all_loops();
-    reentrant_reads_are_refused();
+    reentrant_reads_are_rejected();
     values_at_huge_offsets_are_read();
-    lengths_past_the_end_are_refused();
-    truncated_models_are_refused_or_read();
-    wrong_arguments_are_refused();
+    lengths_past_the_end_are_rejected();
+    truncated_models_are_rejected_or_read();
+    wrong_arguments_are_rejected();
     ignored_errors_have_no_effect();
     puts("no attack succeeded");
     return 0;

@@ -1,4 +1,4 @@
-"""`onnxwire.h` reads the same values as the engine and the official runtime, and refuses what they refuse."""
+"""Data that `onnxwire.h` reads or rejects, compared with the engine and protobuf, and the C examples."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from graphs import nested_model, write_sparse_model
 from hypothesis import given
 from hypothesis import strategies as st
 from onnx import helper, numpy_helper
-from test_bundled_files import FILES, HOME
+from test_bundled_files import FILES, ONNX_FOLDER
 
 import onnxwire
 from onnxwire.cli import main
 
-ROOT = Path(__file__).parents[2]
-EXAMPLES = ROOT / "examples"
-CORPUS = Path(__file__).parents[1] / "corpus"
-WINDOWS = (0, 64, 4096)
+REPOSITORY_ROOT = Path(__file__).parents[2]
+EXAMPLES = REPOSITORY_ROOT / "examples"
+CORPUS_FOLDER = Path(__file__).parents[1] / "corpus"
+WINDOW_BYTES = (0, 64, 4096)
 ONLY_LONG = pytest.mark.skipif(not IS_LONG, reason="only with --long")
-pytestmark = pytest.mark.skipif(shutil.which(events.compiler()[0]) is None, reason="there is no C compiler")
+pytestmark = pytest.mark.skipif(shutil.which(events.c_compiler()[0]) is None, reason="there is no C compiler")
 
 
 @pytest.fixture(scope="module")
@@ -40,70 +40,73 @@ def reader(tmp_path_factory):
 
 
 def engine_events(cls, data):
+    """Return the values of a message that the engine reads, or None if it rejects the data."""
     try:
         return events.events_of(cls.FromString(data))
     except onnxwire.DecodeError:
         return None
 
 
-def check(reader, ours, official, data):
-    """Compare the reader with both. `ow_scan` does not see damage in a superseded part, as the engine."""
-    name = ours.DESCRIPTOR.full_name
+def check_data(reader, onnxwire_class, protobuf_class, data):
+    """Check that the reader has the same result as protobuf.
+
+    Like the engine, `ow_scan` may miss damage in a part that a later one replaces.
+    """
+    name = onnxwire_class.DESCRIPTOR.full_name
     try:
-        expected = events.events_of(official.FromString(data))
+        expected = events.events_of(protobuf_class.FromString(data))
     except DecodeError:
         expected = None
-    for window in WINDOWS[:2]:
+    for window in WINDOW_BYTES[:2]:
         assert reader.read(data, name, window, is_one_pass=True) == expected, data.hex()
-        found = reader.read(data, name, window)
-        assert found == expected or found == engine_events(ours, data), data.hex()
+        events_read = reader.read(data, name, window)
+        assert events_read == expected or events_read == engine_events(onnxwire_class, data), data.hex()
 
 
-def test_real_models_are_read_alike(reader):
-    files = [Path(HOME, file) for file in FILES if file.endswith(".onnx")][:: 1 if IS_LONG else 20]
+def test_real_models_are_read_as_by_onnxwire(reader):
+    files = [Path(ONNX_FOLDER, file) for file in FILES if file.endswith(".onnx")][:: 1 if IS_LONG else 20]
     for path in [*EXAMPLES.glob("*.onnx"), *files]:
         data = path.read_bytes()
         expected = events.events_of(onnxwire.ModelProto.FromString(data))
-        for window in WINDOWS:
+        for window in WINDOW_BYTES:
             assert reader.read(data, "onnx.ModelProto", window) == expected, path
             assert reader.read(data, "onnx.ModelProto", window, is_one_pass=True) == expected, path
 
 
-def test_seeds_of_the_corpus_are_read_alike(reader):
-    for path in sorted(file for file in CORPUS.rglob("*") if file.is_file())[:: 1 if IS_LONG else 7]:
-        check(reader, onnxwire.ModelProto, onnx.ModelProto, path.read_bytes()[:5000])
+def test_files_of_the_corpus_are_read_as_by_protobuf(reader):
+    for path in sorted(file for file in CORPUS_FOLDER.rglob("*") if file.is_file())[:: 1 if IS_LONG else 7]:
+        check_data(reader, onnxwire.ModelProto, onnx.ModelProto, path.read_bytes()[:5000])
 
 
-INPUTS = sorted(Path(__file__).with_name("corpus").iterdir())
+FUZZER_INPUTS = sorted(Path(__file__).with_name("corpus").iterdir())
 
 
-def test_inputs_of_the_fuzzer_are_read_alike(reader):
+def test_fuzzer_inputs_are_read_as_by_protobuf(reader):
     pairs = wire.official_pairs()
-    for path in INPUTS:
+    for path in FUZZER_INPUTS:
         data = path.read_bytes()
-        for ours, official in (pairs["onnx.ModelProto"], pairs[reader.table_name(data[-1])]):
-            check(reader, ours, official, data)
+        for onnxwire_class, protobuf_class in (pairs["onnx.ModelProto"], pairs[reader.table_name(data[-1])]):
+            check_data(reader, onnxwire_class, protobuf_class, data)
 
 
-def test_inputs_of_the_fuzzer_find_no_fault(tmp_path):
-    program = compiled_program(Path(__file__).with_name("digests.c"), tmp_path)
-    done = subprocess.run([str(program), *map(str, INPUTS)], capture_output=True, text=True, check=True)
-    assert len(done.stdout.splitlines()) == len(INPUTS)
+def test_fuzzer_inputs_pass_the_checks_of_the_fuzzer(tmp_path):
+    program = compile_program(Path(__file__).with_name("digests.c"), tmp_path)
+    process = subprocess.run([str(program), *map(str, FUZZER_INPUTS)], capture_output=True, text=True, check=True)
+    assert len(process.stdout.splitlines()) == len(FUZZER_INPUTS)
 
 
 @examples(300)
 @given(st.data())
-def test_generated_bytes_of_every_message_are_read_alike(reader, data):
-    ours, official = data.draw(
+def test_generated_bytes_of_every_message_are_read_as_by_protobuf(reader, data):
+    onnxwire_class, protobuf_class = data.draw(
         st.sampled_from([pair for name, pair in wire.official_pairs().items() if name.startswith("onnx.")])
     )
-    draw = data.draw(st.sampled_from([wire.sound, wire.flawed, wire.damaged]))
-    check(reader, ours, official, data.draw(draw(ours.DESCRIPTOR)))
+    strategy_of = data.draw(st.sampled_from([wire.sound, wire.flawed, wire.damaged]))
+    check_data(reader, onnxwire_class, protobuf_class, data.draw(strategy_of(onnxwire_class.DESCRIPTOR)))
 
 
 def mutated(data, rng):
-    """Return a copy of some bytes with a few random changes: flipped bits, changed bytes, ranges removed, repeated or
-    inserted."""
+    """Return a copy of bytes with a few random changes: replaced bytes, and ranges removed, repeated or inserted."""
     data = bytearray(data)
     for _ in range(rng.randrange(1, 6)):
         i = rng.randrange(len(data) + 1)
@@ -122,54 +125,61 @@ def mutated(data, rng):
     return bytes(data)
 
 
-def test_damaged_models_are_read_alike(reader):
+def test_damaged_models_are_read_as_by_protobuf(reader):
     rng = random.Random(5)
-    small = [nested_model().SerializeToString()]
-    paths = [Path(HOME, file) for file in FILES if file.endswith(".onnx")]
-    small += [path.read_bytes() for path in paths if path.stat().st_size < 1000][::10]
+    small_models = [nested_model().SerializeToString()]
+    paths = [Path(ONNX_FOLDER, file) for file in FILES if file.endswith(".onnx")]
+    small_models += [path.read_bytes() for path in paths if path.stat().st_size < 1000][::10]
     for _ in range(20_000 if IS_LONG else 600):
-        check(reader, onnxwire.ModelProto, onnx.ModelProto, mutated(rng.choice(small), rng))
+        check_data(reader, onnxwire.ModelProto, onnx.ModelProto, mutated(rng.choice(small_models), rng))
 
 
 def records_of(data):
-    """Split a sound message without groups into pairs of field number and bytes: a record, or the value of a span."""
-    at = 0
-    while at < len(data):
-        start = at
-        key, at = varint_at(data, at)
+    """Yield the records of a valid message without groups: field number, record, and None; or field number, None, and
+    the payload of a length-delimited record."""
+    position = 0
+    while position < len(data):
+        start = position
+        key, position = varint_at(data, position)
         if key & 7 == wire.LEN:
-            size, at = varint_at(data, at)
-            yield key >> 3, None, data[at : at + size]
-            at += size
+            size, position = varint_at(data, position)
+            yield key >> 3, None, data[position : position + size]
+            position += size
             continue
-        at = varint_at(data, at)[1] if key & 7 == wire.VARINT else at + (8 if key & 7 == wire.FIXED64 else 4)
-        yield key >> 3, data[start:at], None
+        position = (
+            varint_at(data, position)[1] if key & 7 == wire.VARINT else position + (8 if key & 7 == wire.FIXED64 else 4)
+        )
+        yield key >> 3, data[start:position], None
 
 
-def varint_at(data, at):
+def varint_at(data, position):
+    """Return a varint and the position after it."""
     value = shift = 0
     while True:
-        value |= (data[at] & 0x7F) << shift
-        at, shift = at + 1, shift + 7
-        if data[at - 1] < 0x80:
-            return value, at
+        value |= (data[position] & 0x7F) << shift
+        position, shift = position + 1, shift + 7
+        if data[position - 1] < 0x80:
+            return value, position
 
 
 def rearranged(data, descriptor, rng):
-    """Records of a sound message moved, removed, repeated or split, at any depth: nearly always a sound message."""
+    """Return a copy of a valid message with records moved, removed, repeated, split or inserted at any depth.
+
+    The result is nearly always valid.
+    """
     records = []
-    for number, record, inner in records_of(data):
+    for number, record, payload in records_of(data):
         field = descriptor.fields_by_number.get(number)
-        if inner is None:
+        if payload is None:
             records.append(record)
         elif field is None or field.type != field.TYPE_MESSAGE:
-            records.append(wire.span(number, inner, pad=rng.choice([0] * 9 + [1])))
+            records.append(wire.span(number, payload, pad=rng.choice([0] * 9 + [1])))
         else:
-            inner = rearranged(inner, field.message_type, rng)
-            pieces = [inner]
+            payload = rearranged(payload, field.message_type, rng)
+            payloads = [payload]
             if rng.random() < 0.1:
-                pieces += [rng.choice([b"", inner, rng.choice(list(whole_records(inner)) or [b""])])]
-            records += [wire.span(number, piece) for piece in pieces]
+                payloads += [rng.choice([b"", payload, rng.choice(list(complete_records(payload)) or [b""])])]
+            records += [wire.span(number, part) for part in payloads]
     for _ in range(rng.choice([0, 0, 0, 1, 2])):
         i, change = rng.randrange(len(records) + 1), rng.randrange(6)
         if change == 0:
@@ -194,35 +204,36 @@ def rearranged(data, descriptor, rng):
     return b"".join(records)
 
 
-def whole_records(data):
+def complete_records(data):
+    """Yield the complete records of a message, up to the first group or damaged record."""
     try:
-        for number, record, inner in records_of(data):
-            yield wire.span(number, inner) if record is None else record
+        for number, record, payload in records_of(data):
+            yield wire.span(number, payload) if record is None else record
     except IndexError:
-        return  # it has a group, or a span that is not a message
+        return  # the data contain a group, or are not a message
 
 
-def test_rearranged_models_are_read_alike(reader):
+def test_rearranged_models_are_read_as_by_protobuf(reader):
     rng = random.Random(6)
     models = [nested_model().SerializeToString()]
-    paths = [Path(HOME, file) for file in FILES if file.endswith(".onnx")]
+    paths = [Path(ONNX_FOLDER, file) for file in FILES if file.endswith(".onnx")]
     models += [path.read_bytes() for path in paths if path.stat().st_size < 2000][::10]
     for _ in range(20_000 if IS_LONG else 400):
         data = rearranged(rng.choice(models), onnxwire.ModelProto.DESCRIPTOR, rng)
-        check(reader, onnxwire.ModelProto, onnx.ModelProto, data)
+        check_data(reader, onnxwire.ModelProto, onnx.ModelProto, data)
 
 
-def test_a_message_in_many_pieces_is_read_once_per_level(reader):
-    # A type inside a type ..., each in two pieces, of which the first is empty.
+def test_a_message_in_many_parts_is_read_once_per_level(reader):
+    # Nested types, each in two parts, of which the first is empty.
     data = b""
     for _ in range(40):
         data = wire.span(1, b"") + wire.span(1, data)  # elem_type of a sequence
         data = wire.span(4, b"") + wire.span(4, data)  # sequence_type
-    check(reader, onnxwire.TypeProto, onnx.TypeProto, data)
+    check_data(reader, onnxwire.TypeProto, onnx.TypeProto, data)
 
 
 @pytest.mark.parametrize("levels", [99, 100, 101, 102])
-def test_messages_and_groups_nest_at_most_a_hundred_deep(reader, levels):
+def test_messages_and_groups_may_be_nested_a_hundred_levels_deep(reader, levels):
     data = b""
     for level in reversed(range(levels)):
         data = wire.span(1 if level % 2 else 4, data)  # elem_type of a sequence, or sequence_type
@@ -233,67 +244,79 @@ def test_messages_and_groups_nest_at_most_a_hundred_deep(reader, levels):
     assert (reader.read(groups, "onnx.TypeProto") is not None) == (levels <= 100)
 
 
-def example_program(name, folder, *flags):
-    """Compile an example program, and return a function that runs it on a file and returns the process."""
-    program = compiled_program(EXAMPLES / "c" / f"{name}.c", folder, *flags)
+def compile_example(name, folder, *flags):
+    """Compile an example program. Return a function that runs it on a file and returns the finished process."""
+    program = compile_program(EXAMPLES / "c" / f"{name}.c", folder, *flags)
     return lambda path: subprocess.run([str(program), str(path)], capture_output=True, check=False)
 
 
-def compiled_program(source, folder, *flags):
-    command = [*events.compiler(), "-std=c99", "-Wall", "-Wextra", "-Wpedantic", "-Werror", f"-I{events.INCLUDE}"]
+def compile_program(source, folder, *flags):
+    """Compile a program with warnings as errors. Return its path."""
+    command = [
+        *events.c_compiler(),
+        "-std=c99",
+        "-Wall",
+        "-Wextra",
+        "-Wpedantic",
+        "-Werror",
+        f"-I{events.INCLUDE_FOLDER}",
+    ]
     subprocess.run([*command, *flags, str(source), "-o", str(folder / source.stem)], check=True)
     return folder / source.stem
 
 
 @pytest.fixture(scope="module")
 def list_tensors(tmp_path_factory):
-    return example_program("list_tensors", tmp_path_factory.mktemp("c"))
+    return compile_example("list_tensors", tmp_path_factory.mktemp("c"))
 
 
 @pytest.fixture(scope="module")
 def walk_nodes(tmp_path_factory):
-    return example_program("walk_nodes", tmp_path_factory.mktemp("c"))
+    return compile_example("walk_nodes", tmp_path_factory.mktemp("c"))
 
 
 def lines_of_nodes(graph, level=0):
+    """Yield the lines that walk_nodes should print for a graph."""
     for node in graph.node:
         operator = f"{node.domain}::{node.op_type}" if node.domain else node.op_type
         yield "\t".join(["  " * level + operator, node.name, ",".join(node.input), ",".join(node.output)])
         for attribute in node.attribute:
-            for inner in [*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs]:
-                yield from lines_of_nodes(inner, level + 1)
+            for subgraph in [*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs]:
+                yield from lines_of_nodes(subgraph, level + 1)
 
 
 @pytest.mark.parametrize("name", ["digits_cnn", "nested"])
-def test_the_example_walks_all_nodes(name, walk_nodes, tmp_path):
+def test_walk_nodes_prints_all_nodes(name, walk_nodes, tmp_path):
     path = tmp_path / "m.onnx"
     model = nested_model() if name == "nested" else onnx.load(EXAMPLES / f"{name}.onnx")
     path.write_bytes(model.SerializeToString())
-    done = walk_nodes(path)
-    assert (done.returncode, done.stderr) == (0, b"")
-    assert done.stdout.decode().splitlines() == list(lines_of_nodes(onnxwire.load(path).graph))
+    process = walk_nodes(path)
+    assert (process.returncode, process.stderr) == (0, b"")
+    assert process.stdout.decode().splitlines() == list(lines_of_nodes(onnxwire.load(path).graph))
 
 
 def rows_of_ls(path, capsys):
+    """Yield the lines that list_tensors should print, made from the output of `onnxwire ls --json`."""
     assert main(["ls", str(path), "--json"]) == 0
     for row in json.loads(capsys.readouterr().out):
         if ".g." in row["path"] or ".graphs[" in row["path"]:
-            continue  # a value of a nested graph
+            continue  # list_tensors does not list tensors of nested graphs
         is_external = row["stored"] == "external_data"
         location = Path(row["file"]).name if is_external and row["file"] else "-"
         offset = "-" if row["offset"] is None else str(row["offset"])
         dims = "x".join(map(str, row["shape"]))
-        kind = "external" if is_external else "inline"
-        cells = [row["name"], row["type"], dims, kind, location, offset, str(row["bytes"])]
-        yield "\t".join(re.sub("[\0-\x1f\x7f]", lambda found: rf"\x{ord(found[0]):02x}", cell) for cell in cells)
+        storage = "external" if is_external else "inline"
+        cells = [row["name"], row["type"], dims, storage, location, offset, str(row["bytes"])]
+        yield "\t".join(re.sub("[\0-\x1f\x7f]", lambda match: rf"\x{ord(match[0]):02x}", cell) for cell in cells)
 
 
 def lines_of(output):
+    """Return the lines of a program's output."""
     return output.decode("utf-8", "surrogateescape").split("\n")[:-1]
 
 
 @pytest.mark.parametrize("name", ["digits", "sparse", "external", "typed", "nested"])
-def test_the_example_lists_what_ls_lists(name, list_tensors, tmp_path, capsys):
+def test_list_tensors_prints_the_tensors_that_ls_lists(name, list_tensors, tmp_path, capsys):
     path = tmp_path / "m.onnx"
     if name == "digits":
         path = EXAMPLES / "digits_cnn.onnx"
@@ -312,13 +335,13 @@ def test_the_example_lists_what_ls_lists(name, list_tensors, tmp_path, capsys):
             numpy_helper.from_array(np.float64(1), "scalar"),
         ]
         path.write_bytes(helper.make_model(helper.make_graph([], "g", [], [], tensors)).SerializeToString())
-    done = list_tensors(path)
-    assert (done.returncode, done.stderr) == (0, b"")
-    assert lines_of(done.stdout) == list(rows_of_ls(path, capsys))
+    process = list_tensors(path)
+    assert (process.returncode, process.stderr) == (0, b"")
+    assert lines_of(process.stdout) == list(rows_of_ls(path, capsys))
 
 
-def odd_tensors():
-    """Tensors whose elements no reader can use, or that are stored in unusual ways."""
+def unusual_tensors():
+    """Yield tensors whose elements can't be read or are stored in unusual ways."""
     yield helper.make_tensor("plain", 1, [2], [1, 2])
     yield onnx.TensorProto(name="unknown", data_type=99, dims=[3])
     yield onnx.TensorProto(name="undefined")
@@ -347,70 +370,70 @@ def odd_tensors():
             yield tensor
 
 
-def test_the_example_lists_odd_tensors_as_ls(list_tensors, tmp_path, capsys):
+def test_list_tensors_prints_unusual_tensors_as_ls(list_tensors, tmp_path, capsys):
     path = tmp_path / "m.onnx"
-    graph = onnx.GraphProto(initializer=list(odd_tensors()))
-    graph.node.add().attribute.add(tensors=list(odd_tensors()))
+    graph = onnx.GraphProto(initializer=list(unusual_tensors()))
+    graph.node.add().attribute.add(tensors=list(unusual_tensors()))
     path.write_bytes(onnx.ModelProto(graph=graph).SerializeToString())
-    done = list_tensors(path)
-    assert (done.returncode, done.stderr) == (0, b"")
-    assert lines_of(done.stdout) == list(rows_of_ls(path, capsys))
+    process = list_tensors(path)
+    assert (process.returncode, process.stderr) == (0, b"")
+    assert lines_of(process.stdout) == list(rows_of_ls(path, capsys))
 
 
-def test_the_example_lists_rearranged_models_as_ls(list_tensors, tmp_path, capsys):
+def test_list_tensors_prints_rearranged_models_as_ls(list_tensors, tmp_path, capsys):
     path = tmp_path / "m.onnx"
     rng = random.Random(7)
-    graph = onnx.GraphProto(initializer=list(odd_tensors()))
+    graph = onnx.GraphProto(initializer=list(unusual_tensors()))
     models = [nested_model().SerializeToString(), onnx.ModelProto(graph=graph).SerializeToString()]
     n_listed = 0
     for _ in range(1000 if IS_LONG else 40):
         path.write_bytes(rearranged(rng.choice(models), onnxwire.ModelProto.DESCRIPTOR, rng))
-        done = list_tensors(path)
+        process = list_tensors(path)
         try:
             onnxwire.verify(path)
         except onnxwire.DecodeError:
-            continue  # the damaged part may be one that only the example, or only `ls`, reads
-        is_model = main(["ls", str(path), "--json"]) == 0  # `ls` refuses what has more fields of another message
+            continue  # the damaged part may be read only by the example or only by `ls`
+        is_model = main(["ls", str(path), "--json"]) == 0  # `ls` rejects data with more fields of another message
         capsys.readouterr()
         if is_model:
-            assert done.returncode == 0, done.stderr
-            assert lines_of(done.stdout) == list(rows_of_ls(path, capsys))
+            assert process.returncode == 0, process.stderr
+            assert lines_of(process.stdout) == list(rows_of_ls(path, capsys))
             n_listed += 1
     assert n_listed > 5
 
 
 def write_inline_weights(path, count, size):
-    """Write a model with `count` inline tensors of `size` bytes each, which are holes in the file."""
-    heads = []
+    """Write a model with inline tensors whose payloads are holes of `size` bytes in the file."""
+    tensor_headers = []
     for i in range(count):
         tensor = wire.number(1, size) + wire.number(2, 2) + wire.span(8, b"weight.%d" % i) + wire.tag(9, 2)
         tensor += wire.varint(size)
-        heads.append(wire.tag(5, 2) + wire.varint(len(tensor) + size) + tensor)
-    total = sum(map(len, heads)) + count * size
+        tensor_headers.append(wire.tag(5, 2) + wire.varint(len(tensor) + size) + tensor)
+    graph_bytes = sum(map(len, tensor_headers)) + count * size
     with path.open("wb") as file:
-        file.write(wire.tag(7, 2) + wire.varint(total))
-        for head in heads:
-            file.write(head)
+        file.write(wire.tag(7, 2) + wire.varint(graph_bytes))
+        for tensor_header in tensor_headers:
+            file.write(tensor_header)
             file.seek(size, os.SEEK_CUR)
         file.truncate(file.tell())
 
 
-def test_a_gigabyte_of_inline_tensors_is_listed_with_few_reads(tmp_path, capsys):
+def test_list_tensors_reads_few_bytes_of_a_gigabyte_of_inline_tensors(tmp_path, capsys):
     flags = [
         "-D_POSIX_C_SOURCE=200809L",
         "-D_FILE_OFFSET_BITS=64",
         "-include",
         str(Path(__file__).with_name("count_reads.h")),
     ]
-    program = example_program("list_tensors", tmp_path, *flags)
+    program = compile_example("list_tensors", tmp_path, *flags)
     path = tmp_path / "m.onnx"
     write_inline_weights(path, 128, 8 << 20)
     assert path.stat().st_size > 1 << 30
-    done = program(path)
-    assert done.returncode == 0
-    assert lines_of(done.stdout) == list(rows_of_ls(path, capsys))
-    count, rest = done.stderr.split(b" ", 1)
-    assert rest == b"bytes read\n"
+    process = program(path)
+    assert process.returncode == 0
+    assert lines_of(process.stdout) == list(rows_of_ls(path, capsys))
+    count, text_after_count = process.stderr.split(b" ", 1)
+    assert text_after_count == b"bytes read\n"
     assert 1000 < int(count) < 1_000_000
 
 
@@ -418,15 +441,15 @@ def test_a_gigabyte_of_inline_tensors_is_listed_with_few_reads(tmp_path, capsys)
     "flags",
     ["-O2", pytest.param("-O1 -fsanitize=address,undefined -fno-sanitize-recover=all", marks=ONLY_LONG), "-O1 -m32"],
 )
-def test_hostile_functions_and_sizes_do_no_harm(flags, tmp_path):
+def test_hostile_read_functions_and_sizes_cause_no_invalid_access(flags, tmp_path):
     try:
-        program = compiled_program(Path(__file__).with_name("hostile.c"), tmp_path, *flags.split())
+        program = compile_program(Path(__file__).with_name("hostile.c"), tmp_path, *flags.split())
     except subprocess.CalledProcessError:
         if flags == "-O2":
             raise
         pytest.skip(f"the compiler does not support {flags}")
-    done = subprocess.run([str(program)], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout) == (0, "no attack succeeded\n"), done.stderr
+    process = subprocess.run([str(program)], capture_output=True, text=True, check=False)
+    assert (process.returncode, process.stdout) == (0, "no attack succeeded\n"), process.stderr
 
 
 @pytest.mark.parametrize(
@@ -434,37 +457,37 @@ def test_hostile_functions_and_sizes_do_no_harm(flags, tmp_path):
     [b"\x3a\x05", b"\x3a\x04\x2a\x02\x08\xff"],
     ids=["length", "varint"],
 )
-def test_the_example_of_tensors_reports_damage(data, list_tensors, tmp_path):
+def test_list_tensors_reports_damage(data, list_tensors, tmp_path):
     path = tmp_path / "m.onnx"
     path.write_bytes(data)
-    done = list_tensors(path)
-    assert done.returncode == 2
-    assert b"damaged at offset" in done.stderr
+    process = list_tensors(path)
+    assert process.returncode == 2
+    assert b"damaged at offset" in process.stderr
 
 
 @pytest.mark.parametrize(
-    ("data", "place"),
+    ("data", "expected_text"),
     [
         (b"\x3a\x05", b"offset 0, in the model"),
         (b"\x3a\x04\x0a\x02\x08\xff", b"offset 5, in graph.node[0]"),
         (b"\x3a\x05\x0a\x00\x0a\x01\x80", b"offset 6, in graph.node[1]"),
     ],
 )
-def test_the_example_of_nodes_reports_damage(data, place, walk_nodes, tmp_path):
+def test_walk_nodes_reports_damage(data, expected_text, walk_nodes, tmp_path):
     path = tmp_path / "m.onnx"
     path.write_bytes(data)
-    done = walk_nodes(path)
-    assert done.returncode == 2
-    assert place in done.stderr
+    process = walk_nodes(path)
+    assert process.returncode == 2
+    assert expected_text in process.stderr
 
 
-def test_a_path_of_damage_names_the_innermost_message(list_tensors, tmp_path):
+def test_list_tensors_reports_the_path_of_the_innermost_damaged_message(list_tensors, tmp_path):
     path = tmp_path / "m.onnx"
     path.write_bytes(wire.span(7, wire.span(1, wire.span(5, b"") + wire.span(5, wire.span(5, b"\x10\x80")))))
     assert b"in graph.node[0].attribute[1].t (code" in list_tensors(path).stderr
 
 
-def test_names_cannot_control_the_terminal(list_tensors, walk_nodes, tmp_path):
+def test_control_characters_in_names_are_escaped(list_tensors, walk_nodes, tmp_path):
     path = tmp_path / "m.onnx"
     name = "\x1b[31m\n\t"
     tensor = helper.make_tensor(name, 1, [1], [1])
@@ -474,39 +497,41 @@ def test_names_cannot_control_the_terminal(list_tensors, walk_nodes, tmp_path):
     assert walk_nodes(path).stdout == b"Add\t\t\\x1b[31m\\x0a\\x09\t\n"
 
 
-def test_the_folder_of_the_header_is_public():
+def test_get_include_returns_the_folder_of_the_header():
     assert Path(onnxwire.get_include(), "onnxwire.h").is_file()
 
 
 def test_the_header_calls_only_memory_functions(tmp_path):
     if shutil.which("nm") is None:
         pytest.skip("nm is not installed")
-    target = compiled_header([*events.compiler(), "-std=c99", "-Os", "-fno-pic", "-fno-stack-protector"], tmp_path)
-    names = subprocess.run(["nm", "-u", str(target)], capture_output=True, text=True, check=True).stdout.split()
+    object_file = compile_header(
+        [*events.c_compiler(), "-std=c99", "-Os", "-fno-pic", "-fno-stack-protector"], tmp_path
+    )
+    names = subprocess.run(["nm", "-u", str(object_file)], capture_output=True, text=True, check=True).stdout.split()
     assert {name.lstrip("_") for name in names} - {"U", "GLOBAL_OFFSET_TABLE_"} <= {"memcpy", "memcmp", "memchr"}
-    symbols = subprocess.run(["nm", str(target)], capture_output=True, text=True, check=True).stdout.splitlines()
-    assert not [symbol for symbol in symbols if symbol.split()[-2] in "bBcCdDsS"]  # data that can be written
+    symbols = subprocess.run(["nm", str(object_file)], capture_output=True, text=True, check=True).stdout.splitlines()
+    assert not [symbol for symbol in symbols if symbol.split()[-2] in "bBcCdDsS"]  # symbols of writable data
 
 
-def compiled_header(command, folder):
-    """Compile the header alone with all warnings, and return the object file."""
+def compile_header(command, folder):
+    """Compile only the header with all warnings. Return the path of the object file."""
     source = folder / ("reader.cpp" if "++" in command[0] else "reader.c")
     source.write_text('#define ONNXWIRE_IMPLEMENTATION\n#include "onnxwire.h"\n')
     warnings = ["-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wshadow", "-Werror"]
-    target = folder / "reader.o"
+    object_file = folder / "reader.o"
     include = f"-I{onnxwire.get_include()}"
-    subprocess.run([*command, *warnings, include, "-c", str(source), "-o", str(target)], check=True)
-    return target
+    subprocess.run([*command, *warnings, include, "-c", str(source), "-o", str(object_file)], check=True)
+    return object_file
 
 
 @pytest.mark.parametrize(
-    "compiler",
+    "c_compiler",
     ["gcc -std=c99", "g++ -std=c++11", "g++ -std=c++17", "clang -std=c99", "clang++ -std=c++17"],
 )
-def test_the_header_compiles_without_warnings_and_is_small(compiler, tmp_path):
-    if shutil.which(compiler.split()[0]) is None:
-        pytest.skip(f"{compiler.split()[0]} is not installed")
-    target = compiled_header([*compiler.split(), "-Os"], tmp_path)
-    size = subprocess.run(["size", str(target)], capture_output=True, text=True, check=True).stdout.split()
+def test_the_header_compiles_without_warnings_and_is_small(c_compiler, tmp_path):
+    if shutil.which(c_compiler.split()[0]) is None:
+        pytest.skip(f"{c_compiler.split()[0]} is not installed")
+    object_file = compile_header([*c_compiler.split(), "-Os"], tmp_path)
+    size = subprocess.run(["size", str(object_file)], capture_output=True, text=True, check=True).stdout.split()
     text, data = int(size[6]), int(size[7])
     assert text + data < 40_000

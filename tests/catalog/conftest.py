@@ -1,4 +1,4 @@
-"""Fixtures of the tests of catalogs."""
+"""Fixtures for tests of catalogs."""
 
 import pickle
 import sys
@@ -10,22 +10,22 @@ from onnxwire.catalog.read import read_models
 
 @pytest.fixture(autouse=True)
 def one_worker_is_this_process(monkeypatch):
-    """Read models in this process if a build has one worker: the start of a worker process takes half a second.
+    """Read models in this process if a build has one worker, because a worker process takes half a second to start.
 
-    The tests of worker processes (test_workers.py), and those that kill one, use two or start the build themselves.
+    Tests of worker processes (test_workers.py) and tests that kill one use two or start the build themselves.
     """
     module = sys.modules.get("onnxwire.catalog.build")
     if module is None:
         return
-    start_workers = module.run_tasks
+    run_tasks_in_workers = module.run_tasks
 
-    def copied(value):
+    def pickled_copy(value):
         return pickle.loads(pickle.dumps(value))
 
     def run_tasks(tasks, engine, address=None, workers=None):
         if (engine, workers) != ("local", 1):
-            return start_workers(tasks, engine, address, workers)
+            return run_tasks_in_workers(tasks, engine, address, workers)
         # As between processes, tasks and results are pickled.
-        return ((task, copied(read_models(copied(task)))) for task in tasks)
+        return ((task, pickled_copy(read_models(pickled_copy(task)))) for task in tasks)
 
     monkeypatch.setattr(module, "run_tasks", run_tasks)

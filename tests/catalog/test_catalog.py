@@ -1,4 +1,4 @@
-"""Catalogs: their content, repeated runs, and processes that end in the middle of a run."""
+"""The rows of catalogs, repeated builds, and processes that are killed during a build."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
 pytest.importorskip("xxhash")
 
-module = sys.modules["onnxwire.catalog.build"]
+build_module = sys.modules["onnxwire.catalog.build"]
 
 
 def simple_model(number, weight=0.0):
@@ -52,13 +52,14 @@ def zoo(tmp_path):
     return folder
 
 
-def rows(folder, table):
-    """Return the rows of a table by model, in their order within the model."""
+def sorted_rows(folder, table):
+    """Return the rows of a table, sorted by model. The rows of each model keep their order."""
     return sorted(rows_of(folder, table), key=lambda row: row["model"])
 
 
-def everything(folder):
-    return {table: rows(folder, table) for table in files_of(str(folder))}
+def all_rows(folder):
+    """Return the sorted rows of every table of a catalog, by table."""
+    return {table: sorted_rows(folder, table) for table in files_of(str(folder))}
 
 
 # --- content
@@ -69,48 +70,53 @@ def test_tables_have_the_columns_and_rows_of_to_arrow(zoo, tmp_path):
     assert (summary.read, summary.unchanged, summary.failures) == (10, 0, {})
     names = {"models": "model", "values": "values", "metadata": "metadata", "tensors": "tensors"}
     for table, source in names.items():
-        wanted = []
+        expected = []
         for path in sorted(zoo.rglob("*.onnx"), key=str):
             columns = onnxwire.to_arrow(path, source).to_pydict()
-            wanted += [
+            expected += [
                 {"model": str(path), **dict(zip(columns, row, strict=True))}
                 for row in zip(*columns.values(), strict=True)
             ]
-        got = [{k: v for k, v in row.items() if k not in ("hash", "missing")} for row in rows(tmp_path / "out", table)]
-        assert got == wanted, table
+        result = [
+            {name: value for name, value in row.items() if name not in ("hash", "missing")}
+            for row in sorted_rows(tmp_path / "out", table)
+        ]
+        assert result == expected, table
     assert summary.rows["models"] == 10
 
 
 def test_operators_are_counted_with_the_version_that_is_imported(zoo, tmp_path):
     catalog.build([zoo], tmp_path / "out", workers=1)
-    found = rows(tmp_path / "out", "operators")
-    m1 = [row for row in found if row["model"].endswith("m1.onnx")]
-    assert m1 == [
-        {"model": m1[0]["model"], "graph": "graph", "domain": "", "type": "Neg", "version": 14, "n": 1}
+    operators = sorted_rows(tmp_path / "out", "operators")
+    m1_rows = [row for row in operators if row["model"].endswith("m1.onnx")]
+    assert m1_rows == [
+        {"model": m1_rows[0]["model"], "graph": "graph", "domain": "", "type": "Neg", "version": 14, "n": 1}
     ]  # fmt: skip
-    nested = {(row["graph"], row["domain"], row["type"]): row for row in found if row["model"].endswith("nested.onnx")}
+    nested = {
+        (row["graph"], row["domain"], row["type"]): row for row in operators if row["model"].endswith("nested.onnx")
+    }
     assert nested["functions[1]", "", "Add"]["version"] == 20
     assert nested["graph", "local", "Twice"]["version"] == 1
 
 
 def test_equal_payloads_have_equal_hashes_in_any_storage(tmp_path):
-    raw = numpy_helper.from_array(np.arange(600, dtype=np.float32), "raw")
-    typed = onnx.TensorProto(name="typed", data_type=1, dims=[600], float_data=np.arange(600))
-    other = numpy_helper.from_array(np.arange(1, 601, dtype=np.float32), "other")
-    graph = helper.make_graph([], "g", [], [], [raw, typed, other])
+    raw_tensor = numpy_helper.from_array(np.arange(600, dtype=np.float32), "raw")
+    typed_tensor = onnx.TensorProto(name="typed", data_type=1, dims=[600], float_data=np.arange(600))
+    different_tensor = numpy_helper.from_array(np.arange(1, 601, dtype=np.float32), "other")
+    graph = helper.make_graph([], "g", [], [], [raw_tensor, typed_tensor, different_tensor])
     path = tmp_path / "a.onnx"
     onnx.save(helper.make_model(graph), path)
     onnxwire.save(onnxwire.load(path), tmp_path / "b.onnx", external="b.data")
     catalog.build([tmp_path], tmp_path / "out", hash=True, workers=1)
-    digests = {}
-    for row in rows(tmp_path / "out", "tensors"):
-        digests.setdefault(row["hash"], set()).add((Path(row["model"]).name, row["name"]))
-    same = {(model, name) for model in ("a.onnx", "b.onnx") for name in ("raw", "typed")}
-    assert sorted(map(len, digests.values())) == [2, 4]
-    assert same in digests.values()
+    tensors_by_hash = {}
+    for row in sorted_rows(tmp_path / "out", "tensors"):
+        tensors_by_hash.setdefault(row["hash"], set()).add((Path(row["model"]).name, row["name"]))
+    equal_tensors = {(model, name) for model in ("a.onnx", "b.onnx") for name in ("raw", "typed")}
+    assert sorted(map(len, tensors_by_hash.values())) == [2, 4]
+    assert equal_tensors in tensors_by_hash.values()
     from xxhash import xxh3_128_hexdigest
 
-    assert xxh3_128_hexdigest(np.arange(600, dtype=np.float32).tobytes()) in digests
+    assert xxh3_128_hexdigest(np.arange(600, dtype=np.float32).tobytes()) in tensors_by_hash
 
 
 def test_missing_external_files_are_marked(tmp_path):
@@ -118,36 +124,37 @@ def test_missing_external_files_are_marked(tmp_path):
     tensor.external_data.add(key="location", value="not there.data")
     onnx.save(helper.make_model(helper.make_graph([], "g", [], [], [tensor])), tmp_path / "a.onnx")
     catalog.build([tmp_path], tmp_path / "out", hash=True, workers=1)
-    (row,) = rows(tmp_path / "out", "tensors")
+    (row,) = sorted_rows(tmp_path / "out", "tensors")
     assert (row["location"], row["missing"], row["hash"]) == ("not there.data", True, None)
 
 
-def test_problems_are_those_of_check(zoo, tmp_path):
+def test_catalogs_contain_the_problems_that_check_returns(zoo, tmp_path):
     catalog.build([zoo], tmp_path / "out", check=True, workers=1)
-    found = rows(tmp_path / "out", "problems")
+    problem_rows = sorted_rows(tmp_path / "out", "problems")
     for path in sorted(zoo.rglob("*.onnx")):
-        wanted = [(p.rule, p.path, p.message) for p in onnxwire.check(path)]
-        assert [(r["rule"], r["path"], r["message"]) for r in found if r["model"] == str(path)] == wanted
-    assert found
+        expected = [(problem.rule, problem.path, problem.message) for problem in onnxwire.check(path)]
+        model_rows = [row for row in problem_rows if row["model"] == str(path)]
+        assert [(row["rule"], row["path"], row["message"]) for row in model_rows] == expected
+    assert problem_rows
 
 
-def test_a_bad_file_is_a_failure_and_does_not_end_the_run(zoo, tmp_path, capsys):
+def test_an_invalid_file_is_a_failure_and_does_not_end_the_build(zoo, tmp_path, capsys):
     (zoo / "bad.onnx").write_bytes(b"\x08")
     (zoo / "empty.onnx").write_bytes(b"")
     (zoo / "loop.onnx").symlink_to("loop.onnx")
     assert main(["catalog", str(zoo), "-o", str(tmp_path / "out"), "--workers", "1"]) == 1
-    printed = capsys.readouterr()
-    assert "10 models read" in printed.out
-    assert printed.err.count("\n") == 3
-    failures = {Path(row["model"]).name: row["error"] for row in rows(tmp_path / "out", "failures")}
+    output = capsys.readouterr()
+    assert "10 models read" in output.out
+    assert output.err.count("\n") == 3
+    failures = {Path(row["model"]).name: row["error"] for row in sorted_rows(tmp_path / "out", "failures")}
     assert failures == {"bad.onnx": "DecodeError", "empty.onnx": "DecodeError", "loop.onnx": "SourceError"}
-    assert len(rows(tmp_path / "out", "models")) == 10
+    assert len(sorted_rows(tmp_path / "out", "models")) == 10
     (zoo / "bad.onnx").write_bytes(simple_model(1).SerializeToString())
     (zoo / "empty.onnx").unlink()
     (zoo / "loop.onnx").unlink()
     summary = catalog.build([zoo], tmp_path / "out", workers=1, prune=True)
     assert (summary.read, summary.unchanged, summary.pruned) == (1, 10, 2)
-    assert not rows(tmp_path / "out", "failures")
+    assert not sorted_rows(tmp_path / "out", "failures")
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs names that are not UTF-8")
@@ -157,11 +164,11 @@ def test_names_that_are_not_utf8_are_written_with_backslashes(tmp_path):
     for name, data in ((b"good\xff.onnx", simple_model(1).SerializeToString()), (b"bad\xfe.onnx", b"\x08")):
         with open(os.path.join(os.fsencode(folder), name), "wb") as file:
             file.write(data)
-    for _ in range(2):  # the bad one is tried again
+    for _ in range(2):  # the second build reads the invalid file again
         summary = catalog.build([folder], tmp_path / "out", workers=1)
         assert [Path(model).name for model in summary.failures] == ["bad\\xfe.onnx"]
-        assert [Path(row["model"]).name for row in rows(tmp_path / "out", "models")] == ["good\\xff.onnx"]
-        assert len(rows(tmp_path / "out", "failures")) == 1
+        assert [Path(row["model"]).name for row in sorted_rows(tmp_path / "out", "models")] == ["good\\xff.onnx"]
+        assert len(sorted_rows(tmp_path / "out", "failures")) == 1
     assert summary.unchanged == 1
 
 
@@ -177,29 +184,29 @@ def test_two_names_never_share_their_rows(tmp_path):
         with open(path, "wb") as file:
             file.write(simple_model(number).SerializeToString())
     catalog.build([folder], tmp_path / "out", workers=1)
-    before = rows(tmp_path / "out", "models")
-    assert len({row["model"] for row in before}) == len(names)
-    assert str(folder / r"a\b.onnx") in {row["model"] for row in before}  # not escaped
+    first_rows = sorted_rows(tmp_path / "out", "models")
+    assert len({row["model"] for row in first_rows}) == len(names)
+    assert str(folder / r"a\b.onnx") in {row["model"] for row in first_rows}  # not escaped
     for path in paths:
         os.utime(path, (1, 1))
         assert catalog.build([folder], tmp_path / "out", workers=1).read == 1
-        assert rows(tmp_path / "out", "models") == before
+        assert sorted_rows(tmp_path / "out", "models") == first_rows
 
 
-# --- the second run
+# --- repeated builds
 
 
 def test_unchanged_models_are_not_read_again(zoo, tmp_path, monkeypatch):
     out = tmp_path / "out"
     catalog.build([zoo], out, workers=1)
-    before = everything(out)
+    first_rows = all_rows(out)
     monkeypatch.setattr(engines, "read_models", None)  # the function must not be called
     summary = catalog.build([zoo], out, workers=1)
     assert (summary.read, summary.unchanged) == (0, 10)
-    assert everything(out) == before
+    assert all_rows(out) == first_rows
 
 
-def test_changed_models_are_read_again_and_missing_ones_dropped(zoo, tmp_path):
+def test_changed_models_are_read_again_and_missing_ones_are_pruned(zoo, tmp_path):
     out = tmp_path / "out"
     catalog.build([zoo], out, workers=1)
     onnx.save(simple_model(5, weight=1.0), zoo / "m0.onnx")
@@ -207,22 +214,22 @@ def test_changed_models_are_read_again_and_missing_ones_dropped(zoo, tmp_path):
     onnx.save(simple_model(20), zoo / "new.onnx")
     summary = catalog.build([zoo], out, workers=1)
     assert (summary.read, summary.unchanged, summary.pruned) == (2, 8, 0)
-    assert len(rows(out, "models")) == 11
+    assert len(sorted_rows(out, "models")) == 11
     summary = catalog.build([zoo], out, workers=1, prune=True)
     assert (summary.read, summary.pruned) == (0, 1)
     catalog.build([zoo], tmp_path / "fresh", workers=1)
-    assert everything(out) == everything(tmp_path / "fresh")
+    assert all_rows(out) == all_rows(tmp_path / "fresh")
 
 
-def test_models_are_read_again_for_additional_hashes_and_checks(zoo, tmp_path):
+def test_models_are_read_again_if_hashes_are_requested_later(zoo, tmp_path):
     out = tmp_path / "out"
     catalog.build([zoo], out, workers=1)
     assert catalog.build([zoo], out, workers=1, hash=True).read == 10
-    assert all(row["hash"] for row in rows(out, "tensors"))
+    assert all(row["hash"] for row in sorted_rows(out, "tensors"))
     assert catalog.build([zoo], out, workers=1).unchanged == 10
 
 
-def test_two_runs_at_once_are_refused(zoo, tmp_path):
+def test_two_builds_at_the_same_time_are_rejected(zoo, tmp_path):
     pytest.importorskip("fcntl")
     with Dataset(str(tmp_path / "out")), pytest.raises(onnxwire.SaveError, match="another run"):
         catalog.build([zoo], tmp_path / "out", workers=1)
@@ -236,7 +243,7 @@ def test_sources_that_name_no_model_are_rejected(tmp_path):
     assert not (tmp_path / "out").exists()
 
 
-def test_folders_may_be_nested_deeper_than_python_calls(tmp_path, monkeypatch, capfd):
+def test_folders_may_be_nested_deeper_than_the_recursion_limit(tmp_path, monkeypatch, capfd):
     folder = tmp_path / "zoo"
     folder.mkdir()
     (folder / "top.onnx").write_bytes(simple_model(0).SerializeToString())
@@ -248,7 +255,7 @@ def test_folders_may_be_nested_deeper_than_python_calls(tmp_path, monkeypatch, c
     os.chdir(folder)
     try:
         assert catalog.build([folder], tmp_path / "out", workers=1).read == 2
-        # The pattern becomes a failure with advice, and the other models are read.
+        # The pattern becomes a failure whose message says what to do, and the other models are read.
         pattern = os.path.join(folder, "**", "*.onnx")
         summary = catalog.build([pattern, folder / "top.onnx"], tmp_path / "two", workers=1)
         assert summary.read == 1
@@ -259,7 +266,7 @@ def test_folders_may_be_nested_deeper_than_python_calls(tmp_path, monkeypatch, c
         assert main(["check", pattern, str(folder / "top.onnx")]) == 2
         assert "nested too deeply" in capfd.readouterr().err
     finally:
-        # shutil.rmtree of Python 3.11 calls itself for each folder, too.
+        # shutil.rmtree of Python 3.11 is recursive, too, so the folders are removed here.
         for _ in range(1500):
             os.chdir("a")
         Path("m.onnx").unlink()
@@ -271,55 +278,57 @@ def test_folders_may_be_nested_deeper_than_python_calls(tmp_path, monkeypatch, c
 # --- engines
 
 
-def divide(monkeypatch, models):
-    """Make tasks of the given number of models; the default of 64 is more than the folder contains."""
-    monkeypatch.setattr(module, "_TASK_MODELS", models)
+def set_task_size(monkeypatch, n_models):
+    """Set the number of models per task. The default is 64, more than the folder contains."""
+    monkeypatch.setattr(build_module, "_TASK_MODELS", n_models)
 
 
 @pytest.fixture
-def reference(zoo, tmp_path):
+def reference_rows(zoo, tmp_path):
     catalog.build([zoo], tmp_path / "reference", hash=True, check=True, workers=1)
-    return everything(tmp_path / "reference")
+    return all_rows(tmp_path / "reference")
 
 
-@pytest.mark.parametrize("many", [2, 64])
-def test_the_files_do_not_depend_on_the_number_of_processes(zoo, tmp_path, reference, monkeypatch, many):
-    divide(monkeypatch, many)
+@pytest.mark.parametrize("models_per_task", [2, 64])
+def test_the_files_do_not_depend_on_the_number_of_processes(
+    zoo, tmp_path, reference_rows, monkeypatch, models_per_task
+):
+    set_task_size(monkeypatch, models_per_task)
     catalog.build([zoo], tmp_path / "out", hash=True, check=True, workers=2)
-    assert everything(tmp_path / "out") == reference
+    assert all_rows(tmp_path / "out") == reference_rows
     for table, files in files_of(tmp_path / "reference").items():
-        wanted = [Path(file).read_bytes() for file in files]
-        assert [Path(file).read_bytes() for file in files_of(tmp_path / "out")[table]] == wanted
+        expected_files = [Path(file).read_bytes() for file in files]
+        assert [Path(file).read_bytes() for file in files_of(tmp_path / "out")[table]] == expected_files
 
 
-def note_workers(monkeypatch):
-    """Return a list to which the process id of every started worker is added."""
-    started = []
-    start = workers.Worker.__init__
+def record_worker_pids(monkeypatch):
+    """Return a list to which the process id of each worker is added when the worker starts."""
+    pids = []
+    original_init = workers.Worker.__init__
 
-    def note(self):
-        start(self)
-        started.append(self.pid)
+    def init_and_record(self):
+        original_init(self)
+        pids.append(self.pid)
 
-    monkeypatch.setattr(workers.Worker, "__init__", note)
-    return started
+    monkeypatch.setattr(workers.Worker, "__init__", init_and_record)
+    return pids
 
 
-def test_no_model_is_lost_or_duplicated_if_a_worker_is_killed(zoo, tmp_path, reference, monkeypatch):
-    divide(monkeypatch, 1)
-    killed = []
+def test_no_model_is_lost_or_duplicated_if_a_worker_is_killed(zoo, tmp_path, reference_rows, monkeypatch):
+    set_task_size(monkeypatch, 1)
+    killed_pids = []
 
-    started = note_workers(monkeypatch)
+    pids = record_worker_pids(monkeypatch)
 
-    def kill_one(done, total):
-        if not killed:
-            os.kill(started[0], signal.SIGKILL)
-            killed.append(started[0])
+    def kill_one(n_done, n_total):
+        if not killed_pids:
+            os.kill(pids[0], signal.SIGKILL)
+            killed_pids.append(pids[0])
 
     summary = catalog.build([zoo], tmp_path / "out", hash=True, check=True, workers=2, progress=kill_one)
-    assert killed
+    assert killed_pids
     assert (summary.read, summary.failures) == (10, {})
-    assert everything(tmp_path / "out") == reference
+    assert all_rows(tmp_path / "out") == reference_rows
 
 
 def test_a_model_that_ends_every_process_is_a_failure(zoo, tmp_path, monkeypatch):
@@ -328,17 +337,17 @@ def test_a_model_that_ends_every_process_is_a_failure(zoo, tmp_path, monkeypatch
     summary = catalog.build([zoo], tmp_path / "out", workers=2)
     assert [Path(model).name for model in summary.failures] == ["poison.onnx"]
     assert summary.read == 10
-    assert len(rows(tmp_path / "out", "models")) == 10
+    assert len(sorted_rows(tmp_path / "out", "models")) == 10
 
 
-def test_a_call_of_a_worker_that_ended_is_repeated(zoo, tmp_path, monkeypatch):
+def test_a_task_is_repeated_if_its_worker_is_killed(zoo, tmp_path, monkeypatch):
     onnx.save(simple_model(1), zoo / "fragile.onnx")
     monkeypatch.setattr(engines, "read_models", reading.read_or_die)
-    divide(monkeypatch, 2)
+    set_task_size(monkeypatch, 2)
     summary = catalog.build([zoo], tmp_path / "out", workers=2)
     assert (zoo / "fragile.died").exists()
     assert (summary.read, summary.failures) == (11, {})
-    assert len(rows(tmp_path / "out", "models")) == 11
+    assert len(sorted_rows(tmp_path / "out", "models")) == 11
 
 
 def is_running(pid):
@@ -351,77 +360,79 @@ def is_running(pid):
     return not status.exists() or status.read_text().rpartition(")")[2].split()[0] != "Z"
 
 
-def test_a_killed_run_is_continued_by_the_next(zoo, tmp_path, reference):
+def test_a_killed_build_is_continued_by_the_next(zoo, tmp_path, reference_rows):
     code = (
         "import os, sys\n"
         "from onnxwire.catalog import build, workers\n"
         "module = sys.modules['onnxwire.catalog.build']\n"
-        "module._TASK_MODELS, module._GROUP_MODELS = 2, 2\n"  # the folder has fewer models than the usual task or group
-        "start = workers.Worker.__init__\n"
-        "def note(self):\n"
-        "    start(self)\n"
+        "module._TASK_MODELS, module._GROUP_MODELS = 2, 2\n"  # the defaults are more than the folder contains
+        "original_init = workers.Worker.__init__\n"
+        "def init_and_print(self):\n"
+        "    original_init(self)\n"
         "    print(self.pid, flush=True)\n"
-        "workers.Worker.__init__ = note\n"
-        "def stop(done, total):\n"
-        "    if done > total / 2:\n"
+        "workers.Worker.__init__ = init_and_print\n"
+        "def exit_halfway(n_done, n_total):\n"
+        "    if n_done > n_total / 2:\n"
         "        os._exit(9)\n"
-        "build([sys.argv[1]], sys.argv[2], workers=1, hash=True, check=True, progress=stop)\n"
+        "build([sys.argv[1]], sys.argv[2], workers=1, hash=True, check=True, progress=exit_halfway)\n"
     )
     (tmp_path / "run.py").write_text(code)
     out = tmp_path / "out"
-    done = subprocess.run([sys.executable, tmp_path / "run.py", zoo, out], stdout=subprocess.PIPE, check=False)
-    assert done.returncode == 9
-    workers = [int(pid) for pid in done.stdout.split()]
-    assert len(workers) == 1
-    while any(map(is_running, workers)):  # workers end after the process that started them
+    process = subprocess.run([sys.executable, tmp_path / "run.py", zoo, out], stdout=subprocess.PIPE, check=False)
+    assert process.returncode == 9
+    worker_pids = [int(pid) for pid in process.stdout.split()]
+    assert len(worker_pids) == 1
+    while any(map(is_running, worker_pids)):  # workers end after the process that started them
         time.sleep(0.01)
-    first = len(rows(out, "models"))
-    assert 0 < first < 10
+    n_first = len(sorted_rows(out, "models"))
+    assert 0 < n_first < 10
     summary = catalog.build([zoo], out, workers=1, hash=True, check=True)
-    assert (summary.unchanged, summary.read) == (first, 10 - first)
-    assert everything(out) == reference
+    assert (summary.unchanged, summary.read) == (n_first, 10 - n_first)
+    assert all_rows(out) == reference_rows
 
 
 @pytest.mark.long
-def test_dask_builds_the_same_catalog_even_if_a_worker_is_killed(zoo, tmp_path, reference, monkeypatch):
+def test_dask_builds_the_same_catalog_even_if_a_worker_is_killed(zoo, tmp_path, reference_rows, monkeypatch):
     distributed = pytest.importorskip("distributed")
-    divide(monkeypatch, 1)
-    killed = []
+    set_task_size(monkeypatch, 1)
+    killed_processes = []
 
-    def kill_one(done, total):
-        if not killed:
-            killed.append(next(iter(cluster.workers.values())).process.process)
-            killed[0]._process.kill()
+    def kill_one(n_done, n_total):
+        if not killed_processes:
+            killed_processes.append(next(iter(cluster.workers.values())).process.process)
+            killed_processes[0]._process.kill()
 
     with distributed.LocalCluster(
         n_workers=2, threads_per_worker=1, dashboard_address=None, worker_dashboard_address=None
     ) as cluster:
         options = {"engine": "dask", "address": cluster.scheduler_address, "hash": True, "check": True}
         summary = catalog.build([zoo], tmp_path / "out", progress=kill_one, **options)
-    assert killed
+    assert killed_processes
     assert (summary.read, summary.failures) == (10, {})
-    assert everything(tmp_path / "out") == reference
+    assert all_rows(tmp_path / "out") == reference_rows
 
 
-def test_ray_builds_the_same_catalog(zoo, tmp_path, reference, monkeypatch):
+def test_ray_builds_the_same_catalog(zoo, tmp_path, reference_rows, monkeypatch):
     pytest.importorskip("ray")
-    # One model ends the process that reads it first; Ray's workers find the reader by the environment alone.
+    # The first process that reads one of the models is killed. Ray's workers import `reading` by PYTHONPATH.
     paths = [str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, paths)))
     (zoo / "below" / "m3.onnx").rename(zoo / "below" / "fragile.onnx")
     monkeypatch.setattr(engines, "read_models", reading.read_or_die)
-    divide(monkeypatch, 2)
+    set_task_size(monkeypatch, 2)
     summary = catalog.build([zoo], tmp_path / "out", engine="ray", hash=True, check=True)
     assert (zoo / "below" / "fragile.died").exists()
     (zoo / "below" / "fragile.onnx").rename(zoo / "below" / "m3.onnx")
     assert (summary.read, summary.failures) == (10, {})
-    text = json.dumps(everything(tmp_path / "out")).replace("fragile.onnx", "m3.onnx")
-    found = {table: sorted(items, key=lambda row: row["model"]) for table, items in json.loads(text).items()}
-    assert found == reference
+    rows_json = json.dumps(all_rows(tmp_path / "out")).replace("fragile.onnx", "m3.onnx")
+    result = {
+        table: sorted(table_rows, key=lambda row: row["model"]) for table, table_rows in json.loads(rows_json).items()
+    }
+    assert result == reference_rows
 
 
 def test_models_of_a_lost_task_are_read_again_by_the_same_engine(zoo, tmp_path, monkeypatch):
-    submitted = []
+    submitted_sizes = []
 
     def result(task):
         if any(Path(model).name == "m4.onnx" for model in task.models):
@@ -429,19 +440,19 @@ def test_models_of_a_lost_task_are_read_again_by_the_same_engine(zoo, tmp_path, 
         return engines.read_models(task)
 
     def submit(task):
-        submitted.append(len(task.models))
+        submitted_sizes.append(len(task.models))
         return task
 
     executor = engines._Executor(submit, result, lambda: 1, (workers.WorkerLost,))
     monkeypatch.setitem(engines._ENGINES, "ray", lambda *_: contextlib.nullcontext(executor))
-    divide(monkeypatch, 6)
+    set_task_size(monkeypatch, 6)
     summary = catalog.build([zoo], tmp_path / "out", engine="ray")
     assert [Path(model).name for model in summary.failures] == ["m4.onnx"]
     assert summary.read == 9
-    assert submitted.count(1) in (4, 6)
+    assert submitted_sizes.count(1) in (4, 6)
 
 
-def test_missing_engines_are_reported(zoo, tmp_path, monkeypatch):
+def test_unknown_and_missing_engines_are_reported(zoo, tmp_path, monkeypatch):
     with pytest.raises(ValueError, match="the engines are local, dask and ray"):
         catalog.build([zoo], tmp_path / "out", engine="spark")
     monkeypatch.setitem(sys.modules, "ray", None)
@@ -471,20 +482,22 @@ def test_empty_tables_can_be_queried(zoo, tmp_path):
     catalog.build([tmp_path / "bare.onnx"], tmp_path / "bare", workers=1)
     for name in ("operators", "tensors", "values", "metadata", "failures"):
         assert onnxwire.sql(tmp_path / "bare", f"from {name}").fetchall() == []
-        full, bare = (onnxwire.sql(tmp_path / folder, f"describe {name}").fetchall() for folder in ("full", "bare"))
-        assert bare == full, name
-    # No rule was run, so the absence of rows does not mean the absence of problems.
+        full_columns, bare_columns = (
+            onnxwire.sql(tmp_path / folder, f"describe {name}").fetchall() for folder in ("full", "bare")
+        )
+        assert bare_columns == full_columns, name
+    # No rule was run. An empty table would suggest that there are no problems.
     with pytest.raises(QueryError, match="problems does not exist"):
         onnxwire.sql(tmp_path / "bare", "from problems")
 
 
-def test_names_of_models_in_a_folder_may_be_in_capitals(zoo, tmp_path):
+def test_names_of_models_in_a_folder_may_be_uppercase(zoo, tmp_path):
     (zoo / "m0.onnx").rename(zoo / "M0.ONNX")
     assert catalog.build([zoo], tmp_path / "out", workers=1).read == 10
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs pipes and links")
-def test_cyclic_links_and_pipes_do_not_block_a_run(zoo, tmp_path):
+def test_cyclic_links_and_pipes_do_not_block_a_build(zoo, tmp_path):
     (zoo / "below" / "up").symlink_to("..")
     os.mkfifo(zoo / "pipe.onnx")
     (zoo / "folder.onnx").mkdir()
@@ -499,23 +512,23 @@ def test_external_data_that_changes_is_read_again(tmp_path):
     out = tmp_path / "out"
     catalog.build([tmp_path / "e.onnx"], out, hash=True, workers=1)
     assert catalog.build([tmp_path / "e.onnx"], out, hash=True, workers=1).unchanged == 1
-    (before,) = rows(out, "tensors")
+    (first_row,) = sorted_rows(out, "tensors")
     (tmp_path / "e.data").write_bytes(np.zeros(600, np.float32).tobytes())
     os.utime(tmp_path / "e.data", ns=(1, 1))
     assert catalog.build([tmp_path / "e.onnx"], out, hash=True, workers=1).read == 1
-    (after,) = rows(out, "tensors")
-    assert before["hash"] != after["hash"]
+    (changed_row,) = sorted_rows(out, "tensors")
+    assert first_row["hash"] != changed_row["hash"]
     (tmp_path / "e.data").unlink()
     assert catalog.build([tmp_path / "e.onnx"], out, hash=True, workers=1).read == 1
-    (gone,) = rows(out, "tensors")
-    assert (gone["missing"], gone["hash"]) == (True, None)
+    (missing_row,) = sorted_rows(out, "tensors")
+    assert (missing_row["missing"], missing_row["hash"]) == (True, None)
 
 
-def test_options_that_do_not_go_together_are_refused(zoo, tmp_path):
-    for words in (["--scheduler", "x"], ["--address", "x"], ["--workers", "0"]):
-        with pytest.raises(SystemExit) as caught:
-            main(["catalog", str(zoo), "-o", str(tmp_path / "out"), *words])
-        assert caught.value.code == 2
+def test_invalid_combinations_of_options_are_rejected(zoo, tmp_path):
+    for options in (["--scheduler", "x"], ["--address", "x"], ["--workers", "0"]):
+        with pytest.raises(SystemExit) as excinfo:
+            main(["catalog", str(zoo), "-o", str(tmp_path / "out"), *options])
+        assert excinfo.value.code == 2
     assert not os.path.exists(tmp_path / "out")
 
 
@@ -545,23 +558,23 @@ def test_ray_datasets_have_the_rows_of_all_models(zoo, table):
         ray.shutdown()
 
 
-def check_frame(found, paths, table):
-    """Compare the rows with each model's own table, by model and first text column."""
-    wanted = []
+def check_frame(rows, paths, table):
+    """Check that the models and names of rows are those of each model's own table."""
+    expected = []
     for path in paths:
         columns = onnxwire.to_arrow(path, table).to_pydict()
-        wanted += [(str(path), name) for name in columns["name"]]
-    assert sorted((row["model"], row["name"]) for row in found) == sorted(wanted)
+        expected += [(str(path), name) for name in columns["name"]]
+    assert sorted((row["model"], row["name"]) for row in rows) == sorted(expected)
 
 
 def test_options_of_the_command_are_arguments_of_build(zoo, tmp_path, monkeypatch, capsys):
-    given = []
+    received_options = []
 
     def build(sources, folder, **options):
-        given.append({name: value for name, value in options.items() if value and name != "progress"})
+        received_options.append({name: value for name, value in options.items() if value and name != "progress"})
         return catalog.Summary()
 
-    monkeypatch.setattr(module, "build", build)
+    monkeypatch.setattr(build_module, "build", build)
     calls = {
         ("--hash",): {"engine": "local", "hash": True},
         ("--check",): {"engine": "local", "check": True},
@@ -570,30 +583,34 @@ def test_options_of_the_command_are_arguments_of_build(zoo, tmp_path, monkeypatc
         ("--engine", "dask", "--scheduler", "tcp://host:1"): {"engine": "dask", "address": "tcp://host:1"},
         ("--engine", "ray", "--address", "auto"): {"engine": "ray", "address": "auto"},
     }
-    for words in calls:
-        assert main(["catalog", str(zoo), "-o", str(tmp_path / "out"), *words]) == 0
-    assert given == [*calls.values()]
+    for arguments in calls:
+        assert main(["catalog", str(zoo), "-o", str(tmp_path / "out"), *arguments]) == 0
+    assert received_options == [*calls.values()]
 
 
 @pytest.mark.parametrize(
-    ("kind", "values"),
+    ("element_type", "values"),
     [
         ("string", ["a", None, "", "naïve \U0001f600", "x" * 1000]),
         ("int64", [0, None, -(1 << 63), (1 << 63) - 1]),
         ("bool", [True, None, False] * 7),
-        *((kind, values) for kind in ("string", "int64", "bool") for values in ([], [None], [None] * 9)),
+        *(
+            (element_type, values)
+            for element_type in ("string", "int64", "bool")
+            for values in ([], [None], [None] * 9)
+        ),
     ],
     ids=str,
 )
-def test_arrays_are_those_of_pyarrow(kind, values) -> None:
-    found = array_of(values, kind)
-    found.validate(full=True)
-    assert found.equals(pa.array(values, pa.type_for_alias(kind)))
+def test_arrays_equal_those_that_pyarrow_makes(element_type, values) -> None:
+    array = array_of(values, element_type)
+    array.validate(full=True)
+    assert array.equals(pa.array(values, pa.type_for_alias(element_type)))
 
 
-def test_a_run_does_not_import_pandas(tmp_path) -> None:
-    code = "import sys; from onnxwire import catalog; found = catalog.build([sys.argv[1]], sys.argv[2], workers=1)\n"
-    code += "assert found.read == 1 and found.failures, found\nassert 'pandas' not in sys.modules"
+def test_a_build_does_not_import_pandas(tmp_path) -> None:
+    code = "import sys; from onnxwire import catalog; summary = catalog.build([sys.argv[1]], sys.argv[2], workers=1)\n"
+    code += "assert summary.read == 1 and summary.failures, summary\nassert 'pandas' not in sys.modules"
     (tmp_path / "bad.onnx").write_bytes(b"\xff")
     (tmp_path / "good.onnx").write_bytes(small_model(1))
     subprocess.run([sys.executable, "-c", code, tmp_path, tmp_path / "out"], check=True)

@@ -1,7 +1,8 @@
-"""Runs that are killed, or find the disk full, at each step: every model keeps its old or new rows, and no file leaks.
+"""Builds that are killed at each step or in which the disk is full: every model has its old or new rows, and no file
+is left over.
 
-The catalog that is updated has changed, deleted, unreadable, new and unchanged models, groups that lose a part of their
-models, files that were replaced before, and a missing file. Its folders also contain files of other programs.
+The catalog that is updated has changed, deleted, unreadable, new and unchanged models, groups of which some models are
+removed, files that were replaced before, and a missing file. Its folders also contain files of other programs.
 """
 
 from __future__ import annotations
@@ -32,31 +33,32 @@ from onnxwire.catalog.read import read_models
 pq = pytest.importorskip("pyarrow.parquet")
 pytest.importorskip("fcntl")
 
-module = sys.modules["onnxwire.catalog.build"]
+build_module = sys.modules["onnxwire.catalog.build"]
 FOREIGN_FILE = "f" * 32 + ".parquet"
-# Replaced files are deleted at once, three groups are merged, and every change makes a new journal.
+# Replaced files are deleted at once, three groups are merged, and every change writes a new journal.
 SMALL_LIMITS = {"GRACE_SECONDS": -1, "_FAN_IN": 3, "_JOURNAL_BYTES": -(1 << 20)}
 
 
 class Scenario:
-    """A folder of models in two states, and their catalogs."""
+    """A folder of models, and its catalog before and after the build that is interrupted."""
 
     def __init__(self, base):
         self.base = base
         self.zoo, self.template, self.out = base / "zoo", base / "template", base / "copy" / "out"
         self.zoo.mkdir()
 
-    def models(self, **versions):
-        """Make the folder of models: each has an operator of a type, or is None for a file that is not a model."""
+    def write_models(self, **op_types):
+        """Write models with an operator of the given type. A type of None stands for a file that is not a model."""
         for path in self.zoo.iterdir():
             path.unlink()
-        for name, version in versions.items():
-            data = b"\x08" if version is None else small_model(int(name[1:]), version)
+        for name, op_type in op_types.items():
+            data = b"\x08" if op_type is None else small_model(int(name[1:]), op_type)
             path = self.zoo / f"{name}.onnx"
             path.write_bytes(data)
-            os.utime(path, ns=(0, sum(map(ord, version or ""))))
+            os.utime(path, ns=(0, sum(map(ord, op_type or ""))))
 
-    def copy(self):
+    def reset(self):
+        """Restore the folder of the catalog as it is before the build."""
         shutil.rmtree(self.out.parent, ignore_errors=True)
         self.out.parent.mkdir()
         (self.out.parent / FOREIGN_FILE).write_text("beside")
@@ -74,25 +76,28 @@ class Scenario:
             assert "contains no catalog" in str(error) or "No such file" in str(error)
             return {}
 
-    def judge(self):
-        """Check the files of an interrupted run, and that the next run completes the catalog."""
-        seen = self.rows() if not self.is_damaged or self.is_healed() else {}
-        for model, rows in seen.items():
-            assert rows in (self.old.get(model), self.new.get(model)) or is_lost(rows), model
-        if seen:
-            assert self.old.keys() & self.new.keys() <= seen.keys()
-        self.build()
-        assert self.rows() == self.new
-        with Dataset(str(self.out)):  # deletes replaced files, since the test has no grace period
-            pass
-        assert parquet_files(self.out) - valid_files(self.out) == set(self.foreign)
-        assert [path.name for path in self.out.glob("*.jsonl")] == [JOURNAL]
-        for path in (*self.foreign, self.out.parent / FOREIGN_FILE):
-            assert path.read_text() in ("mine", "beside")
-        return sum(rows == self.new.get(model) for model, rows in seen.items())
+    def check_and_complete(self):
+        """Check the catalog of an interrupted build and that the next build completes it.
 
-    def is_healed(self):
-        """Return whether the missing file is no longer part of the catalog."""
+        Return how many models had their new rows before.
+        """
+        found_rows = self.rows() if not self.is_damaged or self.is_complete() else {}
+        for model, rows in found_rows.items():
+            assert rows in (self.old_rows.get(model), self.new_rows.get(model)) or is_lost(rows), model
+        if found_rows:
+            assert self.old_rows.keys() & self.new_rows.keys() <= found_rows.keys()
+        self.build()
+        assert self.rows() == self.new_rows
+        with Dataset(str(self.out)):  # deletes replaced files, since the tests set no grace period
+            pass
+        assert parquet_files(self.out) - valid_files(self.out) == set(self.foreign_paths)
+        assert [path.name for path in self.out.glob("*.jsonl")] == [JOURNAL]
+        for path in (*self.foreign_paths, self.out.parent / FOREIGN_FILE):
+            assert path.read_text() in ("mine", "beside")
+        return sum(rows == self.new_rows.get(model) for model, rows in found_rows.items())
+
+    def is_complete(self):
+        """Return whether the catalog refers to no missing file."""
         try:
             files_of(self.out)
         except onnxwire.SourceError as error:
@@ -102,51 +107,52 @@ class Scenario:
 
 
 def is_lost(rows):
+    """Return whether the rows of a model only say that a file with its rows was missing."""
     return list(rows) == ["failures"] and "was missing" in rows["failures"][0]["reason"]
 
 
 @pytest.fixture(params=["first", "update", "update of a damaged one"])
 def scenario(request, tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "run_tasks", lambda tasks, *_: ((task, read_models(task)) for task in tasks))
-    monkeypatch.setattr(module, "_TASK_MODELS", 1)
-    monkeypatch.setattr(module, "_GROUP_MODELS", 3)
+    monkeypatch.setattr(build_module, "run_tasks", lambda tasks, *_: ((task, read_models(task)) for task in tasks))
+    monkeypatch.setattr(build_module, "_TASK_MODELS", 1)
+    monkeypatch.setattr(build_module, "_GROUP_MODELS", 3)
     for name, value in SMALL_LIMITS.items():
         monkeypatch.setattr(dataset, name, value)
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)  # a kill does not lose unsynced data
     scenario = Scenario(tmp_path)
-    scenario.old, scenario.foreign, scenario.is_damaged = {}, [], request.param == "update of a damaged one"
-    # Every stride-th step is tried: more of an update, because only a few of its steps replace rows.
+    scenario.old_rows, scenario.foreign_paths, scenario.is_damaged = {}, [], request.param == "update of a damaged one"
+    # The build is interrupted at every stride-th step: at more steps of an update, because few of them replace rows.
     scenario.stride = 1 if IS_LONG else 7 if request.param == "update" else 17
-    scenario.copy()
+    scenario.reset()
     if request.param != "first":
-        old = {f"m{i}": "Abs" if i < 6 else None for i in range(8)}
-        scenario.models(**old)
+        old_op_types = {f"m{i}": "Abs" if i < 6 else None for i in range(8)}
+        scenario.write_models(**old_op_types)
         scenario.build()
-        scenario.models(**old | {"m3": "Neg"})
-        scenario.build()  # the version of m3 before is in a file that was replaced
-        scenario.old = scenario.rows()
-        scenario.foreign = [scenario.out / "notes.parquet", scenario.out / "models" / FOREIGN_FILE]
-        for path in scenario.foreign:
+        scenario.write_models(**old_op_types | {"m3": "Neg"})
+        scenario.build()  # the first version of m3 is in a file that is replaced here
+        scenario.old_rows = scenario.rows()
+        scenario.foreign_paths = [scenario.out / "notes.parquet", scenario.out / "models" / FOREIGN_FILE]
+        for path in scenario.foreign_paths:
             path.write_text("mine")
         if scenario.is_damaged:
             os.unlink(next(file for file in files_of(scenario.out)["values"] if "m1.onnx" in str(pq.read_table(file))))
         shutil.copytree(scenario.out, scenario.template)
-    scenario.models(m0="Neg", m1="Abs", m2=None, m3="Neg", m5="Neg", m6=None, m7="Abs", m8="Abs")
+    scenario.write_models(m0="Neg", m1="Abs", m2=None, m3="Neg", m5="Neg", m6=None, m7="Abs", m8="Abs")
     shutil.rmtree(scenario.out.parent)
     scenario.out.parent.mkdir()
     catalog.build([scenario.zoo], scenario.out)
-    scenario.new = scenario.rows()
+    scenario.new_rows = scenario.rows()
     return scenario
 
 
-# A process that forks a child for each run, which is killed at an event; the test process itself may have threads of
-# pyarrow, which would not survive a fork.
-RUNS = """\
+# A program that reads numbers of steps. For each, it forks a child whose build is killed at that step. The test process
+# itself can't be forked, because it may have threads of pyarrow.
+FORKING_PROGRAM = """\
 import functools, importlib, os, signal, sys
 sys.path.insert(0, sys.argv[3])
 import catalogs
 for name in sys.argv[5:]:
-    importlib.import_module(name)  # imported here, so that no child imports it
+    importlib.import_module(name)  # so that no child has to import it
 from onnxwire.catalog import build, dataset
 from onnxwire.catalog.read import read_models
 module = sys.modules["onnxwire.catalog.build"]
@@ -158,7 +164,7 @@ for line in sys.stdin:
     child = os.fork()
     if not child:
         try:
-            catalogs.strike_at(int(line), functools.partial(signal.raise_signal, signal.SIGKILL))
+            catalogs.interrupt_at(int(line), functools.partial(signal.raise_signal, signal.SIGKILL))
             build([sys.argv[1]], sys.argv[2], prune=True)
             os._exit(0)
         finally:
@@ -167,56 +173,58 @@ for line in sys.stdin:
 """
 
 
-def test_a_run_that_is_killed_at_any_step_leaves_old_or_new_rows(scenario):
-    used = [name for name in sys.modules if name.startswith(("onnxwire.", "pyarrow."))]
-    words = [
+def test_a_build_that_is_killed_at_any_step_leaves_old_or_new_rows(scenario):
+    module_names = [name for name in sys.modules if name.startswith(("onnxwire.", "pyarrow."))]
+    command = [
         sys.executable,
         "-c",
-        RUNS,
+        FORKING_PROGRAM,
         str(scenario.zoo),
         str(scenario.out),
         str(Path(catalogs.__file__).parent),
         repr(SMALL_LIMITS),
-        *used,
+        *module_names,
     ]
-    found = []
-    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1) as runs:
-        for event in itertools.count(0, scenario.stride):
-            scenario.copy()
-            print(event, file=runs.stdin)
-            status = int(runs.stdout.readline())
+    new_row_counts = []
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
+    ) as forking_process:
+        for step in itertools.count(0, scenario.stride):
+            scenario.reset()
+            print(step, file=forking_process.stdin)
+            status = int(forking_process.stdout.readline())
             if status == 0:
                 break
             assert status == -signal.SIGKILL
-            found.append(scenario.judge())
-        runs.stdin.close()
-    assert len(found) > 50 / scenario.stride
-    assert len(set(found)) > 2  # some of the kills left a part of the models in the new state
+            new_row_counts.append(scenario.check_and_complete())
+        forking_process.stdin.close()
+    assert len(new_row_counts) > 50 / scenario.stride
+    assert len(set(new_row_counts)) > 2  # some of the kills left a part of the models in the new state
 
 
-def test_a_full_disk_is_an_error_in_one_line_and_leaves_old_or_new_rows(scenario, monkeypatch):
-    failed = []
+def test_a_full_disk_is_a_one_line_error_and_leaves_old_or_new_rows(scenario, monkeypatch):
+    failed_steps = []
 
-    def fail():
-        failed.append(step)
+    def raise_disk_full():
+        failed_steps.append(step)
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     for step in itertools.count(0, scenario.stride):
-        scenario.copy()
-        with monkeypatch.context() as patch:
+        scenario.reset()
+        with monkeypatch.context() as context:
             for owner, name in catalogs.STEPS:
-                patch.setattr(owner, name, getattr(owner, name))  # records the value, which is restored at the end
-            catalogs.strike_at(step, fail)
+                context.setattr(owner, name, getattr(owner, name))  # records the value, which is restored afterwards
+            catalogs.interrupt_at(step, raise_disk_full)
             try:
                 scenario.build()
             except onnxwire.SaveError as error:
                 assert "No space left" in str(error)
                 assert "\n" not in str(error)
             else:
-                if step not in failed:
+                if step not in failed_steps:
                     break
                 assert step == 0  # makedirs of an existing folder
-        scenario.judge()
+        scenario.check_and_complete()
     assert step > 50
 
 
@@ -225,35 +233,35 @@ def test_a_full_disk_is_an_error_in_one_line_and_leaves_old_or_new_rows(scenario
     ["update", *(pytest.param(name, marks=pytest.mark.long) for name in ("first", "update of a damaged one"))],
     indirect=True,
 )
-def test_runs_that_are_killed_at_random_moments_are_completed_by_the_next(scenario, monkeypatch):
-    monkeypatch.setattr(module, "run_tasks", engines.run_tasks)
+def test_builds_that_are_killed_at_random_times_are_completed_by_the_next(scenario, monkeypatch):
+    monkeypatch.setattr(build_module, "run_tasks", engines.run_tasks)
     code = (
         "import sys\nfrom onnxwire.catalog import build, dataset\nmodule = sys.modules['onnxwire.catalog.build']\n"
         "module._TASK_MODELS, module._GROUP_MODELS = 1, 3\nvars(dataset).update(eval(sys.argv[3]))\n"
         "print(flush=True)\nbuild([sys.argv[1]], sys.argv[2], prune=True, workers=1)\n"
     )
-    words = [sys.executable, "-c", code, str(scenario.zoo), str(scenario.out), repr(SMALL_LIMITS)]
-    chance = random.Random(1)
-    longest = None
-    for _ in range(40 if IS_LONG else 3):  # the first one is not killed
-        scenario.copy()
-        with subprocess.Popen(words, stdout=subprocess.PIPE) as process:
+    command = [sys.executable, "-c", code, str(scenario.zoo), str(scenario.out), repr(SMALL_LIMITS)]
+    rng = random.Random(1)
+    total_seconds = None
+    for _ in range(40 if IS_LONG else 3):  # the first build is not killed but measured
+        scenario.reset()
+        with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
             process.stdout.readline()
             start = time.monotonic()
-            if longest is None:
+            if total_seconds is None:
                 process.wait()
-                longest = time.monotonic() - start
+                total_seconds = time.monotonic() - start
             else:
-                time.sleep(chance.random() * longest)
+                time.sleep(rng.random() * total_seconds)
                 process.kill()
-        scenario.judge()
+        scenario.check_and_complete()
 
 
-def test_a_concurrent_run_is_refused_and_changes_nothing(scenario):
-    scenario.copy()
+def test_a_concurrent_build_is_rejected_and_changes_nothing(scenario):
+    scenario.reset()
     with Dataset(str(scenario.out)):
-        before = scenario.rows()
+        rows_before = scenario.rows()
         with pytest.raises(onnxwire.SaveError, match="another run"):
             scenario.build()
-        assert scenario.rows() == before
-    scenario.judge()
+        assert scenario.rows() == rows_before
+    scenario.check_and_complete()

@@ -1,4 +1,4 @@
-"""Changes of a catalog's files: removed models, merged and rewritten groups, and the length of the journal."""
+"""Changes to the files of catalogs: removed models, merged and rewritten groups, and the length of the journal."""
 
 from __future__ import annotations
 
@@ -36,55 +36,55 @@ UNUSUAL_NAMES = [
 ]
 
 
-def put(data, names, version=0, **options):
-    """Add models to the catalog, each with a row of operators with the version."""
+def add_models(data, names, version=0, **change_options):
+    """Add models to a catalog. Each has one row in `operators`, whose version is the given number."""
     names = list(names)
     columns = {"model": list(map(model_text, names)), "version": [version] * len(names)}
     schema = arrow_schema("operators")
     arrays = [pa.array(columns.get(field.name, [None] * len(names)), field.type) for field in schema]
     entries = {name: State(1, version, False, False, {}) for name in names}
-    data.change(entries, {"operators": pa.table(arrays, schema)}, **options)
+    data.change(entries, {"operators": pa.table(arrays, schema)}, **change_options)
 
 
-def versions(folder):
-    """Return the version of each model, by three readers that must agree."""
+def read_versions(folder):
+    """Return the version of each model. Three ways to read the catalog must give the same result."""
     rows = [(model_name(row["model"]), row["version"]) for row in rows_of(folder, "operators")]
-    queried = onnxwire.sql(folder, "select model, version from operators").fetchall()
-    assert sorted((model_name(model), version) for model, version in queried) == sorted(rows)
+    queried_rows = onnxwire.sql(folder, "select model, version from operators").fetchall()
+    assert sorted((model_name(model), version) for model, version in queried_rows) == sorted(rows)
     with Dataset(str(folder)) as data:
-        found = data.find(data.names())
-        assert {name: entry.mark for name, entry in found.items()} == dict(rows)
+        states_by_name = data.find(data.names())
+        assert {name: entry.mark for name, entry in states_by_name.items()} == dict(rows)
         assert data.rows().get("operators", 0) == len(rows)
     assert len(dict(rows)) == len(rows)
     return dict(rows)
 
 
-def test_replaced_and_removed_models_do_not_count_in_any_reader(tmp_path):
+def test_replaced_and_removed_models_are_ignored_by_all_readers(tmp_path):
     with Dataset(str(tmp_path)) as data:
-        put(data, [*UNUSUAL_NAMES, *map(str, range(200))])
-        put(data, UNUSUAL_NAMES[::2], 1)
-        put(data, ["new"], 2, remove=["5", *UNUSUAL_NAMES[1::4]])
-    wanted = (
+        add_models(data, [*UNUSUAL_NAMES, *map(str, range(200))])
+        add_models(data, UNUSUAL_NAMES[::2], 1)
+        add_models(data, ["new"], 2, remove=["5", *UNUSUAL_NAMES[1::4]])
+    expected = (
         dict.fromkeys([*UNUSUAL_NAMES, *map(str, range(200))], 0) | dict.fromkeys(UNUSUAL_NAMES[::2], 1) | {"new": 2}
     )
     for name in ["5", *UNUSUAL_NAMES[1::4]]:
-        del wanted[name]
-    assert versions(tmp_path) == wanted
+        del expected[name]
+    assert read_versions(tmp_path) == expected
     assert sorted(map(len, files_of(tmp_path)["operators"].values())) == [0, 0, 10]  # nothing was rewritten
     with Dataset(str(tmp_path)) as data:
         data._merge(list(data._contents.groups))
     assert list(files_of(tmp_path)["operators"].values()) == [[]]
-    assert versions(tmp_path) == wanted
+    assert read_versions(tmp_path) == expected
 
 
-def test_a_group_whose_models_all_left_is_retired(tmp_path):
+def test_a_group_without_models_is_retired(tmp_path):
     with Dataset(str(tmp_path)) as data:
-        put(data, "abc")
-        put(data, "abc", 1)
+        add_models(data, "abc")
+        add_models(data, "abc", 1)
         assert len(data._contents.groups) == 1
-        put(data, [], remove="abc")
+        add_models(data, [], remove="abc")
     assert files_of(tmp_path)["operators"] == {}
-    assert versions(tmp_path) == {}
+    assert read_versions(tmp_path) == {}
 
 
 def test_small_groups_are_merged_and_the_number_of_files_stays_small(tmp_path, monkeypatch):
@@ -92,64 +92,64 @@ def test_small_groups_are_merged_and_the_number_of_files_stays_small(tmp_path, m
     monkeypatch.setattr(dataset, "_FAN_IN", 4)
     with Dataset(str(tmp_path)) as data:
         for number in range(40):
-            put(data, [f"m{number}"], number)
+            add_models(data, [f"m{number}"], number)
             assert len(data._contents.groups) <= 4
-    assert versions(tmp_path) == {f"m{number}": number for number in range(40)}
+    assert read_versions(tmp_path) == {f"m{number}": number for number in range(40)}
 
 
-def test_a_run_rewrites_at_most_as_much_as_it_writes(tmp_path, monkeypatch):
+def test_a_change_rewrites_at_most_as_much_as_it_adds(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)
     monkeypatch.setattr(dataset, "_LEVEL_BYTES", 1)
     monkeypatch.setattr(dataset, "_GROUP_BYTES", 2)  # groups above the limit are not merged
     names = [f"model {number * 7919 % 4096}" for number in range(4096)]
     with Dataset(str(tmp_path)) as data:
         for start in range(0, 4096, 512):
-            put(data, sorted(names)[start : start + 512])
-    sizes = []
+            add_models(data, sorted(names)[start : start + 512])
+    written_bytes = []
     for day in range(1, 41):
-        before = {path.name: path.stat().st_size for path in tmp_path.rglob("*.parquet")}
+        sizes_before = {path.name: path.stat().st_size for path in tmp_path.rglob("*.parquet")}
         with Dataset(str(tmp_path)) as data:
-            put(data, names[day * 97 % 4000 :][:82], day)
-        after = {path.name: path.stat().st_size for path in tmp_path.rglob("*.parquet")}
-        sizes.append(sum(size for name, size in after.items() if name not in before))
-    assert max(sizes[:4]) * 3 > max(sizes)
+            add_models(data, names[day * 97 % 4000 :][:82], day)
+        sizes_after = {path.name: path.stat().st_size for path in tmp_path.rglob("*.parquet")}
+        written_bytes.append(sum(size for name, size in sizes_after.items() if name not in sizes_before))
+    assert max(written_bytes[:4]) * 3 > max(written_bytes)
     assert max(len(removed) for removed in files_of(tmp_path)["operators"].values()) < 512 * 3 / 4
-    assert len(versions(tmp_path)) == 4096
+    assert len(read_versions(tmp_path)) == 4096
 
 
 def test_a_long_journal_is_replaced_by_a_short_one_with_the_same_contents(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)
     monkeypatch.setattr(dataset, "_JOURNAL_BYTES", 2_000)
     with Dataset(str(tmp_path)) as data:
-        put(data, map(str, range(1000)))
+        add_models(data, map(str, range(1000)))
         for number in range(60):
-            put(data, [str(number)], number)
+            add_models(data, [str(number)], number)
             contents = data._contents
             lines = [json.loads(line) for line in (tmp_path / JOURNAL).read_bytes().splitlines()[1:]]
-            read = dataset.read_contents(onnxwire.SaveError, (tmp_path / JOURNAL).open("rb"), "")[0]
-            assert read.groups == contents.groups
-            assert read.retired.items() >= contents.retired.items()
+            contents_read = dataset.read_contents(onnxwire.SaveError, (tmp_path / JOURNAL).open("rb"), "")[0]
+            assert contents_read.groups == contents.groups
+            assert contents_read.retired.items() >= contents.retired.items()
         assert (tmp_path / JOURNAL).stat().st_size < 2_000 + 3 * contents.estimated_size
         assert len(lines) < 100
-    assert versions(tmp_path) == {str(number): number if number < 60 else 0 for number in range(1000)}
+    assert read_versions(tmp_path) == {str(number): number if number < 60 else 0 for number in range(1000)}
     assert {path.name for path in tmp_path.iterdir()} == {JOURNAL, "operators", "_states"}
 
 
-def test_a_run_that_waited_for_a_journal_that_was_replaced_is_refused(tmp_path, monkeypatch):
+def test_a_lock_of_a_journal_that_was_replaced_meanwhile_is_rejected(tmp_path, monkeypatch):
     pytest.importorskip("fcntl")
     with Dataset(str(tmp_path)) as data:
-        put(data, "ab")
+        add_models(data, "ab")
 
-    def lock(descriptor):
+    def replace_journal_and_lock(descriptor):
         monkeypatch.undo()
-        with Dataset(str(tmp_path)) as other:
-            other._shorten_journal()
+        with Dataset(str(tmp_path)) as other_data:
+            other_data._shorten_journal()
         return dataset.try_lock(descriptor)
 
-    monkeypatch.setattr(dataset, "try_lock", lock)
+    monkeypatch.setattr(dataset, "try_lock", replace_journal_and_lock)
     with pytest.raises(onnxwire.SaveError, match="another run"):
         Dataset(str(tmp_path))
-    assert versions(tmp_path) == {"a": 0, "b": 0}
+    assert read_versions(tmp_path) == {"a": 0, "b": 0}
 
 
 @pytest.mark.parametrize(
@@ -161,21 +161,21 @@ def test_a_run_that_waited_for_a_journal_that_was_replaced_is_refused(tmp_path, 
 def test_a_damaged_state_is_a_warning_that_names_the_file(tmp_path, monkeypatch, state):
     monkeypatch.setattr(dataset, "decode_state", lambda *_: states.ModelRecord("", Failure("", ""), {}))
     monkeypatch.setattr(states.json, "dumps", lambda *_, **__: state)
-    add = Dataset._write_group
+    original_add = Dataset._write_group
     monkeypatch.setattr(Dataset, "_append_line", lambda data, line: data._contents.apply(line))
     with Dataset(str(tmp_path)) as data:
-        groups, _ = add(data, {"a": State(1, 1, False, False, {})}, {})
+        groups, _ = original_add(data, {"a": State(1, 1, False, False, {})}, {})
         monkeypatch.undo()
         data._contents.groups |= groups
-        with pytest.warns(UserWarning, match=r"_states.*the file is damaged") as caught:
+        with pytest.warns(UserWarning, match=r"_states.*the file is damaged") as warnings:
             assert data.find(["a"]) == {}
-    assert "\n" not in str(caught[0].message)
+    assert "\n" not in str(warnings[0].message)
     assert len(list(tmp_path.glob("_states/*.damaged"))) == 1
 
 
 def test_a_model_of_two_groups_is_an_error(tmp_path):
     with Dataset(str(tmp_path)) as data:
-        put(data, "ab")
+        add_models(data, "ab")
         data._records = dict.fromkeys("ab")  # the data set treats the models as known
         data._append_change(data._write_group(dict.fromkeys("b", Failure("", "")), {})[0], {})
         data._records = {}
@@ -183,8 +183,8 @@ def test_a_model_of_two_groups_is_an_error(tmp_path):
             data.find("ab")
 
 
-CHANGES = {
-    "cut": lambda file: file.write_bytes(file.read_bytes()[:-20]),
+DAMAGES = {
+    "truncated": lambda file: file.write_bytes(file.read_bytes()[:-20]),
     "garbage": lambda file: file.write_bytes(b"PAR1" + bytes(1000) + b"PAR1"),
     "empty": lambda file: file.write_bytes(b""),
     "fewer rows": lambda file: pq.write_table(pq.read_table(file)[:1], file),
@@ -197,60 +197,60 @@ CHANGES = {
 }
 
 
-@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
 @pytest.mark.parametrize("table", ["operators", "_states"])
-def test_repair_renames_damaged_files_and_loses_no_name(tmp_path, table, change):
+def test_repair_renames_damaged_files_and_loses_no_name(tmp_path, table, damage):
     with Dataset(str(tmp_path)) as data:
-        put(data, "abc")
-        put(data, "de", 1)
+        add_models(data, "abc")
+        add_models(data, "de", 1)
     with Dataset(str(tmp_path)) as data:
         data._merge(list(data._contents.groups))
-        put(data, ["e"], 2)
-    for old in tmp_path.glob("*/*.parquet"):  # only those of the two groups
-        if old.stem not in data._contents.groups:
-            old.unlink()
-    large = max(data._contents.groups, key=lambda id: data._contents.groups[id].models)
-    file = tmp_path / table / f"{large}.parquet"
-    change(file)
-    before = file.read_bytes()
+        add_models(data, ["e"], 2)
+    for old_file in tmp_path.glob("*/*.parquet"):  # only the files of the two groups remain
+        if old_file.stem not in data._contents.groups:
+            old_file.unlink()
+    largest_group = max(data._contents.groups, key=lambda id: data._contents.groups[id].models)
+    file = tmp_path / table / f"{largest_group}.parquet"
+    damage(file)
+    damaged_bytes = file.read_bytes()
     with Dataset(str(tmp_path)) as data:
-        with pytest.warns(UserWarning, match=f"{table}/{large}"):
+        with pytest.warns(UserWarning, match=f"{table}/{largest_group}"):
             data.repair()
-        assert (tmp_path / table / f"{large}.parquet.damaged").read_bytes() == before
+        assert (tmp_path / table / f"{largest_group}.parquet.damaged").read_bytes() == damaged_bytes
         assert data.names() <= set("abcde") and "e" in data.names()
         if table == "operators":
             assert data.names() == set("abcde") and data.lost_names == set("abcd")
             assert isinstance(data.find("a")["a"], Failure)
-        put(data, "abcd", 3)
+        add_models(data, "abcd", 3)
         data.repair()
-    assert versions(tmp_path) == dict.fromkeys("abcd", 3) | {"e": 2}
+    assert read_versions(tmp_path) == dict.fromkeys("abcd", 3) | {"e": 2}
 
 
 @pytest.mark.parametrize("table", ["operators", "_states"])
-def test_a_merge_sets_a_damaged_file_aside(tmp_path, monkeypatch, table):
+def test_a_merge_renames_a_damaged_file(tmp_path, monkeypatch, table):
     monkeypatch.setattr(dataset, "_FAN_IN", 3)
     with Dataset(str(tmp_path)) as data:
-        put(data, "ab")
-        put(data, "cd", 1)
-    first = next(iter(data._contents.groups))
-    CHANGES["cut"](tmp_path / table / f"{first}.parquet")
+        add_models(data, "ab")
+        add_models(data, "cd", 1)
+    group_id = next(iter(data._contents.groups))
+    DAMAGES["truncated"](tmp_path / table / f"{group_id}.parquet")
     with Dataset(str(tmp_path)) as data:
         with pytest.warns(UserWarning, match="the file is damaged"):
-            put(data, "ef", 2)
-        put(data, sorted(data.lost_names | set("ab")), 3)
-        put(data, "g", 4)
-    assert versions(tmp_path) == {"a": 3, "b": 3, "c": 1, "d": 1, "e": 2, "f": 2, "g": 4}
+            add_models(data, "ef", 2)
+        add_models(data, sorted(data.lost_names | set("ab")), 3)
+        add_models(data, "g", 4)
+    assert read_versions(tmp_path) == {"a": 3, "b": 3, "c": 1, "d": 1, "e": 2, "f": 2, "g": 4}
 
 
-def test_a_file_that_the_system_can_not_read_is_not_set_aside(tmp_path, monkeypatch):
+def test_a_file_that_the_system_cannot_read_is_not_renamed(tmp_path, monkeypatch):
     with Dataset(str(tmp_path)) as data:
-        put(data, "ab")
+        add_models(data, "ab")
         monkeypatch.setattr(pq, "ParquetFile", lambda file: (_ for _ in ()).throw(OSError(5, "Input/output error")))
         with pytest.raises(OSError, match="Input/output error"):
             data.repair()
     assert not list(tmp_path.rglob("*.damaged"))
 
 
-def test_names_are_recovered_from_the_column_of_models():
+def test_names_of_models_survive_their_conversion_to_text():
     for name in [*UNUSUAL_NAMES, "\udcff\udc80x", r"\ud800", r"\x5cx80", "/a/b.onnx"]:
         assert model_name(model_text(name)) == name

@@ -1,4 +1,4 @@
-"""Hostile and damaged catalogs: names in them are only data, and every fault is an error of one line."""
+"""Hostile and damaged catalogs: their names are never used as SQL or paths, and every fault is a one-line error."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ HEADER = b'{"onnxwire catalog": 1}\n'
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory):
-    """Return a folder with models and their catalog, which no test changes."""
-    base = tmp_path_factory.mktemp("made")
+def models_and_catalog(tmp_path_factory):
+    """Return a folder with models and their catalog. Tests must not change it."""
+    base = tmp_path_factory.mktemp("models_and_catalog")
     (base / "zoo").mkdir()
     for number in range(3):
         (base / "zoo" / f"m{number}.onnx").write_bytes(small_model(number))
@@ -40,74 +40,74 @@ def made(tmp_path_factory):
 
 
 @pytest.fixture
-def out(made, tmp_path):
+def out(models_and_catalog, tmp_path):
     """Return a copy of the catalog."""
-    shutil.copytree(made / "out", tmp_path / "out")
+    shutil.copytree(models_and_catalog / "out", tmp_path / "out")
     return tmp_path / "out"
 
 
 @pytest.fixture
-def zoo(made):
-    return made / "zoo"
+def zoo(models_and_catalog):
+    return models_and_catalog / "zoo"
 
 
-def complaints(zoo, out, capsys, query="from models"):
-    """Return the errors of `sql` and `catalog` for a catalog."""
-    found = []
-    for words in (["sql", str(out), query], ["catalog", str(zoo), "-o", str(out), "--workers", "1"]):
-        status = main(words)
-        printed = capsys.readouterr()
-        assert printed.err.count("\n") == (status == 2), printed.err
+def error_texts(zoo, out, capsys, query="from models"):
+    """Return the error messages that `sql` and `catalog` print for a catalog; empty texts if they succeed."""
+    texts = []
+    for arguments in (["sql", str(out), query], ["catalog", str(zoo), "-o", str(out), "--workers", "1"]):
+        status = main(arguments)
+        output = capsys.readouterr()
+        assert output.err.count("\n") == (status == 2), output.err
         assert status in (0, 2)
-        found.append(printed.err)
-    return found
+        texts.append(output.err)
+    return texts
 
 
 GROUP = {"models": 1, "rows": {"models": 1}, "size": 1, "checked": False}
 
 
-def entry(change=None, **changes):
-    """Return a line of a journal that adds a group. change, changes: changes of the group and of the line."""
-    return {"add": {ID: GROUP | (change or {})}, "remove": {}, "retire": {}} | changes
+def addition(group_changes=None, **line_changes):
+    """Return a journal line that adds a group, with changes to the group's object and to the line's object."""
+    return {"add": {ID: GROUP | (group_changes or {})}, "remove": {}, "retire": {}} | line_changes
 
 
 def removal(*models, rows=None):
-    """Return a line of a journal that removes models."""
-    return entry(add={}, remove={ID: {"models": list(models), "rows": rows or {}}})
+    """Return a journal line that removes models."""
+    return addition(add={}, remove={ID: {"models": list(models), "rows": rows or {}}})
 
 
-CREATE = {"create": [ID]}
-LINES = {
-    "a table that is SQL": [CREATE, entry({"rows": {"a\" as select 1; copy (select 1) to 'x'; --": 1}})],
-    "a table in another folder": [CREATE, entry({"rows": {"../models": 1}})],
-    "the table of states": [CREATE, entry({"rows": {"_states": 1}})],
+ANNOUNCEMENT = {"create": [ID]}
+INVALID_LINES = {
+    "a table that is SQL": [ANNOUNCEMENT, addition({"rows": {"a\" as select 1; copy (select 1) to 'x'; --": 1}})],
+    "a table in another folder": [ANNOUNCEMENT, addition({"rows": {"../models": 1}})],
+    "the table of states": [ANNOUNCEMENT, addition({"rows": {"_states": 1}})],
     "an absolute file": [{"create": ["/etc/passwd"]}],
     "a file elsewhere": [{"create": ["../../" + "0" * 26]}],
     "capital digits": [{"create": [ID.upper()]}],
     "a file with a line after it": [{"create": [ID + "\n"]}],
-    "a file that was not announced": [entry()],
-    "a file that is announced twice": [CREATE, CREATE],
-    "a file that counts twice": [CREATE, entry(), entry()],
-    "a group without models": [CREATE, entry({"models": 0})],
-    "a group without a size": [CREATE, entry(add={ID: {"models": 1, "rows": {}, "checked": False}})],
-    "a group that may be checked": [CREATE, entry({"checked": 1})],
+    "a file that was not announced": [addition()],
+    "a file that is announced twice": [ANNOUNCEMENT, ANNOUNCEMENT],
+    "a file that counts twice": [ANNOUNCEMENT, addition(), addition()],
+    "a group without models": [ANNOUNCEMENT, addition({"models": 0})],
+    "a group without a size": [ANNOUNCEMENT, addition(add={ID: {"models": 1, "rows": {}, "checked": False}})],
+    "a group that may be checked": [ANNOUNCEMENT, addition({"checked": 1})],
     "a model of a group that is not in the catalog": [removal("/m.onnx")],
-    "a model that is removed twice": [CREATE, entry({"models": 9}), removal("a"), removal("a")],
-    "the last model of a group": [CREATE, entry(), removal("a")],
-    "more models than a group has": [CREATE, entry(), removal("a", "b")],
-    "more rows than a group has": [CREATE, entry({"models": 9}), removal("a", rows={"models": 2})],
-    "a model that is a number": [CREATE, entry({"models": 9}), removal(1)],
-    "a retired group that is not in the catalog": [entry(add={}, retire={"0" * 32: 1})],
-    "a group that is retired twice": [CREATE, entry(), *[entry(add={}, retire={ID: 1})] * 2],
-    "a number of rows that is not a count": [CREATE, entry({"rows": {"models": -1}})],
-    "more rows than 64 bits count": [CREATE, entry({"rows": {"models": 1 << 64}})],
-    "a size of 1.5": [CREATE, entry({"size": 1.5})],
-    "a time that is true": [CREATE, entry(), entry(add={}, retire={ID: True})],
-    "a name with half a character": [CREATE, entry({"models": 9}), removal("\ud800")],
-    "a key too many": [CREATE, entry(more=1)],
+    "a model that is removed twice": [ANNOUNCEMENT, addition({"models": 9}), removal("a"), removal("a")],
+    "the last model of a group": [ANNOUNCEMENT, addition(), removal("a")],
+    "more models than a group has": [ANNOUNCEMENT, addition(), removal("a", "b")],
+    "more rows than a group has": [ANNOUNCEMENT, addition({"models": 9}), removal("a", rows={"models": 2})],
+    "a model that is a number": [ANNOUNCEMENT, addition({"models": 9}), removal(1)],
+    "a retired group that is not in the catalog": [addition(add={}, retire={"0" * 32: 1})],
+    "a group that is retired twice": [ANNOUNCEMENT, addition(), *[addition(add={}, retire={ID: 1})] * 2],
+    "a number of rows that is not a count": [ANNOUNCEMENT, addition({"rows": {"models": -1}})],
+    "more rows than 64 bits count": [ANNOUNCEMENT, addition({"rows": {"models": 1 << 64}})],
+    "a size of 1.5": [ANNOUNCEMENT, addition({"size": 1.5})],
+    "a time that is true": [ANNOUNCEMENT, addition(), addition(add={}, retire={ID: True})],
+    "a name with half a character": [ANNOUNCEMENT, addition({"models": 9}), removal("\ud800")],
+    "a key too many": [ANNOUNCEMENT, addition(more=1)],
     "a line of something else": [{"drop": [ID]}],
 }
-BYTES = {
+INVALID_BYTES = {
     "a list": b"[]\n",
     "a number": b"1\n",
     "null": b"null\n",
@@ -122,93 +122,93 @@ BYTES = {
 }
 
 
-@pytest.mark.parametrize("what", [*LINES, *BYTES])
-def test_a_damaged_line_is_one_line_of_error_and_nothing_is_written_or_deleted(zoo, out, capsys, what):
-    lines = BYTES.get(what) or b"".join(json.dumps(line).encode() + b"\n" for line in LINES[what])
+@pytest.mark.parametrize("fault", [*INVALID_LINES, *INVALID_BYTES])
+def test_a_damaged_line_is_a_one_line_error_and_no_file_is_written_or_deleted(zoo, out, capsys, fault):
+    lines = INVALID_BYTES.get(fault) or b"".join(json.dumps(line).encode() + b"\n" for line in INVALID_LINES[fault])
     journal = out / JOURNAL
-    sound = journal.read_bytes()
-    number = sound.count(b"\n") + lines.count(b"\n")
-    journal.write_bytes(sound + lines + sound.splitlines(keepends=True)[-1])
-    before = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
-    for text in complaints(zoo, out, capsys):
+    valid_bytes = journal.read_bytes()
+    number = valid_bytes.count(b"\n") + lines.count(b"\n")
+    journal.write_bytes(valid_bytes + lines + valid_bytes.splitlines(keepends=True)[-1])
+    files_before = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
+    for text in error_texts(zoo, out, capsys):
         assert f"{JOURNAL}: line {number} is damaged: " in text
         assert "restore it from a copy, or build the catalog again" in text
     with pytest.raises(onnxwire.SourceError):
         onnxwire.sql(out, "select 1")
-    assert {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == before
+    assert {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == files_before
 
 
 @pytest.mark.parametrize("size", [1 << 28, 1 << 40])
 def test_a_journal_of_one_endless_line_is_not_read_to_its_end(zoo, out, capsys, size):
     os.truncate(out / JOURNAL, size)  # a file with a hole
-    for text in complaints(zoo, out, capsys):
+    for text in error_texts(zoo, out, capsys):
         assert "is longer than 134,217,728 bytes" in text
     assert (out / JOURNAL).stat().st_size == size
 
 
-@pytest.mark.parametrize("what", ["pipe", "zero", "link", "dangling link", "folder"])
+@pytest.mark.parametrize("kind", ["pipe", "zero", "link", "dangling link", "folder"])
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs pipes and links")
-def test_a_journal_that_is_not_a_file_is_refused(zoo, out, capsys, tmp_path, what):
+def test_a_journal_that_is_not_a_regular_file_is_rejected(zoo, out, capsys, tmp_path, kind):
     journal, target = out / JOURNAL, tmp_path / "target"
     data = journal.read_bytes() + b"unfinished"
     journal.unlink()
-    if what == "pipe":
+    if kind == "pipe":
         os.mkfifo(journal)
-    elif what == "zero":
+    elif kind == "zero":
         journal.symlink_to("/dev/zero")
-    elif what == "folder":
+    elif kind == "folder":
         journal.mkdir()
     else:
         journal.symlink_to(target)
-    if what == "link":
+    if kind == "link":
         target.write_bytes(data)
-    for text in complaints(zoo, out, capsys):
+    for text in error_texts(zoo, out, capsys):
         assert "it is a link, a folder, a pipe or a device" in text
     assert not target.exists() or target.read_bytes() == data
 
 
-def test_a_journal_with_a_second_name_is_read_and_not_written(zoo, out, capsys, tmp_path):
+def test_a_journal_with_two_hard_links_is_read_but_not_written(zoo, out, capsys, tmp_path):
     data = (out / JOURNAL).read_bytes() + b"unfinished"
     (out / JOURNAL).unlink()
     (tmp_path / "target").write_bytes(data)
     os.link(tmp_path / "target", out / JOURNAL)
-    asked, made = complaints(zoo, out, capsys)
-    assert (asked, "hard links" in made) == ("", True)
+    sql_error, catalog_error = error_texts(zoo, out, capsys)
+    assert (sql_error, "hard links" in catalog_error) == ("", True)
     assert (tmp_path / "target").read_bytes() == data
 
 
-def test_links_in_the_place_of_folders_and_files_are_not_followed(zoo, out, capsys, tmp_path):
+def test_links_that_replace_folders_and_files_are_not_followed(zoo, out, capsys, tmp_path):
     pytest.importorskip("fcntl")
     (out / "models").rename(tmp_path / "elsewhere")
     (out / "models").symlink_to(tmp_path / "elsewhere")
-    before = parquet_files(tmp_path / "elsewhere")
-    for text in complaints(zoo, out, capsys):
+    files_before = parquet_files(tmp_path / "elsewhere")
+    for text in error_texts(zoo, out, capsys):
         assert "models: it is a link or a file, not a folder" in text
-    assert parquet_files(tmp_path / "elsewhere") == before
+    assert parquet_files(tmp_path / "elsewhere") == files_before
     (out / "models").unlink()
     (out / "models").mkdir()
-    (path,) = before
+    (path,) = files_before
     (out / "models" / path.name).symlink_to(path)
     with pytest.raises(onnxwire.SourceError, match="is missing"):
         onnxwire.sql(out, "from models")
 
 
-def test_the_query_itself_may_read_files_and_loads_no_extension_unasked(out, tmp_path):
+def test_a_query_may_read_files_but_loads_no_extension_automatically(out, tmp_path):
     (tmp_path / "x.csv").write_text("a\n1\n")
     assert onnxwire.sql(out, f"from '{tmp_path}/x.csv'").fetchall() == [(1,)]
     query = "select name from duckdb_settings() where name like 'auto%known_extensions' and value <> 'false'"
     assert onnxwire.sql(out, query).fetchall() == []
 
 
-@pytest.mark.parametrize("what", ["cut", "garbage", "empty", "columns", "type", "name"])
-def test_a_damaged_parquet_file_is_an_error_of_onnxwire(zoo, out, capsys, what):
+@pytest.mark.parametrize("fault", ["truncated", "garbage", "empty", "columns", "type", "name"])
+def test_a_damaged_parquet_file_raises_an_error_of_onnxwire(zoo, out, capsys, fault):
     (file,) = (out / "models").iterdir()
     data, table = file.read_bytes(), pq.read_table(file)
-    if what in ("cut", "garbage", "empty"):
-        file.write_bytes({"cut": data[:-9], "garbage": random.Random(1).randbytes(5000), "empty": b""}[what])
-    elif what == "columns":
+    if fault in ("truncated", "garbage", "empty"):
+        file.write_bytes({"truncated": data[:-9], "garbage": random.Random(1).randbytes(5000), "empty": b""}[fault])
+    elif fault == "columns":
         pq.write_table(table.drop_columns("model"), file)
-    elif what == "type":
+    elif fault == "type":
         pq.write_table(table.set_column(0, "model", pa.array(range(len(table)))), file)
     else:
         pq.write_table(table.append_column('a" as b; drop table x; --', pa.array([1] * len(table))), file)
@@ -247,9 +247,9 @@ def test_a_damaged_file_is_renamed_and_its_models_are_read_again(zoo, out, capsy
         (tmp_path / "zoo" / "m0.onnx").write_bytes(small_model(0, "Neg"))
     command = ["catalog", str(tmp_path / "zoo"), "-o", str(tmp_path / "mine"), "--workers", "1"]
     assert main([*command, "--repair"] if repair else command) == 0
-    found = capsys.readouterr()
-    assert found.out.startswith("3 models read, 0 unchanged")
-    assert found.err.count("\n") == 1 and f"warning: {file}: the file is damaged" in found.err
+    output = capsys.readouterr()
+    assert output.out.startswith("3 models read, 0 unchanged")
+    assert output.err.count("\n") == 1 and f"warning: {file}: the file is damaged" in output.err
     assert main(command) == 0
     assert capsys.readouterr().out.startswith("0 models read, 3 unchanged")
     assert [path.name for path in (tmp_path / "mine" / "values").glob("*.damaged")] == [f"{file.name}.damaged"]
@@ -262,21 +262,21 @@ def test_models_whose_rows_are_lost_are_failures_until_they_are_named_again(zoo,
     file.unlink()
     summary = catalog.build([zoo / "m0.onnx"], out, workers=1)
     assert (summary.read, summary.failures) == (1, {})
-    lost = {
+    reasons = {
         Path(model).name: rows["failures"][0]["reason"]
         for model, rows in rows_by_model(out).items()
         if "failures" in rows
     }
-    assert sorted(lost) == ["m1.onnx", "m2.onnx"]
-    assert all("with this model again" in reason for reason in lost.values())
+    assert sorted(reasons) == ["m1.onnx", "m2.onnx"]
+    assert all("with this model again" in reason for reason in reasons.values())
     assert catalog.build([zoo], out, workers=1).read == 2
     assert not onnxwire.sql(out, "from failures").fetchall()
 
 
-# --- files that are not the catalog's own
+# --- files that do not belong to the catalog
 
 
-def test_a_folder_with_other_files_is_refused(zoo, tmp_path, capsys):
+def test_a_folder_with_other_files_is_rejected(zoo, tmp_path, capsys):
     folder = tmp_path / "documents"
     for name in ("a.parquet", f"models/{ID}.parquet", "models/_unfinished-1"):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -294,15 +294,15 @@ def test_a_folder_with_other_files_is_refused(zoo, tmp_path, capsys):
     )
 
 
-def test_files_that_no_run_announced_stay(zoo, out, monkeypatch):
+def test_files_that_no_build_announced_are_kept(zoo, out, monkeypatch):
     monkeypatch.setattr(dataset, "GRACE_SECONDS", -1)
-    foreign = [
+    foreign_paths = [
         out / "notes.txt",
         out / "models" / f"{ID}.parquet",
         out / "models" / "_unfinished-3",
         out / "own" / f"{ID}.parquet",
     ]
-    for path in foreign:
+    for path in foreign_paths:
         path.parent.mkdir(exist_ok=True)
         path.write_text("mine")
     for op_type in ("Neg", "Abs"):
@@ -310,39 +310,39 @@ def test_files_that_no_run_announced_stay(zoo, out, monkeypatch):
             (zoo.parent / "changing").mkdir(exist_ok=True)
             (zoo.parent / "changing" / f"m{number}.onnx").write_bytes(small_model(number, op_type))
         catalog.build([zoo.parent / "changing"], out, workers=1, prune=True)
-    assert {path.read_text() for path in foreign} == {"mine"}
+    assert {path.read_text() for path in foreign_paths} == {"mine"}
 
 
 def test_an_incomplete_last_line_is_ignored(zoo, out):
-    before = rows_by_model(out)
+    files_before = rows_by_model(out)
     for text in (b'{"create":["', b"\0\0\0", b"}"):
         with open(out / JOURNAL, "ab") as journal:
             journal.write(text)
-        assert rows_by_model(out) == before
+        assert rows_by_model(out) == files_before
         assert catalog.build([zoo], out, workers=1).unchanged == 3
         assert not (out / JOURNAL).read_bytes().endswith(text)
 
 
-def test_a_run_that_changes_nothing_writes_nothing(zoo, tmp_path):
+def test_a_build_that_changes_nothing_writes_nothing(zoo, tmp_path):
     shutil.copytree(zoo, tmp_path / "zoo")
     (tmp_path / "zoo" / "bad.onnx").write_bytes(b"\x08")
     sources = [tmp_path / "zoo", tmp_path / "none.onnx"]
-    first = catalog.build(sources, tmp_path / "out", workers=1)
-    before = {path: path.read_bytes() for path in (tmp_path / "out").rglob("*") if path.is_file()}
-    second = catalog.build(sources, tmp_path / "out", workers=1)
-    assert second.failures == first.failures
-    assert len(second.failures) == 2
-    assert {path: path.read_bytes() for path in (tmp_path / "out").rglob("*") if path.is_file()} == before
+    first_summary = catalog.build(sources, tmp_path / "out", workers=1)
+    files_before = {path: path.read_bytes() for path in (tmp_path / "out").rglob("*") if path.is_file()}
+    second_summary = catalog.build(sources, tmp_path / "out", workers=1)
+    assert second_summary.failures == first_summary.failures
+    assert len(second_summary.failures) == 2
+    assert {path: path.read_bytes() for path in (tmp_path / "out").rglob("*") if path.is_file()} == files_before
 
 
-def test_an_answer_from_before_an_update_is_read_after_it(zoo, out, tmp_path, monkeypatch):
-    found = onnxwire.sql(out, "select distinct type from operators")
+def test_a_result_from_before_an_update_can_be_read_after_it(zoo, out, tmp_path, monkeypatch):
+    result = onnxwire.sql(out, "select distinct type from operators")
     shutil.copytree(zoo, tmp_path / "zoo")
     for op_type in ("Neg", "Abs"):
         for number in range(3):
             (tmp_path / "zoo" / f"m{number}.onnx").write_bytes(small_model(number, op_type))
         catalog.build([tmp_path / "zoo"], out, workers=1, prune=True)
-    assert found.fetchall() == [("Relu",)]
+    assert result.fetchall() == [("Relu",)]
     assert onnxwire.sql(out, "select distinct type from operators order by 1").fetchall() == [("Abs",), ("Relu",)]
     monkeypatch.setattr(dataset, "GRACE_SECONDS", -1)
     catalog.build([tmp_path / "zoo"], out, workers=1)
@@ -353,9 +353,9 @@ def test_an_answer_from_before_an_update_is_read_after_it(zoo, out, tmp_path, mo
 def test_a_catalog_is_not_written_to_an_address(zoo, tmp_path, capsys, monkeypatch, address):
     monkeypatch.chdir(tmp_path)
     assert main(["catalog", str(zoo), "-o", address]) == 2
-    printed = capsys.readouterr().err
-    assert "not to an address; name a path" in printed
-    assert printed.count("\n") == 1
+    error_text = capsys.readouterr().err
+    assert "not to an address; name a path" in error_text
+    assert error_text.count("\n") == 1
     assert not list(tmp_path.iterdir())
 
 
@@ -366,53 +366,52 @@ def test_a_folder_whose_name_looks_like_a_partition_or_a_pattern_is_queried(out,
     assert len(onnxwire.sql(folder, "from models").fetchall()) == 3
 
 
-def test_random_journals_end_in_errors_of_onnxwire(made, tmp_path):
-    """Change, cut, swap and repeat bytes and values of valid journals: the result is an answer or an error, and no file
-    is lost."""
-    chance = random.Random(29)
-    sound = (made / "out" / JOURNAL).read_bytes()
+def test_random_journals_only_raise_errors_of_onnxwire(models_and_catalog, tmp_path):
+    """Replace, delete and repeat bytes and values of valid journals. They are read or rejected, and no file is lost."""
+    rng = random.Random(29)
+    valid_bytes = (models_and_catalog / "out" / JOURNAL).read_bytes()
     out = tmp_path / "out"
-    shutil.copytree(made / "out", out)
-    foreign = tmp_path / f"{ID}.parquet"
-    foreign.write_text("mine")
-    before = parquet_files(out)
+    shutil.copytree(models_and_catalog / "out", out)
+    foreign_path = tmp_path / f"{ID}.parquet"
+    foreign_path.write_text("mine")
+    files_before = parquet_files(out)
     for _ in range(300):
-        (out / JOURNAL).write_bytes(spoiled(sound, chance))
+        (out / JOURNAL).write_bytes(damaged_journal(valid_bytes, rng))
         try:
             files = files_of(out)
         except onnxwire.SourceError as error:
             assert "\n" not in str(error)
         else:
-            assert {path for paths in files.values() for path in paths} <= set(map(str, before))
-    assert parquet_files(out) == before
+            assert {path for paths in files.values() for path in paths} <= set(map(str, files_before))
+    assert parquet_files(out) == files_before
 
 
-def spoiled(data, chance):
+def damaged_journal(data, rng):
     """Return a damaged copy of a journal."""
-    if chance.random() < 0.4:
-        changed = bytearray(data)
-        for _ in range(chance.randint(1, 4)):
-            start = chance.randrange(len(changed))
-            changed[start : start + chance.choice((0, 1, 5))] = chance.choice((b"", b"\n", b"[", b'"', b"\xff", b"0"))
-        return bytes(changed)
+    if rng.random() < 0.4:
+        damaged_bytes = bytearray(data)
+        for _ in range(rng.randint(1, 4)):
+            start = rng.randrange(len(damaged_bytes))
+            damaged_bytes[start : start + rng.choice((0, 1, 5))] = rng.choice((b"", b"\n", b"[", b'"', b"\xff", b"0"))
+        return bytes(damaged_bytes)
     lines = [json.loads(line) for line in data.splitlines()]
-    for _ in range(chance.randint(1, 3)):
-        line = chance.choice(lines[1:])
-        spoil(line, chance)
-    chance.random() < 0.3 and lines.append(chance.choice(lines))
+    for _ in range(rng.randint(1, 3)):
+        line = rng.choice(lines[1:])
+        damage(line, rng)
+    rng.random() < 0.3 and lines.append(rng.choice(lines))
     return b"".join(json.dumps(line).encode() + b"\n" for line in lines)
 
 
-def spoil(value, chance):
-    """Change something somewhere in a value of JSON."""
+def damage(value, rng):
+    """Change a random key or item of a JSON value, at any depth."""
     if not isinstance(value, dict | list) or not value:
         return
     keys = list(value) if isinstance(value, dict) else range(len(value))
-    key = chance.choice(keys)
-    if isinstance(value[key], dict | list) and chance.random() < 0.7:
-        spoil(value[key], chance)
+    key = rng.choice(keys)
+    if isinstance(value[key], dict | list) and rng.random() < 0.7:
+        damage(value[key], rng)
         return
-    odd = [
+    unusual_values = [
         None,
         True,
         -1,
@@ -430,9 +429,9 @@ def spoil(value, chance):
         [[]],
         *TABLE_NAMES,
     ]
-    if isinstance(value, dict) and chance.random() < 0.4:
-        value[str(chance.choice(odd))] = value.pop(key)
-    elif isinstance(value, list) and chance.random() < 0.3:
-        value.append(chance.choice([*odd, *value]))
+    if isinstance(value, dict) and rng.random() < 0.4:
+        value[str(rng.choice(unusual_values))] = value.pop(key)
+    elif isinstance(value, list) and rng.random() < 0.3:
+        value.append(rng.choice([*unusual_values, *value]))
     else:
-        value[key] = chance.choice(odd)
+        value[key] = rng.choice(unusual_values)

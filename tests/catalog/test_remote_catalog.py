@@ -1,4 +1,4 @@
-"""Catalogs of models on servers: their content, the requests, and which models a later run does not read again."""
+"""Catalogs of models on servers: their rows, the requests, and which models a later build does not read again."""
 
 from __future__ import annotations
 
@@ -26,45 +26,46 @@ from served_models import model  # noqa: E402
 MIB = 1 << 20
 
 
-def whole(pieces):
+def all_bytes(pieces):
+    """Return the bytes of an object."""
     return pieces.read(0, pieces.size)
 
 
-def rows(folder, table):
+def sorted_rows(folder, table):
+    """Return the rows of a table, sorted by model."""
     return sorted(rows_of(folder, table), key=lambda row: row["model"])
 
 
-def everything(folder, start):
-    """Return all rows, without the common prefix of the names of models."""
+def all_rows(folder, prefix):
+    """Return the rows of all tables, without the given prefix of the models' names."""
     return {
-        table: [row | {"model": row["model"].removeprefix(start)} for row in rows(folder, table)]
+        table: [row | {"model": row["model"].removeprefix(prefix)} for row in sorted_rows(folder, table)]
         for table in files_of(str(folder))
     }
 
 
 @pytest.fixture
 def zoo(tmp_path):
-    """Make a folder of models: three independent ones, one with its weights in another file, and one whose file is
-    missing."""
+    """Return a folder of three models without external data, one with external data, and one whose data is missing."""
     folder = tmp_path / "zoo"
     (folder / "below").mkdir(parents=True)
     for number in range(3):
-        (folder / "below" / f"a {number}.onnx").write_bytes(whole(model([100, 2000 + number])))
-    message = onnxwire.ModelProto.FromString(whole(model([5000, 70_000])))
+        (folder / "below" / f"a {number}.onnx").write_bytes(all_bytes(model([100, 2000 + number])))
+    message = onnxwire.ModelProto.FromString(all_bytes(model([5000, 70_000])))
     onnxwire.save(message, folder / "with.onnx", external="with.data")
     onnxwire.save(message, folder / "without.onnx", external="without.data")
     (folder / "without.data").unlink()
     return folder
 
 
-def served(folder):
-    """Return the files of a folder as a server expects them."""
+def contents_by_path(folder):
+    """Return the contents of the files below a folder, by relative path."""
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 @pytest.fixture(scope="module")
 def s3():
-    """Return options for an S3 server with a separate bucket, since all servers of a process share their contents."""
+    """Return options for an S3 server. Its bucket is used by these tests only: servers of a process share buckets."""
     moto = pytest.importorskip("moto.server")
     server = moto.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
@@ -80,36 +81,36 @@ def s3():
     server.stop()
 
 
-def test_models_on_a_server_have_the_rows_that_they_have_on_a_disk(zoo, tmp_path):
+def test_models_on_a_server_have_the_same_rows_as_on_a_disk(zoo, tmp_path):
     catalog.build([zoo], tmp_path / "local", hash=True, check=True, workers=1)
-    with ObjectServer(served(zoo)) as server:
+    with ObjectServer(contents_by_path(zoo)) as server:
         addresses = [f"{server.url}/{path.relative_to(zoo)}" for path in zoo.rglob("*.onnx")]
         summary = catalog.build(addresses, tmp_path / "out", hash=True, check=True, workers=2)
-        start = f"{server.url}/"
+        prefix = f"{server.url}/"
     assert (summary.read, summary.failures) == (5, {})
-    found, wanted = everything(tmp_path / "out", start), everything(tmp_path / "local", f"{zoo}/")
-    for table in wanted:
+    result, expected = all_rows(tmp_path / "out", prefix), all_rows(tmp_path / "local", f"{zoo}/")
+    for table in expected:
         if table != "problems":  # problems contain the path
-            assert found[table] == wanted[table], table
-    assert [row["rule"] for row in found["problems"]] == [row["rule"] for row in wanted["problems"]]
-    assert {row["missing"] for row in found["tensors"] if row["model"] == "without.onnx"} == {True}
+            assert result[table] == expected[table], table
+    assert [row["rule"] for row in result["problems"]] == [row["rule"] for row in expected["problems"]]
+    assert {row["missing"] for row in result["tensors"] if row["model"] == "without.onnx"} == {True}
 
 
 def test_weights_are_not_fetched_unless_they_are_hashed(tmp_path):
-    pieces = model([20 * MIB] * 4, nodes=200)
-    with ObjectServer({"m.onnx": pieces}, LATENCY) as server:
+    weights_object = model([20 * MIB] * 4, nodes=200)
+    with ObjectServer({"m.onnx": weights_object}, LATENCY) as server:
         catalog.build([f"{server.url}/m.onnx"], tmp_path / "out", workers=1)
         assert server.state.sent < MIB
         assert len(server.state.requests) <= 16
         server.state.reset()
         catalog.build([f"{server.url}/m.onnx"], tmp_path / "out", workers=1, hash=True)
-        assert server.state.sent < pieces.size * 1.05
-    assert len({row["hash"] for row in rows(tmp_path / "out", "tensors")}) == 1  # all weights have one pattern
+        assert server.state.sent < weights_object.size * 1.05
+    assert len({row["hash"] for row in sorted_rows(tmp_path / "out", "tensors")}) == 1  # all weights are equal
 
 
 def test_models_with_the_same_etag_are_not_read_again(zoo, tmp_path):
     out = tmp_path / "out"
-    with ObjectServer(served(zoo)) as server:
+    with ObjectServer(contents_by_path(zoo)) as server:
         addresses = [f"{server.url}/{path.relative_to(zoo)}" for path in zoo.rglob("*.onnx")]
         catalog.build(addresses, out, workers=1)
         server.state.reset()
@@ -128,27 +129,29 @@ def test_models_with_the_same_etag_are_not_read_again(zoo, tmp_path):
 
 def test_external_files_that_appear_or_change_are_detected(zoo, tmp_path):
     out = tmp_path / "out"
-    files = served(zoo)
+    files = contents_by_path(zoo)
     with ObjectServer(files) as server:
         address = f"{server.url}/without.onnx"
         catalog.build([address], out, workers=1, hash=True)
-        assert {(row["missing"], row["hash"]) for row in rows(out, "tensors") if row["location"]} == {(True, None)}
+        assert {(row["missing"], row["hash"]) for row in sorted_rows(out, "tensors") if row["location"]} == {
+            (True, None)
+        }
         server.state.files["/without.data"] = Pieces(files["with.data"])
         assert catalog.build([address], out, workers=1, hash=True).read == 1
-        assert all(row["hash"] and not row["missing"] for row in rows(out, "tensors") if row["location"])
+        assert all(row["hash"] and not row["missing"] for row in sorted_rows(out, "tensors") if row["location"])
         assert catalog.build([address], out, workers=1, hash=True).unchanged == 1
 
 
 def test_a_server_that_fails_for_one_model_does_not_end_the_build(zoo, tmp_path, monkeypatch):
     out = tmp_path / "out"
-    with ObjectServer(served(zoo)) as server:
+    with ObjectServer(contents_by_path(zoo)) as server:
         addresses = [f"{server.url}/with.onnx", f"{server.url}/none.onnx", zoo / "without.onnx", tmp_path / "none.onnx"]
         summary = catalog.build(addresses, out, workers=1)
         assert summary.read == 2
         assert sorted(summary.failures) == sorted([f"{server.url}/none.onnx", str(tmp_path / "none.onnx")])
         assert "no such file" in summary.failures[f"{server.url}/none.onnx"]
-        assert len(rows(out, "failures")) == 2
-        # Deleted models are dropped; models on servers that do not answer, or that no source names, are kept.
+        assert len(sorted_rows(out, "failures")) == 2
+        # Deleted models are pruned. Models are kept if their server does not answer or no source names them.
         del server.state.files["/with.onnx"]
         server.state.reset()
         assert catalog.build([zoo / "without.onnx"], out, workers=1, prune=True).pruned == 1
@@ -158,18 +161,18 @@ def test_a_server_that_fails_for_one_model_does_not_end_the_build(zoo, tmp_path,
         server.state.fault = {len(server.state.requests) + 1: "403"}
         assert catalog.build(sources, out, workers=1, prune=True).pruned == 1
         assert catalog.build(sources, out, workers=1, prune=True).pruned == 1
-    assert [Path(row["model"]).name for row in rows(out, "models")] == ["without.onnx", "a 0.onnx"]
-    assert not rows(out, "failures")
+    assert [Path(row["model"]).name for row in sorted_rows(out, "models")] == ["without.onnx", "a 0.onnx"]
+    assert not sorted_rows(out, "failures")
 
 
-def test_names_of_a_journal_that_are_not_addresses_of_files_are_kept(zoo, tmp_path):
+def test_names_in_a_journal_that_are_not_addresses_of_files_are_kept(zoo, tmp_path):
     out = tmp_path / "out"
-    with ObjectServer(served(zoo)) as server:
+    with ObjectServer(contents_by_path(zoo)) as server:
         sources = [f"{server.url}/with.onnx", "http://[x/m.onnx"]
         catalog.build(sources, out, workers=1)
         host = server.url.removeprefix("http://")
-        # An address without a file, an invalid one, and one in which parsers find different servers, of which `other`
-        # must not be contacted.
+        # An address without a file, an invalid one, and one whose host depends on the parser: `other` must not be
+        # contacted.
         names = [f"{server.url}/", "http://[y/m.onnx", f"http://other\\@{host}/m.onnx"]
         with Dataset(str(out)) as data:
             data.change(dict.fromkeys(names, State(1, None, False, False, {})), {})
@@ -180,43 +183,45 @@ def test_names_of_a_journal_that_are_not_addresses_of_files_are_kept(zoo, tmp_pa
 
 def test_no_credential_is_in_a_catalog(zoo, tmp_path):
     out = tmp_path / "out"
-    with ObjectServer(served(zoo)) as server:
+    with ObjectServer(contents_by_path(zoo)) as server:
         host = server.url.removeprefix("http://")
         signed = f"http://user:hunter2@{host}/with.onnx?signature=hunter2"
         summary = catalog.build([signed, f"http://{host}/?signature=hunter2"], out, workers=1)
         assert summary.read == 1
-        assert [row["model"] for row in rows(out, "models")] == [f"{server.url}/with.onnx"]
+        assert [row["model"] for row in sorted_rows(out, "models")] == [f"{server.url}/with.onnx"]
         assert catalog.build([signed], out, workers=1).unchanged == 1
-        both = [f"{server.url}/with.onnx?id=1", f"{server.url}/with.onnx?id=2"]
-        assert "differ only" in next(iter(catalog.build(both, tmp_path / "both", workers=1).failures.values()))
+        similar_addresses = [f"{server.url}/with.onnx?id=1", f"{server.url}/with.onnx?id=2"]
+        assert "differ only" in next(
+            iter(catalog.build(similar_addresses, tmp_path / "both", workers=1).failures.values())
+        )
     assert not [path for path in out.rglob("*") if path.is_file() and b"hunter2" in path.read_bytes()]
     assert "hunter2" not in str(summary)
 
 
-def test_folders_and_patterns_of_a_bucket(zoo, tmp_path, s3):
+def test_models_in_a_bucket_are_found_by_folder_and_pattern(zoo, tmp_path, s3):
     from obstore.store import from_url
 
     store = from_url("s3://catalogs", **s3)
-    for name, data in served(zoo).items():
+    for name, data in contents_by_path(zoo).items():
         store.put(f"zoo/{name}", data)
     store.put("zoo of others/x.onnx", b"")
-    start = "s3://catalogs/zoo/"
-    below = [f"{start}below/a {number}.onnx" for number in range(3)]
-    cases = {
-        "s3://catalogs/zoo/": [*below, f"{start}with.onnx", f"{start}without.onnx"],
-        "s3://catalogs/zoo": [*below, f"{start}with.onnx", f"{start}without.onnx"],
-        "s3://catalogs/zoo/*.onnx": [f"{start}with.onnx", f"{start}without.onnx"],
-        "s3://catalogs/**/a ?.onnx": below,
-        "s3://catalogs/zoo/below/a [12].onnx": below[1:],
-        "s3://catalogs/zoo/with.onnx": [f"{start}with.onnx"],
+    prefix = "s3://catalogs/zoo/"
+    addresses_below = [f"{prefix}below/a {number}.onnx" for number in range(3)]
+    models_by_source = {
+        "s3://catalogs/zoo/": [*addresses_below, f"{prefix}with.onnx", f"{prefix}without.onnx"],
+        "s3://catalogs/zoo": [*addresses_below, f"{prefix}with.onnx", f"{prefix}without.onnx"],
+        "s3://catalogs/zoo/*.onnx": [f"{prefix}with.onnx", f"{prefix}without.onnx"],
+        "s3://catalogs/**/a ?.onnx": addresses_below,
+        "s3://catalogs/zoo/below/a [12].onnx": addresses_below[1:],
+        "s3://catalogs/zoo/with.onnx": [f"{prefix}with.onnx"],
     }
-    for number, (source, wanted) in enumerate(cases.items()):
+    for number, (source, expected) in enumerate(models_by_source.items()):
         out = tmp_path / str(number)
         summary = catalog.build([source], out, workers=1, storage_options=s3)
         assert not summary.failures
-        assert [row["model"] for row in rows(out, "models")] == wanted, source
+        assert [row["model"] for row in sorted_rows(out, "models")] == expected, source
         # The listing and the response for a file agree.
-        assert catalog.build(wanted, out, workers=1, storage_options=s3).unchanged == len(wanted)
+        assert catalog.build(expected, out, workers=1, storage_options=s3).unchanged == len(expected)
     for source in ("s3://catalogs/none/", "s3://catalogs/none", "s3://catalogs/zoo/*.onn", "s3://no-such-bucket/"):
         with pytest.raises(onnxwire.SourceError):
             catalog.build([source], tmp_path / "none", storage_options=s3)
@@ -224,23 +229,23 @@ def test_folders_and_patterns_of_a_bucket(zoo, tmp_path, s3):
 
 
 def test_servers_without_listings_are_reported(zoo, tmp_path):
-    with ObjectServer(served(zoo)) as server:
+    with ObjectServer(contents_by_path(zoo)) as server:
         for source in (f"{server.url}/", f"{server.url}/*.onnx"):
             with pytest.raises(onnxwire.SourceError, match="does not list folders"):
                 catalog.build([source], tmp_path / "out")
 
 
 def multistatus(*files):
-    """Return the WebDAV answer of a server that lists files of some sizes."""
-    entry = "<d:response><d:href>{}</d:href><d:propstat><d:prop>{}</d:prop></d:propstat></d:response>"
-    size = "<d:getcontentlength>{}</d:getcontentlength>"
-    entries = [entry.format(path, size.format(number)) for path, number in files]
-    entries.append(entry.format("/zoo/below/", "<d:resourcetype><d:collection/></d:resourcetype>"))
+    """Return the WebDAV response that lists files with their sizes, and a folder."""
+    template = "<d:response><d:href>{}</d:href><d:propstat><d:prop>{}</d:prop></d:propstat></d:response>"
+    size_template = "<d:getcontentlength>{}</d:getcontentlength>"
+    entries = [template.format(path, size_template.format(n_bytes)) for path, n_bytes in files]
+    entries.append(template.format("/zoo/below/", "<d:resourcetype><d:collection/></d:resourcetype>"))
     return f'<?xml version="1.0"?><d:multistatus xmlns:d="DAV:">{"".join(entries)}</d:multistatus>'.encode()
 
 
-def test_a_folder_of_a_server_that_lists_it(tmp_path):
-    data = whole(model([100]))
+def test_models_in_a_folder_that_a_server_lists_are_read(tmp_path):
+    data = all_bytes(model([100]))
     with ObjectServer({"zoo/a b.onnx": data, "zoo/below/c.onnx": data, "other/d.onnx": data}) as server:
         server.state.folder_list = multistatus(
             ("/zoo/a%20b.onnx", len(data)), (f"{server.url}/zoo/below/c.onnx", len(data)), ("/zoo/text.txt", 5)
@@ -248,42 +253,55 @@ def test_a_folder_of_a_server_that_lists_it(tmp_path):
         for number, source in enumerate((f"{server.url}/zoo/", f"{server.url}/zoo/**/*.onnx")):
             summary = catalog.build([source], tmp_path / str(number), workers=1)
             assert not summary.failures
-            names = [row["model"] for row in rows(tmp_path / str(number), "models")]
+            names = [row["model"] for row in sorted_rows(tmp_path / str(number), "models")]
             assert names == [f"{server.url}/zoo/a%20b.onnx", f"{server.url}/zoo/below/c.onnx"]
 
 
-def test_a_list_of_deeply_nested_folders_costs_little(tmp_path):
-    """The server lists folders that are nested so deeply that a recursive search would overflow the stack."""
-    data = whole(model([100]))
+def test_a_list_of_deeply_nested_folders_takes_little_memory(tmp_path):
+    """The server lists folders nested so deeply that a recursive search would overflow the stack."""
+    data = all_bytes(model([100]))
     with ObjectServer({"zoo/a/m.onnx": data, "zoo/x/x/m.onnx": data}) as server:
-        deep = [("/zoo/" + "x/" * 20_000 + "t.txt", 5), ("/zoo/" + "x/" * 200 + "a.o", 5)]
-        server.state.folder_list = multistatus(*deep, ("/zoo/a/m.onnx", len(data)), ("/zoo/x/x/m.onnx", len(data)))
-        start = f"{server.url}/zoo"
-        both = [f"{start}/a/m.onnx", f"{start}/x/x/m.onnx"]
-        patterns = {"**/*.onnx": both, "**/**/**/**/**/**/**/*.onnx": both, "**/x/**/x/**/*.onnx": both[1:]}
-        patterns |= {"*/*.onnx": both[:1], "[a]/m.onnx/**": both[:1], "**/x/**": both[1:], "a/**/m.onnx": both[:1]}
-        for pattern, wanted in patterns.items():
+        nested_files = [("/zoo/" + "x/" * 20_000 + "t.txt", 5), ("/zoo/" + "x/" * 200 + "a.o", 5)]
+        server.state.folder_list = multistatus(
+            *nested_files, ("/zoo/a/m.onnx", len(data)), ("/zoo/x/x/m.onnx", len(data))
+        )
+        prefix = f"{server.url}/zoo"
+        addresses = [f"{prefix}/a/m.onnx", f"{prefix}/x/x/m.onnx"]
+        patterns = {
+            "**/*.onnx": addresses,
+            "**/**/**/**/**/**/**/*.onnx": addresses,
+            "**/x/**/x/**/*.onnx": addresses[1:],
+        }
+        patterns |= {
+            "*/*.onnx": addresses[:1],
+            "[a]/m.onnx/**": addresses[:1],
+            "**/x/**": addresses[1:],
+            "a/**/m.onnx": addresses[:1],
+        }
+        for pattern, expected in patterns.items():
             tracemalloc.start()
-            found = find_files([f"{start}/{pattern}"])[0]
+            listing = find_files([f"{prefix}/{pattern}"])[0]
             peak = tracemalloc.get_traced_memory()[1]
             tracemalloc.stop()
-            names = [] if isinstance(found, onnxwire.SourceError) else [name for name, _ in found]
-            assert [name for name in names if name.endswith(".onnx")] == wanted, pattern
+            names = [] if isinstance(listing, onnxwire.SourceError) else [name for name, _ in listing]
+            assert [name for name in names if name.endswith(".onnx")] == expected, pattern
             assert peak < 20 * MIB, (pattern, peak)
 
 
-def test_a_list_leads_to_no_other_folder_or_host(tmp_path):
-    """The server's list names files on other servers, is not a list, or would use up all memory."""
-    bomb = b"".join(b'<!ENTITY %c "%s">' % (c, b"&%c;" % (c - 1) * 10 if c > 97 else b"a" * 10) for c in range(97, 110))
+def test_files_in_other_folders_or_on_other_hosts_are_ignored_in_lists(tmp_path):
+    """The server's list names files on other servers, is not a list, or would expand to more than the memory."""
+    entity_bomb = b"".join(
+        b'<!ENTITY %c "%s">' % (c, b"&%c;" % (c - 1) * 10 if c > 97 else b"a" * 10) for c in range(97, 110)
+    )
     lists = [
         multistatus(("/other/d.onnx", 5), ("/zoo/../other/d.onnx", 5), ("/zoo/%2e%2e/other/d.onnx", 5)),
         multistatus(("http://127.0.0.1:1/other/d.onnx", 5), ("/zoo//d.onnx", 5), ("/zoo/", 5), ("", 5)),
         multistatus(("/zoo/d.onnx", -1), ("/zoo/e.onnx", "many"), ("/zoo/f.onnx", 10**30)),
-        b"", b"<", b"<html></html>", b"\xff\xfe", b"<!DOCTYPE x [" + bomb + b"]><x>&m;</x>", b"<a>" * 100_000,
+        b"", b"<", b"<html></html>", b"\xff\xfe", b"<!DOCTYPE x [" + entity_bomb + b"]><x>&m;</x>", b"<a>" * 100_000,
     ]  # fmt: skip
     with ObjectServer({"zoo/m.onnx": b"", "other/d.onnx": b""}) as server:
-        for found in lists:
-            server.state.folder_list = found
+        for listing in lists:
+            server.state.folder_list = listing
             with pytest.raises(onnxwire.SourceError):
                 catalog.build([f"{server.url}/zoo/"], tmp_path / "out", workers=1)
             assert {request.method for request in server.state.requests} == {"PROPFIND"}

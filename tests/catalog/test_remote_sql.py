@@ -1,4 +1,4 @@
-"""Queries of catalogs on servers: the rows of the local catalog, few requests, and hostile servers."""
+"""Queries of catalogs on servers: their results, the number of requests, and hostile servers."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ QUERIES = (
 
 
 @pytest.fixture(scope="module")
-def built(tmp_path_factory):
-    """A catalog of thirteen models, of which one was replaced and one could not be read."""
+def catalog_folder(tmp_path_factory):
+    """Return a catalog of thirteen models, of which one was replaced and one is invalid."""
     folder = tmp_path_factory.mktemp("remote")
     models = folder / "models"
     models.mkdir()
@@ -42,21 +42,22 @@ def built(tmp_path_factory):
     return folder / "out"
 
 
-def served(folder) -> dict[str, bytes]:
+def contents_by_path(folder) -> dict[str, bytes]:
+    """Return the contents of the files below a folder, by path on the server."""
     return {f"zoo/{path.relative_to(folder)}": path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 @pytest.fixture
-def server(built):
-    with ObjectServer(served(built)) as started:
-        yield started
+def server(catalog_folder):
+    with ObjectServer(contents_by_path(catalog_folder)) as object_server:
+        yield object_server
 
 
 @pytest.mark.parametrize("query", QUERIES)
-def test_a_catalog_on_a_server_has_the_rows_of_the_local_one(query, built, server) -> None:
-    wanted = onnxwire.sql(built, query).fetchall()
-    assert onnxwire.sql(f"{server.url}/zoo", query).fetchall() == wanted
-    assert onnxwire.sql(f"{server.url}/zoo/", query).fetchall() == wanted
+def test_a_catalog_on_a_server_has_the_rows_of_the_local_one(query, catalog_folder, server) -> None:
+    expected = onnxwire.sql(catalog_folder, query).fetchall()
+    assert onnxwire.sql(f"{server.url}/zoo", query).fetchall() == expected
+    assert onnxwire.sql(f"{server.url}/zoo/", query).fetchall() == expected
 
 
 def test_a_query_requests_the_journal_and_the_files_of_its_tables(server) -> None:
@@ -81,12 +82,12 @@ def test_columns_of_long_files_are_read_in_ranges(tmp_path) -> None:
     columns["producer_name"] = pa.array([f"{i * 2654435761:x}" * 4 for i in range(len(names))])
     with Dataset(str(tmp_path / "out")) as data:
         data.change(dict.fromkeys(names, State(1, 1, False, False, {})), {"models": pa.table(columns, schema=schema)})
-    with ObjectServer(served(tmp_path / "out")) as started:
-        found = onnxwire.sql(f"{started.url}/zoo", "select sum(nodes) from models where model < '/m/2'").fetchall()
-        assert found == [(sum(i for i in range(20_000) if str(i) < "2"),)]
-        size = started.state.files[next(name for name in started.state.files if "/models/" in name)].size
-        assert started.state.sent < size * 3 // 4
-        assert len(started.state.requests) <= 8
+    with ObjectServer(contents_by_path(tmp_path / "out")) as server:
+        sums = onnxwire.sql(f"{server.url}/zoo", "select sum(nodes) from models where model < '/m/2'").fetchall()
+        assert sums == [(sum(i for i in range(20_000) if str(i) < "2"),)]
+        size = server.state.files[next(name for name in server.state.files if "/models/" in name)].size
+        assert server.state.sent < size * 3 // 4
+        assert len(server.state.requests) <= 8
 
 
 def test_a_folder_without_a_catalog_is_an_error(server) -> None:
@@ -98,9 +99,9 @@ def test_a_folder_without_a_catalog_is_an_error(server) -> None:
         onnxwire.sql(f"{server.url}/zoo", "from models", read_only=True)
 
 
-def test_a_model_at_an_address_is_still_a_model(server) -> None:
+def test_an_address_of_a_model_is_queried_as_a_model(server) -> None:
     server.state.files |= {"/m.onnx": Pieces(small_model(7)), "/plain": Pieces(small_model(7))}
-    # Some servers answer with one file or page for all addresses below, or with other errors than 404.
+    # Some servers return one file or page for all addresses below, or respond with other errors than 404.
     server.state.files[f"/same/{JOURNAL}"] = server.state.files["/same"] = Pieces(small_model(7))
     server.state.files[f"/page/{JOURNAL}"] = Pieces(b"<html>\n" * 100_000)
     server.state.files["/page"] = Pieces(small_model(7))
@@ -108,10 +109,10 @@ def test_a_model_at_an_address_is_still_a_model(server) -> None:
         assert onnxwire.sql(f"{server.url}/{name}", "select op_type from nodes").fetchall() == [("Relu",)]
 
 
-def damage(server, built, table, data=None) -> str:
-    """Replace or delete the journal, or a file of a table; returns its path on the server."""
-    path = built / table if table == JOURNAL else min(catalog.files_of(built)[table])
-    name = f"/zoo/{Path(path).relative_to(built)}"
+def damage(server, catalog_folder, table, data=None) -> str:
+    """Replace or delete the journal or a file of a table on the server. Return the file's path on the server."""
+    path = catalog_folder / table if table == JOURNAL else min(catalog.files_of(catalog_folder)[table])
+    name = f"/zoo/{Path(path).relative_to(catalog_folder)}"
     if data is None:
         del server.state.files[name]
     else:
@@ -119,17 +120,17 @@ def damage(server, built, table, data=None) -> str:
     return name
 
 
-def test_a_missing_file_is_named(server, built) -> None:
-    name = damage(server, built, "models")
-    with pytest.raises(onnxwire.SourceError, match=r"models/[0-9a-f]{32}\.parquet: this file .* is missing") as caught:
+def test_a_missing_file_is_named(server, catalog_folder) -> None:
+    name = damage(server, catalog_folder, "models")
+    with pytest.raises(onnxwire.SourceError, match=r"models/[0-9a-f]{32}\.parquet: this file .* is missing") as excinfo:
         onnxwire.sql(f"{server.url}/zoo", "from models")
-    assert caught.value.filename.endswith(name)
+    assert excinfo.value.filename.endswith(name)
     onnxwire.sql(f"{server.url}/zoo", "from operators")
 
 
 @pytest.mark.parametrize("data", [b"", b"PAR1", b"x" * 100_000], ids=["empty", "short", "no Parquet"])
-def test_a_damaged_file_is_an_error(data, server, built) -> None:
-    damage(server, built, "models", data)
+def test_a_damaged_file_is_an_error(data, server, catalog_folder) -> None:
+    damage(server, catalog_folder, "models", data)
     with pytest.raises((QueryError, onnxwire.SourceError)):
         onnxwire.sql(f"{server.url}/zoo", "from models")
 
@@ -137,45 +138,47 @@ def test_a_damaged_file_is_an_error(data, server, built) -> None:
 @pytest.mark.parametrize(
     "line", [b'{"create": ["../../secret"]}\n', b"{}\n", b"[" * 100_000 + b"\n", b"\xff\n"], ids=range(4)
 )
-def test_a_hostile_journal_is_refused(line, server, built) -> None:
-    damage(server, built, JOURNAL, (built / JOURNAL).read_bytes() + line)
+def test_a_hostile_journal_is_rejected(line, server, catalog_folder) -> None:
+    damage(server, catalog_folder, JOURNAL, (catalog_folder / JOURNAL).read_bytes() + line)
     with pytest.raises(onnxwire.SourceError, match="is damaged"):
         onnxwire.sql(f"{server.url}/zoo", "from models")
     assert all(request.path.startswith("/zoo/") for request in server.state.requests)
 
 
-def test_a_long_journal_is_not_read(server, built) -> None:
-    start = (built / JOURNAL).read_bytes()
-    server.state.files[f"/zoo/{JOURNAL}"] = Pieces(start, 1 << 40)
+def test_a_long_journal_is_not_read(server, catalog_folder) -> None:
+    journal_start = (catalog_folder / JOURNAL).read_bytes()
+    server.state.files[f"/zoo/{JOURNAL}"] = Pieces(journal_start, 1 << 40)
     with pytest.raises(onnxwire.SourceError, match=r"the journal has 1,099,511,[0-9,]+ bytes"):
         onnxwire.sql(f"{server.url}/zoo", "from models")
     assert server.state.sent < 1 << 17
 
 
-def test_files_are_not_read_from_another_host(server, built) -> None:
-    with ObjectServer({"m.parquet": b"x"}) as other:
-        name = damage(server, built, "models")
-        server.state.redirects[name] = (302, f"{other.url}/m.parquet")
+def test_files_are_not_read_from_another_host(server, catalog_folder) -> None:
+    with ObjectServer({"m.parquet": b"x"}) as other_server:
+        name = damage(server, catalog_folder, "models")
+        server.state.redirects[name] = (302, f"{other_server.url}/m.parquet")
         with pytest.raises(onnxwire.SourceError, match="redirect"):
             onnxwire.sql(f"{server.url}/zoo", "from models")
-        assert other.state.requests == []
+        assert other_server.state.requests == []
 
 
-def test_queries_cannot_write_to_the_catalog(server, built) -> None:
-    name = next((built / "models").iterdir()).name
+def test_queries_cannot_write_to_the_catalog(server, catalog_folder) -> None:
+    name = next((catalog_folder / "models").iterdir()).name
     with pytest.raises((QueryError, duckdb.Error)):
         onnxwire.sql(f"{server.url}/zoo", f"copy (from models) to 'onnxwire://models/{name}'")
     assert {request.method for request in server.state.requests} == {"GET"}
 
 
-def test_the_command_shows_no_credentials(server, built) -> None:
+def test_the_command_shows_no_credentials(server, catalog_folder) -> None:
     address = server.url.replace("http://", "http://someone:hunter2@")
     command = [sys.executable, "-m", "onnxwire", "sql"]
-    run = subprocess.run([*command, f"{address}/zoo", "select count(*) as n from models", "--csv"], capture_output=True)
-    assert (run.stdout, run.stderr) == (b"n\n12\n", b"")
-    damage(server, built, "models")
+    process = subprocess.run(
+        [*command, f"{address}/zoo", "select count(*) as n from models", "--csv"], capture_output=True
+    )
+    assert (process.stdout, process.stderr) == (b"n\n12\n", b"")
+    damage(server, catalog_folder, "models")
     for folder in ("zoo", "none/"):
-        run = subprocess.run([*command, f"{address}/{folder}", "from models"], capture_output=True, text=True)
-        assert run.returncode == 2
-        assert "hunter2" not in run.stdout + run.stderr
-        assert run.stderr.count("\n") == 1
+        process = subprocess.run([*command, f"{address}/{folder}", "from models"], capture_output=True, text=True)
+        assert process.returncode == 2
+        assert "hunter2" not in process.stdout + process.stderr
+        assert process.stderr.count("\n") == 1

@@ -1,4 +1,4 @@
-"""SQL queries, by the library and by the command."""
+"""SQL queries by `onnxwire.sql` and by `onnxwire sql`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ DIGITS = Path(__file__).parents[2] / "examples" / "digits_cnn.onnx"
 
 
 def model():
-    """Make a model in which every query of the help finds a known result."""
+    """Return a model for which every query in the help has a known result."""
     nodes = [
         helper.make_node("Conv", ["x", "w"], ["a"], "conv", kernel_shape=[3, 3]),
         helper.make_node("Cast", ["a"], ["b"], "down", to=TensorProto.FLOAT16),
@@ -37,19 +37,19 @@ def model():
         helper.make_node("Neg", ["c"], ["z"], "right"),
     ]
     weights = [numpy_helper.from_array(np.zeros((8, 1, 8, 8), np.float32), name) for name in ("w", "twin", "given")]
-    away = numpy_helper.from_array(np.zeros(4, np.float32), "away")
-    away.ClearField("raw_data")
-    away.data_location = TensorProto.EXTERNAL
+    external_tensor = numpy_helper.from_array(np.zeros(4, np.float32), "away")
+    external_tensor.ClearField("raw_data")
+    external_tensor.data_location = TensorProto.EXTERNAL
     for key, entry in {"location": "w.data", "length": "16"}.items():
-        away.external_data.add(key=key, value=entry)
+        external_tensor.external_data.add(key=key, value=entry)
     graph = helper.make_graph(
         nodes, "g", [value("x", "batch", 1, 9, 9), value("fixed", 2)],
-        [value("y", 1), value("z", 1), value("given", 8)], [*weights, away], value_info=[value("c", 1)],
+        [value("y", 1), value("z", 1), value("given", 8)], [*weights, external_tensor], value_info=[value("c", 1)],
     )  # fmt: skip
     return helper.make_model(graph)
 
 
-FOUND = {
+EXPECTED_RESULTS = {
     "operators by count": ("Cast", "op_type", 0),
     "the largest tensors": ("away", "name", -1),
     "dead initializers": ({"twin", "away"}, "name", None),
@@ -64,40 +64,40 @@ FOUND = {
 }
 
 
-@pytest.mark.parametrize("what", QUERIES)
-def test_queries_of_the_help_return_the_described_rows(what):
-    wanted, column, index = FOUND[what]
-    found = onnxwire.sql(model().SerializeToString(), QUERIES[what])
-    values = [row[found.columns.index(column)] for row in found.fetchall()]
-    assert (set(values) if index is None else values[index]) == wanted
+@pytest.mark.parametrize("title", QUERIES)
+def test_queries_in_the_help_return_the_described_rows(title):
+    expected, column, index = EXPECTED_RESULTS[title]
+    result = onnxwire.sql(model().SerializeToString(), QUERIES[title])
+    values = [row[result.columns.index(column)] for row in result.fetchall()]
+    assert (set(values) if index is None else values[index]) == expected
 
 
-@pytest.mark.parametrize("what", QUERIES)
-def test_queries_of_the_help_work_on_subgraphs_and_functions(what):
-    onnxwire.sql(nested_model().SerializeToString(), QUERIES[what]).fetchall()
+@pytest.mark.parametrize("title", QUERIES)
+def test_queries_in_the_help_work_on_subgraphs_and_functions(title):
+    onnxwire.sql(nested_model().SerializeToString(), QUERIES[title]).fetchall()
 
 
 def test_a_query_of_a_message_includes_edits():
-    edited = onnxwire.ModelProto.FromString(model().SerializeToString())
-    edited.graph.node[0].op_type = "Changed"
-    assert onnxwire.sql(edited, "select op_type from nodes where index = 0").fetchall() == [("Changed",)]
+    edited_model = onnxwire.ModelProto.FromString(model().SerializeToString())
+    edited_model.graph.node[0].op_type = "Changed"
+    assert onnxwire.sql(edited_model, "select op_type from nodes where index = 0").fetchall() == [("Changed",)]
 
 
-def test_a_result_outlives_everything_else():
-    found = onnxwire.sql(DIGITS, "select name from nodes order by index")
+def test_a_result_can_be_read_after_the_model_is_released():
+    result = onnxwire.sql(DIGITS, "select name from nodes order by index")
     gc.collect()
-    assert found.fetchall()[0] == ("node_Shape_0",)
+    assert result.fetchall()[0] == ("node_Shape_0",)
 
 
 def test_python_variables_are_not_tables():
-    nothing_of_this = onnxwire.to_arrow(DIGITS, "nodes")
-    with pytest.raises(onnxwire.Error, match="nothing_of_this does not exist"):
-        onnxwire.sql(DIGITS, "select * from nothing_of_this")
-    assert len(nothing_of_this) == 17
+    local_table = onnxwire.to_arrow(DIGITS, "nodes")
+    with pytest.raises(onnxwire.Error, match="local_table does not exist"):
+        onnxwire.sql(DIGITS, "select * from local_table")
+    assert len(local_table) == 17
 
 
 @pytest.mark.parametrize("query", ["selec 1", "select * from nodez", "select nope from nodes", ""])
-def test_errors_of_duckdb_are_errors_of_onnxwire(query, capsys):
+def test_errors_of_duckdb_become_errors_of_onnxwire(query, capsys):
     if query:
         with pytest.raises(onnxwire.Error):
             onnxwire.sql(DIGITS, query)
@@ -112,7 +112,7 @@ def test_an_error_while_rows_are_computed_is_reported(capsys):
     assert "halt: node_Shape_0" in capsys.readouterr().err
 
 
-def test_an_error_of_python_is_reported_by_its_last_line():
+def test_an_exception_of_python_is_reported_by_its_last_line():
     text = "Invalid Input Error: Required module 'pytz' failed to import, due to the following Python exception:\n"
     text += 'Traceback (most recent call last):\n  File "<frozen importlib>", line 1\nModuleNotFoundError: no pytz'
     line = (
@@ -182,22 +182,22 @@ def test_all_tables_of_a_catalog_are_listed(tmp_path):
 
 
 def test_tables_that_a_query_does_not_read_are_not_made(monkeypatch):
-    from onnxwire.catalog import sql as module
+    from onnxwire.catalog import sql as sql_module
 
-    made = []
-    fill = module._LazyTable.fill
+    tables_made = []
+    original_fill = sql_module._LazyTable.fill
 
-    def note(table):
-        made.append(table._spec.message)
-        return fill(table)
+    def fill_and_record(table):
+        tables_made.append(table._spec.message)
+        return original_fill(table)
 
-    monkeypatch.setattr(module._LazyTable, "fill", note)
+    monkeypatch.setattr(sql_module._LazyTable, "fill", fill_and_record)
     onnxwire.sql(DIGITS, "select count(*) from information_schema.columns").fetchall()
     onnxwire.sql(DIGITS, "select count(*) from opsets").fetchall()
-    assert set(made) == {"OperatorSetIdProto"}
+    assert set(tables_made) == {"OperatorSetIdProto"}
 
 
-READING = {
+READ_ONLY_QUERIES = {
     "select count(*) from nodes": [(17,)],
     "from nodes select count(*)": [(17,)],
     "with n as (from nodes) select count(*) from n": [(17,)],
@@ -205,7 +205,7 @@ READING = {
     "select count(*) from information_schema.tables": [(9,)],
     "values (1)": [(1,)],
 }
-FORBIDDEN = [
+FORBIDDEN_QUERIES = [
     "copy (select 1) to '{folder}/out'",
     "copy nodes to '{folder}/out' (format parquet)",
     "copy nodes from '{folder}/x.csv'",
@@ -257,29 +257,29 @@ FORBIDDEN = [
 
 
 def test_a_read_only_query_reads_the_tables():
-    for query, rows in READING.items():
+    for query, rows in READ_ONLY_QUERIES.items():
         assert onnxwire.sql(DIGITS, query, read_only=True).fetchall() == rows, query
     assert onnxwire.sql(DIGITS, "", read_only=True) is None
     assert onnxwire.sql(model().SerializeToString(), "from opsets", read_only=True).fetchall()
 
 
-@pytest.mark.parametrize("query", FORBIDDEN)
+@pytest.mark.parametrize("query", FORBIDDEN_QUERIES)
 def test_a_read_only_query_does_nothing_else(query, tmp_path, capsys):
     (tmp_path / "x.csv").write_text("a\n1\n")
     assert main(["sql", str(DIGITS), query.format(folder=tmp_path), "--sandbox"]) == 2
-    printed = capsys.readouterr()
-    assert (printed.out, printed.err.count("\n")) == ("", 1)
+    output = capsys.readouterr()
+    assert (output.out, output.err.count("\n")) == ("", 1)
     assert [path.name for path in tmp_path.iterdir()] == ["x.csv"]
 
 
-def test_settings_that_a_read_only_query_sees_name_nothing_of_this_machine():
+def test_settings_that_a_read_only_query_reads_contain_no_path_of_this_machine():
     query = (
         "select name, value from duckdb_settings() where value like '%/%' and name not in ('duckdb_api', 'TimeZone')"
     )
     assert onnxwire.sql(DIGITS, query, read_only=True).fetchall() in ([], [("home_directory", "/")])
 
 
-def test_read_only_is_for_models(tmp_path, capsys):
+def test_read_only_queries_are_for_models(tmp_path, capsys):
     with pytest.raises(onnxwire.SourceError, match="a read-only query reads one model"):
         onnxwire.sql(tmp_path, "select 1", read_only=True)
     with pytest.raises(SystemExit):
@@ -288,7 +288,7 @@ def test_read_only_is_for_models(tmp_path, capsys):
     assert (tmp_path / "x.csv").read_text() == "a\n1\n"
 
 
-KEYS = {
+TEXTS_BY_KEY = {
     "date '2020-01-01'": "2020-01-01",
     "'ab'::blob": "b'ab'",
     "1.5::decimal(3, 1)": "1.5",
@@ -310,19 +310,19 @@ KEYS = {
 )
 def test_json_is_indented_as_by_the_standard_library(columns, capsys) -> None:
     assert main(["sql", str(DIGITS), f"select {columns} from range(1500) t(i)", "--json"]) == 0
-    found = capsys.readouterr().out
-    assert found == json.dumps(json.loads(found), indent=2) + "\n"
-    assert len(json.loads(found)) == 1500
+    output = capsys.readouterr().out
+    assert output == json.dumps(json.loads(output), indent=2) + "\n"
+    assert len(json.loads(output)) == 1500
 
 
-@pytest.mark.parametrize("key", KEYS)
-def test_keys_of_maps_of_every_type_are_text_in_json_and_csv(key, capsys):
+@pytest.mark.parametrize("key", TEXTS_BY_KEY)
+def test_keys_of_maps_become_text_in_json_and_csv(key, capsys):
     query = f"select map {{{key}: 1}} as m"
     assert main(["sql", str(DIGITS), query, "--json"]) == 0
-    assert json.loads(capsys.readouterr().out) == [{"m": {KEYS[key]: 1}}]
+    assert json.loads(capsys.readouterr().out) == [{"m": {TEXTS_BY_KEY[key]: 1}}]
     assert main(["sql", str(DIGITS), query, "--csv"]) == 0
     _, (cell,) = csv.reader(io.StringIO(capsys.readouterr().out))
-    assert json.loads(cell) == {KEYS[key]: 1}
+    assert json.loads(cell) == {TEXTS_BY_KEY[key]: 1}
 
 
 FORMULAS = [
@@ -366,9 +366,9 @@ def test_answers_are_written_to_files(tmp_path, capsys):
     for ending in ("parquet", "csv", "json"):
         out = tmp_path / f"answer.{ending}"
         out.write_text("old")
-        with out.open() as before:
+        with out.open() as file_before:
             assert main(["sql", str(DIGITS), "select index, op_type from nodes", "-o", str(out)]) == 0
-            assert before.read() == "old"
+            assert file_before.read() == "old"
     assert pyarrow.parquet.read_table(tmp_path / "answer.parquet").num_rows == 17
     assert len((tmp_path / "answer.csv").read_text().splitlines()) == 18
     assert json.loads((tmp_path / "answer.json").read_text())[0]["op_type"] == "Shape"
@@ -398,7 +398,7 @@ def test_a_result_as_parquet_is_written_to_a_named_pipe(tmp_path):
 
     pipe = tmp_path / "pipe.parquet"
     os.mkfifo(pipe)
-    # Opened for reading and writing, so that neither side waits for the other; the result fits the pipe's buffer.
+    # Opened for reading and writing, so that neither side waits for the other. The result fits into the pipe's buffer.
     reader = os.open(pipe, os.O_RDWR | os.O_NONBLOCK)
     try:
         assert main(["sql", str(DIGITS), "select 7 as a", "-o", str(pipe)]) == 0
@@ -417,15 +417,15 @@ def test_an_option_overrides_the_extension_of_the_file(tmp_path, ending):
         assert out.read_text() == text
 
 
-def test_without_duckdb_the_error_says_what_to_install():
+def test_without_duckdb_the_error_names_the_missing_package():
     code = "import sys; sys.modules['duckdb'] = None; import onnxwire; onnxwire.sql(sys.argv[1], 'select 1')"
-    done = subprocess.run([sys.executable, "-c", code, str(DIGITS)], capture_output=True, text=True, check=False)
-    assert "MissingPackageError: this needs DuckDB" in done.stderr
+    process = subprocess.run([sys.executable, "-c", code, str(DIGITS)], capture_output=True, text=True, check=False)
+    assert "MissingPackageError: this needs DuckDB" in process.stderr
 
 
-def test_a_table_has_colors_on_request(capsys):
-    outputs = []
+def test_a_table_is_colored_on_request(capsys):
+    has_colors = []
     for color in ("always", "never"):
         assert main(["sql", str(DIGITS), "select name from nodes limit 1", "--color", color]) == 0
-        outputs.append("\x1b[" in capsys.readouterr().out)
-    assert outputs == [True, False]
+        has_colors.append("\x1b[" in capsys.readouterr().out)
+    assert has_colors == [True, False]

@@ -1,4 +1,4 @@
-"""Worker processes: their import path, and the results of their calls."""
+"""The import path of worker processes and the results of their calls."""
 
 from __future__ import annotations
 
@@ -19,32 +19,32 @@ from onnxwire.errors import FieldValueError
 
 pytest.importorskip("pyarrow")
 
-# Modules that Python, multiprocessing, or imports of a worker would first search in the working directory.
-NAMES = (
+# Modules that Python, multiprocessing or the imports of a worker might search in the working directory first.
+MODULE_NAMES = (
     "struct", "pickle", "signal", "os", "site", "sitecustomize", "usercustomize", "encodings", "google",
     "multiprocessing", "threading",
     "queue", "socket", "numpy", "pyarrow", "onnxwire", "xxhash", "ml_dtypes", "json", "re",
     "ctypes",
 )  # fmt: skip
-SCRIPT = shutil.which("onnxwire", path=os.path.dirname(sys.executable))
+ONNXWIRE_COMMAND = shutil.which("onnxwire", path=os.path.dirname(sys.executable))
 
 
 @pytest.fixture
 def folder(tmp_path):
-    """Return a folder with a model, and with modules that create a marker file when they are imported."""
+    """Return a folder with a model and with modules that create a file when they are imported."""
     folder = tmp_path / "folder"
     folder.mkdir()
     (folder / "m.onnx").write_bytes(small_model(1))
-    for name in NAMES:
+    for name in MODULE_NAMES:
         (folder / f"{name}.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'a').write({name!r})\n")
     return folder
 
 
-@pytest.mark.skipif(SCRIPT is None, reason="the command is not installed")
-def test_no_module_of_the_folder_of_models_runs(folder, tmp_path):
-    words = [SCRIPT, "catalog", ".", "-o", "../out", "--hash", "--check", "--workers", "2"]
-    subprocess.run(words, cwd=folder, check=True, capture_output=True)
-    subprocess.run([SCRIPT, "sql", "../out", "from models"], cwd=folder, check=True, capture_output=True)
+@pytest.mark.skipif(ONNXWIRE_COMMAND is None, reason="the command is not installed")
+def test_no_module_in_the_folder_of_models_is_imported(folder, tmp_path):
+    command = [ONNXWIRE_COMMAND, "catalog", ".", "-o", "../out", "--hash", "--check", "--workers", "2"]
+    subprocess.run(command, cwd=folder, check=True, capture_output=True)
+    subprocess.run([ONNXWIRE_COMMAND, "sql", "../out", "from models"], cwd=folder, check=True, capture_output=True)
     assert not (tmp_path / "ran").exists()
 
 
@@ -52,31 +52,31 @@ def test_a_worker_imports_nothing_from_the_working_directory(folder, tmp_path, m
     monkeypatch.chdir(folder)
     monkeypatch.setattr(sys, "path", ["", ".", str(folder), f"{folder}/", *sys.path])
     with Worker() as worker:
-        path = worker.call(operator.attrgetter("path"), sys_module())
+        path = worker.call(operator.attrgetter("path"), picklable_sys())
     assert not {"", ".", str(folder), f"{folder}/"} & set(path)
     assert not (tmp_path / "ran").exists()
 
 
-def sys_module():
-    """Return an object whose pickle loads as the module `sys`."""
+def picklable_sys():
+    """Return an object that becomes the module `sys` when it is pickled and unpickled."""
 
-    class Reduced:
+    class PickledAsSys:
         def __reduce__(self):
             return __import__, ("sys",)
 
-    return Reduced()
+    return PickledAsSys()
 
 
-def test_the_working_directory_comes_last_where_onnxwire_itself_is(monkeypatch):
+def test_the_working_directory_is_searched_last_if_it_contains_onnxwire(monkeypatch):
     import onnxwire
 
-    home = Path(onnxwire.__file__).parents[1]
-    monkeypatch.chdir(home)
-    monkeypatch.setattr(sys, "path", [str(home), *sys.path])
-    assert import_path().index(str(home)) == len(import_path()) - 1
+    package_parent = Path(onnxwire.__file__).parents[1]
+    monkeypatch.chdir(package_parent)
+    monkeypatch.setattr(sys, "path", [str(package_parent), *sys.path])
+    assert import_path().index(str(package_parent)) == len(import_path()) - 1
 
 
-def test_a_call_returns_or_raises_what_the_function_does(capfd):
+def test_a_call_returns_or_raises_what_its_function_does(capfd):
     with Worker() as worker:
         assert worker.call(len, "four") == 4
         with pytest.raises(ZeroDivisionError):
@@ -86,19 +86,19 @@ def test_a_call_returns_or_raises_what_the_function_does(capfd):
     assert "no answer" in capfd.readouterr().err
 
 
-def test_an_argument_that_can_not_be_pickled_is_an_error(monkeypatch):
+def test_an_argument_that_cannot_be_pickled_is_an_error(monkeypatch):
     with Worker() as worker:
         with pytest.raises(FieldValueError, match="can't be sent to another process"):
             worker.call(len, threading.Lock())
-        with monkeypatch.context() as patch:
-            patch.setitem(sys.modules, "no_such_module", reading)
-            patch.setattr(reading.reciprocal, "__module__", "no_such_module")
+        with monkeypatch.context() as context:
+            context.setitem(sys.modules, "no_such_module", reading)
+            context.setattr(reading.reciprocal, "__module__", "no_such_module")
             with pytest.raises(FieldValueError, match="can't be sent to another process"):
                 worker.call(reading.reciprocal, 1)
         assert worker.call(len, "x") == 1
 
 
-def test_a_pool_repeats_the_call_of_a_worker_that_ends(tmp_path):
+def test_a_pool_repeats_the_call_of_a_worker_that_ended(tmp_path):
     with Worker() as worker, pytest.raises(WorkerLost):
         worker.call(os._exit, 3)
     with WorkerPool(2, 3) as pool:
@@ -110,5 +110,5 @@ def test_a_pool_repeats_the_call_of_a_worker_that_ends(tmp_path):
 
 def test_leaving_a_pool_ends_its_calls():
     with WorkerPool(2, 3) as pool:
-        futures = [pool.submit(reading.wait_for_ever, None) for _ in range(6)]
+        futures = [pool.submit(reading.wait_forever, None) for _ in range(6)]
     assert all(future.done() for future in futures)

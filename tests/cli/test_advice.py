@@ -11,7 +11,7 @@ TENSOR = onnxwire.TensorProto(dims=[2], data_type=1, float_data=[1, 2], name="t"
 
 
 @pytest.mark.parametrize("command", [["info"], ["check"], ["ls"], ["diff", "m.onnx"], ["set", "a=b", "-i"]])
-def test_another_message_is_named_with_the_option(command, tmp_path, monkeypatch, capsys) -> None:
+def test_the_error_for_another_message_type_names_the_option_type(command, tmp_path, monkeypatch, capsys) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "m.onnx").write_bytes(TENSOR.SerializeToString())
     assert main([command[0], "m.onnx", *command[1:]]) == 2
@@ -19,7 +19,7 @@ def test_another_message_is_named_with_the_option(command, tmp_path, monkeypatch
     assert text in capsys.readouterr().err
 
 
-def test_the_text_form_names_the_command_that_reads_it(tmp_path, capsys) -> None:
+def test_the_error_for_a_text_form_names_the_command_that_reads_it(tmp_path, capsys) -> None:
     path = tmp_path / "m.txt"
     path.write_text("ir_version: 8\ngraph {\n}\n")
     assert main(["info", str(path)]) == 2
@@ -39,8 +39,8 @@ def test_the_text_form_names_the_command_that_reads_it(tmp_path, capsys) -> None
         (["ls", "m.onnx", "--qqqq"], "unrecognized arguments: --qqqq"),
     ],
 )
-def test_a_wrong_word_is_answered_with_the_right_one(words, reason, capsys) -> None:
-    with pytest.raises(SystemExit) as caught:
+def test_the_error_for_a_misspelled_word_suggests_the_right_one(words, reason, capsys) -> None:
+    with pytest.raises(SystemExit) as excinfo:
         main(words)
-    assert caught.value.code == 2
+    assert excinfo.value.code == 2
     assert capsys.readouterr().err.startswith(f"onnxwire: {reason}; see `onnxwire ")

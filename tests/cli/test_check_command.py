@@ -10,7 +10,7 @@ from pathlib import Path
 import forked_commands
 import pytest
 from check_case import OPSET, model, node, value
-from terminal import shown_on_terminal
+from terminal import run_on_terminal
 
 import onnxwire
 from onnxwire.checker.limits import MAX_PROBLEMS_PER_RULE
@@ -35,7 +35,8 @@ def write(path, text, type=onnxwire.ModelProto):
 
 
 @pytest.fixture
-def broken(tmp_path):
+def broken_path(tmp_path):
+    """Return the path of a model with an error and a warning."""
     return write(tmp_path / "broken.onnx", BROKEN)
 
 
@@ -47,40 +48,40 @@ def check(*arguments, stdin=b"", cwd=None, environment=None):
 def check_on_terminal(*arguments, environment=None):
     """Run the command with a terminal as stdout; return its output and exit status."""
     environment = {"NO_COLOR": "", **(environment or {})}
-    status, shown = shown_on_terminal("check", *arguments, stream="stdout", cwd=ROOT, environment=environment)
-    return shown.decode().replace("\r\n", "\n"), status
+    status, output = run_on_terminal("check", *arguments, stream="stdout", cwd=ROOT, environment=environment)
+    return output.decode().replace("\r\n", "\n"), status
 
 
 # --- the report
 
 
-def test_each_line_in_a_pipe_has_file_severity_location_fault_and_rule(broken):
-    done = check(broken)
-    assert (done.returncode, done.stderr) == (1, b"")
-    lines = done.stdout.decode().splitlines()
-    (error,) = onnxwire.check(broken, select="error")
-    assert lines[0] == f"{broken}: error: {error}"
+def test_each_line_in_a_pipe_has_file_severity_location_fault_and_rule(broken_path):
+    result = check(broken_path)
+    assert (result.returncode, result.stderr) == (1, b"")
+    lines = result.stdout.decode().splitlines()
+    (error,) = onnxwire.check(broken_path, select="error")
+    assert lines[0] == f"{broken_path}: error: {error}"
     assert error.path == "graph.node[0].input[0]" and "lost" in lines[0] and f"byte {error.offset}" in lines[0]
-    severities = [line.removeprefix(f"{broken}: ").partition(":")[0] for line in lines]
+    severities = [line.removeprefix(f"{broken_path}: ").partition(":")[0] for line in lines]
     assert severities[:2] == ["error", "warning"] and len(severities) == 3
     assert re.fullmatch(r"\d notes; --select note lists them", severities[2])
-    assert "\x1b" not in done.stdout.decode()
+    assert "\x1b" not in result.stdout.decode()
 
 
 def test_a_valid_file_prints_nothing_in_a_pipe(tmp_path):
-    done = check(write(tmp_path / "m.onnx", VALID_MODEL))
-    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+    result = check(write(tmp_path / "m.onnx", VALID_MODEL))
+    assert (result.returncode, result.stdout, result.stderr) == (0, b"", b"")
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
 def test_a_valid_file_is_one_line_on_a_terminal(tmp_path):
-    sound, advised = write(tmp_path / "s.onnx", VALID_MODEL), write(tmp_path / "a.onnx", MODEL_WITH_NOTE)
-    shown, status = check_on_terminal(sound, "--ignore", "note", "--color", "never")
+    valid_path, path_with_note = write(tmp_path / "s.onnx", VALID_MODEL), write(tmp_path / "a.onnx", MODEL_WITH_NOTE)
+    output, status = check_on_terminal(valid_path, "--ignore", "note", "--color", "never")
     assert status == 0
-    assert re.fullmatch(rf"{sound}: no problem: \d+ rules, 1 node, 0 tensors, \d+\.\d\d s\n", shown)
-    shown, status = check_on_terminal(advised, "--color", "never")
+    assert re.fullmatch(rf"{valid_path}: no problem: \d+ rules, 1 node, 0 tensors, \d+\.\d\d s\n", output)
+    output, status = check_on_terminal(path_with_note, "--color", "never")
     assert status == 0
-    assert re.fullmatch(rf"{advised}: no problem: .* s; \d notes; --select note lists them\n", shown)
+    assert re.fullmatch(rf"{path_with_note}: no problem: .* s; \d notes; --select note lists them\n", output)
 
 
 @pytest.mark.parametrize("options", [["--strict"], ["--select", "error,warning,note"]])
@@ -96,33 +97,37 @@ def test_a_valid_model_of_an_exporter_prints_nothing():
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
-def test_a_terminal_shows_groups_under_headings_in_colour(broken):
-    shown, status = check_on_terminal(broken, broken.parent / "*.onnx", "examples/digits_cnn.onnx")
+def test_a_terminal_shows_groups_under_headings_in_colour(broken_path):
+    output, status = check_on_terminal(broken_path, broken_path.parent / "*.onnx", "examples/digits_cnn.onnx")
     assert status == 1
-    lines = shown.splitlines()
-    assert lines[0].startswith(f"\x1b[1m{broken}\x1b[0m: \x1b[31m1 error\x1b[0m, \x1b[33m")
+    lines = output.splitlines()
+    assert lines[0].startswith(f"\x1b[1m{broken_path}\x1b[0m: \x1b[31m1 error\x1b[0m, \x1b[33m")
     assert lines[1] == "\x1b[1;31merrors\x1b[0m"
     assert lines[2].startswith("  byte ") and lines[2].endswith("\x1b[2m[graph-node-input-defined]\x1b[0m")
     assert lines[-1].startswith("\x1b[1m2 files\x1b[0m: \x1b[31m1 error\x1b[0m")
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
-@pytest.mark.parametrize("without", [{"NO_COLOR": "1"}, {"TERM": "dumb"}, {}])
-def test_colour_can_be_switched_off(broken, without):
-    shown, _ = check_on_terminal(broken, *([] if without else ["--color", "never"]), environment=without)
-    assert "errors\n" in shown and "\x1b" not in shown
+@pytest.mark.parametrize("color_variables", [{"NO_COLOR": "1"}, {"TERM": "dumb"}, {}])
+def test_colour_can_be_switched_off(broken_path, color_variables):
+    output, _ = check_on_terminal(
+        broken_path, *([] if color_variables else ["--color", "never"]), environment=color_variables
+    )
+    assert "errors\n" in output and "\x1b" not in output
 
 
-def test_colour_can_be_forced_in_a_pipe(broken):
-    assert b": \x1b[31merror\x1b[0m: byte" in check(broken, "--color", "always", environment={"NO_COLOR": "1"}).stdout
+def test_colour_can_be_forced_in_a_pipe(broken_path):
+    assert (
+        b": \x1b[31merror\x1b[0m: byte" in check(broken_path, "--color", "always", environment={"NO_COLOR": "1"}).stdout
+    )
 
 
 def test_many_problems_of_one_rule_are_counted_without_verbose(tmp_path):
     path = write(tmp_path / "m.onnx", model(node(" ".join(f"lost{i}" for i in range(25)), "y")))
-    few, all = check(path).stdout.decode(), check(path, "-v").stdout.decode()
-    assert few.count("[graph-node-input-defined]") == 10
-    assert "[graph-node-input-defined] and 15 more (-v prints more)" in few
-    assert all.count("[graph-node-input-defined]") == 25 and "more" not in all
+    short_report, full_report = check(path).stdout.decode(), check(path, "-v").stdout.decode()
+    assert short_report.count("[graph-node-input-defined]") == 10
+    assert "[graph-node-input-defined] and 15 more (-v prints more)" in short_report
+    assert full_report.count("[graph-node-input-defined]") == 25 and "more" not in full_report
 
 
 def test_problems_beyond_the_limit_are_counted(tmp_path):
@@ -141,10 +146,10 @@ def test_problems_beyond_the_limit_are_counted(tmp_path):
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
-def test_verbose_prints_the_rule_and_its_source(broken):
-    shown, _ = check_on_terminal(broken, "-v", "--color", "never")
+def test_verbose_prints_the_rule_and_its_source(broken_path):
+    output, _ = check_on_terminal(broken_path, "-v", "--color", "never")
     rule = rules()["graph-node-input-defined"]
-    assert f"{rule.id}: {rule.text} ({rule.source})" in shown.replace("\n", "")
+    assert f"{rule.id}: {rule.text} ({rule.source})" in output.replace("\n", "")
 
 
 def test_names_of_a_file_are_escaped_on_a_terminal(tmp_path):
@@ -161,75 +166,82 @@ def test_patterns_name_files_and_each_is_checked_once(tmp_path):
     for name in ("b.onnx", "a.onnx", "deep/er/c.onnx", "[x].onnx"):
         write(tmp_path / name, VALID_MODEL)
 
-    def checked(*words):
+    def checked_files(*words):
         return [entry["file"] for entry in json.loads(check(*words, "--json", cwd=tmp_path).stdout)]
 
-    assert checked("?.onnx", "a.onnx") == ["a.onnx", "b.onnx"]
-    assert checked("**/*.onnx") == ["[x].onnx", "a.onnx", "b.onnx", os.path.join("deep", "er", "c.onnx")]
-    assert checked("[x].onnx") == ["[x].onnx"]
+    assert checked_files("?.onnx", "a.onnx") == ["a.onnx", "b.onnx"]
+    assert checked_files("**/*.onnx") == ["[x].onnx", "a.onnx", "b.onnx", os.path.join("deep", "er", "c.onnx")]
+    assert checked_files("[x].onnx") == ["[x].onnx"]
 
 
-def test_fail_on_sets_the_severity_of_exit_status_1(tmp_path, broken):
-    warned, sound = write(tmp_path / "warned.onnx", MODEL_WITH_WARNING), write(tmp_path / "sound.onnx", VALID_MODEL)
-    assert main(["check", str(warned)]) == 0
-    assert main(["check", str(warned), "--fail-on", "warning"]) == 1
-    assert main(["check", str(sound), "--fail-on", "warning"]) == 0
-    assert main(["check", str(sound), "--fail-on", "note"]) == 1
-    assert main(["check", str(broken)]) == 1
-    assert main(["check", str(broken), "--ignore", "error"]) == 0
-    assert main(["check", str(sound), str(broken)]) == 1
+def test_fail_on_sets_the_severity_of_exit_status_1(tmp_path, broken_path):
+    path_with_warning, valid_path = (
+        write(tmp_path / "warned.onnx", MODEL_WITH_WARNING),
+        write(tmp_path / "sound.onnx", VALID_MODEL),
+    )
+    assert main(["check", str(path_with_warning)]) == 0
+    assert main(["check", str(path_with_warning), "--fail-on", "warning"]) == 1
+    assert main(["check", str(valid_path), "--fail-on", "warning"]) == 0
+    assert main(["check", str(valid_path), "--fail-on", "note"]) == 1
+    assert main(["check", str(broken_path)]) == 1
+    assert main(["check", str(broken_path), "--ignore", "error"]) == 0
+    assert main(["check", str(valid_path), str(broken_path)]) == 1
 
 
-def test_an_unreadable_file_is_one_line_and_the_others_are_checked(tmp_path, broken):
-    damaged = tmp_path / "dam\naged.onnx"
-    damaged.write_bytes(broken.read_bytes()[:-3])
-    done = check(tmp_path / "absent.onnx", damaged, tmp_path, broken)
-    assert done.returncode == 2
-    lines = done.stderr.decode().splitlines()
+def test_an_unreadable_file_is_one_line_and_the_others_are_checked(tmp_path, broken_path):
+    damaged_path = tmp_path / "dam\naged.onnx"
+    damaged_path.write_bytes(broken_path.read_bytes()[:-3])
+    result = check(tmp_path / "absent.onnx", damaged_path, tmp_path, broken_path)
+    assert result.returncode == 2
+    lines = result.stderr.decode().splitlines()
     assert len(lines) == 3 and all(line.startswith(f"onnxwire: {tmp_path}") for line in lines)
     assert "absent.onnx: No such file" in lines[0] and "dam\\naged.onnx: byte" in lines[1] and "irectory" in lines[2]
-    assert f"{broken}: error" in done.stdout.decode()
+    assert f"{broken_path}: error" in result.stdout.decode()
 
 
-def test_quiet_only_sets_the_exit_status(tmp_path, broken):
-    done = check(broken, "-q")
-    assert (done.returncode, done.stdout, done.stderr) == (1, b"", b"")
-    done = check(tmp_path / "absent.onnx", "-q")
-    assert (done.returncode, done.stdout) == (2, b"") and done.stderr.count(b"\n") == 1
+def test_quiet_only_sets_the_exit_status(tmp_path, broken_path):
+    result = check(broken_path, "-q")
+    assert (result.returncode, result.stdout, result.stderr) == (1, b"", b"")
+    result = check(tmp_path / "absent.onnx", "-q")
+    assert (result.returncode, result.stdout) == (2, b"") and result.stderr.count(b"\n") == 1
 
 
-def test_rules_are_selected_and_ignored_with_commas_or_in_turn(tmp_path):
+def test_rules_are_selected_and_ignored_by_comma_lists_and_repeated_options(tmp_path):
     path = write(tmp_path / "m.onnx", MODEL_WITH_WARNING.replace(OPSET, f"{OPSET} {OPSET}"))
 
-    def found(*options):
+    def problem_rules(*options):
         (report,) = json.loads(check(path, "--json", *options).stdout)
         return {problem["rule"] for problem in report["problems"]}
 
-    both = {"graph-value-info-known-name", "opset-import-duplicate-entry"}
-    assert found("--select", "warning") == found("--select", ", ".join(both)) == both
-    assert found("--select", "graph-value-info-known-name", "--select", "opset-import-duplicate-entry") == both
-    assert found("--select", "warning", "--ignore", "opset-import-duplicate-entry") == {"graph-value-info-known-name"}
+    rule_ids = {"graph-value-info-known-name", "opset-import-duplicate-entry"}
+    assert problem_rules("--select", "warning") == problem_rules("--select", ", ".join(rule_ids)) == rule_ids
+    assert (
+        problem_rules("--select", "graph-value-info-known-name", "--select", "opset-import-duplicate-entry") == rule_ids
+    )
+    assert problem_rules("--select", "warning", "--ignore", "opset-import-duplicate-entry") == {
+        "graph-value-info-known-name"
+    }
 
 
-def test_an_unknown_rule_is_refused_before_anything_is_printed(broken):
+def test_an_unknown_rule_is_rejected_before_anything_is_printed(broken_path):
     for form in ("--json", "--sarif", "-v"):
-        done = check(broken, "--select", "graph-name-presnt", form)
-        assert (done.returncode, done.stdout) == (2, b"")
+        result = check(broken_path, "--select", "graph-name-presnt", form)
+        assert (result.returncode, result.stdout) == (2, b"")
         assert (
-            done.stderr
+            result.stderr
             == b"onnxwire: there is no rule or severity 'graph-name-presnt'; did you mean 'graph-name-present'?\n"
         )
 
 
-def test_stdin_is_checked(broken):
-    done = check("-", "--select", "error", stdin=broken.read_bytes())
-    assert done.returncode == 1 and done.stdout.startswith(b"-: error: byte ")
+def test_stdin_is_checked(broken_path):
+    result = check("-", "--select", "error", stdin=broken_path.read_bytes())
+    assert result.returncode == 1 and result.stdout.startswith(b"-: error: byte ")
 
 
-def test_other_messages_and_versions_can_be_named(tmp_path):
+def test_options_set_the_message_type_and_the_ir_version(tmp_path):
     path = write(tmp_path / "graph.pb", 'node { op_type: "A" input: "lost" output: "y" }', onnxwire.GraphProto)
-    done = check(path, "--type", "GraphProto", "--select", "graph-node-input-defined")
-    assert done.returncode == 1 and b": node[0].input[0]: " in done.stdout
+    result = check(path, "--type", "GraphProto", "--select", "graph-node-input-defined")
+    assert result.returncode == 1 and b": node[0].input[0]: " in result.stdout
     path = write(tmp_path / "m.onnx", model(fields='functions { name: "f" }'))
     options = ["--select", "model-functions-before-ir8"]
     assert main(["check", str(path), *options]) == 0
@@ -237,7 +249,7 @@ def test_other_messages_and_versions_can_be_named(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "reason"),
     [
         ([], b"name a file"),
         (["a.onnx", "-o", "b.onnx"], b"require --fix"),
@@ -250,42 +262,43 @@ def test_other_messages_and_versions_can_be_named(tmp_path):
         (["a.onnx", "--json", "--sarif"], b"not allowed with"),
     ],
 )
-def test_contradictory_options_are_refused(arguments, said):
-    done = check(*arguments)
-    assert done.returncode == 2 and said in done.stderr and done.stdout == b""
+def test_contradictory_options_are_rejected(arguments, reason):
+    result = check(*arguments)
+    assert result.returncode == 2 and reason in result.stderr and result.stdout == b""
 
 
 def test_a_closed_pipe_is_not_an_error(tmp_path):
     path = write(tmp_path / "m.onnx", model(node(" ".join(f"lost{i}" for i in range(9000)), "y")))
-    read, write_end = os.pipe()
-    os.close(read)
+    read_end, write_end = os.pipe()
+    os.close(read_end)
     command = [sys.executable, "-m", "onnxwire", "check", "-v", str(path)]
-    done = subprocess.run(command, stdout=write_end, stderr=subprocess.PIPE, check=False, cwd=ROOT)
+    result = subprocess.run(command, stdout=write_end, stderr=subprocess.PIPE, check=False, cwd=ROOT)
     os.close(write_end)
-    assert (done.returncode, done.stderr) == (0, b"")
+    assert (result.returncode, result.stderr) == (0, b"")
 
 
-# --- for other programs
+# --- JSON and SARIF
 
 
-def test_json_has_the_results_of_the_library(tmp_path, broken):
-    done = check(broken, tmp_path / "absent.onnx", "--json")
-    report, fault = json.loads(done.stdout)
+def test_json_has_the_results_of_the_library(tmp_path, broken_path):
+    result = check(broken_path, tmp_path / "absent.onnx", "--json")
+    report, fault = json.loads(result.stdout)
     fields = ("rule", "severity", "path", "offset", "message")
-    problems = onnxwire.check(broken)
+    problems = onnxwire.check(broken_path)
     assert report == {
-        "file": str(broken),
+        "file": str(broken_path),
         "problems": [{field: getattr(problem, field) for field in fields} for problem in problems],
     }
     assert fault["file"] == str(tmp_path / "absent.onnx") and "No such file" in fault["error"]
-    assert done.returncode == 2
+    assert result.returncode == 2
 
 
 def sarif(*arguments, **options):
-    done = check(*arguments, "--sarif", **options)
-    log = json.loads(done.stdout)
+    """Run `check --sarif`; return the log, which is checked, and the completed process."""
+    process = check(*arguments, "--sarif", **options)
+    log = json.loads(process.stdout)
     check_log(log, "--untrusted" in arguments)
-    return log, done
+    return log, process
 
 
 def check_log(log, untrusted=False):
@@ -297,9 +310,9 @@ def check_log(log, untrusted=False):
     ids = [rule["id"] for rule in driver["rules"]]
     assert len(set(ids)) == len(ids) and set(ids) == checked(untrusted)
     for rule in driver["rules"]:
-        known = rules(untrusted)[rule["id"]]
-        assert rule["shortDescription"]["text"] and rule["defaultConfiguration"]["level"] == known.severity
-        assert rule["properties"].get("weaknesses", []) == list(known.weaknesses)
+        definition = rules(untrusted)[rule["id"]]
+        assert rule["shortDescription"]["text"] and rule["defaultConfiguration"]["level"] == definition.severity
+        assert rule["properties"].get("weaknesses", []) == list(definition.weaknesses)
     for result in run["results"]:
         assert result.keys() == {"ruleId", "ruleIndex", "level", "message", "locations"}
         assert ids[result["ruleIndex"]] == result["ruleId"]
@@ -312,11 +325,11 @@ def check_log(log, untrusted=False):
     assert invocation["executionSuccessful"] == ("toolExecutionNotifications" not in invocation)
 
 
-def test_sarif_has_one_result_with_location_per_problem(broken):
-    log, done = sarif(broken.name, cwd=broken.parent)
-    assert (done.returncode, done.stderr) == (1, b"")
+def test_sarif_has_one_result_with_location_per_problem(broken_path):
+    log, process = sarif(broken_path.name, cwd=broken_path.parent)
+    assert (process.returncode, process.stderr) == (1, b"")
     results = log["runs"][0]["results"]
-    problems = onnxwire.check(broken)
+    problems = onnxwire.check(broken_path)
     assert [(result["ruleId"], result["level"], result["message"]["text"]) for result in results] == [
         (problem.rule, problem.severity, problem.message) for problem in problems
     ]
@@ -334,8 +347,8 @@ def test_sarif_has_one_result_with_location_per_problem(broken):
 def test_sarif_of_an_untrusted_model_names_weaknesses(tmp_path):
     path = write(tmp_path / "twice.onnx", model())
     path.write_bytes(path.read_bytes() + b"\x08\x09")  # a second ir_version
-    log, done = sarif(path, "--untrusted", "--select", "security")
-    assert done.returncode == 1
+    log, process = sarif(path, "--untrusted", "--select", "security")
+    assert process.returncode == 1
     (result,) = log["runs"][0]["results"]
     rule = log["runs"][0]["tool"]["driver"]["rules"][result["ruleIndex"]]
     assert (rule["id"], rule["properties"]["tags"]) == (
@@ -345,12 +358,12 @@ def test_sarif_of_an_untrusted_model_names_weaknesses(tmp_path):
     assert rule["help"]["text"] and check(path, "--select", "error").returncode == 0
 
 
-def test_sarif_of_several_files_is_one_run_with_the_failures(tmp_path, broken):
-    log, done = sarif(broken, tmp_path / "absent.onnx", write(tmp_path / "b.onnx", BROKEN), "--select", "error")
-    assert done.returncode == 2
+def test_sarif_of_several_files_is_one_run_with_the_failures(tmp_path, broken_path):
+    log, process = sarif(broken_path, tmp_path / "absent.onnx", write(tmp_path / "b.onnx", BROKEN), "--select", "error")
+    assert process.returncode == 2
     results = log["runs"][0]["results"]
     assert [result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] for result in results] == [
-        broken.as_uri(),
+        broken_path.as_uri(),
         (tmp_path / "b.onnx").as_uri(),
     ]
     (invocation,) = log["runs"][0]["invocations"]
@@ -371,9 +384,9 @@ def test_uris_are_relative_for_relative_paths_and_quoted():
 
 
 def test_the_rules_are_listed_with_those_that_are_not_checked():
-    done = check("--rules")
-    assert (done.returncode, done.stderr) == (0, b"")
-    text = done.stdout.decode()
+    result = check("--rules")
+    assert (result.returncode, result.stderr) == (0, b"")
+    text = result.stdout.decode()
     for id in checked():
         assert f"  {id} " in text
     for id, reason in unchecked().items():
@@ -382,18 +395,18 @@ def test_the_rules_are_listed_with_those_that_are_not_checked():
     assert entries.keys() == rules().keys()
     assert {id for id, entry in entries.items() if entry["unchecked"]} == unchecked().keys()
     assert entries["attribute-type-present"]["fix"] and not entries["graph-acyclic"]["fix"]
-    few = check("--rules", "--select", "graph-acyclic").stdout.decode()
-    assert few.splitlines()[0] == "graph" and len(few.splitlines()) == 2
+    listing = check("--rules", "--select", "graph-acyclic").stdout.decode()
+    assert listing.splitlines()[0] == "graph" and len(listing.splitlines()) == 2
 
 
 def test_help_shows_examples(capsys):
-    with pytest.raises(SystemExit) as caught:
+    with pytest.raises(SystemExit) as excinfo:
         main(["check", "--help"])
-    assert caught.value.code == 0
+    assert excinfo.value.code == 0
     assert "onnxwire check model.onnx --sarif > onnx.sarif" in capsys.readouterr().out
 
 
-def test_a_table_of_operators_can_be_given(tmp_path):
+def test_the_operators_option_reads_a_table_of_operators(tmp_path):
     domain = f'{OPSET} opset_import {{ domain: "com.example" version: 1 }}'
     path = write(
         tmp_path / "m.onnx", VALID_MODEL.replace(OPSET, domain).replace('"Relu"', '"Fuse" domain: "com.example"')
@@ -401,14 +414,14 @@ def test_a_table_of_operators_can_be_given(tmp_path):
     table = tmp_path / "operators.tsv"
     table.write_text("com.example\tFuse\t1\tX:T Y:T\tZ:T\t\tT=float\n")
     assert check(path).returncode == 0
-    done = check(path, "--operators", table)
+    result = check(path, "--operators", table)
     assert (
-        done.returncode == 1
-        and b"'Fuse' has 1 input, and in version 1 of com.example it accepts 2 inputs" in done.stdout
+        result.returncode == 1
+        and b"'Fuse' has 1 input, and in version 1 of com.example it accepts 2 inputs" in result.stdout
     )
     table.write_text("com.example\tFuse\tone\n")
-    done = check(path, "--operators", table)
-    assert done.returncode == 2 and done.stderr.startswith(f"onnxwire: {table}: line 1: ".encode())
+    result = check(path, "--operators", table)
+    assert result.returncode == 2 and result.stderr.startswith(f"onnxwire: {table}: line 1: ".encode())
 
 
 def test_checksums_are_compared_on_request(tmp_path, capsys):

@@ -1,6 +1,7 @@
-"""The command line, as a person runs it."""
+"""Commands run in processes: `info`, errors, exit statuses and help."""
 
 import contextlib
+import gc
 import json
 import os
 import re
@@ -29,8 +30,8 @@ def run(*arguments: object, stdout: int = subprocess.PIPE) -> subprocess.Complet
 
 
 def test_info_prints_the_summary_of_a_model() -> None:
-    done = run("info", DIGITS)
-    assert (done.returncode, done.stderr) == (0, "")
+    result = run("info", DIGITS)
+    assert (result.returncode, result.stderr) == (0, "")
     for text in (
         "IR version      10",
         "ai.onnx 20",
@@ -41,7 +42,7 @@ def test_info_prints_the_summary_of_a_model() -> None:
         "classifier.1.weight",
         "FLOAT [64, 512]",
     ):
-        assert text in done.stdout
+        assert text in result.stdout
 
 
 def test_info_names_sequences_maps_and_other_domains() -> None:
@@ -56,7 +57,9 @@ def test_json_agrees_with_the_official_runtime(path: Path) -> None:
     model = onnx.load(path)
     assert summary["bytes"] == path.stat().st_size
     assert summary["ir_version"] == model.ir_version
-    assert summary["opset_import"] == [{"domain": o.domain, "version": o.version} for o in model.opset_import]
+    assert summary["opset_import"] == [
+        {"domain": entry.domain, "version": entry.version} for entry in model.opset_import
+    ]
     assert summary["nodes"]["count"] == len(model.graph.node)
     assert {row["op_type"] for row in summary["nodes"]["by_operator"]} == {node.op_type for node in model.graph.node}
     weights = [onnx.numpy_helper.to_array(tensor).nbytes for tensor in model.graph.initializer]
@@ -129,14 +132,14 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_info_of_a_hostile_model_is_a_page(name: str, tmp_path: Path) -> None:
+def test_info_of_a_hostile_model_prints_less_than_20_000_characters(name: str, tmp_path: Path) -> None:
     path = tmp_path / "hostile.onnx"
     path.write_bytes(HOSTILE[name])
-    done = run("info", path)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert len(done.stdout) < 20_000
+    result = run("info", path)
+    assert (result.returncode, result.stderr) == (0, "")
+    assert len(result.stdout) < 20_000
     json.loads(run("info", path, "--json").stdout)
-    assert name != "operator sets that repeat" or "ai.onnx 13, ai.onnx 17" in done.stdout
+    assert name != "operator sets that repeat" or "ai.onnx 13, ai.onnx 17" in result.stdout
 
 
 def test_names_outside_the_terminals_encoding_are_escaped(tmp_path: Path) -> None:
@@ -146,9 +149,9 @@ def test_names_outside_the_terminals_encoding_are_escaped(tmp_path: Path) -> Non
     for arguments in (["info"], ["info", "--raw"]):
         command = [sys.executable, "-P", "-m", "onnxwire", *arguments, str(path)]
         environment = os.environ | {"PYTHONIOENCODING": "ascii"}
-        done = subprocess.run(command, capture_output=True, check=False, env=environment)
-        assert (done.returncode, done.stderr) == (0, b"")
-        assert b"R\\xe9lu" in done.stdout
+        result = subprocess.run(command, capture_output=True, check=False, env=environment)
+        assert (result.returncode, result.stderr) == (0, b"")
+        assert b"R\\xe9lu" in result.stdout
 
 
 # --- --raw
@@ -174,24 +177,26 @@ def test_raw_without_names_lists_the_same_tags() -> None:
     def tags(lines: list[str]) -> set[tuple[str, str]]:
         return {(words[0], words[1].rstrip(":")) for words in map(str.split, lines[1:]) if words[0].isdigit()}
 
-    named, bare = tags(raw_lines(DIGITS)), tags(raw_lines(DIGITS, "--type", "none"))
+    typed_tags, untyped_tags = tags(raw_lines(DIGITS)), tags(raw_lines(DIGITS, "--type", "none"))
     # Without a table an empty or textual message can't be distinguished from a string, so it is not opened.
-    assert bare <= named
-    assert len(bare) > len(named) / 2
+    assert untyped_tags <= typed_tags
+    assert len(untyped_tags) > len(typed_tags) / 2
 
 
 def test_raw_prints_a_broken_file_up_to_the_fault(tmp_path: Path) -> None:
     path = tmp_path / "cut.onnx"
     path.write_bytes(DIGITS.read_bytes()[:100_000])
-    done = run("info", path, "--raw")
-    assert done.returncode == 2
-    assert "op_type" in done.stdout
-    assert done.stderr.count("\n") == 1
-    assert "looks truncated" in done.stderr
-    whole = raw_lines(DIGITS)
-    shown = done.stdout.splitlines()
+    result = run("info", path, "--raw")
+    assert result.returncode == 2
+    assert "op_type" in result.stdout
+    assert result.stderr.count("\n") == 1
+    assert "looks truncated" in result.stderr
+    intact_lines = raw_lines(DIGITS)
+    shown_lines = result.stdout.splitlines()
     # The same lines as for the whole file, except for the sizes of truncated messages.
-    assert [line.split("{")[0] for line in shown[1:]] == [line.split("{")[0] for line in whole[1 : len(shown)]]
+    assert [line.split("{")[0] for line in shown_lines[1:]] == [
+        line.split("{")[0] for line in intact_lines[1 : len(shown_lines)]
+    ]
 
 
 def test_retired_fields_of_2017_show_by_name(tmp_path: Path) -> None:
@@ -252,19 +257,19 @@ def test_graph_of_the_first_release_decodes_and_shows_its_fields_by_name(tmp_pat
 def test_raw_of_hostile_bytes_ends_in_one_line(data: bytes, tmp_path: Path) -> None:
     path = tmp_path / "hostile"
     path.write_bytes(b"\x08\x01" + data)
-    for kind in ("ModelProto", "none"):
-        done = run("info", path, "--raw", "--type", kind)
-        assert done.stderr.count("\n") == (1 if done.returncode else 0)
-        assert "Traceback" not in done.stderr
-        assert len(done.stdout) < 50_000
-        if kind == "ModelProto":
+    for type_name in ("ModelProto", "none"):
+        result = run("info", path, "--raw", "--type", type_name)
+        assert result.stderr.count("\n") == (1 if result.returncode else 0)
+        assert "Traceback" not in result.stderr
+        assert len(result.stdout) < 50_000
+        if type_name == "ModelProto":
             with contextlib.suppress(onnxwire.DecodeError):
                 onnxwire.verify(path)
-                assert done.returncode == 0
-            if done.returncode:
-                with pytest.raises(onnxwire.DecodeError) as caught:
+                assert result.returncode == 0
+            if result.returncode:
+                with pytest.raises(onnxwire.DecodeError) as excinfo:
                     onnxwire.verify(path)
-                assert f"byte {caught.value.offset:,}" in done.stderr
+                assert f"byte {excinfo.value.offset:,}" in result.stderr
 
 
 # --- errors and exit statuses
@@ -274,24 +279,39 @@ def test_errors_are_one_line_on_stderr_and_status_2(tmp_path: Path) -> None:
     (tmp_path / "t.pb").write_bytes(helper.make_tensor("t", 1, [2], [1, 2]).SerializeToString())
     (tmp_path / "new\nline.onnx").write_bytes(b"PK\x03\x04")
     for path in (tmp_path / "absent", tmp_path, tmp_path / "t.pb", tmp_path / "new\nline.onnx"):
-        done = run("info", path)
-        assert done.returncode == 2
-        assert done.stdout == ""
-        assert done.stderr.startswith("onnxwire: ")
-        assert done.stderr.count("\n") == 1
+        result = run("info", path)
+        assert result.returncode == 2
+        assert result.stdout == ""
+        assert result.stderr.startswith("onnxwire: ")
+        assert result.stderr.count("\n") == 1
 
 
 def test_broken_pipe_ends_quietly() -> None:
-    read, write = os.pipe()
-    os.close(read)
-    done = run("info", DIGITS, "--raw", stdout=write)
-    os.close(write)
-    assert done.stderr == ""
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    result = run("info", DIGITS, "--raw", stdout=write_end)
+    os.close(write_end)
+    assert result.stderr == ""
+
+
+def test_only_the_program_changes_when_garbage_is_collected() -> None:
+    before = gc.get_threshold(), gc.get_freeze_count()
+    assert main(["--version"]) == 0
+    assert (gc.get_threshold(), gc.get_freeze_count()) == before
+    code = """import gc, sys
+from onnxwire.cli import main
+sys.argv[1:] = ["--version"]
+before = gc.get_threshold()[0]
+assert main() == 0
+assert gc.get_threshold()[0] > before and gc.get_freeze_count() > 1000
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
+    assert done.stdout.decode().split() == ["onnxwire", onnxwire.__version__]
 
 
 def test_without_arguments_the_help_is_printed() -> None:
-    done = run()
-    assert "onnxwire info model.onnx" in done.stdout
+    result = run()
+    assert "onnxwire info model.onnx" in result.stdout
     assert "examples:" in run("info", "--help").stdout
     assert run("--version").stdout.startswith("onnxwire 0.")
 
@@ -300,31 +320,31 @@ def test_reading_a_pipe_works() -> None:
     command = [sys.executable, "-P", "-m", "onnxwire", "info", "/dev/stdin"]
     if not Path("/dev/stdin").exists():
         pytest.skip("needs /dev/stdin")
-    done = subprocess.run(command, input=FOREST.read_bytes(), capture_output=True, check=False, cwd=ROOT)
-    assert b"TreeEnsembleClassifier" in done.stdout
+    result = subprocess.run(command, input=FOREST.read_bytes(), capture_output=True, check=False, cwd=ROOT)
+    assert b"TreeEnsembleClassifier" in result.stdout
 
 
 def test_help_lists_every_command_in_one_line_and_the_exit_statuses() -> None:
-    done = run("--help")
-    assert done.returncode == 0
-    lines = done.stdout.splitlines()
+    result = run("--help")
+    assert result.returncode == 0
+    lines = result.stdout.splitlines()
     for name, summary in SUMMARIES.items():
         assert f"  {name:<{NAME_COLUMN_CHARS}}{summary}" in lines
     assert max(map(len, lines)) <= 100
     for status in ("0    success", "1    a difference", "2    error", "130  interrupted by Ctrl-C"):
-        assert f"\n  {status}" in done.stdout
+        assert f"\n  {status}" in result.stdout
 
 
 @pytest.mark.parametrize("command", SUMMARIES)
 def test_every_command_has_examples_and_one_line_for_a_wrong_option(command: str) -> None:
-    done = run(command, "--help")
-    assert done.returncode == 0
-    assert f"usage: onnxwire {command}" in done.stdout and "examples:" in done.stdout
+    result = run(command, "--help")
+    assert result.returncode == 0
+    assert f"usage: onnxwire {command}" in result.stdout and "examples:" in result.stdout
     for arguments in (["--no-such-option"], ["x", "y", "-o", "z", "--no-such-option"]):
-        done = run(command, *arguments)
-        assert (done.returncode, done.stdout) == (2, "")
-        assert done.stderr.startswith("onnxwire: ") and done.stderr.count("\n") == 1
-        assert f"`onnxwire {command} --help`" in done.stderr
+        result = run(command, *arguments)
+        assert (result.returncode, result.stdout) == (2, "")
+        assert result.stderr.startswith("onnxwire: ") and result.stderr.count("\n") == 1
+        assert f"`onnxwire {command} --help`" in result.stderr
 
 
 ABSENT = {
@@ -345,9 +365,9 @@ ABSENT = {
 
 @pytest.mark.parametrize("command", [name for name in SUMMARIES if name != "completion"])
 def test_every_command_reports_an_absent_file_in_one_line(command: str) -> None:
-    done = run(command, *ABSENT.get(command, ["absent.onnx"]))
-    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
-    assert done.stderr.startswith("onnxwire: absent.onnx: No such file or directory")
+    result = run(command, *ABSENT.get(command, ["absent.onnx"]))
+    assert (result.returncode, result.stderr.count("\n")) == (2, 1)
+    assert result.stderr.startswith("onnxwire: absent.onnx: No such file or directory")
 
 
 @pytest.mark.parametrize(
@@ -365,9 +385,9 @@ def test_every_command_reports_an_absent_file_in_one_line(command: str) -> None:
     ],
 )
 def test_the_error_of_a_missing_path_is_one_line(arguments: list[object]) -> None:
-    done = run(*arguments)
-    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
-    assert done.stderr.startswith("onnxwire: ")
+    result = run(*arguments)
+    assert (result.returncode, result.stdout, result.stderr.count("\n")) == (2, "", 1)
+    assert result.stderr.startswith("onnxwire: ")
 
 
 MIB = 1 << 20
@@ -399,13 +419,13 @@ def test_no_error_shows_the_password_of_an_address(words: list[object], secret: 
     address = ADDRESS.format(secret, secret)
     with contextlib.suppress(SystemExit):
         main([str(word).replace("ADDRESS", address) for word in words])
-    done = capsys.readouterr()
-    assert "onnxwire: " in done.err
-    assert not {"SEC", "RET", "user"} & set(re.findall("SEC|RET|user", done.out + done.err))
+    result = capsys.readouterr()
+    assert "onnxwire: " in result.err
+    assert not {"SEC", "RET", "user"} & set(re.findall("SEC|RET|user", result.out + result.err))
 
 
 @pytest.mark.parametrize(
-    ("line", "shown"),
+    ("line", "sanitized_line"),
     [
         ("'https://u:p@h/x': no", "'https://h/x': no"),
         ("/w/https:/u:p@h/x: no; https://h/x?s=1, https://[::1]", "/w/https://h/x: no; https://h/x, https://[::1]"),
@@ -415,21 +435,21 @@ def test_no_error_shows_the_password_of_an_address(words: list[object], secret: 
         ("s3://bucket/m.onnx, c:/a@b m.onnx:/d/e x://", "s3://bucket/m.onnx, c:/a@b m.onnx:/d/e x://"),
     ],
 )
-def test_an_error_shows_an_address_without_credentials(line: str, shown: str) -> None:
-    assert without_credentials(line) == shown
+def test_an_error_shows_an_address_without_credentials(line: str, sanitized_line: str) -> None:
+    assert without_credentials(line) == sanitized_line
 
 
-def test_no_command_of_that_name_is_one_line_with_the_nearest() -> None:
-    done = run("inof", DIGITS)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "onnxwire: there is no command 'inof'; did you mean 'info'?; see `onnxwire --help`\n"
+def test_the_error_for_an_unknown_command_suggests_the_nearest() -> None:
+    result = run("inof", DIGITS)
+    assert (result.returncode, result.stdout) == (2, "")
+    assert result.stderr == "onnxwire: there is no command 'inof'; did you mean 'info'?; see `onnxwire --help`\n"
 
 
 def test_ctrl_c_ends_quietly_with_status_130(monkeypatch, capsys) -> None:
-    def interrupted(options: object) -> int:
+    def interrupt(options: object) -> int:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("onnxwire.cli.cmd_info.run", interrupted)
+    monkeypatch.setattr("onnxwire.cli.cmd_info.run", interrupt)
     assert main(["info", str(DIGITS)]) == 130
     assert capsys.readouterr() == ("", "")
 

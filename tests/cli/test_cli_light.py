@@ -1,4 +1,4 @@
-"""Modules that commands do not import: the libraries of other commands, and numpy where no element is read."""
+"""Commands do not import the libraries of other commands, nor numpy unless they read elements of tensors."""
 
 import os
 import subprocess
@@ -22,7 +22,10 @@ print(*sys.modules)
 
 
 def modules(*arguments: object) -> set[str]:
-    """Return the modules that a command imported, in a Python that ran no .pth file of an editable install."""
+    """Run a command in a Python that processes no .pth files; return the names of the imported modules.
+
+    A .pth file of an editable install would import modules of its own.
+    """
     command = [sys.executable, "-S", "-c", CODE, *map(str, arguments)]
     paths = [str(Path(onnxwire.__file__).parents[1]), *sys.path]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
@@ -30,20 +33,20 @@ def modules(*arguments: object) -> set[str]:
 
 
 def lacks(imported: set[str], names: set[str]) -> bool:
-    """Return whether none of the modules is imported. All must exist, otherwise a moved module would never be
-    detected."""
+    """Return whether none of the modules is imported. Assert that all exist, because a test with the old name of a
+    renamed module would always pass."""
     assert all(find_spec(name) for name in names)
     return imported.isdisjoint(names)
 
 
-def commands(imported: set[str]) -> set[str]:
+def imported_commands(imported: set[str]) -> set[str]:
     return {name for name in SUMMARIES if f"onnxwire.cli.cmd_{name.replace('-', '_')}" in imported}
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["--version"], []])
 def test_without_a_command_none_is_imported(arguments: list[str]) -> None:
     imported = modules(*arguments)
-    assert commands(imported) == set()
+    assert imported_commands(imported) == set()
     assert lacks(
         imported,
         {
@@ -65,7 +68,7 @@ def test_the_version_and_info_import_little_of_the_standard_library() -> None:
 @pytest.mark.parametrize("command", ["info", "ls", "dump"])
 def test_commands_that_read_no_elements_do_not_import_numpy(command: str) -> None:
     imported = modules(command, DIGITS)
-    assert commands(imported) == {command}
+    assert imported_commands(imported) == {command}
     assert lacks(imported, {"numpy", "ml_dtypes", "rich", "onnxwire.analysis.statistics", "onnxwire.analysis.diff"})
 
 

@@ -36,11 +36,11 @@ def test_the_model_and_its_weights_are_not_overwritten(model, capsys, command, n
     (model.parent / "link").symlink_to("d")
     if name == "hard":
         os.link(model.parent / "d", model.parent / "hard")
-    before = {file: file.read_bytes() for file in model.parent.iterdir()}
-    status, complaint = run(command, model, f"{model.parent}/{name}", capsys)
+    contents_before = {file: file.read_bytes() for file in model.parent.iterdir()}
+    status, error_text = run(command, model, f"{model.parent}/{name}", capsys)
     assert status == 2
-    assert " another " in complaint
-    assert {file: file.read_bytes() for file in model.parent.iterdir()} == before
+    assert " another " in error_text
+    assert {file: file.read_bytes() for file in model.parent.iterdir()} == contents_before
 
 
 WRITERS = [
@@ -51,14 +51,14 @@ WRITERS = [
 
 @pytest.mark.parametrize("command", WRITERS, ids=lambda command: command[0])
 def test_a_model_does_not_overwrite_the_weights_of_its_input(model, capsys, command):
-    before = {file: file.read_bytes() for file in model.parent.iterdir()}
-    status, complaint = run(command, model, model.parent / "d", capsys)
-    assert (status, {file: file.read_bytes() for file in model.parent.iterdir()}) == (2, before)
-    assert "the model's weights are in this file" in complaint
-    with onnxwire.load(model) as loaded:
-        onnxwire.save(loaded, model.parent / "d", external=None, overwrite=True)
-    with onnxwire.load(model.parent / "d") as packed:
-        assert packed.graph.initializer[0].numpy()[-1] == 2999
+    contents_before = {file: file.read_bytes() for file in model.parent.iterdir()}
+    status, error_text = run(command, model, model.parent / "d", capsys)
+    assert (status, {file: file.read_bytes() for file in model.parent.iterdir()}) == (2, contents_before)
+    assert "the model's weights are in this file" in error_text
+    with onnxwire.load(model) as loaded_model:
+        onnxwire.save(loaded_model, model.parent / "d", external=None, overwrite=True)
+    with onnxwire.load(model.parent / "d") as packed_model:
+        assert packed_model.graph.initializer[0].numpy()[-1] == 2999
 
 
 OTHER_COMMANDS = [
@@ -74,53 +74,53 @@ def test_weights_that_the_command_removes_are_not_overwritten(model, capsys, com
         pytest.importorskip("duckdb")
     elif command[0] == "extract" and ending in (".parquet", ".csv"):
         pytest.skip("tensors are not written to such files")
-    with onnxwire.load(model) as loaded:
-        onnxwire.save(loaded, model, external=f"w{ending}", threshold=0)
+    with onnxwire.load(model) as loaded_model:
+        onnxwire.save(loaded_model, model, external=f"w{ending}", threshold=0)
     np.save(model.parent / "new.npy", np.zeros(3))
-    before = {file: file.read_bytes() for file in model.parent.iterdir()}
+    contents_before = {file: file.read_bytes() for file in model.parent.iterdir()}
     words = [word.format(folder=model.parent) for word in command]
-    status, complaint = run(words, model, model.parent / f"w{ending}", capsys)
-    assert (status, {file: file.read_bytes() for file in model.parent.iterdir()}) == (2, before)
-    assert "the model's weights are in this file" in complaint
+    status, error_text = run(words, model, model.parent / f"w{ending}", capsys)
+    assert (status, {file: file.read_bytes() for file in model.parent.iterdir()}) == (2, contents_before)
+    assert "the model's weights are in this file" in error_text
 
 
 @pytest.mark.parametrize("form", ["npy", "npz", "safetensors"])
 def test_extracted_tensors_do_not_overwrite_their_source(model, form):
     pytest.importorskip("safetensors")
-    with onnxwire.load(model) as loaded:
-        tensor = loaded.graph.initializer[0]
+    with onnxwire.load(model) as loaded_model:
+        tensor = loaded_model.graph.initializer[0]
         write = {
             "npy": lambda path: onnxwire.to_npy(tensor, path),
             "npz": lambda path: onnxwire.to_npz({"w": tensor}, path),
-            "safetensors": lambda path: onnxwire.to_safetensors(loaded, path),
+            "safetensors": lambda path: onnxwire.to_safetensors(loaded_model, path),
         }[form]
         with pytest.raises(onnxwire.SaveError, match="the model's weights are in this file"):
             write(model.parent / "d")
         assert write(model.parent / "other") > 12_000
-    with onnxwire.load(model) as loaded:
-        assert loaded.graph.initializer[0].numpy()[-1] == 2999
+    with onnxwire.load(model) as loaded_model:
+        assert loaded_model.graph.initializer[0].numpy()[-1] == 2999
 
 
 @pytest.mark.parametrize("option", ["--arrow", "--parquet", "--plot"])
 def test_no_output_of_stats_overwrites_the_weights(model, capsys, option):
     pytest.importorskip("pyarrow")
     weights = (model.parent / "d").rename(model.parent / "d.html")
-    with onnxwire.load(model) as loaded:
-        loaded.graph.initializer[0].external_data[0].value = "d.html"
-        onnxwire.save(loaded, model)
-    before = weights.read_bytes()
+    with onnxwire.load(model) as loaded_model:
+        loaded_model.graph.initializer[0].external_data[0].value = "d.html"
+        onnxwire.save(loaded_model, model)
+    contents_before = weights.read_bytes()
     assert cli.main(["stats", str(model), option, str(weights)]) == 2
     assert "the model's weights are in this file" in capsys.readouterr().err
-    assert weights.read_bytes() == before
+    assert weights.read_bytes() == contents_before
 
 
 @EVERY_COMMAND
 def test_an_old_output_is_replaced_in_one_step(model, capsys, command):
     out = model.parent / "out"
     out.write_text("old")
-    with out.open() as before:
+    with out.open() as old_file:
         assert run(command, model, out, capsys) == (0, "")
-        assert before.read() == "old"
+        assert old_file.read() == "old"
     assert len(out.read_text()) > 30
     assert sorted(os.listdir(out.parent)) == ["d", "m.onnx", "out"]
 
@@ -129,20 +129,20 @@ def test_an_old_output_is_replaced_in_one_step(model, capsys, command):
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
 def test_an_output_that_fails_is_reported_in_one_line(model, capsys, command):
     for out, reason in (("/dev/full", "No space left on device"), (f"{model.parent}/no/out", "there is no directory")):
-        status, complaint = run(command, model, out, capsys)
+        status, error_text = run(command, model, out, capsys)
         assert status == 2
-        assert complaint.startswith(f"onnxwire: {out}: ")
-        assert reason in complaint
-        assert complaint.count("\n") == 1
+        assert error_text.startswith(f"onnxwire: {out}: ")
+        assert reason in error_text
+        assert error_text.count("\n") == 1
 
 
 @pytest.mark.parametrize("error", [onnxwire.SourceError(5, "Input/output error", "m.onnx"), OSError(5, "reading", "x")])
 def test_an_error_while_reading_names_the_input_and_keeps_the_old_output(model, capsys, monkeypatch, error):
-    def failing(message, out, **options):
+    def fail(message, out, **options):
         out.write("a part of it")
         raise error
 
-    monkeypatch.setattr(cmd_dump, "to_text", failing)
+    monkeypatch.setattr(cmd_dump, "to_text", fail)
     out = model.parent / "out"
     out.write_text("old")
     assert run(("dump",), model, out, capsys) == (2, f"onnxwire: {error.filename}: {error.strerror}\n")
@@ -151,33 +151,33 @@ def test_an_error_while_reading_names_the_input_and_keeps_the_old_output(model, 
 
 
 def test_a_named_pipe_closed_by_its_reader_is_an_error(model, capsys):
-    read, write = os.pipe()
-    os.close(read)
-    assert cli.main(["pack", str(model), "-o", f"/dev/fd/{write}"]) == 2
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    assert cli.main(["pack", str(model), "-o", f"/dev/fd/{write_end}"]) == 2
     assert "Broken pipe" in capsys.readouterr().err
-    os.close(write)
+    os.close(write_end)
 
 
 def test_a_command_ends_quietly_if_the_reader_of_stdout_closes_it(model):
-    read, write = os.pipe()
-    os.close(read)
+    read_end, write_end = os.pipe()
+    os.close(read_end)
     words = [sys.executable, "-P", "-m", "onnxwire", "pack", str(model), "-o", "-"]
-    done = subprocess.run(words, stdout=write, stderr=subprocess.PIPE, check=False)
-    os.close(write)
-    assert (done.returncode, done.stderr) == (0, b"")
+    result = subprocess.run(words, stdout=write_end, stderr=subprocess.PIPE, check=False)
+    os.close(write_end)
+    assert (result.returncode, result.stderr) == (0, b"")
 
 
-SHELL = pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full and a shell")
+NEEDS_SHELL = pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full and a shell")
 
 
-def in_shell(model, command):
+def run_in_shell(model, command):
     """Run `onnxwire` with redirections of a shell; return the status and stderr."""
     line = f"{sys.executable} -P -m onnxwire {command}"
-    done = subprocess.run(["sh", "-c", line], cwd=model.parent, capture_output=True, text=True, check=False)
-    return done.returncode, done.stderr
+    result = subprocess.run(["sh", "-c", line], cwd=model.parent, capture_output=True, text=True, check=False)
+    return result.returncode, result.stderr
 
 
-@SHELL
+@NEEDS_SHELL
 @pytest.mark.parametrize(
     "command",
     ["info m.onnx", "info --json m.onnx", "ls m.onnx", "check m.onnx --sarif", "dump m.onnx", "pack m.onnx -o -",
@@ -185,32 +185,32 @@ def in_shell(model, command):
      "--help", "info --help", "--version"],
 )  # fmt: skip
 @pytest.mark.parametrize(
-    ("where", "reason"), [(">/dev/full", "No space left on device"), (">&-", "Bad file descriptor")]
+    ("redirection", "reason"), [(">/dev/full", "No space left on device"), (">&-", "Bad file descriptor")]
 )
-def test_a_stdout_that_cannot_be_written_is_an_error(model, command, where, reason):
-    status, complaint = in_shell(model, f"{command} {where}")
+def test_a_stdout_that_cannot_be_written_is_an_error(model, command, redirection, reason):
+    status, error_text = run_in_shell(model, f"{command} {redirection}")
     assert status == 2
-    assert complaint.startswith(f"onnxwire: <stdout>: {reason}")
-    assert complaint.count("\n") == 1
+    assert error_text.startswith(f"onnxwire: <stdout>: {reason}")
+    assert error_text.count("\n") == 1
 
 
-@SHELL
-@pytest.mark.parametrize("where", [">/dev/full", ">&-", "<&-"])
-def test_a_missing_unused_stream_is_not_an_error(model, where):
-    assert in_shell(model, f"set m.onnx producer_name=a -o made.onnx --no-progress {where}") == (0, "")
-    with onnxwire.load(model.parent / "made.onnx") as made:
-        assert made.producer_name == "a"
+@NEEDS_SHELL
+@pytest.mark.parametrize("redirection", [">/dev/full", ">&-", "<&-"])
+def test_a_missing_unused_stream_is_not_an_error(model, redirection):
+    assert run_in_shell(model, f"set m.onnx producer_name=a -o out.onnx --no-progress {redirection}") == (0, "")
+    with onnxwire.load(model.parent / "out.onnx") as edited_model:
+        assert edited_model.producer_name == "a"
 
 
-@SHELL
-@pytest.mark.parametrize("command", ["encode -o made.onnx", "check -"])
+@NEEDS_SHELL
+@pytest.mark.parametrize("command", ["encode -o out.onnx", "check -"])
 def test_a_closed_stdin_is_an_error(model, command):
-    assert in_shell(model, f"{command} <&-") == (2, "onnxwire: <stdin>: Bad file descriptor\n")
+    assert run_in_shell(model, f"{command} <&-") == (2, "onnxwire: <stdin>: Bad file descriptor\n")
 
 
-@SHELL
-@pytest.mark.parametrize("where", ["2>/dev/full", "2>&-", ">&- 2>&-", "<&- >&- 2>&-"])
-def test_the_exit_status_reports_errors_without_stderr(model, where):
-    assert in_shell(model, f"info nothing.onnx {where}")[0] == 2
-    assert in_shell(model, f"info {where}")[0] == 2
-    assert in_shell(model, f"set m.onnx producer_name=a -o made.onnx {where}")[0] == 0
+@NEEDS_SHELL
+@pytest.mark.parametrize("redirection", ["2>/dev/full", "2>&-", ">&- 2>&-", "<&- >&- 2>&-"])
+def test_the_exit_status_reports_errors_without_stderr(model, redirection):
+    assert run_in_shell(model, f"info nothing.onnx {redirection}")[0] == 2
+    assert run_in_shell(model, f"info {redirection}")[0] == 2
+    assert run_in_shell(model, f"set m.onnx producer_name=a -o out.onnx {redirection}")[0] == 0

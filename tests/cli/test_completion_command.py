@@ -65,16 +65,16 @@ def test_bash_completes_commands_options_choices_and_files(capsys, tmp_path: Pat
     path = tmp_path / "script"
     path.write_text(script(capsys, "bash"))
 
-    def ask(*words: str) -> set[str]:
+    def complete(*words: str) -> set[str]:
         command = ["bash", "-c", COMPLETE_SCRIPT, "bash", path, EXAMPLES, "onnxwire", *words]
         return set(subprocess.run(command, capture_output=True, text=True, check=True).stdout.split())
 
-    assert ask("") == set(SUMMARIES)
+    assert complete("") == set(SUMMARIES)
     for command, words in options().items():
-        assert ask(command, "--") == words
-    assert ask("check", "--color", "") == {"auto", "always", "never"}
+        assert complete(command, "--") == words
+    assert complete("check", "--color", "") == {"auto", "always", "never"}
     for words in (["info", "dig"], ["check", "dig"], ["diff", "digits_cnn.onnx", "dig"], ["dump", "x", "-o", "dig"]):
-        assert "digits_cnn.onnx" in ask(*words)
+        assert "digits_cnn.onnx" in complete(*words)
 
 
 def test_without_shtab_an_error_names_the_package(capsys, monkeypatch) -> None:

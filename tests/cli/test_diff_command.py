@@ -37,15 +37,16 @@ def digits():
 
 
 @pytest.fixture
-def lines(tmp_path, capsys):
-    """Return a function that returns the printed differences of a model from the digits, or from another model."""
+def diff_lines(tmp_path, capsys):
+    """Return a function that runs `diff` on an old model, by default the digits, and a new one, and returns the
+    printed lines."""
 
     def compare(new, old=None, *options):
         paths = [str(DIGITS) if old is None else save(old, tmp_path / "a.onnx"), save(new, tmp_path / "b.onnx")]
         status = main(["diff", *paths, *options])
-        found = capsys.readouterr().out.splitlines()
-        assert status == (1 if found else 0)
-        return found
+        printed_lines = capsys.readouterr().out.splitlines()
+        assert status == (1 if printed_lines else 0)
+        return printed_lines
 
     return compare
 
@@ -54,42 +55,42 @@ def tensor_distance(old, new):
     return distance(onnxwire.from_array(old), onnxwire.from_array(new))
 
 
-def test_a_model_equals_itself_and_its_copy(lines, digits):
+def test_a_model_equals_itself_and_its_copy(diff_lines, digits):
     assert main(["diff", str(DIGITS), str(DIGITS)]) == 0
-    assert lines(digits) == []
+    assert diff_lines(digits) == []
 
 
-def test_differences_of_node_fields_are_reported(lines, digits):
+def test_differences_of_node_fields_are_reported(diff_lines, digits):
     digits.graph.node[4].op_type = "LeakyRelu"
     digits.graph.node[4].input.append("extra")
-    assert lines(digits) == [
+    assert diff_lines(digits) == [
         '~ node node_relu: input: ["getitem"] -> ["getitem", "extra"]',
         "~ node node_relu: op_type: Relu -> LeakyRelu",
     ]
 
 
-def test_attributes_are_compared_by_name_in_any_order(lines, digits):
+def test_attributes_are_compared_by_name_in_any_order(diff_lines, digits):
     attributes = digits.graph.node[2].attribute
     attributes.sort(key=lambda attribute: attribute.name)
-    assert lines(digits) == []
+    assert diff_lines(digits) == []
     next(a for a in attributes if a.name == "pads").ints[0] = 7
     del attributes[next(i for i, a in enumerate(attributes) if a.name == "group")]
     attributes.append(onnx.helper.make_attribute("new", 2.5))
-    assert sorted(lines(digits)) == [
+    assert sorted(diff_lines(digits)) == [
         "+ node node_conv2d: attribute new: 2.5",
         "- node node_conv2d: attribute group: 1",
         "~ node node_conv2d: attribute pads: [1, 1, 1, 1] -> [7, 1, 1, 1]",
     ]
 
 
-def attributes(*texts):
-    """Return models of one node with an attribute a."""
+def models_of_attributes(*texts):
+    """Return one model for each text: a node with an attribute "a" that has these fields."""
     start, end = 'graph { node { name: "n" op_type: "X" attribute { name: "a" ', " } } }"
     return [onnxwire.from_text(start + text + end) for text in texts]
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "told"),
+    ("old", "new", "expected_lines"),
     [
         ("type: INTS f: 1.5", "type: INTS f: 1.5 ints: 5", ["~ node n: attribute a ints: [] -> [5]"]),
         ("type: INTS f: 1.5 ints: 5", "type: INTS f: 1.5", ["~ node n: attribute a ints: [5] -> []"]),
@@ -101,9 +102,9 @@ def attributes(*texts):
         ("type: INT", "type: FLOAT", ["~ node n: attribute a type: INT -> FLOAT"]),
     ],
 )
-def test_every_field_of_an_attribute_is_compared_with_defaults(lines, old, new, told):
-    models = attributes(old, new)
-    assert lines(models[1], models[0]) == told
+def test_every_field_of_an_attribute_is_compared_with_defaults(diff_lines, old, new, expected_lines):
+    models = models_of_attributes(old, new)
+    assert diff_lines(models[1], models[0]) == expected_lines
 
 
 VALUES = st.fixed_dictionaries(
@@ -122,8 +123,8 @@ VALUES = st.fixed_dictionaries(
 
 
 @given(VALUES, VALUES, VALUES)
-def test_attributes_differ_as_their_messages_do(old, new, both):
-    messages = [onnx.AttributeProto(name="a", **{**own, **both}) for own in (old, new)]
+def test_diff_reports_attributes_whose_messages_differ(old, new, shared):
+    messages = [onnx.AttributeProto(name="a", **{**fields, **shared}) for fields in (old, new)]
     nodes = [onnx.NodeProto(op_type="X", name="n", attribute=[message]) for message in messages]
     models = [
         onnxwire.ModelProto.FromString(onnx.ModelProto(graph=onnx.GraphProto(node=[node])).SerializeToString())
@@ -136,64 +137,64 @@ def test_attributes_differ_as_their_messages_do(old, new, both):
     assert bool(list(onnxwire.diff(*models))) == (messages[0] != messages[1])
 
 
-def test_differences_of_unknown_fields_are_reported(lines):
-    models = attributes("type: INT", "type: INT")
+def test_differences_of_unknown_fields_are_reported(diff_lines):
+    models = models_of_attributes("type: INT", "type: INT")
     models[1].graph.node[0].attribute[0].MergeFromString(wire.number(99, 1))
-    assert lines(models[1], models[0]) == ["~ node n: attribute a unknown fields: 0 bytes -> 3 bytes"]
+    assert diff_lines(models[1], models[0]) == ["~ node n: attribute a unknown fields: 0 bytes -> 3 bytes"]
 
 
-def test_attributes_of_different_types_differ_even_with_equal_text(lines):
+def test_attributes_of_different_types_differ_even_with_equal_text(diff_lines):
     models = [onnx.ModelProto(), onnx.ModelProto()]
-    for model, kind in zip(models, (onnx.AttributeProto.INT, onnx.AttributeProto.FLOAT), strict=True):
-        model.graph.node.add(name="n", op_type="X").attribute.add(name="a", type=kind, i=1)
-    assert lines(models[1], models[0]) == ["~ node n: attribute a type: INT -> FLOAT"]
+    for model, attribute_type in zip(models, (onnx.AttributeProto.INT, onnx.AttributeProto.FLOAT), strict=True):
+        model.graph.node.add(name="n", op_type="X").attribute.add(name="a", type=attribute_type, i=1)
+    assert diff_lines(models[1], models[0]) == ["~ node n: attribute a type: INT -> FLOAT"]
 
 
-def test_a_number_has_the_fewest_digits_that_round_trip(lines):
+def test_a_number_has_the_fewest_digits_that_round_trip(diff_lines):
     models = [onnx.ModelProto(), onnx.ModelProto()]
     for model, number in zip(models, (16777216.0, 0.1), strict=True):
         model.graph.node.add(name="n", op_type="X").attribute.append(onnx.helper.make_attribute("a", number))
-    assert lines(models[1], models[0]) == ["~ node n: attribute a: 16777216.0 -> 0.1"]
+    assert diff_lines(models[1], models[0]) == ["~ node n: attribute a: 16777216.0 -> 0.1"]
 
 
-def test_added_and_removed_nodes_are_reported(lines, digits):
+def test_added_and_removed_nodes_are_reported(diff_lines, digits):
     del digits.graph.node[4]
     digits.graph.node.insert(9, onnx.helper.make_node("Abs", ["relu"], ["abs"], name="new"))
-    assert lines(digits) == [
+    assert diff_lines(digits) == [
         "- node node_relu: Relu(getitem) -> relu",
         "+ node new: Abs(relu) -> abs",
     ]
 
 
-def test_nodes_without_names_are_matched_by_outputs(lines):
+def test_nodes_without_names_are_matched_by_outputs(diff_lines):
     models = [onnx.ModelProto(), onnx.ModelProto()]
     for index, model in enumerate(models):
         for name in "abc":
             model.graph.node.add(op_type="Op", input=["x"], output=[name])
         model.graph.node[1].op_type = f"Op{index}"
     del models[1].graph.node[0]
-    assert lines(models[1], models[0]) == ["- node Op -> a: Op(x) -> a", "~ node Op0 -> b: op_type: Op0 -> Op1"]
+    assert diff_lines(models[1], models[0]) == ["- node Op -> a: Op(x) -> a", "~ node Op0 -> b: op_type: Op0 -> Op1"]
 
 
-def test_the_order_of_nodes_and_tensors_is_not_a_difference(lines, digits):
+def test_the_order_of_nodes_and_tensors_is_not_a_difference(diff_lines, digits):
     digits.graph.node.reverse()
     digits.graph.initializer.reverse()
     digits.graph.value_info.reverse()
-    assert lines(digits) == []
+    assert diff_lines(digits) == []
 
 
-def test_the_order_of_inputs_is_a_difference(lines):
+def test_the_order_of_inputs_is_a_difference(diff_lines):
     old, new = nested_model(), nested_model()
     new.graph.input.reverse()
-    assert lines(new, old) == ['~ graph nested: order of inputs: ["x", "flag"] -> ["flag", "x"]']
+    assert diff_lines(new, old) == ['~ graph nested: order of inputs: ["x", "flag"] -> ["flag", "x"]']
 
 
-def test_differences_of_inputs_opsets_and_metadata_are_reported(lines, digits):
+def test_differences_of_inputs_opsets_and_metadata_are_reported(diff_lines, digits):
     digits.graph.input[0].type.tensor_type.shape.dim[0].dim_value = 4
     digits.opset_import[0].version = 21
     digits.producer_name = "me"
     digits.metadata_props.add(key="k", value="v\n")
-    assert lines(digits) == [
+    assert diff_lines(digits) == [
         "~ model: producer_name: pytorch -> me",
         "~ input image: float[batch, 1, 8, 8] -> float[4, 1, 8, 8]",
         "~ opset ai.onnx: 20 -> 21",
@@ -201,48 +202,48 @@ def test_differences_of_inputs_opsets_and_metadata_are_reported(lines, digits):
     ]
 
 
-def test_differences_in_subgraphs_and_functions_have_their_paths(lines):
+def test_differences_in_subgraphs_and_functions_have_their_paths(diff_lines):
     old, new = nested_model(), nested_model()
     assert new.graph.node[1].attribute[1].name == "then_branch"
     new.graph.node[1].attribute[1].g.node[0].op_type = "Sub"
     new.functions[0].node[0].op_type = "Sub"
-    assert lines(new, old) == [
+    assert diff_lines(new, old) == [
         "~ node branch_Add (in graph.node[1].attribute[1].g): op_type: Add -> Sub",
         "~ node inner (in functions[0]): op_type: Add -> Sub",
     ]
 
 
-def test_differing_weights_have_their_distance(lines, digits):
+def test_differing_weights_have_their_distance(diff_lines, digits):
     tensor = digits.graph.initializer[8]
     array = numpy_helper.to_array(tensor).copy()
     array[-1, -3:] += [0.5, -2, 0.25]
     tensor.CopyFrom(numpy_helper.from_array(array, tensor.name))
-    (line,) = lines(digits)
+    (line,) = diff_lines(digits)
     assert line.startswith("~ tensor classifier.1.weight: 3 of 32,768 elements differ, by up to 2")
-    assert lines(digits, None, "--no-weights") == []
+    assert diff_lines(digits, None, "--no-weights") == []
 
 
-def test_a_tensor_of_another_type_or_shape_is_reported(lines, digits):
-    first, second = digits.graph.initializer[0], digits.graph.initializer[2]
-    array = numpy_helper.to_array(first)
-    first.CopyFrom(numpy_helper.from_array(array.astype(np.float16), first.name))
-    second.dims[:] = [4, 4]
-    found = lines(digits)
-    gap = np.abs(array - array.astype(np.float16).astype(np.float64)).max()
-    assert found[0].startswith("~ tensor features.0.weight: type: FLOAT [16, 1, 3, 3] -> FLOAT16 [16, 1, 3, 3]; ")
-    assert found[0].endswith(f"differ, by up to {gap:.6g}")
-    assert found[1] == "~ tensor features.1.weight: type: FLOAT [16] -> FLOAT [4, 4]"
+def test_a_tensor_of_another_type_or_shape_is_reported(diff_lines, digits):
+    first_tensor, second_tensor = digits.graph.initializer[0], digits.graph.initializer[2]
+    array = numpy_helper.to_array(first_tensor)
+    first_tensor.CopyFrom(numpy_helper.from_array(array.astype(np.float16), first_tensor.name))
+    second_tensor.dims[:] = [4, 4]
+    differences = diff_lines(digits)
+    max_distance = np.abs(array - array.astype(np.float16).astype(np.float64)).max()
+    assert differences[0].startswith("~ tensor features.0.weight: type: FLOAT [16, 1, 3, 3] -> FLOAT16 [16, 1, 3, 3]; ")
+    assert differences[0].endswith(f"differ, by up to {max_distance:.6g}")
+    assert differences[1] == "~ tensor features.1.weight: type: FLOAT [16] -> FLOAT [4, 4]"
 
 
-def test_added_and_removed_tensors_are_reported(lines, digits):
+def test_added_and_removed_tensors_are_reported(diff_lines, digits):
     digits.graph.initializer[0].name = "renamed"
-    assert lines(digits) == [
+    assert diff_lines(digits) == [
         "- tensor features.0.weight: FLOAT [16, 1, 3, 3]",
         "+ tensor renamed: FLOAT [16, 1, 3, 3]",
     ]
 
 
-def test_where_a_tensor_is_stored_is_not_a_difference(tmp_path, digits):
+def test_the_storage_of_a_tensor_is_not_a_difference(tmp_path, digits):
     tensor = digits.graph.initializer[0]
     array = numpy_helper.to_array(tensor)
     tensor.CopyFrom(onnx.helper.make_tensor(tensor.name, 1, array.shape, array.reshape(-1).tolist()))
@@ -273,29 +274,29 @@ def test_external_data_of_equal_constants_is_compared(tmp_path, capsys):
     assert capsys.readouterr().out == "~ node c: attribute value t: 1 of 1 element differs, by up to 2\n"
 
 
-def test_a_damaged_tensor_equals_itself_or_is_an_error(lines, tmp_path, digits, capsys):
+def test_a_damaged_tensor_equals_itself_or_is_an_error(diff_lines, tmp_path, digits, capsys):
     digits.graph.initializer[8].raw_data += b"x"
-    assert lines(digits, digits) == []
+    assert diff_lines(digits, digits) == []
     assert main(["diff", str(DIGITS), str(tmp_path / "b.onnx")]) == 2
     assert "require 131,072 bytes; raw_data has 131,073" in capsys.readouterr().err
 
 
-def test_an_absent_field_equals_its_default(lines, digits):
+def test_an_absent_field_equals_its_default(diff_lines, digits):
     digits.doc_string = digits.graph.node[4].domain = ""
     digits.model_version = 0
-    assert lines(digits) == []
+    assert diff_lines(digits) == []
 
 
-def test_the_domain_of_standard_operators_may_be_written_out(lines, digits):
+def test_the_domain_of_standard_operators_may_be_written_out(diff_lines, digits):
     digits.opset_import[0].domain = "ai.onnx"
-    assert lines(digits) == []
+    assert diff_lines(digits) == []
 
 
-def test_json_has_no_infinity(lines, digits):
+def test_json_has_no_infinity(diff_lines, digits):
     tensor = digits.graph.initializer[0]
     tensor.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(tensor) + np.float32(np.inf), tensor.name))
-    found = json.loads("\n".join(lines(digits, None, "--json")), parse_constant=pytest.fail)
-    assert found["differences"][0]["distance"]["max_abs"] == "Infinity"
+    report = json.loads("\n".join(diff_lines(digits, None, "--json")), parse_constant=pytest.fail)
+    assert report["differences"][0]["distance"]["max_abs"] == "Infinity"
 
 
 def test_missing_external_data_is_an_error(tmp_path, capsys):
@@ -308,21 +309,21 @@ def test_missing_external_data_is_an_error(tmp_path, capsys):
 @pytest.mark.parametrize("dtype", [np.int64, np.uint64, np.int8])
 def test_differences_of_integers_are_exact(dtype):
     limits = np.iinfo(dtype)
-    ours = np.array([limits.min, 1, 5], dtype)
-    theirs = np.array([limits.max, 1, 4], dtype)
-    assert tensor_distance(ours, theirs) == Distance(3, 2, int(limits.max) - int(limits.min))
+    old = np.array([limits.min, 1, 5], dtype)
+    new = np.array([limits.max, 1, 4], dtype)
+    assert tensor_distance(old, new) == Distance(3, 2, int(limits.max) - int(limits.min))
 
 
 @pytest.mark.parametrize("dtype", [ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn, np.float16, np.float64])
 def test_floats_of_any_width_are_compared(dtype):
-    ours, theirs = np.array([1, 2, np.nan, 3], dtype), np.array([1, 4, np.nan, np.nan], dtype)
-    assert tensor_distance(ours, theirs) == Distance(4, 2, 2.0, 1)
+    old, new = np.array([1, 2, np.nan, 3], dtype), np.array([1, 4, np.nan, np.nan], dtype)
+    assert tensor_distance(old, new) == Distance(4, 2, 2.0, 1)
 
 
 @pytest.mark.parametrize("dtype", [ml_dtypes.int4, ml_dtypes.uint4])
 def test_elements_of_less_than_a_byte_are_compared(dtype):
-    ours, theirs = np.array([1, 2, 3], dtype), np.array([1, 2, 7], dtype)
-    assert tensor_distance(ours, theirs) == Distance(3, 1, 4)
+    old, new = np.array([1, 2, 3], dtype), np.array([1, 2, 7], dtype)
+    assert tensor_distance(old, new) == Distance(3, 1, 4)
 
 
 def test_complex_numbers_strings_and_truth_values_are_compared():
@@ -332,25 +333,25 @@ def test_complex_numbers_strings_and_truth_values_are_compared():
 
 
 def test_zeros_of_both_signs_and_infinities_are_equal():
-    ours, theirs = np.array([0.0, np.inf, np.inf]), np.array([-0.0, np.inf, -np.inf])
-    assert tensor_distance(ours, theirs) == Distance(3, 1, np.inf)
+    old, new = np.array([0.0, np.inf, np.inf]), np.array([-0.0, np.inf, -np.inf])
+    assert tensor_distance(old, new) == Distance(3, 1, np.inf)
 
 
 def test_tensors_of_many_blocks_are_compared_to_the_end():
-    ours = np.zeros(1_000_003, np.float32)
-    theirs = ours.copy()
-    theirs[[0, 500_000, -1]] = [1, 2, 3]
-    assert tensor_distance(ours, theirs) == Distance(ours.size, 3, 3.0)
+    old = np.zeros(1_000_003, np.float32)
+    new = old.copy()
+    new[[0, 500_000, -1]] = [1, 2, 3]
+    assert tensor_distance(old, new) == Distance(old.size, 3, 3.0)
 
 
-def test_json_contains_all_differences(lines, digits):
+def test_json_contains_all_differences(diff_lines, digits):
     digits.graph.node[4].op_type = "Gelu"
     tensor = digits.graph.initializer[0]
     tensor.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(tensor) + 1, tensor.name))
-    found = json.loads("\n".join(lines(digits, None, "--json")))
-    assert found["same"] is False
-    assert found["stat"]["node"] == {"added": 0, "removed": 0, "changed": 1}
-    assert found["differences"][0] == {
+    report = json.loads("\n".join(diff_lines(digits, None, "--json")))
+    assert report["same"] is False
+    assert report["stat"]["node"] == {"added": 0, "removed": 0, "changed": 1}
+    assert report["differences"][0] == {
         "change": "changed",
         "kind": "node",
         "name": "node_relu",
@@ -359,7 +360,7 @@ def test_json_contains_all_differences(lines, digits):
         "old": "Relu",
         "new": "Gelu",
     }
-    assert found["differences"][1]["distance"]["different"] == 144
+    assert report["differences"][1]["distance"]["different"] == 144
 
 
 def test_json_of_equal_models_has_no_differences(capsys):
@@ -367,10 +368,10 @@ def test_json_of_equal_models_has_no_differences(capsys):
     assert json.loads(capsys.readouterr().out) == {"same": True, "stat": {}, "differences": []}
 
 
-def test_stat_prints_counts_of_changes(lines, digits):
+def test_stat_prints_counts_of_changes(diff_lines, digits):
     del digits.graph.node[4]
     digits.graph.node[2].op_type, digits.graph.node[2].domain = "X", "y"
-    assert [line.split() for line in lines(digits, None, "--stat")] == [
+    assert [line.split() for line in diff_lines(digits, None, "--stat")] == [
         ["added", "removed", "changed"],
         ["node", "0", "1", "1"],
     ]
@@ -382,9 +383,9 @@ def test_the_option_quiet_prints_nothing(tmp_path, digits, capsys):
     assert capsys.readouterr() == ("", "")
 
 
-def test_colors_are_used_on_request(lines, digits):
+def test_colors_are_used_on_request(diff_lines, digits):
     digits.producer_name = "me"
-    assert lines(digits, None, "--color", "always")[0].startswith("\x1b[33m~ model")
+    assert diff_lines(digits, None, "--color", "always")[0].startswith("\x1b[33m~ model")
 
 
 def test_an_absent_file_is_an_error(capsys):
@@ -394,12 +395,12 @@ def test_an_absent_file_is_an_error(capsys):
 
 def test_a_closed_pipe_is_not_an_error(tmp_path, digits):
     digits.producer_name = "me"
-    read, write = os.pipe()
-    os.close(read)
+    read_end, write_end = os.pipe()
+    os.close(read_end)
     command = [sys.executable, "-P", "-m", "onnxwire", "diff", str(DIGITS), save(digits, tmp_path / "b.onnx")]
-    done = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, check=False)
-    os.close(write)
-    assert done.stderr == b""
+    result = subprocess.run(command, stdout=write_end, stderr=subprocess.PIPE, check=False)
+    os.close(write_end)
+    assert result.stderr == b""
 
 
 def test_the_library_compares_messages_and_any_source_that_load_accepts(digits):
@@ -407,8 +408,13 @@ def test_the_library_compares_messages_and_any_source_that_load_accepts(digits):
     model = onnxwire.load(data)
     assert list(onnxwire.diff(model, str(DIGITS))) == []
     model.graph.node[0].name = "other"
-    (found,) = onnxwire.diff(data, model)
-    assert (found.change, found.part, found.old, found.new) == ("changed", "name", "node_Shape_0", "other")
+    (difference,) = onnxwire.diff(data, model)
+    assert (difference.change, difference.part, difference.old, difference.new) == (
+        "changed",
+        "name",
+        "node_Shape_0",
+        "other",
+    )
     with pytest.raises(TypeError, match="ModelProto"):
         list(onnxwire.diff(model.graph, model))
 
@@ -419,7 +425,7 @@ def test_progress_counts_every_byte_of_the_tensors():
     assert list(onnxwire.diff(DIGITS, copy, progress=lambda *call: calls.append(call))) == []
     total = sum(info.nbytes for info in onnxwire.tensors(DIGITS))
     assert calls[-1] == (total, total)
-    assert all(done <= total for done, _ in calls)
+    assert all(bytes_done <= total for bytes_done, _ in calls)
 
 
 def test_large_weights_take_little_memory(tmp_path):
@@ -437,8 +443,8 @@ def test_large_weights_take_little_memory(tmp_path):
         "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)\n"
     )
     command = [sys.executable, "-c", script, str(tmp_path / "a"), str(tmp_path / "b")]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    line, growth = done.stdout.splitlines()
+    result = subprocess.run(command, capture_output=True, text=True, check=True)
+    line, growth = result.stdout.splitlines()
     assert line == "~ tensor w: 1 of 268,435,456 elements differs, by up to 4"
     assert int(growth) < 50_000  # KiB
 
@@ -452,15 +458,19 @@ def test_holes_that_both_files_have_are_not_read(tmp_path, monkeypatch):
         file.write(b"\7")
     if os.stat(tmp_path / "a").st_blocks > 1000:
         pytest.skip("the file system has no holes")
-    looked = []
+    read_counts = []
     read = BlockReader.read
     monkeypatch.setattr(
-        BlockReader, "read", lambda self, start, count, *room: looked.append(count) or read(self, start, count, *room)
+        BlockReader,
+        "read",
+        lambda self, start, count, *options: read_counts.append(count) or read(self, start, count, *options),
     )
     steps = []
-    found = list(
-        onnxwire.diff(tmp_path / "a", tmp_path / "b", progress=lambda done, total: steps.append((done, total)))
+    differences = list(
+        onnxwire.diff(
+            tmp_path / "a", tmp_path / "b", progress=lambda bytes_done, total: steps.append((bytes_done, total))
+        )
     )
-    assert [difference.distance for difference in found] == [Distance(1 << 32, 1, 7)]
-    assert sum(looked) < 1 << 24
+    assert [difference.distance for difference in differences] == [Distance(1 << 32, 1, 7)]
+    assert sum(read_counts) < 1 << 24
     assert steps[-1] == (1 << 32, 1 << 32)

@@ -75,15 +75,15 @@ def test_options_that_belong_together_are_required(words, capsys):
 
 def test_hostile_names_stay_one_line(tmp_path, capsys):
     model = onnxwire.ModelProto(ir_version=8)
-    evil = "a\x1b[2J\n<script>\u202e" + "x" * 10_000
-    shape = model.graph.input.add(name=evil).type.tensor_type.shape
-    shape.dim.add(dim_param=evil)
+    hostile_name = "a\x1b[2J\n<script>\u202e" + "x" * 10_000
+    shape = model.graph.input.add(name=hostile_name).type.tensor_type.shape
+    shape.dim.add(dim_param=hostile_name)
     shape.dim.add(dim_value=-5)
     (tmp_path / "m.onnx").write_bytes(model.SerializeToString())
     assert main(["dims", str(tmp_path / "m.onnx")]) == 0
     out, _ = capsys.readouterr()
     assert out.count("\n") == 1 and out[:-1].isprintable()
-    assert main(["dims", str(tmp_path / "m.onnx"), "--set", f"{evil}[1]=7", "--no-infer", "-i"]) == 0
+    assert main(["dims", str(tmp_path / "m.onnx"), "--set", f"{hostile_name}[1]=7", "--no-infer", "-i"]) == 0
     assert onnxwire.load(tmp_path / "m.onnx").graph.input[0].type.tensor_type.shape.dim[1].dim_value == 7
     assert main(["dims", str(tmp_path / "m.onnx"), "--set", "x=7", "-i"]) == 2
     assert capsys.readouterr().err.count("\n") == 1

@@ -12,7 +12,7 @@ import forked_commands
 import onnx
 import pytest
 from google.protobuf import json_format, text_format
-from terminal import shown_on_terminal
+from terminal import run_on_terminal
 
 from onnxwire.cli import main
 
@@ -26,19 +26,19 @@ def encode(*arguments, stdin=b"", stdout=subprocess.PIPE):
     return forked_commands.run("encode", *arguments, input=stdin, stdout=stdout)
 
 
-def check_refusal(done, start):
+def check_refusal(result, start):
     """Assert that a command ended in one line and status 2."""
-    assert (done.returncode, done.stdout) == (2, b"")
-    assert done.stderr.startswith(f"onnxwire: {start}".encode())
-    assert done.stderr.count(b"\n") == 1
+    assert (result.returncode, result.stdout) == (2, b"")
+    assert result.stderr.startswith(f"onnxwire: {start}".encode())
+    assert result.stderr.count(b"\n") == 1
 
 
 @pytest.mark.parametrize("arguments", [[], ["-"]])
 @pytest.mark.parametrize(("text", "options"), [(TEXT, []), (JSON, ["--json"])])
 def test_stdin_becomes_a_binary_file_on_stdout(text, options, arguments):
-    done = encode(*options, *arguments, stdin=text.encode())
-    assert (done.returncode, done.stderr) == (0, b"")
-    assert done.stdout == BYTES
+    result = encode(*options, *arguments, stdin=text.encode())
+    assert (result.returncode, result.stderr) == (0, b"")
+    assert result.stdout == BYTES
 
 
 @pytest.mark.parametrize(("text", "options"), [(TEXT, []), (JSON, ["--json"])])
@@ -46,8 +46,8 @@ def test_a_file_becomes_a_file(text, options, tmp_path):
     path, out = tmp_path / "model.txt", tmp_path / "model.onnx"
     path.write_text(text, encoding="utf-8")
     out.write_bytes(b"something older, and longer than what takes its place" * 100)
-    done = encode(path, *options, "-o", out)
-    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+    result = encode(path, *options, "-o", out)
+    assert (result.returncode, result.stdout, result.stderr) == (0, b"", b"")
     assert out.read_bytes() == BYTES
 
 
@@ -55,21 +55,21 @@ def test_unknown_fields_are_ignored_on_request():
     newer = {"text": TEXT + "newer { thing: 5 }", "json": JSON.replace("{", '{"newer": [{"thing": 5}], ', 1)}
     for form, options in (("text", []), ("json", ["--json"])):
         check_refusal(encode(*options, stdin=newer[form].encode()), "")
-        done = encode(*options, "--ignore-unknown", stdin=newer[form].encode())
-        assert (done.returncode, done.stderr, done.stdout) == (0, b"", BYTES)
+        result = encode(*options, "--ignore-unknown", stdin=newer[form].encode())
+        assert (result.returncode, result.stderr, result.stdout) == (0, b"", BYTES)
 
 
 def test_a_retired_field_is_skipped_with_a_warning():
-    done = encode(stdin=TEXT.replace("graph {", "graph { producer_tag: 'x' ").encode())
-    assert (done.returncode, done.stdout) == (0, BYTES)
-    assert done.stderr.startswith(
+    result = encode(stdin=TEXT.replace("graph {", "graph { producer_tag: 'x' ").encode())
+    assert (result.returncode, result.stdout) == (0, BYTES)
+    assert result.stderr.startswith(
         b"onnxwire: warning: <stdin>: graph: line 3, column 9: GraphProto no longer has the field 'prod"
     )
 
 
 def test_any_message_is_encoded():
-    done = encode("--type", "TensorProto", stdin=b'dims: 2 data_type: 1 raw_data: "\\000\\377"')
-    assert done.stdout == onnx.TensorProto(dims=[2], data_type=1, raw_data=b"\0\xff").SerializeToString()
+    result = encode("--type", "TensorProto", stdin=b'dims: 2 data_type: 1 raw_data: "\\000\\377"')
+    assert result.stdout == onnx.TensorProto(dims=[2], data_type=1, raw_data=b"\0\xff").SerializeToString()
     assert encode("--type", "NoProto").returncode == 2
 
 
@@ -90,8 +90,8 @@ def test_text_of_the_official_runtime_is_encoded_to_the_same_model():
 def test_bytes_are_those_of_protoc(tmp_path):
     proto = Path(onnx.__file__).parent / "onnx-ml.proto"
     command = ["protoc", "--encode=onnx.ModelProto", f"-I{proto.parent}", proto]
-    done = subprocess.run(command, input=TEXT.encode(), capture_output=True, check=True)
-    assert encode(stdin=TEXT.encode()).stdout == done.stdout
+    result = subprocess.run(command, input=TEXT.encode(), capture_output=True, check=True)
+    assert encode(stdin=TEXT.encode()).stdout == result.stdout
 
 
 def test_a_fault_prints_one_line_and_writes_nothing(tmp_path):
@@ -109,7 +109,7 @@ def test_a_fault_prints_one_line_and_writes_nothing(tmp_path):
     assert sorted(os.listdir(tmp_path)) == ["model\n.txt", "out.onnx"]
 
 
-def test_files_that_can_not_be_opened_are_named(tmp_path):
+def test_files_that_cannot_be_opened_are_named(tmp_path):
     (tmp_path / "model.txt").write_text(TEXT)
     check_refusal(encode(tmp_path / "absent.txt"), f"{tmp_path / 'absent.txt'}: No such file or directory")
     check_refusal(encode(tmp_path), f"{tmp_path}: Is a directory")
@@ -126,31 +126,31 @@ def test_the_input_text_is_not_overwritten(tmp_path):
 
 @pytest.mark.skipif(not hasattr(os, "openpty"), reason="needs terminals")
 def test_no_binary_file_is_written_to_a_terminal():
-    ours, theirs = os.openpty()
+    controller, terminal = os.openpty()
     try:
-        done = encode(stdin=TEXT.encode(), stdout=theirs)
-        assert done.returncode == 2
+        result = encode(stdin=TEXT.encode(), stdout=terminal)
+        assert result.returncode == 2
         assert (
-            done.stderr
+            result.stderr
             == b"onnxwire: <stdout>: a terminal can't show a binary file; name a file after -o, or redirect stdout\n"
         )
     finally:
-        os.close(ours)
-        os.close(theirs)
+        os.close(controller)
+        os.close(terminal)
 
 
 def test_a_closed_pipe_is_not_an_error():
-    read, write = os.pipe()
-    os.close(read)
-    done = encode(stdin=TEXT.encode(), stdout=write)
-    os.close(write)
-    assert (done.returncode, done.stderr) == (0, b"")
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    result = encode(stdin=TEXT.encode(), stdout=write_end)
+    os.close(write_end)
+    assert (result.returncode, result.stderr) == (0, b"")
 
 
 def test_help_shows_examples(capsys):
-    with pytest.raises(SystemExit) as caught:
+    with pytest.raises(SystemExit) as excinfo:
         main(["encode", "--help"])
-    assert caught.value.code == 0
+    assert excinfo.value.code == 0
     assert "onnxwire encode model.txt -o model.onnx" in capsys.readouterr().out
 
 
@@ -159,7 +159,7 @@ def test_help_shows_examples(capsys):
 def test_a_progress_bar_is_drawn_on_a_terminal(tmp_path, option, is_drawn):
     (tmp_path / "m.txt").write_text("ir_version: 10")
     words = ["encode", "m.txt", "-o", "m.onnx", *option]
-    status, drawn = shown_on_terminal(*words, stream="stderr", cwd=tmp_path)
+    status, output = run_on_terminal(*words, stream="stderr", cwd=tmp_path)
     assert status == 0
-    assert (b"writing m.onnx" in drawn) == is_drawn
+    assert (b"writing m.onnx" in output) == is_drawn
     assert (tmp_path / "m.onnx").read_bytes() == b"\x08\x0a"

@@ -37,8 +37,8 @@ def refusal(capsys, *arguments):
 
 
 @pytest.fixture
-def part(tmp_path):
-    """Return a function that extracts from the digits or another model, and returns the part as an official model."""
+def extract_part(tmp_path):
+    """Return a function that extracts a part of the digits or of another model, and returns it as an official model."""
 
     def extract(*options, model=None):
         path = DIGITS
@@ -46,9 +46,9 @@ def part(tmp_path):
             path = tmp_path / "whole.onnx"
             path.write_bytes(model.SerializeToString())
         assert main(["extract", str(path), *options, "-o", str(tmp_path / "part.onnx")]) == 0
-        made = onnx.load(tmp_path / "part.onnx")
-        onnx.checker.check_model(made, full_check=True)
-        return made
+        extracted = onnx.load(tmp_path / "part.onnx")
+        onnx.checker.check_model(extracted, full_check=True)
+        return extracted
 
     return extract
 
@@ -57,82 +57,85 @@ def names(elements):
     return [element.name for element in elements]
 
 
-def test_head_and_tail_compute_the_same_as_the_whole(part):
-    head = part("--outputs", "relu_1,sym_size_int_1")
-    tail = part("--inputs", "relu_1,sym_size_int_1", "--outputs", "logits")
-    middle = compute(head, image=IMAGE)
-    (found,) = compute(tail, relu_1=middle[0], sym_size_int_1=middle[1])
-    np.testing.assert_array_equal(found, compute(str(DIGITS), image=IMAGE)[0])
+def test_head_and_tail_compute_the_same_as_the_whole(extract_part):
+    head = extract_part("--outputs", "relu_1,sym_size_int_1")
+    tail = extract_part("--inputs", "relu_1,sym_size_int_1", "--outputs", "logits")
+    intermediate_values = compute(head, image=IMAGE)
+    (logits,) = compute(tail, relu_1=intermediate_values[0], sym_size_int_1=intermediate_values[1])
+    np.testing.assert_array_equal(logits, compute(str(DIGITS), image=IMAGE)[0])
     assert len(head.graph.node) + len(tail.graph.node) == len(onnx.load(DIGITS).graph.node)
 
 
-def test_the_part_is_that_of_the_official_extractor(part, tmp_path):
+def test_the_part_is_that_of_the_official_extractor(extract_part, tmp_path):
     onnx.utils.extract_model(str(DIGITS), str(tmp_path / "official.onnx"), ["getitem"], ["max_pool2d"])
-    official = onnx.load(tmp_path / "official.onnx")
-    ours = part("--inputs", "getitem", "--outputs", "max_pool2d")
-    assert list(ours.graph.node) == list(official.graph.node)
-    assert sorted(names(ours.graph.initializer)) == sorted(names(official.graph.initializer))
-    assert list(ours.graph.input) == list(official.graph.input)
-    assert list(ours.graph.output) == list(official.graph.output)
+    official_part = onnx.load(tmp_path / "official.onnx")
+    part = extract_part("--inputs", "getitem", "--outputs", "max_pool2d")
+    assert list(part.graph.node) == list(official_part.graph.node)
+    assert sorted(names(part.graph.initializer)) == sorted(names(official_part.graph.initializer))
+    assert list(part.graph.input) == list(official_part.graph.input)
+    assert list(part.graph.output) == list(official_part.graph.output)
 
 
-def test_only_needed_elements_are_kept(part):
-    made = part("--inputs", "image", "--outputs", "relu")
-    assert len(made.graph.node) == 3
-    assert set(names(made.graph.initializer)) == {n for n in WEIGHTS if n.startswith(("features.0.", "features.1."))}
-    assert not {"logits", "relu_1"} & set(names(made.graph.value_info))
-    assert made.producer_name == "pytorch"
+def test_only_needed_elements_are_kept(extract_part):
+    part = extract_part("--inputs", "image", "--outputs", "relu")
+    assert len(part.graph.node) == 3
+    assert set(names(part.graph.initializer)) == {n for n in WEIGHTS if n.startswith(("features.0.", "features.1."))}
+    assert not {"logits", "relu_1"} & set(names(part.graph.value_info))
+    assert part.producer_name == "pytorch"
 
 
-def test_values_captured_by_subgraphs_are_kept(part):
-    made = part("--inputs", "x", "--inputs", "flag", "--outputs", "y", model=nested_model())
-    assert names(made.graph.node) == ["first", "choice"]
-    assert "w" in names(made.graph.initializer)
-    np.testing.assert_array_equal(compute(made, x=np.float32([1, 2]), flag=np.array(True))[0], [3, 5])
+def test_values_captured_by_subgraphs_are_kept(extract_part):
+    part = extract_part("--inputs", "x", "--inputs", "flag", "--outputs", "y", model=nested_model())
+    assert names(part.graph.node) == ["first", "choice"]
+    assert "w" in names(part.graph.initializer)
+    np.testing.assert_array_equal(compute(part, x=np.float32([1, 2]), flag=np.array(True))[0], [3, 5])
 
 
-def test_functions_that_are_called_are_kept(part):
-    assert names(part("--outputs", "z", model=nested_model()).functions) == ["Twice"]
-    assert names(part("--outputs", "y", model=nested_model()).functions) == []
+def test_functions_that_are_called_are_kept(extract_part):
+    assert names(extract_part("--outputs", "z", model=nested_model()).functions) == ["Twice"]
+    assert names(extract_part("--outputs", "y", model=nested_model()).functions) == []
 
 
-def test_functions_that_functions_call_are_kept(part):
+def test_functions_that_functions_call_are_kept(extract_part):
     model = nested_model()
     model.functions[0].node[0].CopyFrom(helper.make_node("Other", ["a"], ["b"], domain="local"))
-    assert names(part("--outputs", "z", model=model).functions) == ["Twice", "Other"]
+    assert names(extract_part("--outputs", "z", model=model).functions) == ["Twice", "Other"]
 
 
-def test_quantization_annotations_are_kept_with_their_parameters(part):
-    made = part("--outputs", "h", model=nested_model())
-    assert [a.tensor_name for a in made.graph.quantization_annotation] == ["h"]
-    assert names(made.graph.initializer) == ["s"]
+def test_quantization_annotations_are_kept_with_their_parameters(extract_part):
+    part = extract_part("--outputs", "h", model=nested_model())
+    assert [a.tensor_name for a in part.graph.quantization_annotation] == ["h"]
+    assert names(part.graph.initializer) == ["s"]
 
 
-def test_unneeded_inputs_are_omitted_unless_named(part):
-    assert names(part("--outputs", "h", model=nested_model()).graph.input) == ["x"]
-    assert names(part("--inputs", "x,flag", "--outputs", "h", model=nested_model()).graph.input) == ["x", "flag"]
+def test_unneeded_inputs_are_omitted_unless_named(extract_part):
+    assert names(extract_part("--outputs", "h", model=nested_model()).graph.input) == ["x"]
+    assert names(extract_part("--inputs", "x,flag", "--outputs", "h", model=nested_model()).graph.input) == [
+        "x",
+        "flag",
+    ]
 
 
-def test_a_named_input_is_not_produced_by_its_old_node(part):
+def test_a_named_input_is_not_produced_by_its_old_node(extract_part):
     nodes = [helper.make_node("Split", ["x"], ["a", "b"], num_outputs=2), helper.make_node("Add", ["a", "b"], ["y"])]
     graph = helper.make_graph(nodes, "g", [value("x", 4)], [value("y", 2)], value_info=[value("a", 2), value("b", 2)])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
-    made = part("--inputs", "x,a", "--outputs", "y", model=model)
-    assert list(made.graph.node[0].output) == ["a_unused", "b"]
-    assert compute(made, x=np.float32([1, 2, 3, 4]), a=np.float32([10, 20]))[0].tolist() == [13, 24]
+    part = extract_part("--inputs", "x,a", "--outputs", "y", model=model)
+    assert list(part.graph.node[0].output) == ["a_unused", "b"]
+    assert compute(part, x=np.float32([1, 2, 3, 4]), a=np.float32([10, 20]))[0].tolist() == [13, 24]
 
 
-def test_an_initializer_can_become_an_input(part):
-    made = part("--inputs", "image,features.0.weight", "--outputs", "conv2d")
-    assert names(made.graph.initializer) == ["features.0.bias"]
-    shape = [dim.dim_value for dim in made.graph.input[1].type.tensor_type.shape.dim]
+def test_an_initializer_can_become_an_input(extract_part):
+    part = extract_part("--inputs", "image,features.0.weight", "--outputs", "conv2d")
+    assert names(part.graph.initializer) == ["features.0.bias"]
+    shape = [dim.dim_value for dim in part.graph.input[1].type.tensor_type.shape.dim]
     assert shape == list(WEIGHTS["features.0.weight"].shape)
 
 
-def test_names_with_commas_are_not_split(part):
+def test_names_with_commas_are_not_split(extract_part):
     graph = helper.make_graph([helper.make_node("Relu", ["a,b"], ["c,d"])], "g", [value("a,b", 1)], [value("c,d", 1)])
-    made = part("--inputs", "a,b", "--outputs", "c,d", model=helper.make_model(graph, ir_version=10))
-    assert names(made.graph.input) == ["a,b"]
+    part = extract_part("--inputs", "a,b", "--outputs", "c,d", model=helper.make_model(graph, ir_version=10))
+    assert names(part.graph.input) == ["a,b"]
 
 
 def test_missing_inputs_are_reported(tmp_path, capsys):
@@ -146,7 +149,7 @@ def test_an_unknown_name_is_reported_with_a_similar_one(tmp_path, capsys):
     assert line.endswith("there is no value called 'logit' in the main graph; did you mean 'logits'?\n")
 
 
-def test_values_without_types_are_warned_of(tmp_path, capsys):
+def test_values_without_types_cause_a_warning(tmp_path, capsys):
     model = nested_model()
     del model.graph.value_info[:]
     (tmp_path / "m.onnx").write_bytes(model.SerializeToString())
@@ -159,10 +162,10 @@ def test_values_without_types_are_warned_of(tmp_path, capsys):
 def test_external_data_stays_external(tmp_path):
     assert main(["unpack", str(DIGITS), "-o", str(tmp_path / "m.onnx")]) == 0
     assert main(["extract", str(tmp_path / "m.onnx"), "--outputs", "relu_1", "-o", str(tmp_path / "part.onnx")]) == 0
-    with onnxwire.load(tmp_path / "part.onnx") as made:
-        for tensor in made.graph.initializer:
+    with onnxwire.load(tmp_path / "part.onnx") as part:
+        for tensor in part.graph.initializer:
             np.testing.assert_array_equal(tensor.numpy(), WEIGHTS[tensor.name])
-        assert any(tensor.external_data for tensor in made.graph.initializer)
+        assert any(tensor.external_data for tensor in part.graph.initializer)
 
 
 def test_external_data_in_another_folder_causes_a_warning(tmp_path, capsys):
@@ -182,8 +185,8 @@ def test_the_part_may_replace_the_model(tmp_path):
 
 def test_the_library_does_not_change_the_model():
     with onnxwire.load(DIGITS) as model:
-        made = onnxwire.extract(model, ["image"], ["relu"])
-        assert len(made.graph.node) == 3
+        part = onnxwire.extract(model, ["image"], ["relu"])
+        assert len(part.graph.node) == 3
         assert model.SerializeToString() == DIGITS.read_bytes()
         with pytest.raises(onnxwire.Error, match="no value called 'nope'"):
             onnxwire.extract(model, ["nope"], ["relu"])
@@ -194,11 +197,11 @@ def test_the_library_does_not_change_the_model():
 def test_a_tensor_becomes_an_npy_file(tmp_path):
     out = tmp_path / "x.npy"
     assert main(["extract", str(DIGITS), "--tensor", "classifier.1.weight", "-o", str(out)]) == 0
-    found = np.load(out)
-    np.testing.assert_array_equal(found, WEIGHTS["classifier.1.weight"])
-    official = tmp_path / "official.npy"
-    np.save(official, found)
-    assert out.read_bytes() == official.read_bytes()
+    array = np.load(out)
+    np.testing.assert_array_equal(array, WEIGHTS["classifier.1.weight"])
+    official_path = tmp_path / "official.npy"
+    np.save(official_path, array)
+    assert out.read_bytes() == official_path.read_bytes()
 
 
 def test_an_npz_has_names_of_any_bytes(tmp_path):
@@ -216,9 +219,9 @@ def test_many_tensors_become_one_file(tmp_path, suffix):
     out = tmp_path / f"x.{suffix}"
     options = ["--tensor", "features.*", "--tensor", "classifier.1.bias"]
     assert main(["extract", str(DIGITS), *options, "-o", str(out)]) == 0
-    found = dict(np.load(out)) if suffix == "npz" else safetensors.numpy.load_file(out)
-    assert set(found) == {name for name in WEIGHTS if name.startswith("features.")} | {"classifier.1.bias"}
-    for name, array in found.items():
+    arrays = dict(np.load(out)) if suffix == "npz" else safetensors.numpy.load_file(out)
+    assert set(arrays) == {name for name in WEIGHTS if name.startswith("features.")} | {"classifier.1.bias"}
+    for name, array in arrays.items():
         np.testing.assert_array_equal(array, WEIGHTS[name])
 
 
@@ -229,20 +232,20 @@ def test_tensors_with_equal_names_are_selected_by_path(tmp_path, capsys, suffix)
         model.graph.initializer.append(onnxwire.from_array(np.full(3, number, np.float32), "w"))
     path, out = tmp_path / "m.onnx", tmp_path / f"x.{suffix}"
     onnxwire.save(model, path)
-    both = ["--tensor", "graph.initializer[0]", "--tensor", "graph.initializer[1]"]
-    for options in (["--tensor", "w"], ["--tensor", "*"], both):
+    options_by_path = ["--tensor", "graph.initializer[0]", "--tensor", "graph.initializer[1]"]
+    for options in (["--tensor", "w"], ["--tensor", "*"], options_by_path):
         line = refusal(capsys, path, *options, "-o", out)
         assert line.endswith("2 elements are called 'w'; choose by index: graph.initializer[0], graph.initializer[1]\n")
         assert not out.exists()
-    assert main(["extract", str(path), *both[2:], *both[2:], "-o", str(out)]) == 0
-    found = {"npy": np.load, "npz": lambda file: np.load(file)["w"]}.get(
+    assert main(["extract", str(path), *options_by_path[2:], *options_by_path[2:], "-o", str(out)]) == 0
+    array = {"npy": np.load, "npz": lambda file: np.load(file)["w"]}.get(
         suffix, lambda file: safetensors.numpy.load_file(file)["w"]
     )(out)
-    np.testing.assert_array_equal(found, np.ones(3, np.float32))
+    np.testing.assert_array_equal(array, np.ones(3, np.float32))
 
 
-def saved(path, array):
-    """Return a model with one tensor t."""
+def save_tensor(path, array):
+    """Save a model with one tensor "t"; return its path."""
     model = onnxwire.ModelProto(ir_version=10)
     model.graph.initializer.append(onnxwire.from_array(array, "t"))
     onnxwire.save(model, path)
@@ -250,25 +253,27 @@ def saved(path, array):
 
 
 @pytest.mark.parametrize(
-    ("dtype", "stored"), [("bfloat16", "uint16"), ("float8_e4m3fn", "uint8"), ("float4_e2m1fn", "uint8")]
+    ("dtype", "stored_dtype"), [("bfloat16", "uint16"), ("float8_e4m3fn", "uint8"), ("float4_e2m1fn", "uint8")]
 )
 @pytest.mark.parametrize("suffix", ["npy", "npz"])
-def test_floats_unknown_to_numpy_are_stored_as_bits(tmp_path, capsys, dtype, stored, suffix):
+def test_floats_unknown_to_numpy_are_stored_as_bits(tmp_path, capsys, dtype, stored_dtype, suffix):
     scalar = getattr(ml_dtypes, dtype)
     array = np.array([[0.5, 1, -2], [3, 0, 4]], scalar)
     out = tmp_path / f"x.{suffix}"
-    assert main(["extract", saved(tmp_path / "m.onnx", array), "--tensor", "t", "-o", str(out)]) == 0
-    found = np.load(out)
-    found = found["t"] if suffix == "npz" else found
-    assert found.dtype == stored
-    np.testing.assert_array_equal(found.view(scalar), array)
+    assert main(["extract", save_tensor(tmp_path / "m.onnx", array), "--tensor", "t", "-o", str(out)]) == 0
+    stored_array = np.load(out)
+    stored_array = stored_array["t"] if suffix == "npz" else stored_array
+    assert stored_array.dtype == stored_dtype
+    np.testing.assert_array_equal(stored_array.view(scalar), array)
     assert f"numpy has no {dtype}" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("dtype", ["int4", "uint4", "int2", "uint2"])
 def test_integers_unknown_to_numpy_are_stored_as_values(tmp_path, dtype):
     array = np.array([1, 0, 1], getattr(ml_dtypes, dtype))
-    assert main(["extract", saved(tmp_path / "m.onnx", array), "--tensor", "t", "-o", str(tmp_path / "x.npy")]) == 0
+    assert (
+        main(["extract", save_tensor(tmp_path / "m.onnx", array), "--tensor", "t", "-o", str(tmp_path / "x.npy")]) == 0
+    )
     assert np.load(tmp_path / "x.npy").tolist() == [1, 0, 1]
 
 
@@ -276,11 +281,13 @@ def test_integers_unknown_to_numpy_are_stored_as_values(tmp_path, dtype):
     "array",
     [np.array(["a", "öß", ""]), np.array(3.5), np.empty((0, 2), np.int64), np.array([True, False]), np.array([1 + 2j])],
 )
-def test_arrays_of_any_kind_are_what_numpy_loads(tmp_path, array):
-    assert main(["extract", saved(tmp_path / "m.onnx", array), "--tensor", "t", "-o", str(tmp_path / "x.npy")]) == 0
-    found = np.load(tmp_path / "x.npy")
-    assert found.dtype.kind == array.dtype.kind
-    np.testing.assert_array_equal(found, array)
+def test_numpy_loads_arrays_of_any_kind_unchanged(tmp_path, array):
+    assert (
+        main(["extract", save_tensor(tmp_path / "m.onnx", array), "--tensor", "t", "-o", str(tmp_path / "x.npy")]) == 0
+    )
+    loaded_array = np.load(tmp_path / "x.npy")
+    assert loaded_array.dtype.kind == array.dtype.kind
+    np.testing.assert_array_equal(loaded_array, array)
 
 
 def test_external_data_is_written_from_its_file(tmp_path):
@@ -318,8 +325,8 @@ def test_an_impossible_output_is_one_line(tmp_path, capsys, monkeypatch, options
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_string_that_numpy_would_truncate_is_refused(tmp_path, capsys):
-    path = saved(tmp_path / "m.onnx", np.array(["a\0", "b"], object))
+def test_a_string_that_numpy_would_truncate_is_rejected(tmp_path, capsys):
+    path = save_tensor(tmp_path / "m.onnx", np.array(["a\0", "b"], object))
     assert "ends with a NUL" in refusal(capsys, path, "--tensor", "t", "-o", tmp_path / "x.npy")
 
 
@@ -329,7 +336,7 @@ def test_help_shows_examples(capsys):
     assert "onnxwire extract m.onnx --outputs relu_1 -o head.onnx" in capsys.readouterr().out
 
 
-def test_strings_of_very_different_lengths_are_refused_with_the_limit(tmp_path):
+def test_strings_of_very_different_lengths_are_rejected_with_the_limit(tmp_path):
     tensor = onnxwire.TensorProto(data_type=8, dims=[20_001], string_data=[b"w" * 20_000, *[b""] * 20_000])
     with pytest.raises(onnxwire.TensorError, match=r"need 1,600,080,000 bytes .* limit of 1,073,741,824"):
         onnxwire.to_npz({"words": tensor}, tmp_path / "words.npz")

@@ -35,9 +35,9 @@ def git(tmp_path, monkeypatch):
     monkeypatch.chdir(folder)
 
     def run(*arguments, status=0):
-        done = subprocess.run(["git", *arguments], capture_output=True, text=True)
-        assert done.returncode == status, done.stderr
-        return done.stdout + done.stderr
+        result = subprocess.run(["git", *arguments], capture_output=True, text=True)
+        assert result.returncode == status, result.stderr
+        return result.stdout + result.stderr
 
     run("init", "-q", "-b", "main")
     run("config", "user.name", "a")
@@ -57,11 +57,14 @@ def commit(git, model, text="model", path="m.onnx"):
     git("commit", "-qm", text)
 
 
-def two_branches(git, ours, theirs):
-    """Commit the digits on main, then one change of them on each of two branches; main has ours."""
+def make_two_branches(git, change_ours, change_theirs):
+    """Commit the digits on main and a changed version on each of the branches "theirs" and "ours".
+
+    The changes are functions that modify a model. "ours" is checked out at the end.
+    """
     base = onnx.load(DIGITS)
     commit(git, base)
-    for name, change in (("theirs", theirs), ("ours", ours)):
+    for name, change in (("theirs", change_theirs), ("ours", change_ours)):
         git("checkout", "-qb", name, "main")
         model = onnx.load(DIGITS)
         change(model)
@@ -102,7 +105,7 @@ def test_the_text_with_digests_equals_the_output_of_dump(git, capsys):
 
 
 def test_changes_of_different_elements_are_merged(git):
-    two_branches(
+    make_two_branches(
         git,
         lambda model: model.metadata_props.add(key="author", value="me"),
         lambda model: model.graph.initializer[1].CopyFrom(
@@ -120,12 +123,12 @@ def test_changes_of_one_element_are_a_conflict_that_keeps_our_side(git):
     def change(text):
         return lambda model: setattr(model.graph.node[2], "doc_string", text)
 
-    two_branches(git, change("one"), change("two"))
-    before = Path("m.onnx").read_bytes()
+    make_two_branches(git, change("one"), change("two"))
+    contents_before = Path("m.onnx").read_bytes()
     report = git("merge", "theirs", status=1)
     assert "m.onnx: node node_conv2d in graph: changed by both sides, in different ways" in report
     assert git("status", "--short") == "UU m.onnx\n"
-    assert Path("m.onnx").read_bytes() == before
+    assert Path("m.onnx").read_bytes() == contents_before
 
 
 def test_models_that_both_sides_added_are_a_conflict_unless_they_are_equal(git):
@@ -153,11 +156,11 @@ def test_a_pointer_of_git_lfs_is_read_from_the_local_store(git):
     Path("m.onnx").write_text(pointer_to(data))
     git("add", ".")
     assert "+onnxwire: this version: a Git LFS pointer to" in git("diff", "--cached")
-    stored = Path(".git/lfs/objects", digest[:2], digest[2:4], digest)
-    stored.parent.mkdir(parents=True)
-    stored.write_bytes(data)
+    object_path = Path(".git/lfs/objects", digest[:2], digest[2:4], digest)
+    object_path.parent.mkdir(parents=True)
+    object_path.write_bytes(data)
     assert "+    # FLOAT 16x1x3x3, 576 bytes, xxh3 " in git("diff", "--cached")
-    stored.write_bytes(data[:-1])
+    object_path.write_bytes(data[:-1])
     assert "are not in the local store" in git("diff", "--cached")
 
 
@@ -183,9 +186,9 @@ def test_a_damaged_model_is_one_line_and_a_conflict(git):
     model = onnx.load(DIGITS)
     model.producer_name = "x"
     commit(git, model)
-    before = Path("m.onnx").read_bytes()
+    contents_before = Path("m.onnx").read_bytes()
     git("merge", "theirs", status=1)
-    assert Path("m.onnx").read_bytes() == before
+    assert Path("m.onnx").read_bytes() == contents_before
 
 
 @pytest.mark.parametrize("name", ["-o.onnx", "a b'$(touch x)\".onnx", "--help.onnx", "\u202e.onnx"])
@@ -194,9 +197,9 @@ def test_no_name_of_a_file_is_an_option_or_a_command(git, name):
     commit(git, model, path=name)
     for branch, field in (("theirs", "producer_name"), ("ours", "producer_version")):
         git("checkout", "-qb", branch, "main")
-        changed = onnx.load(DIGITS)
-        setattr(changed, field, "new")
-        commit(git, changed, path=name)
+        edited_model = onnx.load(DIGITS)
+        setattr(edited_model, field, "new")
+        commit(git, edited_model, path=name)
     assert '+producer_version: "new"' in git("show")
     git("merge", "-q", "-m", "both", "theirs")
     assert onnxwire.load(name).producer_name == onnxwire.load(name).producer_version == "new"
@@ -204,16 +207,16 @@ def test_no_name_of_a_file_is_an_option_or_a_command(git, name):
 
 
 def test_difftool_opens_both_versions_on_the_page(git, monkeypatch):
-    opened = []
-    monkeypatch.setattr("onnxwire.cli.cmd_view.run", lambda options: opened.append(options) or 0)
+    view_options = []
+    monkeypatch.setattr("onnxwire.cli.cmd_view.run", lambda options: view_options.append(options) or 0)
     data = DIGITS.read_bytes()
     digest = hashlib.sha256(data).hexdigest()
-    stored = Path(".git/lfs/objects", digest[:2], digest[2:4], digest)
-    stored.parent.mkdir(parents=True)
-    stored.write_bytes(data)
+    object_path = Path(".git/lfs/objects", digest[:2], digest[2:4], digest)
+    object_path.parent.mkdir(parents=True)
+    object_path.write_bytes(data)
     Path("old.onnx").write_text(pointer_to(data))
     assert main(["git", "difftool", "old.onnx", str(DIGITS)]) == 0
-    assert (opened[0].file, opened[0].other) == (str(stored), str(DIGITS))
+    assert (view_options[0].file, view_options[0].other) == (str(object_path), str(DIGITS))
 
 
 def test_install_and_uninstall_change_only_their_own_settings(git, capsys):
@@ -236,23 +239,23 @@ def test_install_and_uninstall_keep_every_other_byte(git, attributes):
     config.write_bytes(config.read_bytes() + b'[diff "onnxwire"]\n\tcachetextconv = true # mine\n')
     if attributes:
         path.write_bytes(attributes)
-    before = config.read_bytes()
+    contents_before = config.read_bytes()
     for _ in range(2):
         assert main(["git", "install"]) == 0
     assert b"*.onnx diff=onnxwire" in path.read_bytes()
     assert main(["git", "uninstall"]) == 0
-    assert config.read_bytes() == before
+    assert config.read_bytes() == contents_before
     assert (path.read_bytes() if path.exists() else None) == (attributes or None)
 
 
 def test_a_setting_of_the_user_is_kept(git, capsys):
     assert main(["git", "uninstall"]) == 0
     git("config", "merge.onnxwire.driver", "mine %A")
-    before = Path(".git/config").read_bytes()
+    contents_before = Path(".git/config").read_bytes()
     assert main(["git", "install"]) == 2
     assert "merge.onnxwire.driver: 'mine %A' is set; to replace it, first run `git config" in capsys.readouterr().err
     assert main(["git", "uninstall"]) == 0
-    assert Path(".git/config").read_bytes() == before
+    assert Path(".git/config").read_bytes() == contents_before
     git("config", "--unset", "merge.onnxwire.driver")
     assert main(["git", "install"]) == 0
     git("config", "--add", "merge.onnxwire.driver", "mine %A")
@@ -263,8 +266,8 @@ def test_a_setting_of_the_user_is_kept(git, capsys):
 def test_installs_and_uninstalls_at_the_same_time_all_succeed(git):
     program = [sys.executable, "-c", "import sys; from onnxwire.cli import main; sys.exit(main(sys.argv[1:]))", "git"]
     actions = ["install", "uninstall"] * 2
-    running = [subprocess.Popen([*program, action], stderr=subprocess.PIPE, text=True) for action in actions]
-    assert [(process.communicate()[1], process.returncode) for process in running] == [("", 0)] * 4
+    processes = [subprocess.Popen([*program, action], stderr=subprocess.PIPE, text=True) for action in actions]
+    assert [(process.communicate()[1], process.returncode) for process in processes] == [("", 0)] * 4
 
 
 def test_a_locked_file_of_settings_is_an_error(git, monkeypatch, capsys):
@@ -275,7 +278,7 @@ def test_a_locked_file_of_settings_is_an_error(git, monkeypatch, capsys):
     assert "*.onnx" not in Path(".git/info/attributes").read_text() if Path(".git/info/attributes").exists() else True
 
 
-def test_a_pipe_in_place_of_the_attributes_is_refused(git, capsys):
+def test_a_pipe_in_place_of_the_attributes_is_rejected(git, capsys):
     path = Path(".git/info/attributes")
     path.unlink()
     os.mkfifo(path)
@@ -294,7 +297,7 @@ def test_a_percent_sign_in_the_path_of_the_program_is_kept(git, tmp_path, monkey
 
 
 def test_a_conflict_of_two_merge_bases_is_not_resolved_silently(git):
-    def put(name):
+    def commit_producer(name):
         model = onnx.load(DIGITS)
         model.producer_name = name
         Path("m.onnx").write_bytes(model.SerializeToString())
@@ -303,11 +306,11 @@ def test_a_conflict_of_two_merge_bases_is_not_resolved_silently(git):
     commit(git, onnx.load(DIGITS))
     for name in "ab":
         git("checkout", "-qb", name, "main")
-        put(name)
-    for name, other in (("b", "a"), ("a", "b~1")):
+        commit_producer(name)
+    for name, merged_branch in (("b", "a"), ("a", "b~1")):
         git("checkout", "-q", name)
-        git("merge", "-q", other, status=1)
-        put(name)
+        git("merge", "-q", merged_branch, status=1)
+        commit_producer(name)
     git("merge", "b", status=1)
     git("reset", "-q", "--hard")
     git("checkout", "-q", "b")
@@ -338,7 +341,7 @@ def test_drivers_are_installed_for_all_repositories(git, tmp_path):
     assert (tmp_path / "other").read_text() == attributes.read_text()
 
 
-def test_outside_a_repository_install_is_refused(git, tmp_path, monkeypatch, capsys):
+def test_outside_a_repository_install_is_rejected(git, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
     assert main(["git", "install"]) == 2
@@ -358,7 +361,7 @@ def test_the_drivers_import_no_module_of_the_repository(git):
     "arguments", [["textconv"], ["merge", "a", "b"], ["install", "x"], ["textconv", "x", "--global"]]
 )
 def test_a_wrong_number_of_files_is_an_error(arguments, capsys):
-    with pytest.raises(SystemExit) as ended:
+    with pytest.raises(SystemExit) as excinfo:
         main(["git", *arguments])
-    assert ended.value.code == 2
+    assert excinfo.value.code == 2
     assert "onnxwire git --help" in capsys.readouterr().err

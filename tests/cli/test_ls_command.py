@@ -25,8 +25,8 @@ MODEL = onnx.load(DIGITS)
 
 def run(capsys, *arguments: object) -> tuple[int, str, str]:
     status = main(["ls", *map(str, arguments)])
-    done = capsys.readouterr()
-    return status, done.out, done.err
+    out, err = capsys.readouterr()
+    return status, out, err
 
 
 def rows(capsys, *arguments: object) -> list[dict]:
@@ -40,7 +40,7 @@ def names(capsys, *arguments: object) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def big(tmp_path_factory) -> Path:
+def big_path(tmp_path_factory) -> Path:
     """Return a sparse model of more than 4 GiB."""
     path = tmp_path_factory.mktemp("big") / "big.onnx"
     command = [sys.executable, str(ROOT / "examples" / "make_big_model.py"), "-o", str(path)]
@@ -73,13 +73,13 @@ def test_external_and_typed_tensors_have_their_locations(tmp_path, capsys) -> No
 
 
 def test_a_pattern_matches_the_whole_name_and_a_word_a_part(capsys) -> None:
-    every = [tensor.name for tensor in MODEL.graph.initializer]
+    all_names = [tensor.name for tensor in MODEL.graph.initializer]
     assert names(capsys, DIGITS, "features.*.bias") == [
-        name for name in every if name.startswith("features") and name.endswith("bias")
+        name for name in all_names if name.startswith("features") and name.endswith("bias")
     ]
-    assert names(capsys, DIGITS, "running") == [name for name in every if "running" in name]
+    assert names(capsys, DIGITS, "running") == [name for name in all_names if "running" in name]
     assert names(capsys, DIGITS, "-E", r"\.[13]\.weight$") == [
-        name for name in every if name[-9:] in (".1.weight", ".3.weight")
+        name for name in all_names if name[-9:] in (".1.weight", ".3.weight")
     ]
 
 
@@ -88,7 +88,7 @@ def test_a_pattern_may_come_after_an_option(capsys) -> None:
 
 
 @pytest.mark.parametrize("arguments", [["nope"], ["--filter", "bytes>1G"], ["--nodes", "nope"]])
-def test_nothing_found_is_status_1(arguments, capsys) -> None:
+def test_the_status_is_1_if_no_row_matches(arguments, capsys) -> None:
     status, out, err = run(capsys, DIGITS, *arguments)
     noun = "node" if "--nodes" in arguments else "tensor"
     reason = f" matches {arguments[-1]!r}" if "nope" in arguments else " that fulfils bytes>1G"
@@ -96,8 +96,8 @@ def test_nothing_found_is_status_1(arguments, capsys) -> None:
 
 
 def test_conditions_must_all_be_fulfilled(capsys) -> None:
-    chosen = rows(capsys, DIGITS, "--filter", "bytes>=2K", "--filter", "rank=2")
-    assert [row["name"] for row in chosen] == ["classifier.1.weight", "classifier.3.weight"]
+    matching_rows = rows(capsys, DIGITS, "--filter", "bytes>=2K", "--filter", "rank=2")
+    assert [row["name"] for row in matching_rows] == ["classifier.1.weight", "classifier.3.weight"]
 
 
 @pytest.mark.parametrize(
@@ -135,8 +135,8 @@ def test_numbers_are_sorted_from_the_largest_and_names_as_people_count(capsys) -
     sizes = [row["bytes"] for row in rows(capsys, DIGITS, "--sort", "bytes")]
     assert sizes == sorted(sizes, reverse=True)
     assert [row["bytes"] for row in rows(capsys, DIGITS, "--sort", "bytes", "-r", "--limit", "2")] == sorted(sizes)[:2]
-    found = sort_rows([{"name": f"w{i}"} for i in (10, 2, 1)], "name")
-    assert [row["name"] for row in found] == ["w1", "w2", "w10"]
+    sorted_rows = sort_rows([{"name": f"w{i}"} for i in (10, 2, 1)], "name")
+    assert [row["name"] for row in sorted_rows] == ["w1", "w2", "w10"]
 
 
 def test_nodes_have_operators_inputs_and_outputs(capsys) -> None:
@@ -160,7 +160,7 @@ def test_the_tree_sums_sizes_by_prefix(capsys) -> None:
     tree = json.loads(run(capsys, DIGITS, "--tree", "--json")[1])
     assert (tree["bytes"], tree["count"]) == (total, 16)
     for branch in tree["children"]:
-        assert branch["bytes"] == sum(leaf["bytes"] for part in branch["children"] for leaf in part["children"])
+        assert branch["bytes"] == sum(leaf["bytes"] for child in branch["children"] for leaf in child["children"])
 
 
 def test_a_prefix_with_one_child_is_merged_with_it() -> None:
@@ -198,10 +198,10 @@ def test_without_rich_there_is_plain_text(capsys, monkeypatch) -> None:
 
 
 def test_help_begins_with_a_description_and_ends_with_examples(capsys) -> None:
-    with pytest.raises(SystemExit) as raised:
+    with pytest.raises(SystemExit) as excinfo:
         main(["ls", "--help"])
     out = capsys.readouterr().out
-    assert raised.value.code == 0
+    assert excinfo.value.code == 0
     assert out.startswith("List the tensors of a model")
     assert out.index("examples:") > out.index("options:")
 
@@ -214,40 +214,40 @@ def test_other_messages_are_listed_too(tmp_path, capsys) -> None:
 
 def test_a_closed_pipe_ends_quietly() -> None:
     command = [sys.executable, "-P", "-m", "onnxwire", "ls", str(DIGITS), "--nodes"]
-    read, write = os.pipe()
-    os.close(read)
-    done = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, check=False)
-    os.close(write)
-    assert (done.returncode, done.stderr) == (0, b"")
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    result = subprocess.run(command, stdout=write_end, stderr=subprocess.PIPE, check=False)
+    os.close(write_end)
+    assert (result.returncode, result.stderr) == (0, b"")
 
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc")
-def test_a_model_of_4_gib_is_listed_in_little_memory(big) -> None:
+def test_a_model_of_4_gib_is_listed_in_little_memory(big_path) -> None:
     code = (
         "import sys; from onnxwire.cli import main\n"
         "main(['ls', sys.argv[1], '--tree']); main(['ls', sys.argv[1]]); main(['ls', sys.argv[1], '--nodes'])\n"
         "peak = [line.split()[1] for line in open('/proc/self/status') if line.startswith('VmHWM')]\n"
         "print(*peak, file=sys.stderr)"
     )
-    done = subprocess.run([sys.executable, "-c", code, str(big)], capture_output=True, text=True, check=True)
-    assert "  4.26 GiB      191  total" in done.stdout
-    assert int(done.stderr) < 60_000
+    result = subprocess.run([sys.executable, "-c", code, str(big_path)], capture_output=True, text=True, check=True)
+    assert "  4.26 GiB      191  total" in result.stdout
+    assert int(result.stderr) < 60_000
 
 
-def test_nodes_from_columns_are_those_of_a_walk() -> None:
+def test_nodes_listed_from_columns_equal_those_of_a_search() -> None:
     paths = sorted(Path(onnx.__file__).parent.rglob("*.onnx"))
     assert len(paths) > 100
     for path in paths:
         with onnxwire.load(path) as model:
-            walked = [
+            nodes_of_search = [
                 (index, node.name, node.op_type, node.domain, [*node.input], [*node.output])
                 for index, node in Search(model, [onnxwire.NodeProto])
             ]
-            listed = [
+            listed_nodes = [
                 (row["path"], row["name"], row["type"], row["domain"], row["input"], row["output"])
                 for row in node_rows(model)
             ]
-        assert listed == walked
+        assert listed_nodes == nodes_of_search
 
 
 def test_names_that_are_not_utf8_are_listed_as_in_messages(tmp_path, capsys) -> None:
@@ -267,9 +267,9 @@ def test_a_long_list_in_batches_is_aligned_as_one(tmp_path, capsys) -> None:
     onnxwire.save(onnxwire.ModelProto(ir_version=10, graph={"node": nodes}), path)
     _, out, _ = run(capsys, path, "--nodes")
     assert [line.split()[0] for line in out.splitlines()] == [f"node_{i}" for i in range(count)]
-    listed = rows(capsys, path, "--nodes")
-    assert [row["path"] for row in listed] == [f"graph.node[{i}]" for i in range(count)]
-    assert run(capsys, path, "--nodes", "--json")[1] == json.dumps(listed, indent=2) + "\n"
+    listed_rows = rows(capsys, path, "--nodes")
+    assert [row["path"] for row in listed_rows] == [f"graph.node[{i}]" for i in range(count)]
+    assert run(capsys, path, "--nodes", "--json")[1] == json.dumps(listed_rows, indent=2) + "\n"
     assert run(capsys, path, "--nodes", "--json", "--filter", "type=Conv")[:2] == (1, "[]\n")
     assert len(rows(capsys, path, "--nodes", "--limit", "3000")) == 3000
     assert names(capsys, path, "--nodes", "--reverse", "--limit", "1") == [f"node_{count - 1}"]

@@ -76,8 +76,8 @@ def test_removing_an_absent_entry_is_an_error(path, capsys):
 
 
 @pytest.mark.parametrize("options", [["a=1"], ["--delete", "a"], ["-i"], ["a=1", "b", "-i"], ["a=1", "--json", "-i"]])
-def test_ambiguous_arguments_are_refused(path, options, capsys):
-    with pytest.raises(SystemExit) as caught:
+def test_ambiguous_arguments_are_rejected(path, options, capsys):
+    with pytest.raises(SystemExit) as excinfo:
         main(["meta", path, *options])
-    assert caught.value.code == 2
+    assert excinfo.value.code == 2
     assert entries(path) == {"author": "me", "note": "two\nlines"}

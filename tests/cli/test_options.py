@@ -21,7 +21,7 @@ DIGITS = str(ROOT / "examples" / "digits_cnn.onnx")
 
 
 def options_of() -> dict[str, list[tuple[str, ...]]]:
-    """Return the options that the parser of each command has, each as its spellings."""
+    """Return the options of each command; an option is a tuple of its spellings."""
     (commands,) = (action for action in make_parser(SUMMARIES)._actions if action.dest == "command")
     return {
         name: [
@@ -38,8 +38,8 @@ OPTIONS = options_of()
 
 @cache
 def documentation_of(command: str) -> str:
-    """Return the sections of docs/command-line.md about a command or about all, and the pages to which its own
-    sections link."""
+    """Return the sections of docs/command-line.md about a command or about all commands, and the pages that the
+    sections about the command link to."""
     texts = []
     for section in (DOCS / "command-line.md").read_text(encoding="utf-8").split("\n## "):
         names, is_of_commands, _ = section.partition("\n")[0].partition(":")
@@ -52,8 +52,8 @@ def documentation_of(command: str) -> str:
 
 
 @cache
-def naming_tests(command: str) -> str:
-    """Return the test files that name a command."""
+def code_of_tests(command: str) -> str:
+    """Return the text of the test files that name a command."""
     is_named = re.compile(rf"""["']{command}["' ]|onnxwire {command} """)
     texts = [path.read_text(encoding="utf-8") for path in sorted((ROOT / "tests").rglob("*.py"))]
     return "\n".join(text for text in texts if is_named.search(text))
@@ -66,18 +66,22 @@ def is_in(option: tuple[str, ...], text: str) -> bool:
 
 @pytest.mark.parametrize("command", OPTIONS)
 def test_every_option_is_documented(command: str) -> None:
-    missing = [", ".join(option) for option in OPTIONS[command] if not is_in(option, documentation_of(command))]
-    assert missing == [], f"docs/command-line.md, or the page of `onnxwire {command}`, does not mention them"
+    undocumented_options = [
+        ", ".join(option) for option in OPTIONS[command] if not is_in(option, documentation_of(command))
+    ]
+    assert undocumented_options == [], (
+        f"docs/command-line.md, or the page of `onnxwire {command}`, does not mention them"
+    )
 
 
 @pytest.mark.parametrize("command", OPTIONS)
 def test_every_option_is_used_by_a_test(command: str) -> None:
-    missing = [", ".join(option) for option in OPTIONS[command] if not is_in(option, naming_tests(command))]
-    assert missing == [], f"no file of tests/ that names the command {command} uses them"
+    unused_options = [", ".join(option) for option in OPTIONS[command] if not is_in(option, code_of_tests(command))]
+    assert unused_options == [], f"no file of tests/ that names the command {command} uses them"
 
 
-# Calls that draw a progress bar; OUT is a path in an empty folder.
-DRAWING = {
+# Arguments with which each command draws a progress bar; OUT is a path in an empty folder.
+DRAWING_ARGUMENTS = {
     "show": ["tensor:classifier.3.weight"],
     "stats": [],
     "check": ["--fix", "-o", "OUT"],
@@ -109,11 +113,11 @@ def test_no_progress_draws_no_bar(command: str, monkeypatch, capsys, tmp_path: P
     if command == "encode":
         file = str(tmp_path / "model.txt")
         assert main(["dump", DIGITS, "-o", file]) == 0
-    drawn = []
+    has_bar = []
     for option in ([], ["--no-progress"]):
         stderr = Terminal()
         monkeypatch.setattr(sys, "stderr", stderr)
-        words = [word.replace("OUT", str(tmp_path / f"out{len(drawn)}")) for word in DRAWING[command]]
+        words = [word.replace("OUT", str(tmp_path / f"out{len(has_bar)}")) for word in DRAWING_ARGUMENTS[command]]
         assert main([command, file, *words, *option]) in (0, 1)
-        drawn.append("\x1b" in stderr.getvalue())
-    assert drawn == [True, False]
+        has_bar.append("\x1b" in stderr.getvalue())
+    assert has_bar == [True, False]

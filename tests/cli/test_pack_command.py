@@ -13,7 +13,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import helper, numpy_helper
-from terminal import shown_on_terminal
+from terminal import run_on_terminal
 
 import onnxwire
 from onnxwire.cli import main
@@ -27,29 +27,29 @@ def run(*arguments, cwd, stdout=subprocess.PIPE):
     return forked_commands.run(*arguments, cwd=cwd, stdout=stdout)
 
 
-def do(*arguments, cwd):
-    """Run a command that succeeds without output."""
-    done = run(*arguments, cwd=cwd)
-    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+def run_silently(*arguments, cwd):
+    """Run a command; assert that it succeeds without output."""
+    result = run(*arguments, cwd=cwd)
+    assert (result.returncode, result.stdout, result.stderr) == (0, b"", b"")
 
 
-def check_refusal(done, text):
+def check_refusal(result, text):
     """Assert that a command ended with a one-line error and status 2."""
-    assert (done.returncode, done.stdout) == (2, b"")
-    assert done.stderr.decode() == f"onnxwire: {text}\n"
+    assert (result.returncode, result.stdout) == (2, b"")
+    assert result.stderr.decode() == f"onnxwire: {text}\n"
 
 
 def check_model(path):
     """Assert that the official runtime loads the same model from a path."""
     model = onnx.load(path)
-    for ours, official in zip(model.graph.initializer, MODEL.graph.initializer, strict=True):
-        np.testing.assert_array_equal(numpy_helper.to_array(ours), numpy_helper.to_array(official))
-        ours.CopyFrom(official)
+    for tensor, official_tensor in zip(model.graph.initializer, MODEL.graph.initializer, strict=True):
+        np.testing.assert_array_equal(numpy_helper.to_array(tensor), numpy_helper.to_array(official_tensor))
+        tensor.CopyFrom(official_tensor)
     assert model == MODEL
 
 
-def moved(path):
-    """Return the tensors of a model with external data, by name."""
+def external_tensors(path):
+    """Return the tensors with external data of a model, by name."""
     return {info.name: info for info in onnxwire.tensors(path) if info.location is not None}
 
 
@@ -61,61 +61,61 @@ def folder(tmp_path):
 
 
 def test_unpack_moves_large_weights_to_the_new_models_folder(folder):
-    do("unpack", "m.onnx", "-o", "out.onnx", cwd=folder)
+    run_silently("unpack", "m.onnx", "-o", "out.onnx", cwd=folder)
     assert sorted(os.listdir(folder)) == ["m.onnx", "out.data", "out.onnx"]
     assert (folder / "m.onnx").read_bytes() == DIGITS.read_bytes()
     check_model(folder / "out.onnx")
-    assert set(moved(folder / "out.onnx")) == LARGE_TENSORS
-    assert {info.location for info in moved(folder / "out.onnx").values()} == {"out.data"}
+    assert set(external_tensors(folder / "out.onnx")) == LARGE_TENSORS
+    assert {info.location for info in external_tensors(folder / "out.onnx").values()} == {"out.data"}
 
 
 def test_pack_restores_the_bytes_before_unpack(folder):
-    do("unpack", "m.onnx", "-o", "out.onnx", cwd=folder)
-    do("pack", "out.onnx", "-o", "back.onnx", cwd=folder)
+    run_silently("unpack", "m.onnx", "-o", "out.onnx", cwd=folder)
+    run_silently("pack", "out.onnx", "-o", "back.onnx", cwd=folder)
     assert (folder / "back.onnx").read_bytes() == DIGITS.read_bytes()
 
 
 def test_pack_and_unpack_work_in_place(folder):
-    do("unpack", "m.onnx", "-o", "m.onnx", cwd=folder)
+    run_silently("unpack", "m.onnx", "-o", "m.onnx", cwd=folder)
     check_model(folder / "m.onnx")
     assert (folder / "m.onnx").stat().st_size < 30_000
-    do("unpack", "m.onnx", "-o", "m.onnx", "--align", "64", cwd=folder)
+    run_silently("unpack", "m.onnx", "-o", "m.onnx", "--align", "64", cwd=folder)
     check_model(folder / "m.onnx")
-    do("pack", "m.onnx", "-o", "m.onnx", cwd=folder)
+    run_silently("pack", "m.onnx", "-o", "m.onnx", cwd=folder)
     assert (folder / "m.onnx").read_bytes() == DIGITS.read_bytes()
 
 
 def test_pack_reads_external_data_of_the_official_package(folder):
     (folder / "official").mkdir()
     onnx.save(onnx.load(DIGITS), folder / "official" / "m.onnx", save_as_external_data=True, location="weights")
-    do("pack", "official/m.onnx", "-o", "packed.onnx", cwd=folder)
+    run_silently("pack", "official/m.onnx", "-o", "packed.onnx", cwd=folder)
     check_model(folder / "packed.onnx")
-    assert not moved(folder / "packed.onnx")
+    assert not external_tensors(folder / "packed.onnx")
 
 
 def test_the_data_is_written_to_the_given_files(folder):
-    do("unpack", "m.onnx", "-o", "one.onnx", "--data", "weights/one.bin", cwd=folder)
-    do("unpack", "m.onnx", "-o", "each.onnx", "--data", "each/{name}.bin", cwd=folder)
-    do("unpack", "m.onnx", "-o", "shards.onnx", "--shard-size", "100K", cwd=folder)
+    run_silently("unpack", "m.onnx", "-o", "one.onnx", "--data", "weights/one.bin", cwd=folder)
+    run_silently("unpack", "m.onnx", "-o", "each.onnx", "--data", "each/{name}.bin", cwd=folder)
+    run_silently("unpack", "m.onnx", "-o", "shards.onnx", "--shard-size", "100K", cwd=folder)
     for name in ("one", "each", "shards"):
         check_model(folder / f"{name}.onnx")
     assert os.listdir(folder / "weights") == ["one.bin"]
     assert set(os.listdir(folder / "each")) == {f"{name}.bin" for name in LARGE_TENSORS}
-    shards = {info.location for info in moved(folder / "shards.onnx").values()}
+    shards = {info.location for info in external_tensors(folder / "shards.onnx").values()}
     assert shards == {f"shards-{i:05}-of-{len(shards):05}.data" for i in range(1, len(shards) + 1)}
     assert len(shards) > 1
 
 
 def test_a_model_name_may_look_like_a_pattern(folder):
-    do("unpack", "m.onnx", "-o", "{name}.onnx", cwd=folder)
+    run_silently("unpack", "m.onnx", "-o", "{name}.onnx", cwd=folder)
     check_model(folder / "{name}.onnx")
     assert (folder / "{name}.data").exists()
 
 
 def test_sizes_and_checksums_follow_the_options(folder):
-    do("unpack", "m.onnx", "-o", "out.onnx", "--threshold", "16K", "--align", "64k", "--checksum", cwd=folder)
+    run_silently("unpack", "m.onnx", "-o", "out.onnx", "--threshold", "16K", "--align", "64k", "--checksum", cwd=folder)
     check_model(folder / "out.onnx")
-    infos = moved(folder / "out.onnx").values()
+    infos = external_tensors(folder / "out.onnx").values()
     assert {info.nbytes >= 16384 for info in infos} == {True}
     assert {info.offset % 65536 for info in infos} == {0}
     digest = hashlib.sha1((folder / "out.data").read_bytes()).hexdigest()
@@ -125,33 +125,33 @@ def test_sizes_and_checksums_follow_the_options(folder):
 
 
 def test_packed_weights_are_aligned_on_request(folder):
-    do("unpack", "m.onnx", "-o", "out.onnx", cwd=folder)
-    do("pack", "out.onnx", "-o", "packed.onnx", "--inline-align", "4K", "--threshold", "2K", cwd=folder)
+    run_silently("unpack", "m.onnx", "-o", "out.onnx", cwd=folder)
+    run_silently("pack", "out.onnx", "-o", "packed.onnx", "--inline-align", "4K", "--threshold", "2K", cwd=folder)
     check_model(folder / "packed.onnx")
-    found = onnxwire.tensors(folder / "packed.onnx")
-    assert {info.offset % 4096 for info in found if info.nbytes >= 2048} == {0}
+    tensors = onnxwire.tensors(folder / "packed.onnx")
+    assert {info.offset % 4096 for info in tensors if info.nbytes >= 2048} == {0}
 
 
 @pytest.mark.parametrize("size", ["", "1X", "-1", "1.5G", "0x10", "9999999999G", "two"])
-def test_a_malformed_size_is_refused(folder, size):
-    done = run("unpack", "m.onnx", "-o", "out.onnx", f"--align={size}", cwd=folder)
-    assert done.returncode == 2
-    assert f"{size!r} is not a size; write it as 4096, 64K, 500M or 2G".encode() in done.stderr
+def test_a_malformed_size_is_rejected(folder, size):
+    result = run("unpack", "m.onnx", "-o", "out.onnx", f"--align={size}", cwd=folder)
+    assert result.returncode == 2
+    assert f"{size!r} is not a size; write it as 4096, 64K, 500M or 2G".encode() in result.stderr
     assert os.listdir(folder) == ["m.onnx"]
 
 
 def test_packing_to_stdout_prints_only_the_model(folder):
-    do("unpack", "m.onnx", "-o", "out.onnx", cwd=folder)
-    done = run("pack", "out.onnx", "-o", "-", "-v", cwd=folder)
-    assert (done.returncode, done.stdout, done.stderr) == (0, DIGITS.read_bytes(), b"")
+    run_silently("unpack", "m.onnx", "-o", "out.onnx", cwd=folder)
+    result = run("pack", "out.onnx", "-o", "-", "-v", cwd=folder)
+    assert (result.returncode, result.stdout, result.stderr) == (0, DIGITS.read_bytes(), b"")
 
 
 def test_verbose_lists_the_written_files(folder):
-    done = run("unpack", "m.onnx", "-o", "out.onnx", "-v", cwd=folder)
-    assert (done.returncode, done.stdout) == (0, b"")
+    result = run("unpack", "m.onnx", "-o", "out.onnx", "-v", cwd=folder)
+    assert (result.returncode, result.stdout) == (0, b"")
     sizes = [(folder / name).stat().st_size for name in ("out.onnx", "out.data")]
     inline = len(onnxwire.tensors(DIGITS)) - len(LARGE_TENSORS)
-    assert done.stderr.decode().splitlines() == [
+    assert result.stderr.decode().splitlines() == [
         f"out.onnx: {sizes[0]:,} bytes, {inline} tensors",
         f"out.data: {sizes[1]:,} bytes, {len(LARGE_TENSORS)} tensors",
     ]
@@ -163,23 +163,23 @@ def test_other_files_are_kept_without_overwrite(folder):
     check_refusal(run("unpack", "m.onnx", "-o", "out.onnx", cwd=folder), f"{folder}/out.data: {reason}")
     assert (folder / "out.data").read_text() == "mine"
     assert sorted(os.listdir(folder)) == ["m.onnx", "out.data"]
-    do("unpack", "m.onnx", "-o", "out.onnx", "--overwrite", cwd=folder)
+    run_silently("unpack", "m.onnx", "-o", "out.onnx", "--overwrite", cwd=folder)
     check_model(folder / "out.onnx")
 
 
 def test_missing_data_is_named_and_found_in_the_external_root(folder):
     (folder / "elsewhere").mkdir()
-    do("unpack", "m.onnx", "-o", "out.onnx", cwd=folder)
+    run_silently("unpack", "m.onnx", "-o", "out.onnx", cwd=folder)
     (folder / "out.data").rename(folder / "elsewhere" / "out.data")
     for command in ("pack", "unpack"):
-        done = run(command, "out.onnx", "-o", "new.onnx", cwd=folder)
-        assert (done.returncode, done.stdout, done.stderr.count(b"\n")) == (2, b"", 1)
-        assert done.stderr.startswith(b"onnxwire: out.data: No such file or directory")
+        result = run(command, "out.onnx", "-o", "new.onnx", cwd=folder)
+        assert (result.returncode, result.stdout, result.stderr.count(b"\n")) == (2, b"", 1)
+        assert result.stderr.startswith(b"onnxwire: out.data: No such file or directory")
         assert not (folder / "new.onnx").exists()
-        do(command, "out.onnx", "-o", f"{command}.onnx", "--external-root", "elsewhere", cwd=folder)
+        run_silently(command, "out.onnx", "-o", f"{command}.onnx", "--external-root", "elsewhere", cwd=folder)
         check_model(folder / f"{command}.onnx")
-    done = run("pack", "out.onnx", "-o", "new.onnx", "--external-root", "nowhere", cwd=folder)
-    check_refusal(done, "nowhere: No such file or directory; --external-root must be an existing folder")
+    result = run("pack", "out.onnx", "-o", "new.onnx", "--external-root", "nowhere", cwd=folder)
+    check_refusal(result, "nowhere: No such file or directory; --external-root must be an existing folder")
 
 
 def test_no_command_leaves_the_folder_of_a_model(folder):
@@ -190,14 +190,14 @@ def test_no_command_leaves_the_folder_of_a_model(folder):
     tensor.external_data.add(key="location", value="../secret")
     onnx.save(helper.make_model(helper.make_graph([], "g", [], [], [tensor])), folder / "inner" / "m.onnx")
     for command in ("pack", "unpack"):
-        done = run(command, "m.onnx", "-o", "out.onnx", cwd=folder / "inner")
-        assert (done.returncode, done.stdout, done.stderr.count(b"\n")) == (2, b"", 1)
-        assert b"'w'" in done.stderr
-        assert b"'../secret' is not read: it contains .., which leads out of the model's folder" in done.stderr
+        result = run(command, "m.onnx", "-o", "out.onnx", cwd=folder / "inner")
+        assert (result.returncode, result.stdout, result.stderr.count(b"\n")) == (2, b"", 1)
+        assert b"'w'" in result.stderr
+        assert b"'../secret' is not read: it contains .., which leads out of the model's folder" in result.stderr
     # A data file above the model's folder.
-    done = run("unpack", "../m.onnx", "-o", "out.onnx", "--data", "../secret", "--overwrite", cwd=folder / "inner")
+    result = run("unpack", "../m.onnx", "-o", "out.onnx", "--data", "../secret", "--overwrite", cwd=folder / "inner")
     reason = "it contains .., which leads out of the model's folder"
-    check_refusal(done, f"external data can't be saved to '../secret': {reason}")
+    check_refusal(result, f"external data can't be saved to '../secret': {reason}")
     assert os.listdir(folder / "inner") == ["m.onnx"]
     assert (folder / "secret").read_bytes() == bytes(4096)
 
@@ -211,25 +211,25 @@ def test_an_unwritable_output_is_one_line(folder):
         run("unpack", "m.onnx", "-o", "m.data", cwd=folder),
         "external data can't be saved to 'm.data': the name collides with the model itself",
     )
-    done = run("pack", "m.onnx", "-o", "no/out.onnx", cwd=folder)
-    check_refusal(done, f"no/out.onnx: No such file or directory; there is no directory {folder}/no")
-    done = run("pack", "no\nmodel", "-o", "out.onnx", cwd=folder)
-    assert (done.returncode, done.stderr.count(b"\n")) == (2, 1)
-    assert done.stderr.startswith(b"onnxwire: no\\nmodel: No such file or directory")
+    result = run("pack", "m.onnx", "-o", "no/out.onnx", cwd=folder)
+    check_refusal(result, f"no/out.onnx: No such file or directory; there is no directory {folder}/no")
+    result = run("pack", "no\nmodel", "-o", "out.onnx", cwd=folder)
+    assert (result.returncode, result.stderr.count(b"\n")) == (2, 1)
+    assert result.stderr.startswith(b"onnxwire: no\\nmodel: No such file or directory")
     assert run("unpack", "m.onnx", cwd=folder).returncode == 2
     assert os.listdir(folder) == ["m.onnx"]
 
 
 @pytest.mark.skipif(not hasattr(os, "openpty"), reason="needs terminals")
 def test_no_binary_file_is_written_to_a_terminal(folder):
-    ours, theirs = os.openpty()
+    controller, terminal = os.openpty()
     try:
-        done = run("pack", "m.onnx", "-o", "-", cwd=folder, stdout=theirs)
+        result = run("pack", "m.onnx", "-o", "-", cwd=folder, stdout=terminal)
         reason = b"a terminal can't show a binary file; name a file after -o, or redirect stdout"
-        assert (done.returncode, done.stderr) == (2, b"onnxwire: <stdout>: " + reason + b"\n")
+        assert (result.returncode, result.stderr) == (2, b"onnxwire: <stdout>: " + reason + b"\n")
     finally:
-        os.close(ours)
-        os.close(theirs)
+        os.close(controller)
+        os.close(terminal)
 
 
 def test_a_model_too_large_for_protobuf_causes_a_warning(folder, monkeypatch, capsys):
@@ -247,9 +247,9 @@ def test_a_model_too_large_for_protobuf_causes_a_warning(folder, monkeypatch, ca
 
 @pytest.mark.parametrize("command", ["unpack", "pack"])
 def test_help_shows_examples(command, capsys):
-    with pytest.raises(SystemExit) as caught:
+    with pytest.raises(SystemExit) as excinfo:
         main([command, "--help"])
-    assert caught.value.code == 0
+    assert excinfo.value.code == 0
     assert f"onnxwire {command} model.onnx -o " in capsys.readouterr().out
 
 
@@ -258,7 +258,7 @@ def test_help_shows_examples(command, capsys):
 @pytest.mark.parametrize(("option", "is_drawn"), [([], True), (["--no-progress"], False)])
 def test_a_progress_bar_is_drawn_on_a_terminal(folder, command, option, is_drawn):
     words = [command, "m.onnx", "-o", "out.onnx", *option]
-    status, drawn = shown_on_terminal(*words, stream="stderr", cwd=folder)
+    status, output = run_on_terminal(*words, stream="stderr", cwd=folder)
     assert status == 0
-    assert (b"writing out.onnx" in drawn) == is_drawn
+    assert (b"writing out.onnx" in output) == is_drawn
     check_model(folder / "out.onnx")

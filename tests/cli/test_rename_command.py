@@ -19,15 +19,15 @@ DIGITS = Path(__file__).parents[2] / "examples" / "digits_cnn.onnx"
 
 
 @pytest.fixture
-def renamed(tmp_path):
+def rename_in_model(tmp_path):
     """Return a function that renames in a model, and returns the result as an official model."""
 
     def rename(model, *arguments):
         (tmp_path / "m.onnx").write_bytes(model.SerializeToString())
         assert main(["rename", str(tmp_path / "m.onnx"), *arguments, "-o", str(tmp_path / "out.onnx")]) == 0
-        made = onnx.load(tmp_path / "out.onnx")
-        onnx.checker.check_model(made, full_check=True)
-        return made
+        renamed_model = onnx.load(tmp_path / "out.onnx")
+        onnx.checker.check_model(renamed_model, full_check=True)
+        return renamed_model
 
     return rename
 
@@ -47,8 +47,8 @@ def refusal(tmp_path, capsys):
     return rename
 
 
-def replaced(model, **names):
-    """Return a model in whose text form the words in quotes are replaced."""
+def replace_names(model, **names):
+    """Return a copy of a model with each quoted string that equals an old name replaced by the new one."""
     text = str(model)
     for old, new in names.items():
         text = text.replace(f'"{old}"', f'"{new}"')
@@ -56,26 +56,28 @@ def replaced(model, **names):
 
 
 @pytest.mark.parametrize("old", ["x", "h", "w", "y", "z", "flag", "s"])
-def test_a_value_is_renamed_everywhere(renamed, old):
-    assert renamed(nested_model(), old, "new") == replaced(nested_model(), **{old: "new"})
+def test_a_value_is_renamed_everywhere(rename_in_model, old):
+    assert rename_in_model(nested_model(), old, "new") == replace_names(nested_model(), **{old: "new"})
 
 
-def test_the_renamed_model_computes_the_same(renamed):
-    made = renamed(nested_model(), "x", "image", "h", "hidden", "w", "weight")
-    session = onnxruntime.InferenceSession(made.SerializeToString())
+def test_the_renamed_model_computes_the_same(rename_in_model):
+    renamed_model = rename_in_model(nested_model(), "x", "image", "h", "hidden", "w", "weight")
+    session = onnxruntime.InferenceSession(renamed_model.SerializeToString())
     assert session.run(["z"], {"image": np.float32([1, 2]), "flag": np.array(False)})[0].tolist() == [4, 12]
 
 
-def test_two_values_swap_their_names(renamed):
-    assert renamed(nested_model(), "h", "y", "y", "h") == replaced(nested_model(), h="#", y="h", **{"#": "y"})
+def test_two_values_swap_their_names(rename_in_model):
+    assert rename_in_model(nested_model(), "h", "y", "y", "h") == replace_names(
+        nested_model(), h="#", y="h", **{"#": "y"}
+    )
 
 
-def test_a_value_of_a_subgraph_is_renamed_there(renamed):
-    assert renamed(nested_model(), "Add_out", "new") == replaced(nested_model(), Add_out="new")
+def test_a_value_of_a_subgraph_is_renamed_there(rename_in_model):
+    assert rename_in_model(nested_model(), "Add_out", "new") == replace_names(nested_model(), Add_out="new")
 
 
-def test_a_value_of_functions_is_renamed_in_each(renamed):
-    assert renamed(nested_model(), "a", "new") == replaced(nested_model(), a="new")
+def test_a_value_of_functions_is_renamed_in_each(rename_in_model):
+    assert rename_in_model(nested_model(), "a", "new") == replace_names(nested_model(), a="new")
 
 
 def test_a_value_that_shadows_another_keeps_its_name():
@@ -113,9 +115,9 @@ def test_sharding_annotations_are_renamed():
     assert model.graph.node[0].device_configurations[0].sharding_spec[0].tensor_name == "new"
 
 
-def test_nodes_are_renamed(renamed):
-    made = renamed(nested_model(), "--nodes", "first", "one", "branch_Add", "sum")
-    assert made == replaced(nested_model(), first="one", branch_Add="sum")
+def test_nodes_are_renamed(rename_in_model):
+    renamed_model = rename_in_model(nested_model(), "--nodes", "first", "one", "branch_Add", "sum")
+    assert renamed_model == replace_names(nested_model(), first="one", branch_Add="sum")
 
 
 def test_verbose_prints_the_number_of_renames_in_place(tmp_path, capsys):
@@ -152,7 +154,7 @@ def test_nodes_of_one_name_are_not_renamed_together(refusal):
 
 
 def test_names_come_in_pairs(capsys):
-    with pytest.raises(SystemExit) as caught:
+    with pytest.raises(SystemExit) as excinfo:
         main(["rename", str(DIGITS), "image", "-o", "-"])
-    assert caught.value.code == 2
+    assert excinfo.value.code == 2
     assert "'image' has no new name" in capsys.readouterr().err

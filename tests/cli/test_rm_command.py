@@ -14,8 +14,8 @@ DIGITS = Path(__file__).parents[2] / "examples" / "digits_cnn.onnx"
 
 
 @pytest.fixture
-def without(tmp_path):
-    """Return a function that removes from a model, and returns the result as an official model."""
+def remove_paths(tmp_path):
+    """Return a function that removes the targets of paths from a model, and returns the result as an official model."""
 
     def remove(*paths, model=None):
         (tmp_path / "m.onnx").write_bytes((model or onnx.load(DIGITS)).SerializeToString())
@@ -25,13 +25,14 @@ def without(tmp_path):
     return remove
 
 
-def expected(edit, model=None):
+def apply_edit(edit, model=None):
+    """Return the digits or another model after an edit by the official runtime."""
     model = model or onnx.load(DIGITS)
     edit(model)
     return model
 
 
-def drop(values, *indexes):
+def delete_elements(values, *indexes):
     for index in sorted(indexes, reverse=True):
         del values[index]
 
@@ -39,40 +40,45 @@ def drop(values, *indexes):
 @pytest.mark.parametrize(
     ("paths", "edit"),
     [
-        (["node:node_relu"], lambda m: drop(m.graph.node, 4)),
-        (["graph.node[3:6]", "graph.node[-1]", "graph.node[4]"], lambda m: drop(m.graph.node, 3, 4, 5, 16)),
+        (["node:node_relu"], lambda m: delete_elements(m.graph.node, 4)),
+        (["graph.node[3:6]", "graph.node[-1]", "graph.node[4]"], lambda m: delete_elements(m.graph.node, 3, 4, 5, 16)),
         (
             ["graph.node[::2]", "graph.value_info[1::3]"],
-            lambda m: (drop(m.graph.node, *range(0, 17, 2)), drop(m.graph.value_info, *range(1, 29, 3))),
+            lambda m: (
+                delete_elements(m.graph.node, *range(0, 17, 2)),
+                delete_elements(m.graph.value_info, *range(1, 29, 3)),
+            ),
         ),
         (
             ["tensor:features.0.weight.dims[1:3]", "tensor:features.0.weight.dims[0]"],
-            lambda m: drop(m.graph.initializer[0].dims, 0, 1, 2),
+            lambda m: delete_elements(m.graph.initializer[0].dims, 0, 1, 2),
         ),
-        (["graph.node[0]", "graph.node[1]"], lambda m: drop(m.graph.node, 0, 1)),
-        (["tensor:features.0.bias", "tensor:features.0.weight"], lambda m: drop(m.graph.initializer, 0, 1)),
+        (["graph.node[0]", "graph.node[1]"], lambda m: delete_elements(m.graph.node, 0, 1)),
+        (["tensor:features.0.bias", "tensor:features.0.weight"], lambda m: delete_elements(m.graph.initializer, 0, 1)),
         (["graph.value_info"], lambda m: m.graph.ClearField("value_info")),
         (["graph.value_info", "graph.value_info[0]"], lambda m: m.graph.ClearField("value_info")),
         (["producer_name"], lambda m: m.ClearField("producer_name")),
         (["graph.input[0].type"], lambda m: m.graph.input[0].ClearField("type")),
-        (["graph.node[2].attribute[0]", "graph.node[2]"], lambda m: drop(m.graph.node, 2)),
-        (["node:node_conv2d.input[2]"], lambda m: drop(m.graph.node[2].input, 2)),
+        (["graph.node[2].attribute[0]", "graph.node[2]"], lambda m: delete_elements(m.graph.node, 2)),
+        (["node:node_conv2d.input[2]"], lambda m: delete_elements(m.graph.node[2].input, 2)),
         (["tensor:features.0.bias.dims"], lambda m: m.graph.initializer[1].ClearField("dims")),
     ],
 )
-def test_only_the_elements_at_the_paths_are_removed(without, paths, edit):
-    assert without(*paths) == expected(edit)
+def test_only_the_elements_at_the_paths_are_removed(remove_paths, paths, edit):
+    assert remove_paths(*paths) == apply_edit(edit)
 
 
-def test_removing_a_used_value_causes_a_warning(without, capsys):
-    without("node:first", "tensor:s", model=nested_model())
+def test_removing_a_used_value_causes_a_warning(remove_paths, capsys):
+    remove_paths("node:first", "tensor:s", model=nested_model())
     assert capsys.readouterr().err == "onnxwire: warning: removed, but still used: h\n"
-    without("graph.initializer", model=nested_model())
+    remove_paths("graph.initializer", model=nested_model())
     assert capsys.readouterr().err == "onnxwire: warning: removed, but still used: w\n"
 
 
-def test_unused_values_are_removed_without_a_warning(without, capsys):
-    assert without("node:unused", model=nested_model()) == expected(lambda m: drop(m.graph.node, 3), nested_model())
+def test_unused_values_are_removed_without_a_warning(remove_paths, capsys):
+    assert remove_paths("node:unused", model=nested_model()) == apply_edit(
+        lambda m: delete_elements(m.graph.node, 3), nested_model()
+    )
     assert capsys.readouterr().err == ""
 
 
@@ -106,13 +112,13 @@ def test_an_impossible_removal_is_one_line(tmp_path, capsys, path, text):
 def test_bypassed_nodes_connect_their_consumers(tmp_path):
     out = tmp_path / "out.onnx"
     assert main(["rm", str(DIGITS), "--bypass", "node:node_relu", "graph.node[7]", "-o", str(out)]) == 0
-    before, after = onnx.load(DIGITS), onnx.load(out)
-    assert [node.name for node in after.graph.node] == [
-        node.name for index, node in enumerate(before.graph.node) if index not in (4, 7)
+    model, bypassed_model = onnx.load(DIGITS), onnx.load(out)
+    assert [node.name for node in bypassed_model.graph.node] == [
+        node.name for index, node in enumerate(model.graph.node) if index not in (4, 7)
     ]
-    readers = {node.name: node.input[0] for node in after.graph.node if node.input}
-    assert readers["node_conv2d_1"] == before.graph.node[4].input[0]
-    onnx.checker.check_model(after)
+    first_inputs = {node.name: node.input[0] for node in bypassed_model.graph.node if node.input}
+    assert first_inputs["node_conv2d_1"] == model.graph.node[4].input[0]
+    onnx.checker.check_model(bypassed_model)
 
 
 def test_a_bypass_of_a_path_that_is_not_a_node_is_an_error(tmp_path, capsys):

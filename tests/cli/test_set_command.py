@@ -22,7 +22,7 @@ DIGITS = Path(__file__).parents[2] / "examples" / "digits_cnn.onnx"
 
 
 @pytest.fixture
-def changed(tmp_path):
+def set_fields(tmp_path):
     """Return a function that sets fields of the digits, and returns the result as an official model."""
 
     def change(*assignments):
@@ -85,25 +85,25 @@ def attribute(model, name):
         ("training_info=", None),
     ],
 )
-def test_only_the_element_at_the_path_is_set(changed, assignment, edit, capsys, tmp_path):
+def test_only_the_element_at_the_path_is_set(set_fields, assignment, edit, capsys, tmp_path):
     if edit is None:
         assert main(["set", str(DIGITS), assignment, "-o", str(tmp_path / "out.onnx")]) == 2
     else:
-        assert changed(assignment) == expected(edit)
+        assert set_fields(assignment) == expected(edit)
 
 
-def test_assignments_are_carried_out_in_order(changed):
-    assert changed("producer_name=a", "producer_name=b").producer_name == "b"
+def test_assignments_are_applied_in_order(set_fields):
+    assert set_fields("producer_name=a", "producer_name=b").producer_name == "b"
 
 
-def test_metadata_are_set_by_key(changed):
+def test_metadata_are_set_by_key(set_fields):
     key = "pkg.torch.export.ExportedProgram.range_constraints"
-    assert changed(f'graph.metadata_props["{key}"]=x').graph.metadata_props[1].value == "x"
+    assert set_fields(f'graph.metadata_props["{key}"]=x').graph.metadata_props[1].value == "x"
 
 
-def test_metadata_may_be_json(changed):
+def test_metadata_may_be_json(set_fields):
     key = "pkg.torch.export.ExportedProgram.range_constraints"
-    assert changed(f'graph.metadata_props["{key}"]={{"a": 1}}').graph.metadata_props[1].value == '{"a": 1}'
+    assert set_fields(f'graph.metadata_props["{key}"]={{"a": 1}}').graph.metadata_props[1].value == '{"a": 1}'
 
 
 def test_a_name_may_have_an_equals_sign_in_it():
@@ -114,20 +114,20 @@ def test_a_name_may_have_an_equals_sign_in_it():
     assert (model.graph.node[0].op_type, model.graph.node[0].domain) == ("c=d", "e=f")
 
 
-def test_a_tensor_is_set_to_an_npy_file(changed, tmp_path):
+def test_a_tensor_is_set_to_an_npy_file(set_fields, tmp_path):
     array = np.arange(6, dtype=np.int64).reshape(2, 3)
     np.save(tmp_path / "x.npy", array)
-    tensor = changed(f"tensor:features.0.bias=@{tmp_path / 'x.npy'}", "--force").graph.initializer[1]
+    tensor = set_fields(f"tensor:features.0.bias=@{tmp_path / 'x.npy'}", "--force").graph.initializer[1]
     assert tensor.name == "features.0.bias"
     np.testing.assert_array_equal(numpy_helper.to_array(tensor), array)
 
 
-def test_elements_of_a_tensor_are_set(changed):
-    made = changed("tensor:features.0.weight[0, 0, :, 1]=0.5", "tensor:features.0.bias[-1]=-inf")
+def test_elements_of_a_tensor_are_set(set_fields):
+    edited_model = set_fields("tensor:features.0.weight[0, 0, :, 1]=0.5", "tensor:features.0.bias[-1]=-inf")
     array = numpy_helper.to_array(onnx.load(DIGITS).graph.initializer[0]).copy()
     array[0, 0, :, 1] = 0.5
-    np.testing.assert_array_equal(numpy_helper.to_array(made.graph.initializer[0]), array)
-    assert numpy_helper.to_array(made.graph.initializer[1])[-1] == -np.inf
+    np.testing.assert_array_equal(numpy_helper.to_array(edited_model.graph.initializer[0]), array)
+    assert numpy_helper.to_array(edited_model.graph.initializer[1])[-1] == -np.inf
 
 
 @pytest.mark.parametrize(
@@ -149,10 +149,10 @@ def test_elements_of_any_type_are_set(array, text, value):
     assert model.graph.initializer[0].numpy()[1] == array[1]
 
 
-def test_bytes_are_set_to_a_file(changed, tmp_path):
+def test_bytes_are_set_to_a_file(set_fields, tmp_path):
     (tmp_path / "x.bin").write_bytes(bytes(range(64)))
-    made = changed(f"tensor:features.0.bias.raw_data=@{tmp_path / 'x.bin'}")
-    assert made.graph.initializer[1].raw_data == bytes(range(64))
+    edited_model = set_fields(f"tensor:features.0.bias.raw_data=@{tmp_path / 'x.bin'}")
+    assert edited_model.graph.initializer[1].raw_data == bytes(range(64))
 
 
 def test_setting_elements_makes_external_data_inline(tmp_path):
@@ -214,9 +214,9 @@ def test_a_value_of_the_wrong_type_is_one_line(tmp_path, capsys, assignment, tex
 
 
 def test_an_output_option_is_required(capsys):
-    with pytest.raises(SystemExit) as caught:
+    with pytest.raises(SystemExit) as excinfo:
         main(["set", str(DIGITS), "producer_name=me"])
-    assert caught.value.code == 2
+    assert excinfo.value.code == 2
     assert "-o/--output -i/--in-place is required" in capsys.readouterr().err
 
 
@@ -232,8 +232,8 @@ def test_a_model_of_gigabytes_takes_little_memory(tmp_path):
         "assert main(['rename', sys.argv[1], 'x', 'image', '-i']) == 0\n"
         "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)\n"
     )
-    done = subprocess.run([sys.executable, "-c", script, path], capture_output=True, text=True, check=True)
-    assert int(done.stdout.split()[-1]) < 50_000  # KiB
+    result = subprocess.run([sys.executable, "-c", script, path], capture_output=True, text=True, check=True)
+    assert int(result.stdout.split()[-1]) < 50_000  # KiB
     with onnxwire.load(path) as model:
         assert (model.graph.node[0].op_type, model.graph.node[0].input[0]) == ("Gelu", "image")
         assert model.graph.initializer[0].nbytes == size
@@ -249,19 +249,21 @@ def test_another_type_or_shape_of_a_tensor_needs_force(tmp_path, capsys):
         assert main([*words, "--force"]) == 0
 
 
-def test_weights_are_taken_from_safetensors_by_name(tmp_path, capsys):
-    out, part = tmp_path / "out.onnx", tmp_path / "w.safetensors"
-    new = np.arange(16, dtype=np.float32)
+def test_weights_are_read_from_safetensors_by_name(tmp_path, capsys):
+    out, weights_path = tmp_path / "out.onnx", tmp_path / "w.safetensors"
+    array = np.arange(16, dtype=np.float32)
     weights = onnxwire.ModelProto()
-    weights.graph.initializer.extend([onnxwire.from_array(new, "features.0.bias"), onnxwire.from_array(new, "more")])
-    onnxwire.to_safetensors(weights, part)
-    assert main(["set", str(DIGITS), "--from", str(part), "producer_name=me", "-o", str(out)]) == 0
+    weights.graph.initializer.extend(
+        [onnxwire.from_array(array, "features.0.bias"), onnxwire.from_array(array, "more")]
+    )
+    onnxwire.to_safetensors(weights, weights_path)
+    assert main(["set", str(DIGITS), "--from", str(weights_path), "producer_name=me", "-o", str(out)]) == 0
     err = capsys.readouterr().err
     assert "w.safetensors: not in the file: features.0.weight, " in err
     assert "w.safetensors: not in the model: more" in err
-    made = onnx.load(out)
-    assert made.producer_name == "me"
-    np.testing.assert_array_equal(numpy_helper.to_array(made.graph.initializer[1]), new)
+    edited_model = onnx.load(out)
+    assert edited_model.producer_name == "me"
+    np.testing.assert_array_equal(numpy_helper.to_array(edited_model.graph.initializer[1]), array)
 
 
 @pytest.mark.parametrize(
@@ -271,7 +273,7 @@ def test_weights_are_taken_from_safetensors_by_name(tmp_path, capsys):
         ("other", np.zeros(3, np.float32), "no initializer has the name of a tensor in this file ('other', ...)"),
     ],
 )
-def test_weights_that_do_not_fit_are_refused(tmp_path, capsys, name, array, text):
+def test_weights_that_do_not_fit_are_rejected(tmp_path, capsys, name, array, text):
     weights = onnxwire.ModelProto()
     weights.graph.initializer.append(onnxwire.from_array(array, name))
     onnxwire.to_safetensors(weights, tmp_path / "w.safetensors")

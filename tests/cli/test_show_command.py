@@ -25,8 +25,8 @@ def run(capsys, *arguments: object) -> str:
     return commands.output(capsys, "show", *arguments)
 
 
-def complaint(capsys, *arguments: object) -> str:
-    return commands.complaint(capsys, "show", *arguments)
+def error_line(capsys, *arguments: object) -> str:
+    return commands.error_line(capsys, "show", *arguments)
 
 
 def fields(text: str) -> dict[str, str]:
@@ -50,19 +50,23 @@ def test_a_node_has_operator_inputs_with_types_and_attributes(capsys) -> None:
 
 def test_statistics_of_a_tensor_agree_with_numpy(capsys) -> None:
     weight = WEIGHTS["classifier.1.weight"].astype(np.float64)
-    found = fields(run(capsys, DIGITS, "tensor:classifier.1.weight").split("\n\n")[0])
-    assert (found["type"], found["shape"], found["elements"]) == ("FLOAT", "[64, 512]", f"{weight.size:,}")
+    rows = fields(run(capsys, DIGITS, "tensor:classifier.1.weight").split("\n\n")[0])
+    assert (rows["type"], rows["shape"], rows["elements"]) == ("FLOAT", "[64, 512]", f"{weight.size:,}")
     for key in ("min", "max", "mean", "std"):
-        assert float(found[key]) == pytest.approx(getattr(weight, key)(), rel=1e-5)
-    assert (found["zeros"], found["NaN"], found["Inf"]) == ("0", "0", "0")
+        assert float(rows[key]) == pytest.approx(getattr(weight, key)(), rel=1e-5)
+    assert (rows["zeros"], rows["NaN"], rows["Inf"]) == ("0", "0", "0")
 
 
 def test_a_slice_is_shown_with_values_and_statistics(capsys) -> None:
     weight = WEIGHTS["classifier.1.weight"]
-    found = json.loads(run(capsys, DIGITS, "tensor:classifier.1.weight[0:4,:8]", "--json"))
-    assert np.array_equal(np.array(found["values"], np.float32), weight[:4, :8])
-    assert (found["index"], found["shape_of_values"], found["shape"]) == ("[0:4,:8]", [4, 8], [64, 512])
-    assert found["statistics"]["max"] == weight[:4, :8].max()
+    shown_tensor = json.loads(run(capsys, DIGITS, "tensor:classifier.1.weight[0:4,:8]", "--json"))
+    assert np.array_equal(np.array(shown_tensor["values"], np.float32), weight[:4, :8])
+    assert (shown_tensor["index"], shown_tensor["shape_of_values"], shown_tensor["shape"]) == (
+        "[0:4,:8]",
+        [4, 8],
+        [64, 512],
+    )
+    assert shown_tensor["statistics"]["max"] == weight[:4, :8].max()
     out = run(capsys, DIGITS, "tensor:classifier.1.weight[0:4,:8]")
     assert len(out.split("values [0:4,:8]\n")[1].split()) >= 32
 
@@ -81,9 +85,9 @@ def test_a_histogram_has_one_bar_per_bin() -> None:
 
 
 def test_bins_sets_the_number_of_bins(capsys) -> None:
-    found = json.loads(run(capsys, DIGITS, "tensor:classifier.1.weight", "--json", "--bins", "5"))
-    assert sum(found["statistics"]["histogram"]["counts"]) == 64 * 512
-    assert len(found["statistics"]["histogram"]["counts"]) == 5
+    shown_tensor = json.loads(run(capsys, DIGITS, "tensor:classifier.1.weight", "--json", "--bins", "5"))
+    assert sum(shown_tensor["statistics"]["histogram"]["counts"]) == 64 * 512
+    assert len(shown_tensor["statistics"]["histogram"]["counts"]) == 5
     assert (
         json.loads(run(capsys, DIGITS, "graph.initializer[0]", "--json", "--bins", "0"))["statistics"]["histogram"]
         is None
@@ -92,8 +96,8 @@ def test_bins_sets_the_number_of_bins(capsys) -> None:
 
 def test_nan_and_inf_are_counted_and_are_names_in_json(tmp_path, capsys) -> None:
     path = save(tmp_path / "m.onnx", numpy_helper.from_array(np.array([np.nan, np.inf, 1, 2], np.float32), "w"))
-    found = fields(run(capsys, path, "tensor:w"))
-    assert (found["NaN"], found["Inf"], found["max"]) == ("1", "1", "2")
+    rows = fields(run(capsys, path, "tensor:w"))
+    assert (rows["NaN"], rows["Inf"], rows["max"]) == ("1", "1", "2")
     assert json.loads(run(capsys, path, "tensor:w[:2]", "--json"))["values"] == ["NaN", "Infinity"]
 
 
@@ -101,8 +105,8 @@ def test_nan_and_inf_are_counted_and_are_names_in_json(tmp_path, capsys) -> None
     "name", ["BFLOAT16", "FLOAT8E4M3FN", "INT4", "UINT2", "BOOL", "COMPLEX64", "FLOAT16", "UINT64"]
 )
 def test_every_type_can_be_shown(name, tmp_path, capsys) -> None:
-    kind = onnxwire.tensor.dtypes.BY_NAME[name]
-    tensor = onnxwire.from_array(np.array([[1, 0], [1, 1]]).astype(kind.dtype), "w")
+    dtype_entry = onnxwire.tensor.dtypes.BY_NAME[name]
+    tensor = onnxwire.from_array(np.array([[1, 0], [1, 1]]).astype(dtype_entry.dtype), "w")
     onnxwire.save(onnxwire.ModelProto(graph=onnxwire.GraphProto(initializer=[tensor])), tmp_path / "m.onnx")
     out = run(capsys, tmp_path / "m.onnx", "tensor:w")
     assert (fields(out)["type"], fields(out)["mean"], fields(out)["zeros"]) == (name, "0.75", "1  (25.0%)")
@@ -154,10 +158,10 @@ def test_a_message_is_shown_field_by_field(capsys) -> None:
 
 
 def test_json_of_a_message_is_protobufs_without_the_weights(capsys) -> None:
-    found = json.loads(run(capsys, DIGITS, "graph", "--json"))
-    assert (found["message"], found["path"]) == ("GraphProto", "graph")
-    assert found["value"]["node"][2]["opType"] == "Conv"
-    assert found["value"]["initializer"][8]["rawData"] == {"elidedBytes": 131072}
+    shown_graph = json.loads(run(capsys, DIGITS, "graph", "--json"))
+    assert (shown_graph["message"], shown_graph["path"]) == ("GraphProto", "graph")
+    assert shown_graph["value"]["node"][2]["opType"] == "Conv"
+    assert shown_graph["value"]["initializer"][8]["rawData"] == {"elidedBytes": 131072}
     assert json.loads(run(capsys, DIGITS, "ir_version", "--json"))["value"] == 10
     assert json.loads(run(capsys, DIGITS, "doc_string", "--json"))["is_set"] is False
 
@@ -174,23 +178,23 @@ def test_json_of_a_message_is_protobufs_without_the_weights(capsys) -> None:
     ],
 )
 def test_a_wrong_path_is_one_line_with_a_remedy(path: str, text: str, capsys) -> None:
-    assert text in complaint(capsys, DIGITS, path)
+    assert text in error_line(capsys, DIGITS, path)
 
 
 def test_a_damaged_tensor_is_one_line(tmp_path, capsys) -> None:
     path = save(tmp_path / "m.onnx", onnx.TensorProto(name="w", data_type=1, dims=[3], raw_data=b"1234"))
-    assert "tensor 'w': dims [3] of FLOAT require 12 bytes; raw_data has 4" in complaint(capsys, path, "tensor:w")
-    assert "UNDEFINED" in complaint(capsys, save(path, onnx.TensorProto(name="w", dims=[3])), "tensor:w")
+    assert "tensor 'w': dims [3] of FLOAT require 12 bytes; raw_data has 4" in error_line(capsys, path, "tensor:w")
+    assert "UNDEFINED" in error_line(capsys, save(path, onnx.TensorProto(name="w", dims=[3])), "tensor:w")
 
 
 def test_weights_in_other_files_are_read_or_reported_missing(tmp_path, capsys) -> None:
     weight = numpy_helper.from_array(np.arange(500, dtype=np.float32), "w")
     model = helper.make_model(helper.make_graph([], "g", [], [], [weight]))
     onnx.save(model, tmp_path / "m.onnx", save_as_external_data=True, location="m.data", size_threshold=0)
-    found = fields(run(capsys, tmp_path / "m.onnx", "tensor:w"))
-    assert (found["max"], found["bytes"]) == ("499", "1.95 KiB, m.data at 0")
+    rows = fields(run(capsys, tmp_path / "m.onnx", "tensor:w"))
+    assert (rows["max"], rows["bytes"]) == ("499", "1.95 KiB, m.data at 0")
     (tmp_path / "m.data").unlink()
-    assert "m.data" in complaint(capsys, tmp_path / "m.onnx", "tensor:w")
+    assert "m.data" in error_line(capsys, tmp_path / "m.onnx", "tensor:w")
 
 
 def test_a_constant_is_found_by_its_output(tmp_path, capsys) -> None:
@@ -203,8 +207,8 @@ def test_a_constant_is_found_by_its_output(tmp_path, capsys) -> None:
 def test_control_characters_of_the_file_are_escaped(tmp_path, capsys) -> None:
     node = helper.make_node("\x1b[31mRelu", ["\x1b]0;x\x07"], ["y"], name="\x1b[2J", s="\x1b[1m")
     path = save(tmp_path / "m.onnx", nodes=(node,))
-    for shown in ("graph.node[0]", "graph", "graph.node", "graph.node[0].attribute"):
-        assert "\x1b" not in run(capsys, path, shown)
+    for message_path in ("graph.node[0]", "graph", "graph.node", "graph.node[0].attribute"):
+        assert "\x1b" not in run(capsys, path, message_path)
 
 
 def test_tensor_files_are_shown_with_their_type(tmp_path, capsys) -> None:
@@ -223,7 +227,7 @@ def test_only_the_selected_slice_of_a_huge_tensor_is_read(tmp_path, capsys) -> N
     onnxwire.save(onnxwire.ModelProto(graph=onnxwire.GraphProto(initializer=[tensor])), tmp_path / "m.onnx")
     assert run(capsys, tmp_path / "m.onnx", "tensor:w[7,-3:]").endswith("[0 0 0]\n")
     assert "values [0:4,0:8]" in run(capsys, tmp_path / "m.onnx", "tensor:w", "--no-stats")
-    assert "select up to" in complaint(capsys, tmp_path / "m.onnx", "tensor:w[0]", "--json", "--no-stats")
+    assert "select up to" in error_line(capsys, tmp_path / "m.onnx", "tensor:w[0]", "--json", "--no-stats")
 
 
 def test_weights_are_found_in_another_folder(capsys, tmp_path: Path) -> None:
@@ -232,5 +236,8 @@ def test_weights_are_found_in_another_folder(capsys, tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "m.data").rename(tmp_path / "elsewhere" / "m.data")
     words = ("tensor:classifier.1.weight", "--external-root", tmp_path / "elsewhere", "--json")
-    found = json.loads(run(capsys, tmp_path / "m.onnx", *words))
-    assert found["statistics"] == json.loads(run(capsys, DIGITS, "tensor:classifier.1.weight", "--json"))["statistics"]
+    shown_tensor = json.loads(run(capsys, tmp_path / "m.onnx", *words))
+    assert (
+        shown_tensor["statistics"]
+        == json.loads(run(capsys, DIGITS, "tensor:classifier.1.weight", "--json"))["statistics"]
+    )

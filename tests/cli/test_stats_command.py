@@ -32,12 +32,12 @@ def run(capsys, *arguments: object, status: int = 0) -> str:
     return commands.output(capsys, "stats", *arguments, status=status)
 
 
-def complaint(capsys, *arguments: object) -> str:
-    return commands.complaint(capsys, "stats", *arguments)
+def error_line(capsys, *arguments: object) -> str:
+    return commands.error_line(capsys, "stats", *arguments)
 
 
 @pytest.fixture
-def odd(tmp_path) -> Path:
+def odd_model_path(tmp_path) -> Path:
     """Make a model with a NaN, a name that controls terminals, strings, and a tensor without a name."""
     arrays = {
         "bad": np.array([1, np.nan, -np.inf, 0], np.float32),
@@ -69,19 +69,19 @@ def test_the_table_has_headings_and_one_line_per_tensor(capsys) -> None:
     assert f"{WEIGHTS['classifier.1.weight'].std():.6g}" in lines[9]
 
 
-def test_nans_are_counted_and_strings_have_no_statistics(odd, capsys) -> None:
-    rows = {row["name"] or row["path"]: row for row in json.loads(run(capsys, odd, "--json"))}
+def test_nans_are_counted_and_strings_have_no_statistics(odd_model_path, capsys) -> None:
+    rows = {row["name"] or row["path"]: row for row in json.loads(run(capsys, odd_model_path, "--json"))}
     assert [rows["bad"][key] for key in ("min", "max", "zeros", "nan", "inf")] == [0, 1, 1, 1, 1]
     assert rows["\x1b[31m<b>"]["mean"] == 1
     assert rows["words"]["count"] is None
     assert [rows["empty"][key] for key in ("count", "min", "mean")] == [0, None, None]
     assert rows["graph.node[0].attribute[0].t"]["max"] == 2
-    out = run(capsys, odd, "--color", "always")
+    out = run(capsys, odd_model_path, "--color", "always")
     assert "\x1b[31m<b>" not in out and "\\x1b[31m<b>" in out
 
 
-def test_tensors_with_nan_are_found_or_the_status_is_1(odd, capsys) -> None:
-    assert [row["name"] for row in json.loads(run(capsys, odd, "--filter", "nan>0", "--json"))] == ["bad"]
+def test_tensors_with_nan_are_found_or_the_status_is_1(odd_model_path, capsys) -> None:
+    assert [row["name"] for row in json.loads(run(capsys, odd_model_path, "--filter", "nan>0", "--json"))] == ["bad"]
     assert main(["stats", str(DIGITS), "--filter", "nan>0"]) == 1
     assert capsys.readouterr() == ("", f"onnxwire: {DIGITS}: no tensor that fulfils nan>0\n")
 
@@ -92,8 +92,8 @@ def test_tensors_are_chosen_and_sorted(capsys) -> None:
     assert [row["name"] for row in rows] == order[:2]
 
 
-def test_csv_round_trips(odd, capsys) -> None:
-    rows = list(csv.DictReader(io.StringIO(run(capsys, odd, "--csv"))))
+def test_csv_round_trips(odd_model_path, capsys) -> None:
+    rows = list(csv.DictReader(io.StringIO(run(capsys, odd_model_path, "--csv"))))
     assert [row["shape"] for row in rows] == ["1", "4", "5", "2", "0x3"]
     assert [row["nan"] for row in rows] == ["0", "1", "0", "", "0"]
     assert float(next(csv.DictReader(io.StringIO(run(capsys, DIGITS, "--csv"))))["mean"]) == pytest.approx(
@@ -125,9 +125,9 @@ def test_names_of_any_bytes_are_quoted_and_written(tmp_path, capsys) -> None:
 
 
 def test_output_can_be_written_to_a_file(tmp_path, capsys) -> None:
-    printed = run(capsys, DIGITS, "--csv")
+    printed_csv = run(capsys, DIGITS, "--csv")
     assert run(capsys, DIGITS, "--csv", "-o", tmp_path / "w.csv") == ""
-    assert (tmp_path / "w.csv").read_text() == printed
+    assert (tmp_path / "w.csv").read_text() == printed_csv
 
 
 def test_histograms_come_with_bins(capsys) -> None:
@@ -137,15 +137,15 @@ def test_histograms_come_with_bins(capsys) -> None:
         assert (histogram["low"], histogram["high"]) == (row["min"], row["max"])
 
 
-def test_arrow_and_parquet_have_the_same_table(odd, tmp_path, capsys) -> None:
+def test_arrow_and_parquet_have_the_same_table(odd_model_path, tmp_path, capsys) -> None:
     pa = pytest.importorskip("pyarrow")
     from pyarrow import ipc, parquet
 
-    assert run(capsys, odd, "--arrow", tmp_path / "w.arrow", "--parquet", tmp_path / "w.parquet") == ""
+    assert run(capsys, odd_model_path, "--arrow", tmp_path / "w.arrow", "--parquet", tmp_path / "w.parquet") == ""
     table = parquet.read_table(tmp_path / "w.parquet")
     with pa.OSFile(str(tmp_path / "w.arrow")) as file:
         assert ipc.open_file(file).read_all().equals(table)
-    rows = json.loads(run(capsys, odd, "--json"))
+    rows = json.loads(run(capsys, odd_model_path, "--json"))
     assert table.to_pylist() == rows
     assert table.schema.field("mean").type == pa.float64()
 
@@ -153,8 +153,8 @@ def test_arrow_and_parquet_have_the_same_table(odd, tmp_path, capsys) -> None:
 def test_without_pyarrow_and_matplotlib_an_error_names_the_package(capsys, monkeypatch, tmp_path) -> None:
     for module in ("pyarrow", "matplotlib"):
         monkeypatch.setitem(sys.modules, module, None)
-    assert "needs pyarrow, which is not installed" in complaint(capsys, DIGITS, "--parquet", tmp_path / "x")
-    assert "onnxwire[plot]" in complaint(capsys, DIGITS, "--plot", tmp_path / "x.png")
+    assert "needs pyarrow, which is not installed" in error_line(capsys, DIGITS, "--parquet", tmp_path / "x")
+    assert "onnxwire[plot]" in error_line(capsys, DIGITS, "--plot", tmp_path / "x.png")
     assert run(capsys, DIGITS, "--plot", tmp_path / "x.html") == ""
     assert [path.name for path in tmp_path.iterdir()] == ["x.html"]
 
@@ -173,8 +173,8 @@ class Page(HTMLParser):
         self.links += [key for key, _ in attrs if key in ("src", "href", "srcset", "action")]
 
 
-def test_the_page_is_one_file_without_outside_requests(odd, tmp_path, capsys) -> None:
-    run(capsys, odd, "--plot", tmp_path / "w.html")
+def test_the_page_is_one_file_without_outside_requests(odd_model_path, tmp_path, capsys) -> None:
+    run(capsys, odd_model_path, "--plot", tmp_path / "w.html")
     text = (tmp_path / "w.html").read_text()
     page = Page(text)
     assert not page.links and "://" not in text and "url(" not in text and "import" not in text
@@ -186,9 +186,9 @@ def test_the_page_is_one_file_without_outside_requests(odd, tmp_path, capsys) ->
 
 
 @pytest.mark.parametrize("model", ["digits", "odd"])
-def test_pictures_are_drawn_by_matplotlib(model, odd, tmp_path, capsys) -> None:
+def test_pictures_are_drawn_by_matplotlib(model, odd_model_path, tmp_path, capsys) -> None:
     pytest.importorskip("matplotlib")
-    path = DIGITS if model == "digits" else odd
+    path = DIGITS if model == "digits" else odd_model_path
     run(capsys, path, "--plot", tmp_path / "w.png")
     assert (tmp_path / "w.png").read_bytes().startswith(b"\x89PNG")
     run(capsys, path, "--plot", tmp_path / "w.svg")
@@ -208,22 +208,22 @@ def test_pictures_are_drawn_by_matplotlib(model, odd, tmp_path, capsys) -> None:
         (["--json", "--csv"], "not allowed with"),
     ],
 )
-def test_wrong_options_are_refused(arguments, text, capsys) -> None:
-    with pytest.raises(SystemExit) as raised:
+def test_wrong_options_are_rejected(arguments, text, capsys) -> None:
+    with pytest.raises(SystemExit) as excinfo:
         main(["stats", str(DIGITS), *arguments])
-    assert raised.value.code == 2
+    assert excinfo.value.code == 2
     assert text in capsys.readouterr().err
 
 
-def test_files_that_can_not_be_written_are_one_line(tmp_path, capsys) -> None:
-    assert "No such file" in complaint(capsys, DIGITS, "--csv", "-o", tmp_path / "no" / "w.csv")
-    assert "this is the input" in complaint(capsys, DIGITS, "--csv", "-o", DIGITS)
+def test_files_that_cannot_be_written_are_one_line(tmp_path, capsys) -> None:
+    assert "No such file" in error_line(capsys, DIGITS, "--csv", "-o", tmp_path / "no" / "w.csv")
+    assert "this is the input" in error_line(capsys, DIGITS, "--csv", "-o", DIGITS)
 
 
 def test_a_damaged_tensor_is_one_line_with_its_path(tmp_path, capsys) -> None:
     weight = onnx.TensorProto(name="w", data_type=1, dims=[3], raw_data=b"1234")
     onnx.save(helper.make_model(helper.make_graph([], "g", [], [], [weight])), tmp_path / "m.onnx")
-    assert "graph.initializer[0]: tensor 'w': dims [3] of FLOAT" in complaint(capsys, tmp_path / "m.onnx")
+    assert "graph.initializer[0]: tensor 'w': dims [3] of FLOAT" in error_line(capsys, tmp_path / "m.onnx")
 
 
 def test_weights_in_other_files_are_measured(tmp_path, capsys) -> None:
@@ -246,16 +246,16 @@ def test_memory_does_not_grow_with_the_model(tmp_path) -> None:
         "print([line.split()[1] for line in open('/proc/self/status') if line.startswith('VmHWM')][0], file=sys.stderr)"
     )
     command = [sys.executable, "-c", code, str(path), "--threads", "2"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert "lm_head.weight" in done.stdout
-    assert int(done.stderr) < 80_000
+    result = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert "lm_head.weight" in result.stdout
+    assert int(result.stderr) < 80_000
 
 
-def test_regex_reverse_and_type_choose_order_and_read(capsys, tmp_path):
-    listed = json.loads(run(capsys, DIGITS, "-E", r"\.weight$", "--sort", "bytes", "--json"))
-    assert {row["name"] for row in listed} == {name for name in WEIGHTS if name.endswith(".weight")}
-    turned = json.loads(run(capsys, DIGITS, "-E", r"\.weight$", "--sort", "bytes", "--reverse", "--json"))
-    assert [row["name"] for row in turned] == [row["name"] for row in listed][::-1]
+def test_regex_reverse_and_type_select_tensors_order_and_message_type(capsys, tmp_path):
+    rows = json.loads(run(capsys, DIGITS, "-E", r"\.weight$", "--sort", "bytes", "--json"))
+    assert {row["name"] for row in rows} == {name for name in WEIGHTS if name.endswith(".weight")}
+    reversed_rows = json.loads(run(capsys, DIGITS, "-E", r"\.weight$", "--sort", "bytes", "--reverse", "--json"))
+    assert [row["name"] for row in reversed_rows] == [row["name"] for row in rows][::-1]
     (tmp_path / "t.pb").write_bytes(MODEL.graph.initializer[0].SerializeToString())
     (row,) = json.loads(run(capsys, tmp_path / "t.pb", "--type", "TensorProto", "--json"))
     assert row["name"] == MODEL.graph.initializer[0].name
@@ -266,6 +266,6 @@ def test_weights_are_found_in_another_folder(capsys, tmp_path):
         onnxwire.save(model, tmp_path / "m.onnx", external="m.data")
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "m.data").rename(tmp_path / "elsewhere" / "m.data")
-    found = run(capsys, tmp_path / "m.onnx", "--external-root", tmp_path / "elsewhere", "--json")
-    by_name = {row["name"]: row["max"] for row in json.loads(found)}
+    output = run(capsys, tmp_path / "m.onnx", "--external-root", tmp_path / "elsewhere", "--json")
+    by_name = {row["name"]: row["max"] for row in json.loads(output)}
     assert by_name == {row["name"]: row["max"] for row in json.loads(run(capsys, DIGITS, "--json"))}

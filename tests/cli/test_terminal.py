@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 import pytest
-from terminal import shown_on_terminal
+from terminal import run_on_terminal
 
 import onnxwire
 from onnxwire.cli.terminal import cut_middle, table_lines
@@ -20,8 +20,8 @@ COLOR = re.compile("\x1b\\[[0-9;]*m")
 
 
 @pytest.fixture
-def evil(tmp_path):
-    """Return a model that has the hostile name everywhere."""
+def folder(tmp_path):
+    """Return the folder of a model that contains the hostile text in every field."""
     model = onnxwire.ModelProto(ir_version=8, producer_name=HOSTILE_TEXT, doc_string=HOSTILE_TEXT)
     model.opset_import.add(version=17)
     model.metadata_props.add(key=HOSTILE_TEXT, value=HOSTILE_TEXT)
@@ -34,9 +34,9 @@ def evil(tmp_path):
     return tmp_path
 
 
-def assert_clean(shown):
+def assert_clean(output):
     """Assert that the output contains only text and the command's own colors."""
-    text = shown.decode().replace("\r\n", "\n")
+    text = output.decode().replace("\r\n", "\n")
     assert "\x1b[8m" not in text
     assert "\x1b[2J" not in text
     assert all(line.isprintable() for line in re.split("[\n\t]", COLOR.sub("", text))), repr(text)
@@ -53,53 +53,53 @@ COMMANDS = [
 
 @pytest.mark.parametrize("command", COMMANDS)
 @pytest.mark.parametrize("color", ["", "--color=always"])
-def test_control_characters_do_not_reach_the_terminal(command, color, evil):
+def test_control_characters_do_not_reach_the_terminal(command, color, folder):
     name, *options = command.split()
     if color and name in ("view", "dump", "meta"):
         pytest.skip("it has no colors")
-    (evil / "other.onnx").write_bytes(onnxwire.ModelProto(ir_version=7).SerializeToString())
+    (folder / "other.onnx").write_bytes(onnxwire.ModelProto(ir_version=7).SerializeToString())
     words = [name, "m.onnx", *("k" if word == "KEY" else word for word in options), *filter(None, [color])]
-    status, shown = shown_on_terminal(*words, stream="stdout", cwd=evil)
+    status, output = run_on_terminal(*words, stream="stdout", cwd=folder)
     assert status in (0, 1)
-    assert assert_clean(shown)
+    assert assert_clean(output)
 
 
-def test_piped_output_is_unchanged(evil):
+def test_piped_output_is_unchanged(folder):
     command = [sys.executable, "-P", "-m", "onnxwire", "meta", "m.onnx", "k"]
     assert (
-        subprocess.run(command, cwd=evil, capture_output=True, check=True).stdout.decode()
+        subprocess.run(command, cwd=folder, capture_output=True, check=True).stdout.decode()
         == f"{HOSTILE_TEXT}\n\tnext\n"
     )
 
 
-def test_line_ends_and_tabs_of_a_value_are_kept(evil):
-    _, shown = shown_on_terminal("meta", "m.onnx", "k", stream="stdout", cwd=evil)
-    assert assert_clean(shown).endswith("\\rh\n\tnext\n")
+def test_line_ends_and_tabs_of_a_value_are_kept(folder):
+    _, output = run_on_terminal("meta", "m.onnx", "k", stream="stdout", cwd=folder)
+    assert assert_clean(output).endswith("\\rh\n\tnext\n")
 
 
 @pytest.mark.parametrize("command", ["info", "check", "view -o", "meta", "nothing"])
-def test_file_names_are_escaped_in_errors(command, evil):
+def test_file_names_are_escaped_in_errors(command, folder):
     name, *options = command.split()
     for path in (f"{HOSTILE_TEXT}.onnx", f"no{HOSTILE_TEXT}.onnx"):
         if not path.startswith("no"):
-            (evil / path).write_bytes(b"\x3a\xff" + b"\xff" * 20)
-        _, shown = shown_on_terminal(name, path, *options, *(["r.html"] if options else []), stream="stderr", cwd=evil)
-        assert assert_clean(shown).startswith("onnxwire: ") or not shown
-    _, shown = shown_on_terminal("info", "m.onnx", f"--{HOSTILE_TEXT}", stream="stderr", cwd=evil)
-    assert "unrecognized" in assert_clean(shown)
+            (folder / path).write_bytes(b"\x3a\xff" + b"\xff" * 20)
+        _, output = run_on_terminal(name, path, *options, *(["r.html"] if options else []), stream="stderr", cwd=folder)
+        assert assert_clean(output).startswith("onnxwire: ") or not output
+    _, output = run_on_terminal("info", "m.onnx", f"--{HOSTILE_TEXT}", stream="stderr", cwd=folder)
+    assert "unrecognized" in assert_clean(output)
 
 
-def test_file_names_are_escaped_in_warnings_and_progress_bars(evil):
+def test_file_names_are_escaped_in_warnings_and_progress_bars(folder):
     pytest.importorskip("rich")
-    (evil / f"{HOSTILE_TEXT}[red].txt").write_text("graph { producer_tag: 1 }")
-    _, shown = shown_on_terminal(
-        "encode", f"{HOSTILE_TEXT}[red].txt", "-o", f"{HOSTILE_TEXT}[red].onnx", stream="stderr", cwd=evil
+    (folder / f"{HOSTILE_TEXT}[red].txt").write_text("graph { producer_tag: 1 }")
+    _, output = run_on_terminal(
+        "encode", f"{HOSTILE_TEXT}[red].txt", "-o", f"{HOSTILE_TEXT}[red].onnx", stream="stderr", cwd=folder
     )
-    for sign in ("\x9b", "\u202e", "\x07", "\x1b[8m", "\x7f"):
-        assert sign not in shown.decode()
-    assert b"RetiredField" not in shown
-    assert "; it is skipped" in shown.decode()
-    assert "[red].onnx" in shown.decode()
+    for character in ("\x9b", "\u202e", "\x07", "\x1b[8m", "\x7f"):
+        assert character not in output.decode()
+    assert b"RetiredField" not in output
+    assert "; it is skipped" in output.decode()
+    assert "[red].onnx" in output.decode()
 
 
 @pytest.mark.parametrize("command", [["ls"], ["ls", "--nodes"], ["stats", "--no-progress"], ["sql", "from tensors"]])
@@ -113,12 +113,12 @@ def test_tables_fit_the_terminal(command, tmp_path):
     (tmp_path / "m.onnx").write_bytes(model.SerializeToString())
     name, *options = command
     words = [name, "m.onnx", *options, "--color", "never"]
-    _, shown = shown_on_terminal(*words, stream="stdout", cwd=tmp_path, environment={"COLUMNS": "110"})
-    lines = shown.decode().splitlines()
+    _, output = run_on_terminal(*words, stream="stdout", cwd=tmp_path, environment={"COLUMNS": "110"})
+    lines = output.decode().splitlines()
     assert len(lines) >= 4
     if name != "sql":  # the table has too many columns
         assert max(map(len, lines)) <= 110
-    assert "…" in shown.decode()
+    assert "…" in output.decode()
 
 
 def test_the_summary_fits_the_terminal(tmp_path):
@@ -129,8 +129,8 @@ def test_the_summary_fits_the_terminal(tmp_path):
     model.graph.input.add(name="i" * 300)
     (tmp_path / "m.onnx").write_bytes(model.SerializeToString())
     words = ["info", "m.onnx", "--color", "never"]
-    _, shown = shown_on_terminal(*words, stream="stdout", cwd=tmp_path, environment={"COLUMNS": "80"})
-    text = shown.decode()
+    _, output = run_on_terminal(*words, stream="stdout", cwd=tmp_path, environment={"COLUMNS": "80"})
+    text = output.decode()
     assert max(map(len, text.splitlines())) <= 80
     assert "v… (32,888 characters)" in text and "k… (500 characters) = short" in text
     assert "  and 52 more (`onnxwire meta FILE` prints all)" in text
@@ -143,8 +143,8 @@ def test_statistics_on_a_narrow_terminal_keep_names_and_omit_counts_of_zero(tmp_
         model.graph.initializer.add(name="a.long.name.of.a.weight", data_type=1, dims=[2], raw_data=value * 2)
         (tmp_path / "m.onnx").write_bytes(model.SerializeToString())
         words = ["stats", "m.onnx", "--no-progress", "--color", "never"]
-        _, shown = shown_on_terminal(*words, stream="stdout", cwd=tmp_path, environment={"COLUMNS": "80"})
-        heading, *rows = shown.decode().splitlines()
+        _, output = run_on_terminal(*words, stream="stdout", cwd=tmp_path, environment={"COLUMNS": "80"})
+        heading, *rows = output.decode().splitlines()
         assert heading.split()[-1] == "Inf" and "NaN" not in heading
         assert all(row.startswith("a.long.name.of.a.weight") for row in rows[:1])
 
@@ -157,7 +157,7 @@ def test_the_middle_of_a_long_text_is_omitted():
 
 @pytest.mark.parametrize(("fit", "widths"), [(100, [50, 20, 4]), (60, [32, 20, 4]), (30, [11, 11, 4]), (5, [8, 8, 4])])
 def test_the_widest_columns_are_narrowed_first(fit, widths):
-    found = []
-    lines = table_lines([["a" * 50, "b" * 20, "1234"]], right_columns=[2], widths=found, max_width=fit)
-    assert found == widths
+    computed_widths = []
+    lines = table_lines([["a" * 50, "b" * 20, "1234"]], right_columns=[2], widths=computed_widths, max_width=fit)
+    assert computed_widths == widths
     assert len(lines[0]) == sum(widths) + 4

@@ -25,8 +25,8 @@ DIGITS = Path(__file__).parents[2] / "examples" / "digits_cnn.onnx"
 MODEL = onnx.load(DIGITS)
 
 
-class Reader(HTMLParser):
-    """Collects the tags and attributes of a page, and unclosed tags."""
+class PageParser(HTMLParser):
+    """Collects the tags and attributes of a page, and the tags that are still open."""
 
     def __init__(self, text):
         super().__init__()
@@ -54,15 +54,15 @@ needs_signals = pytest.mark.skipif(os.name != "posix", reason="needs signals")
 
 @needs_signals
 @pytest.mark.parametrize("number", ["SIGINT", "SIGTERM"])
-def test_the_address_is_printed_and_a_signal_ends_it_quietly(number):
+def test_view_prints_the_address_and_ends_quietly_on_a_signal(number):
     with serving(DIGITS, "--no-browser") as process:
         address = process.stdout.readline().strip()
         assert re.fullmatch(r"http://127\.0\.0\.1:\d+/#token=[\w-]{32}", address)
         with urllib.request.urlopen(address, timeout=100) as page:
             assert b"<title>onnxwire</title>" in page.read()
-        said, status = end(process, getattr(signal, number))
+        text, status = end(process, getattr(signal, number))
     assert status == 0
-    assert said == "The address works once, in the browser that opens it first. Ctrl-C or SIGTERM ends the page.\n"
+    assert text == "The address works once, in the browser that opens it first. Ctrl-C or SIGTERM ends the page.\n"
 
 
 @needs_signals
@@ -75,28 +75,28 @@ def test_json_prints_the_address_for_programs():
 
 @needs_signals
 def test_the_browser_gets_no_token_in_its_arguments(tmp_path, monkeypatch):
-    seen = tmp_path / "seen"
+    argument_path = tmp_path / "seen"
     browser = tmp_path / "browser"
-    browser.write_text(f'#!/bin/sh\necho "$1" > {seen}.part; mv {seen}.part {seen}\n')
+    browser.write_text(f'#!/bin/sh\necho "$1" > {argument_path}.part; mv {argument_path}.part {argument_path}\n')
     browser.chmod(0o755)
     monkeypatch.setenv("BROWSER", str(browser))
     with serving(DIGITS) as process:
         address = process.stdout.readline().strip()
         for _ in range(200):
-            if seen.exists():
+            if argument_path.exists():
                 break
             time.sleep(0.05)
-        opened = seen.read_text().strip()
-        assert "token" not in opened
-        way = Path(unquote(urlsplit(opened).path))
-        assert way.stat().st_mode & 0o777 == 0o600
-        assert f'content="0; url={address}"' in way.read_text()
+        opened_address = argument_path.read_text().strip()
+        assert "token" not in opened_address
+        redirect_path = Path(unquote(urlsplit(opened_address).path))
+        assert redirect_path.stat().st_mode & 0o777 == 0o600
+        assert f'content="0; url={address}"' in redirect_path.read_text()
         # The first use of the token removes the file, so that a kill leaves nothing.
         base, _, token = address.partition("/#token=")
         request = urllib.request.Request(f"{base}/api/session", headers={"X-Onnxwire-Key": token})
         with urllib.request.urlopen(request, timeout=100) as response:
             assert response.status == 200
-        assert not way.exists()
+        assert not redirect_path.exists()
         assert end(process)[1] == 0
 
 
@@ -128,8 +128,8 @@ def test_a_message_of_any_type_is_shown(tmp_path):
         with serving(*arguments) as process:
             token = process.stdout.readline().strip().partition("#token=")
             key = json.loads(_get(f"{token[0]}api/session", token[2]))["key"]
-            about = json.loads(_get(f"{token[0]}api/about", key))
-            assert (about["type"], about["is_model"], about["bytes"]) == ("Point", False, 2)
+            summary = json.loads(_get(f"{token[0]}api/about", key))
+            assert (summary["type"], summary["is_model"], summary["bytes"]) == ("Point", False, 2)
             assert json.loads(_get(f"{token[0]}api/fields?path=", key))["rows"][0]["text"] == "5"
             assert end(process)[1] == 0
 
@@ -143,11 +143,11 @@ def test_an_absent_schema_is_an_error(capsys):
     assert "nowhere.md" in capsys.readouterr().err
 
 
-def test_a_port_in_use_is_refused(capsys):
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        assert main(["view", str(DIGITS), "--no-browser", "--port", str(taken.getsockname()[1])]) == 2
+def test_a_port_in_use_is_rejected(capsys):
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        assert main(["view", str(DIGITS), "--no-browser", "--port", str(listener.getsockname()[1])]) == 2
     out, err = capsys.readouterr()
     assert (out, err.count("\n"), "choose another --port" in err) == ("", 1, True)
 
@@ -161,14 +161,14 @@ def test_a_port_in_use_is_refused(capsys):
     ],
 )  # fmt: skip
 def test_wrong_options_are_errors(arguments, capsys):
-    with pytest.raises(SystemExit) as caught:
+    with pytest.raises(SystemExit) as excinfo:
         main(["view", str(DIGITS), *arguments])
-    assert caught.value.code == 2
+    assert excinfo.value.code == 2
 
 
 def test_an_absent_file_is_one_line(tmp_path, capsys):
-    for more in ([], ["-o", str(tmp_path / "r.html")]):
-        assert main(["view", str(tmp_path / "no.onnx"), *more]) == 2
+    for options in ([], ["-o", str(tmp_path / "r.html")]):
+        assert main(["view", str(tmp_path / "no.onnx"), *options]) == 2
         assert capsys.readouterr().err.count("\n") == 1
     assert not (tmp_path / "r.html").exists()
 
@@ -188,8 +188,14 @@ def test_a_report_is_written(tmp_path, capsys):
 
 def test_the_report_has_summary_tensors_and_operators(capsys):
     text = report_of(DIGITS, capsys)
-    for wanted in ("digits_cnn.onnx", MODEL.producer_version, "float[batch, 1, 8, 8]", "ai.onnx 20", "150.3 KiB"):
-        assert wanted in text
+    for expected_text in (
+        "digits_cnn.onnx",
+        MODEL.producer_version,
+        "float[batch, 1, 8, 8]",
+        "ai.onnx 20",
+        "150.3 KiB",
+    ):
+        assert expected_text in text
     for node in MODEL.graph.node:
         assert f">{node.op_type}<" in text
     for tensor in MODEL.graph.initializer:
@@ -198,7 +204,7 @@ def test_the_report_has_summary_tensors_and_operators(capsys):
 
 def test_the_report_is_self_contained(capsys):
     text = report_of(DIGITS, capsys)
-    page = Reader(text)
+    page = PageParser(text)
     assert page.open == []
     assert not {"script", "link", "img", "iframe"} & set(page.tags)
     assert not {"src", "href", "onclick", "onload"} & {name for name, _ in page.attributes}
@@ -206,15 +212,15 @@ def test_the_report_is_self_contained(capsys):
 
 
 def test_names_of_the_model_are_escaped(tmp_path, capsys):
-    evil = "</title><script>alert(1)</script>\"'&"
-    graph = helper.make_graph([helper.make_node(evil, ["x"], ["y"], domain=evil)], evil, [], [])
-    graph.initializer.add(name=evil, data_type=1, dims=[4], raw_data=bytes(16))
+    hostile_name = "</title><script>alert(1)</script>\"'&"
+    graph = helper.make_graph([helper.make_node(hostile_name, ["x"], ["y"], domain=hostile_name)], hostile_name, [], [])
+    graph.initializer.add(name=hostile_name, data_type=1, dims=[4], raw_data=bytes(16))
     path = tmp_path / "m.onnx"
-    model = helper.make_model(graph, producer_name=evil, doc_string=evil)
+    model = helper.make_model(graph, producer_name=hostile_name, doc_string=hostile_name)
     onnx.save(model, path)
     text = report_of(path, capsys)
     assert "<script" not in text
-    assert Reader(text).open == []
+    assert PageParser(text).open == []
 
 
 def test_a_report_of_an_empty_model_is_short(tmp_path, capsys):
@@ -235,7 +241,7 @@ def test_a_report_of_an_empty_model_is_short(tmp_path, capsys):
 def test_a_report_of_a_damaged_model_is_drawn(text, tmp_path, capsys):
     path = tmp_path / "m.onnx"
     path.write_bytes(onnxwire.from_text(text).SerializeToString())
-    assert Reader(report_of(path, capsys)).open == []
+    assert PageParser(report_of(path, capsys)).open == []
 
 
 def test_the_report_does_not_overwrite_the_model(tmp_path, capsys):

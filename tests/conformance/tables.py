@@ -1,10 +1,10 @@
-"""Tables in the notation of schema/README.md for any proto files, from their descriptors.
+"""Write the descriptors of proto files as tables in the notation of schema/README.md.
 
     protoc --descriptor_set_out=all.pb --include_imports …
     python tests/conformance/tables.py all.pb FOLDER
 
-Maps, groups, extensions, and types of other packages, such as Timestamp, are left out, since the notation does not
-have them: these fields are unknown to the reader. Implicit presence becomes explicit, and defaults are dropped.
+Maps, groups, extensions, and types of other packages, such as Timestamp, are omitted because the notation has no rows
+for them, so the reader treats these fields as unknown. Implicit presence becomes explicit, and defaults are omitted.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from google.protobuf.descriptor_pb2 import (
     FileDescriptorSet,
 )
 
-FIELD = ("number", "name", "type", "label", "oneof", "packed", "since", "until", "doc")
-VALUE = ("number", "name", "since", "until", "doc")
+FIELD_COLUMNS = ("number", "name", "type", "label", "oneof", "packed", "since", "until", "doc")
+VALUE_COLUMNS = ("number", "name", "since", "until", "doc")
 
 
 def write_tables(descriptors: FileDescriptorSet, folder: Path) -> list[Path]:
-    """Write a table for each file; returns the paths."""
+    """Write a table for each file; return the paths."""
     paths = [folder / f"{Path(file.name).stem}.md" for file in descriptors.file]
     for path, file in zip(paths, descriptors.file, strict=True):
         path.write_text(table_of(file))
@@ -49,7 +49,7 @@ def message_section(file: FileDescriptorProto, message: DescriptorProto, name: s
         numbers = f"{span.start}-{span.end - 1}" if span.end > span.start + 1 else str(span.start)
         rows.append([numbers, "", "reserved", "", "", "", "", "", "."])
     rows += [["", reserved, "reserved", "", "", "", "", "", "."] for reserved in message.reserved_name]
-    lines = ["", f"## message {name}", "", "Made from its descriptor.", "", *table(FIELD, rows)]
+    lines = ["", f"## message {name}", "", "Made from its descriptor.", "", *table(FIELD_COLUMNS, rows)]
     for nested in message.nested_type:
         if not nested.options.map_entry:
             lines += message_section(file, nested, f"{name}.{nested.name}")
@@ -61,30 +61,34 @@ def message_section(file: FileDescriptorProto, message: DescriptorProto, name: s
 def field_row(
     file: FileDescriptorProto, message: DescriptorProto, field: FieldDescriptorProto, maps: set[str]
 ) -> list[str] | None:
-    kind = FieldDescriptorProto.Type.Name(field.type).removeprefix("TYPE_").lower()
-    home = f".{file.package}."
-    if kind == "group" or field.type_name in maps or (field.type_name and not field.type_name.startswith(home)):
+    field_type = FieldDescriptorProto.Type.Name(field.type).removeprefix("TYPE_").lower()
+    package_prefix = f".{file.package}."
+    if (
+        field_type == "group"
+        or field.type_name in maps
+        or (field.type_name and not field.type_name.startswith(package_prefix))
+    ):
         return None
-    if kind in ("message", "enum"):
-        kind += f" {field.type_name.removeprefix(home)}"
-    repeated = field.label == FieldDescriptorProto.LABEL_REPEATED
+    if field_type in ("message", "enum"):
+        field_type += f" {field.type_name.removeprefix(package_prefix)}"
+    is_repeated = field.label == FieldDescriptorProto.LABEL_REPEATED
     oneof = ""
     if field.HasField("oneof_index") and not field.proto3_optional:
         oneof = message.oneof_decl[field.oneof_index].name
     # In proto3 numbers are packed unless the proto says otherwise.
-    is_number = not kind.startswith("message ") and kind not in ("string", "bytes")
+    is_number = not field_type.startswith("message ") and field_type not in ("string", "bytes")
     packed = field.options.packed if field.options.HasField("packed") else file.syntax == "proto3"
-    label, packing = ("repeated", "packed" if is_number and packed else "") if repeated else ("optional", "")
-    return [str(field.number), field.name, kind, label, oneof, packing, "1", "", "."]
+    label, packing = ("repeated", "packed" if is_number and packed else "") if is_repeated else ("optional", "")
+    return [str(field.number), field.name, field_type, label, oneof, packing, "1", "", "."]
 
 
 def enum_section(enum: EnumDescriptorProto, name: str) -> list[str]:
-    rows, seen = [], set()
+    rows, seen_numbers = [], set()
     for value in sorted(enum.value, key=lambda value: value.number):
-        if value.number not in seen:  # aliases: only the first name is kept
-            seen.add(value.number)
+        if value.number not in seen_numbers:  # only the first name of a number: tables have no aliases
+            seen_numbers.add(value.number)
             rows.append([str(value.number), value.name, "1", "", "."])
-    return ["", f"## enum {name}", "", "Made from its descriptor.", "", *table(VALUE, rows)]
+    return ["", f"## enum {name}", "", "Made from its descriptor.", "", *table(VALUE_COLUMNS, rows)]
 
 
 def table(columns: tuple[str, ...], rows: list[list[str]]) -> list[str]:

@@ -2,7 +2,7 @@
 
     python tests/conformance/testee.py FOLDER
 
-Requests and answers are messages themselves, on stdin and stdout, each after its length in four bytes.
+Requests on stdin and answers on stdout are messages, each after its length in four bytes.
 Source: conformance.proto of protobuf.
 """
 
@@ -16,7 +16,7 @@ import onnxwire
 from onnxwire import load_schema
 
 PROTOBUF, JSON, TEXT = 1, 2, 4
-IGNORE_UNKNOWN = 3  # category: JSON with fields that are not known
+IGNORE_UNKNOWN = 3  # the test category of JSON with unknown fields, which the testee must ignore
 
 
 def answer(schema, request, response):
@@ -35,8 +35,8 @@ def answer(schema, request, response):
             message = cls.FromString(request.protobuf_payload)
             onnxwire.verify(request.protobuf_payload, cls)
         elif payload == "json_payload":
-            ignores = request.test_category == IGNORE_UNKNOWN
-            message = onnxwire.from_json(request.json_payload, cls, ignore_unknown=ignores)
+            is_ignoring_unknown = request.test_category == IGNORE_UNKNOWN
+            message = onnxwire.from_json(request.json_payload, cls, ignore_unknown=is_ignoring_unknown)
         else:
             message = onnxwire.from_text(request.text_payload, cls)
     except (onnxwire.Error, UnicodeError) as error:

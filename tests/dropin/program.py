@@ -1,6 +1,6 @@
 """A program written for `onnx`. Its output does not depend on the implementation of the messages.
 
-python program.py FOLDER: writes into the folder.
+Usage: python program.py FOLDER. The program writes files into the folder.
 """
 
 import copy
@@ -28,7 +28,7 @@ from onnx.reference import ReferenceEvaluator
 
 
 def show(title, value):
-    """Print a value, or the digest of a message's bytes."""
+    """Print a value; of a message, the digest of its bytes."""
     if hasattr(value, "SerializeToString"):
         value = hashlib.sha256(value.SerializeToString(deterministic=True)).hexdigest()
     print(f"{title}: {value}")
@@ -41,18 +41,18 @@ def digest_of(name):
 
 
 def failure(call, *arguments):
-    """Return the class of the exception of a call, as a program catches it."""
+    """Return the name of the first class by which a program could catch the exception of a call, or []."""
     try:
         call(*arguments)
     except Exception as error:
-        kinds = (
+        error_classes = (
             onnx.serialization.google.protobuf.message.DecodeError,
             ValueError,
             TypeError,
             AttributeError,
             IndexError,
         )
-        return [kind.__name__ for kind in kinds if isinstance(error, kind)][:1]
+        return [cls.__name__ for cls in error_classes if isinstance(error, cls)][:1]
     return []
 
 
@@ -116,8 +116,8 @@ def main(folder):
     show("merged", compose.merge_models(model, compose.add_prefix(model, "p_"), [("out", "p_x")]))
     show("extracted", utils.Extractor(inferred).extract_model(["x"], ["y"]))
     x = np.ones((2, 60), np.float32)
-    found = ReferenceEvaluator(model).run(None, {"x": x, "c": np.array(True)})
-    show("ran", [float(found[0].sum()), found[0].shape, found[0].dtype])
+    results = ReferenceEvaluator(model).run(None, {"x": x, "c": np.array(True)})
+    show("ran", [float(results[0].sum()), results[0].shape, results[0].dtype])
     for tensor in model.graph.initializer:
         array = numpy_helper.to_array(tensor)
         show(tensor.name, [array.dtype, array.shape, array.reshape(-1)[:4].tolist(), array.flags.writeable])
@@ -134,11 +134,11 @@ def main(folder):
     onnx.save(outside, "outside.onnx", save_as_external_data=True, location="outside.data", size_threshold=64)
     show("outside", [outside.graph.initializer[0].external_data, os.path.getsize("outside.data")])
     show("outside", onnx.load("outside.onnx", load_external_data=False))
-    loaded = onnx.load("outside.onnx")
-    show("outside", loaded)
+    loaded_model = onnx.load("outside.onnx")
+    show("outside", loaded_model)
     show("outside", digest_of("outside.data"))
     os.remove("outside.data")
-    onnx.save(loaded, "outside.onnx", save_as_external_data=True, location="outside.data", size_threshold=64)
+    onnx.save(loaded_model, "outside.onnx", save_as_external_data=True, location="outside.data", size_threshold=64)
     show("again", [os.path.getsize("outside.data"), onnx.load("outside.onnx") == model])
     container = model_container.make_large_model(model.graph, {}, opset_imports=model.opset_import, ir_version=8)
     container.save("./container.onnx", True)
@@ -150,18 +150,18 @@ def main(folder):
     model.graph.node.insert(0, model.graph.node[2])
     show("moved", [node.name, model.graph.node[1] is node, model.graph.node[0] is model.graph.node[3]])
     names = []
-    for other in model.graph.node:
-        names.append(other.name)
-        if other.name == "last" and len(model.graph.node) == 4:
-            model.graph.node.remove(other)
+    for loop_node in model.graph.node:
+        names.append(loop_node.name)
+        if loop_node.name == "last" and len(model.graph.node) == 4:
+            model.graph.node.remove(loop_node)
     show("removed while iterating", names)
     attribute = onnx.AttributeProto(name="a")
     absent = attribute.t
     attribute.t.CopyFrom(attribute.t)
     show("copied to itself", [attribute.HasField("t"), absent is attribute.t])
-    other = onnx.AttributeProto()
-    other.t.name = "t"
-    attribute.MergeFrom(other)
+    loop_node = onnx.AttributeProto()
+    loop_node.t.name = "t"
+    attribute.MergeFrom(loop_node)
     show("merged", [absent is attribute.t, absent.name, "t" in attribute, "g" in attribute])
     show("bytes of numbers", bytes(helper.make_tensor("t", 2, [3], [1, 2, 255]).int32_data))
     show("pickled", pickle.loads(pickle.dumps(model)))

@@ -8,17 +8,17 @@ from pathlib import Path
 import onnxwire
 
 ROOT = Path(onnxwire.__file__).parent.parent
-# Hides the package protobuf from a process, as if it was not installed.
+# Code that hides the package protobuf from a process, as if it was not installed.
 HIDE_PROTOBUF = """
 from importlib.machinery import PathFinder
 find = PathFinder.find_spec
-PathFinder.find_spec = classmethod(lambda cls, name, *rest: None if name.startswith("google") else find(name, *rest))
+PathFinder.find_spec = classmethod(lambda cls, name, *args: None if name.startswith("google") else find(name, *args))
 """
 SWITCH = "import onnxwire.dropin; onnxwire.dropin.install()\n"
 
 
 def python(*arguments, status=0, **environment):
-    """Return the output of a process, or its errors if it is expected to fail."""
+    """Run Python; assert its exit status; return its stdout, or its stderr if the expected status is not 0."""
     environment = {"PYTHONPATH": str(ROOT)} | os.environ | environment
     command = [sys.executable, *map(str, arguments)]
     result = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)

@@ -1,4 +1,4 @@
-"""Files under the switch: loaded models survive changes to their files."""
+"""With the drop-in switch, loaded models are unaffected by changes to their files."""
 
 import os
 import shutil
@@ -13,8 +13,8 @@ from switched import ROOT, SWITCH, python
 
 
 @pytest.fixture
-def large(tmp_path):
-    """Write a model of 40 MB, which is mapped and not read."""
+def large_path(tmp_path):
+    """Return the path of a model of 40 MB, which the loader maps instead of reading it."""
     model = onnx.ModelProto(ir_version=8)
     model.graph.initializer.add(name="w", data_type=2, dims=[40 << 20], raw_data=bytes(range(256)) * (40 << 12))
     path = tmp_path / "large.onnx"
@@ -33,8 +33,9 @@ OVERWRITES = {
 }
 
 
-def changed_while_loaded(change, before="", after=""):
-    """Return code that loads a model, changes its file, and compares the weights; with code before load and after."""
+def code_of_change(change, before="", after=""):
+    """Return code that loads a model, changes its file, and compares the weights. `before` is run before the load, and
+    `after` at the end."""
     return SWITCH + (
         "import onnx, os, sys, hashlib\n"
         "path = sys.argv[1]\n"
@@ -62,23 +63,23 @@ for folder, code in zip(words[::2], words[1::2], strict=True):
 
 
 @pytest.mark.parametrize("is_absolute", [True, False], ids=["absolute path", "name"])
-def test_a_loaded_model_is_unaffected_by_changes_to_its_file(is_absolute, large, tmp_path):
-    size = large.stat().st_size
-    words, wanted = [], []
+def test_a_loaded_model_is_unaffected_by_changes_to_its_file(is_absolute, large_path, tmp_path):
+    size = large_path.stat().st_size
+    words, expected_lines = [], []
     for change, statement in OVERWRITES.items():
         folder = tmp_path / change
         folder.mkdir()
-        shutil.copy(large, folder)
-        code = changed_while_loaded(
+        shutil.copy(large_path, folder)
+        code = code_of_change(
             statement,
             before="os.chmod(path, 0o640)",
             after="assert os.stat(path).st_mode & 0o777 == 0o640\n"
             f"print({change!r}, os.path.getsize(path), len(os.listdir(os.path.dirname(os.path.abspath(path)))))",
         )
         words += [folder, code]
-        left = {"truncated": 10, "opened": 0, "by another name": 0}.get(change, size)
-        wanted.append(f"{change} {left} {2 if 'name' in change else 1}")
-    assert python("-c", RUN_IN_FOLDERS, "absolute" if is_absolute else "", *words).splitlines() == wanted
+        expected_size = {"truncated": 10, "opened": 0, "by another name": 0}.get(change, size)
+        expected_lines.append(f"{change} {expected_size} {2 if 'name' in change else 1}")
+    assert python("-c", RUN_IN_FOLDERS, "absolute" if is_absolute else "", *words).splitlines() == expected_lines
 
 
 # Changes through a file that was opened before the model was loaded.
@@ -90,13 +91,13 @@ CHANGES_BY_OPEN_FILE = {
 
 
 @pytest.mark.parametrize("change", CHANGES_BY_OPEN_FILE)
-def test_a_loaded_model_is_unaffected_by_files_opened_before(change, large):
-    python("-c", changed_while_loaded(CHANGES_BY_OPEN_FILE[change], before="writer = open(path, 'r+b')"), large)
+def test_a_loaded_model_is_unaffected_by_files_opened_before(change, large_path):
+    python("-c", code_of_change(CHANGES_BY_OPEN_FILE[change], before="writer = open(path, 'r+b')"), large_path)
 
 
 @pytest.fixture
-def structured(tmp_path):
-    """Write a model of 40 MB whose structure is stored before, between and after its weights."""
+def structured_path(tmp_path):
+    """Return the path of a model of 40 MB whose structure is stored before, between and after its weights."""
     model = onnx.ModelProto(ir_version=8, producer_name="before", opset_import=[onnx.helper.make_opsetid("", 17)])
     for number in range(20):
         node = model.graph.node.add(op_type="Identity", name=f"node {number}", doc_string="d" * 5000)
@@ -121,13 +122,13 @@ CHANGES_BY_PROCESS = {
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="mapped files can't be truncated")
-@pytest.mark.parametrize("way", CHANGES_BY_PROCESS)
-def test_the_structure_of_a_model_survives_changes_by_another_process(way, structured):
+@pytest.mark.parametrize("change", CHANGES_BY_PROCESS)
+def test_the_structure_of_a_model_survives_changes_by_another_process(change, structured_path):
     code = SWITCH + (
         "import onnx, subprocess, sys\n"
         "path = sys.argv[1]\n"
         "model = onnx.load(path)\n"
-        f"subprocess.run([sys.executable, '-c', 'import sys; ' + {CHANGES_BY_PROCESS[way]!r}, path], check=True)\n"
+        f"subprocess.run([sys.executable, '-c', 'import sys; ' + {CHANGES_BY_PROCESS[change]!r}, path], check=True)\n"
         "for number in range(20):\n"
         "    node = model.graph.node[number]\n"
         "    assert node.name == f'node {number}' and len(node.doc_string) == 5000\n"
@@ -143,10 +144,10 @@ def test_the_structure_of_a_model_survives_changes_by_another_process(way, struc
         "        assert 'since' in str(error) and 'load it again' in str(error)\n"
         "    except onnxwire.Error as error:\n        print(type(error), error)\n"
     )
-    assert python("-c", code, structured) == ""
+    assert python("-c", code, structured_path) == ""
 
 
-def test_shape_inference_in_place_does_not_change_a_loaded_model_silently(structured):
+def test_shape_inference_in_place_does_not_change_a_loaded_model_silently(structured_path):
     code = SWITCH + (
         "import onnx, sys\n"
         "path, out = sys.argv[1:]\n"
@@ -159,12 +160,12 @@ def test_shape_inference_in_place_does_not_change_a_loaded_model_silently(struct
         "    print('written to since it was opened' in str(error) or 'truncated' in str(error))\n"
         "assert open(out, 'rb').read() == before\n"
     )
-    assert python("-c", code, structured, structured.with_name("out.onnx")) == "True\n"
+    assert python("-c", code, structured_path, structured_path.with_name("out.onnx")) == "True\n"
 
 
-@pytest.mark.parametrize("by", ["variable", "argument"])
-def test_files_below_the_limit_are_read_into_memory(by, structured):
-    start = SWITCH if by == "variable" else SWITCH.replace("install()", "install(map_above=1 << 30)")
+@pytest.mark.parametrize("option", ["variable", "argument"])
+def test_files_below_the_limit_are_read_into_memory(option, structured_path):
+    start = SWITCH if option == "variable" else SWITCH.replace("install()", "install(map_above=1 << 30)")
     code = start + (
         "import onnx, os, subprocess, sys\n"
         "model = onnx.load(sys.argv[1])\n"
@@ -173,12 +174,12 @@ def test_files_below_the_limit_are_read_into_memory(by, structured):
         "subprocess.run([sys.executable, '-c', cut, sys.argv[1]], check=True)\n"
         "assert model.SerializeToString() == expected and model.graph.initializer[3].raw_data[-1] == 3"
     )
-    python("-c", code, structured, **({"ONNXWIRE_DROPIN_MAP_ABOVE": str(1 << 30)} if by == "variable" else {}))
+    python("-c", code, structured_path, **({"ONNXWIRE_DROPIN_MAP_ABOVE": str(1 << 30)} if option == "variable" else {}))
 
 
 def test_a_limit_that_is_not_a_number_is_reported():
-    shown = python("-c", SWITCH, status=1, ONNXWIRE_DROPIN_MAP_ABOVE="1GB")
-    assert "ONNXWIRE_DROPIN_MAP_ABOVE is a number of bytes, such as 16777216, not '1GB'" in shown
+    stderr_text = python("-c", SWITCH, status=1, ONNXWIRE_DROPIN_MAP_ABOVE="1GB")
+    assert "ONNXWIRE_DROPIN_MAP_ABOVE is a number of bytes, such as 16777216, not '1GB'" in stderr_text
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="counts the descriptors in /proc")
@@ -202,9 +203,9 @@ def test_more_files_of_external_data_than_descriptors_are_loaded(tmp_path):
     python("-c", code, tmp_path / "model.onnx")
 
 
-def test_truncating_a_file_of_the_same_name_elsewhere_has_no_effect(large, monkeypatch):
-    monkeypatch.chdir(large.parent)
-    size = large.stat().st_size
+def test_truncating_a_file_of_the_same_name_elsewhere_has_no_effect(large_path, monkeypatch):
+    monkeypatch.chdir(large_path.parent)
+    size = large_path.stat().st_size
     code = SWITCH + (
         "import onnx, os, sys\n"
         "path = sys.argv[1]\n"
@@ -213,10 +214,10 @@ def test_truncating_a_file_of_the_same_name_elsewhere_has_no_effect(large, monke
         "os.close(os.open(path, os.O_WRONLY | os.O_TRUNC, dir_fd=os.open('other', os.O_RDONLY)))\n"
         "print(os.path.getsize(path), os.path.getsize('other/' + path))"
     )
-    assert python("-c", code, large.name).split() == [str(size), "0"]
+    assert python("-c", code, large_path.name).split() == [str(size), "0"]
 
 
-def test_small_models_keep_no_file_open():
+def test_loaded_small_models_have_no_open_files():
     code = SWITCH + (
         "import onnx, os, sys\n"
         "models = [onnx.load(sys.argv[1]) for _ in range(300)]\n"
@@ -236,21 +237,21 @@ def test_a_save_is_visible_to_processes_that_have_the_file_open(tmp_path):
     assert python("-c", code, tmp_path) == "p\n"
 
 
-def test_arrays_of_large_models_share_their_bytes(large):
+def test_arrays_of_large_models_share_their_bytes(large_path):
     code = SWITCH + (
         "import onnx, sys\nfrom onnx import numpy_helper\n"
         "arrays = [numpy_helper.to_array(onnx.load(sys.argv[1]).graph.initializer[0]) for _ in range(30)]\n"
         "assert all(array.shape == (40 << 20,) and array[257] == 1 for array in arrays)\n"
         "print(int(open('/proc/self/status').read().split('VmHWM:')[1].split()[0]))"
     )
-    assert int(python("-c", code, large)) < 30 * (40 << 10)
+    assert int(python("-c", code, large_path)) < 30 * (40 << 10)
 
 
 @pytest.mark.skipif(not Path("/proc").exists(), reason="files with holes")
 def test_five_gigabytes_are_loaded_changed_and_saved_in_little_memory(tmp_path):
     size = 5 << 30
-    inner = wire.span(8, b"w") + wire.number(2, 2) + wire.number(1, size) + wire.tag(9, 2) + wire.varint(size)
-    graph = wire.tag(5, 2) + wire.varint(len(inner) + size) + inner
+    tensor_head = wire.span(8, b"w") + wire.number(2, 2) + wire.number(1, size) + wire.tag(9, 2) + wire.varint(size)
+    graph = wire.tag(5, 2) + wire.varint(len(tensor_head) + size) + tensor_head
     head = wire.number(1, 8) + wire.tag(7, 2) + wire.varint(len(graph) + size) + graph
     path = tmp_path / "big.onnx"
     with open(path, "wb") as file:
@@ -262,8 +263,8 @@ def test_five_gigabytes_are_loaded_changed_and_saved_in_little_memory(tmp_path):
         "m.producer_name = 'changed'\n"
         "m.graph.node.append(onnx.helper.make_node('Relu', ['a'], ['b']))\n"
         "onnx.save(m, 'out.onnx')\n"
-        "again = onnx.load('out.onnx')\n"
-        "assert again.graph.node[0].op_type == 'Relu' and again.ByteSize() > 5 << 30\n"
+        "saved = onnx.load('out.onnx')\n"
+        "assert saved.graph.node[0].op_type == 'Relu' and saved.ByteSize() > 5 << 30\n"
         "print(int(open('/proc/self/status').read().split('VmHWM:')[1].split()[0]))"
     )
     command = [sys.executable, "-m", "onnxwire.dropin", "-c", code]

@@ -1,4 +1,4 @@
-"""Programs written for `onnx` behave the same with onnxwire in place of protobuf; each runs in a separate process."""
+"""Programs written for `onnx` behave the same with onnxwire in place of protobuf. Each runs in a separate process."""
 
 import os
 import py_compile
@@ -13,7 +13,7 @@ import wire
 from switched import HIDE_PROTOBUF, ROOT, SWITCH, python
 
 PROGRAM = Path(__file__).with_name("program.py")
-RUN = "import runpy, sys; del sys.argv[0]; runpy.run_path(sys.argv[0], run_name='__main__')\n"
+RUN_PROGRAM = "import runpy, sys; del sys.argv[0]; runpy.run_path(sys.argv[0], run_name='__main__')\n"
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +24,7 @@ def expected(tmp_path_factory):
 
 @pytest.mark.parametrize("before", ["", HIDE_PROTOBUF], ids=["beside protobuf", "without protobuf"])
 def test_a_program_prints_the_same_with_the_switch(expected, before, tmp_path):
-    assert python("-c", before + SWITCH + RUN, PROGRAM, tmp_path) == expected
+    assert python("-c", before + SWITCH + RUN_PROGRAM, PROGRAM, tmp_path) == expected
 
 
 def test_the_program_uses_our_classes(tmp_path):
@@ -35,18 +35,18 @@ def test_the_program_uses_our_classes(tmp_path):
 # --- python -m onnxwire.dropin
 
 
-@pytest.mark.parametrize("way", ["script", "module", "code"])
-def test_a_program_has_the_command_line_of_python(way, tmp_path):
+@pytest.mark.parametrize("program_kind", ["script", "module", "code"])
+def test_a_program_has_the_command_line_of_python(program_kind, tmp_path):
     code = "import sys, onnx, onnxwire; print(sys.argv[1:], __name__, onnx.ModelProto is onnxwire.ModelProto)"
-    (tmp_path / "told.py").write_text(code + "\nimport beside\n")
-    (tmp_path / "beside.py").write_text("")
-    arguments = {"script": [tmp_path / "told.py"], "module": ["-m", "told"], "code": ["-c", code]}[way]
-    path = os.pathsep.join([str(ROOT), str(tmp_path)]) if way == "module" else str(ROOT)
-    printed = python("-m", "onnxwire.dropin", *arguments, "-x", "y", PYTHONPATH=path)
-    assert printed == "['-x', 'y'] __main__ True\n"
+    (tmp_path / "program.py").write_text(code + "\nimport other_module\n")
+    (tmp_path / "other_module.py").write_text("")
+    arguments = {"script": [tmp_path / "program.py"], "module": ["-m", "program"], "code": ["-c", code]}[program_kind]
+    path = os.pathsep.join([str(ROOT), str(tmp_path)]) if program_kind == "module" else str(ROOT)
+    output = python("-m", "onnxwire.dropin", *arguments, "-x", "y", PYTHONPATH=path)
+    assert output == "['-x', 'y'] __main__ True\n"
 
 
-def test_a_program_that_fails_fails():
+def test_the_exit_status_of_a_failing_program_is_preserved():
     assert "ZeroDivisionError" in python("-m", "onnxwire.dropin", "-c", "1 / 0", status=1)
     python("-m", "onnxwire.dropin", "-c", "raise SystemExit(7)", status=7)
 
@@ -57,7 +57,7 @@ def test_a_missing_program_is_reported():
     assert "usage" in python("-m", "onnxwire.dropin", "--help")
 
 
-SHOW = """
+PRINTING_PROGRAM = """
 import os, sys
 names = {name for name in globals() if name.startswith("__")} - {"__annotations__"}
 print([os.path.basename(arg) for arg in sys.argv], globals().get("__file__"), __name__, sys.path[0], sys.flags.optimize)
@@ -75,7 +75,7 @@ print(sys.warnoptions, sorted(names), type(__builtins__).__name__)
         ["compiled.pyc", "x"],
         ["-m", "show", "x"],
         ["-mshow"],
-        ["-c", SHOW, "-x", "y"],
+        ["-c", PRINTING_PROGRAM, "-x", "y"],
         ["-", "x"],
         ["-W", "error", "-O", "show.py", "-W"],
         ["-Werror", "-bb", "-m", "show"],
@@ -85,18 +85,18 @@ print(sys.warnoptions, sorted(names), type(__builtins__).__name__)
     ids=lambda arguments: " ".join(arguments).partition("\n")[0],
 )
 def test_a_program_runs_as_python_runs_it(arguments, tmp_path, monkeypatch):
-    (tmp_path / "show.py").write_text(SHOW)
+    (tmp_path / "show.py").write_text(PRINTING_PROGRAM)
     (tmp_path / "inner").mkdir()
-    (tmp_path / "inner" / "__main__.py").write_text(SHOW)
+    (tmp_path / "inner" / "__main__.py").write_text(PRINTING_PROGRAM)
     with zipfile.ZipFile(tmp_path / "archive.zip", "w") as archive:
-        archive.writestr("__main__.py", SHOW)
+        archive.writestr("__main__.py", PRINTING_PROGRAM)
     py_compile.compile(tmp_path / "show.py", tmp_path / "compiled.pyc")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     outputs = []
     for switch in ([], ["-m", "onnxwire.dropin"]):
         command = [sys.executable, *switch, *arguments]
-        result = subprocess.run(command, input=SHOW, capture_output=True, text=True, check=False)
+        result = subprocess.run(command, input=PRINTING_PROGRAM, capture_output=True, text=True, check=False)
         assert result.returncode == 0, result.stderr
         outputs.append(result.stdout)
     assert outputs[0] == outputs[1]
@@ -111,12 +111,12 @@ def test_a_script_that_is_absent_fails_with_the_status_of_python(tmp_path, monke
 def test_a_traceback_names_the_script(tmp_path):
     (tmp_path / "fails.py").write_text("def f():\n    1 / 0\n\n\nf()\n")
     for switch in ([], ["-m", "onnxwire.dropin"]):
-        shown = python(*switch, tmp_path / "fails.py", status=1)
-        assert f'File "{tmp_path / "fails.py"}", line 2, in f\n    1 / 0' in shown
+        stderr_text = python(*switch, tmp_path / "fails.py", status=1)
+        assert f'File "{tmp_path / "fails.py"}", line 2, in f\n    1 / 0' in stderr_text
 
 
 def test_nothing_is_imported_from_the_working_directory(tmp_path, monkeypatch):
-    # A folder of unknown origin has modules with the names of those that the switch imports.
+    # The working directory has modules with the names of modules that the switch imports.
     names = [
         "google",
         "numpy",
@@ -142,19 +142,19 @@ def test_nothing_is_imported_from_the_working_directory(tmp_path, monkeypatch):
 
 # --- the environment
 
-START = "import site, sys; site.addsitedir(sys.argv[1]); import onnx; print('onnxwire' in sys.modules)"
+START_PROGRAM = "import site, sys; site.addsitedir(sys.argv[1]); import onnx; print('onnxwire' in sys.modules)"
 
 
 @pytest.mark.parametrize(
     ("value", "is_on"),
     [("1", "True"), ("yes", "True"), (None, "False")]
-    + [(off, "False") for off in ("0", "", "false", "False", "no", "OFF", " 0 ")],
+    + [(value, "False") for value in ("0", "", "false", "False", "no", "OFF", " 0 ")],
 )
 def test_only_the_variable_installs_the_switch(value, is_on, tmp_path, monkeypatch):
     (tmp_path / "onnxwire_dropin.pth").symlink_to(ROOT / "onnxwire_dropin.pth")
     monkeypatch.delenv("ONNXWIRE_DROPIN", raising=False)
     environment = {} if value is None else {"ONNXWIRE_DROPIN": value}
-    assert python("-c", START, tmp_path, **environment).strip() == is_on
+    assert python("-c", START_PROGRAM, tmp_path, **environment).strip() == is_on
 
 
 @pytest.mark.parametrize("value", ["0", "1"])
@@ -175,7 +175,7 @@ def test_the_pth_file_imports_nothing_before_onnx_is_imported(value, tmp_path):
 
 
 def test_protobuf_itself_is_imported_in_an_environment_that_inherits_packages(tmp_path):
-    # As in a virtual environment with --system-site-packages: the folder with protobuf comes after the .pth file's.
+    # In a virtual environment with --system-site-packages, the folder of protobuf comes after that of the .pth file.
     (tmp_path / "onnxwire_dropin.pth").symlink_to(ROOT / "onnxwire_dropin.pth")
     code = HIDE_PROTOBUF + (
         "import site, sys\n"
@@ -192,7 +192,9 @@ def test_protobuf_itself_is_imported_in_an_environment_that_inherits_packages(tm
 @pytest.mark.parametrize(("flag", "is_on"), [("-I", "False"), ("-E", "False"), ("-s", "True")])
 def test_a_python_that_ignores_variables_does_not_switch(flag, is_on, tmp_path):
     (tmp_path / "onnxwire_dropin.pth").symlink_to(ROOT / "onnxwire_dropin.pth")
-    code = f"import sys; sys.path.insert(0, {str(ROOT)!r})\n" + START.replace("import site, sys; ", "import site; ")
+    code = f"import sys; sys.path.insert(0, {str(ROOT)!r})\n" + START_PROGRAM.replace(
+        "import site, sys; ", "import site; "
+    )
     assert python(flag, "-c", code, tmp_path, ONNXWIRE_DROPIN="1").strip() == is_on
 
 
@@ -226,7 +228,7 @@ def test_child_processes_inherit_the_variable():
     assert python("-m", "onnxwire.dropin", "-c", code) == "1\n"
 
 
-# --- on and off
+# --- installing and uninstalling
 
 
 def test_installing_after_onnx_was_imported_is_an_error():
@@ -263,10 +265,10 @@ def test_a_newer_onnx_causes_a_warning(version, is_new):
     code = (
         "import importlib.metadata as metadata, warnings\n"
         f"metadata.version = lambda name: {version!r}\n{SWITCH}"
-        "with warnings.catch_warnings(record=True) as seen:\n"
+        "with warnings.catch_warnings(record=True) as caught:\n"
         "    warnings.simplefilter('always')\n"
         "    import onnx\n"
-        "print([str(w.message) for w in seen if w.category is onnxwire.dropin.UnknownOnnxWarning])"
+        "print([str(w.message) for w in caught if w.category is onnxwire.dropin.UnknownOnnxWarning])"
     )
     assert (f"onnx {version} is newer" in python("-c", code)) == is_new
 
@@ -291,10 +293,10 @@ def test_text_and_json_of_protobuf_work_on_our_messages():
         "from google.protobuf import json_format, text_format\n"
         "model = onnx.load(sys.argv[1])\n"
         "text = text_format.MessageToString(model)\n"
-        "for made in [text_format.Parse(text, onnx.ModelProto()), text_format.Merge(text, onnx.ModelProto()),\n"
+        "for parsed in [text_format.Parse(text, onnx.ModelProto()), text_format.Merge(text, onnx.ModelProto()),\n"
         "             json_format.Parse(json_format.MessageToJson(model), onnx.ModelProto()),\n"
         "             json_format.ParseDict(json_format.MessageToDict(model), onnx.ModelProto())]:\n"
-        "    assert made == model and type(made) is onnxwire.ModelProto\n"
+        "    assert parsed == model and type(parsed) is onnxwire.ModelProto\n"
         "assert text == onnxwire.to_text(model)\n"
     )
     python("-c", code, ROOT / "examples" / "digits_cnn.onnx")
@@ -325,7 +327,7 @@ def test_the_code_of_the_docs_runs(code, monkeypatch):
 
 
 def test_arrays_of_numbers_are_those_of_protobuf():
-    # Small and large values, none, and each type that is asked for, or none.
+    # Short, long and empty lists, with each of several dtypes and without a dtype.
     code = (
         "import numpy as np, onnx\n"
         "values = {'float_data': [[], [1.5, -2], [0.1] * 3000], 'double_data': [[1e300]],\n"
@@ -338,10 +340,10 @@ def test_arrays_of_numbers_are_those_of_protobuf():
         "            for make in (np.array, np.asarray, np.ascontiguousarray):\n"
         "                try:\n"
         "                    array = make(getattr(tensor, field), dtype=dtype)\n"
-        "                    shown = array.dtype.str, array.dtype.char, array.tolist()[:9], array.flags.writeable\n"
+        "                    result = array.dtype.str, array.dtype.char, array.tolist()[:9], array.flags.writeable\n"
         "                except Exception as error:\n"
-        "                    shown = type(error).__mro__[-3].__name__\n"
-        "                print(field, len(numbers), dtype, make.__name__, shown)\n"
+        "                    result = type(error).__mro__[-3].__name__\n"
+        "                print(field, len(numbers), dtype, make.__name__, result)\n"
         "try:\n    memoryview(onnx.TensorProto(dims=[1]).dims)\n"
         "except TypeError as error:\n    print('no buffer')\n"
         "tensor = onnx.helper.make_tensor('t', 1, [3], [1, 2, 3])\n"
@@ -355,15 +357,15 @@ def test_arrays_of_numbers_are_those_of_protobuf():
 # --- protobuf's own modules
 
 
-def test_pickles_of_protobuf_load_and_ours_load_in_protobuf(tmp_path):
-    make = (
+def test_pickles_of_protobuf_and_onnxwire_can_be_loaded_by_each_other(tmp_path):
+    load_model = (
         "import onnx, pickle, sys\nmodel = onnx.load(sys.argv[1])\ndata = model.SerializeToString(deterministic=True)\n"
     )
-    write = make + "pickle.dump([pickle.dumps(model, n) for n in range(6)], open(sys.argv[2], 'wb'))"
-    read = make + (
+    write = load_model + "pickle.dump([pickle.dumps(model, n) for n in range(6)], open(sys.argv[2], 'wb'))"
+    read = load_model + (
         "loaded = [pickle.loads(pickled) for pickled in pickle.load(open(sys.argv[2], 'rb'))]\n"
-        "same = [each.SerializeToString(deterministic=True) == data for each in loaded]\n"
-        "print([type(each) is onnx.ModelProto and is_same for each, is_same in zip(loaded, same)])"
+        "print([type(model) is onnx.ModelProto and model.SerializeToString(deterministic=True) == data\n"
+        "       for model in loaded])"
     )
     path = ROOT / "examples" / "digits_cnn.onnx"
     for writer, reader in [("", SWITCH), (SWITCH, ""), (SWITCH, SWITCH)]:
@@ -372,7 +374,7 @@ def test_pickles_of_protobuf_load_and_ours_load_in_protobuf(tmp_path):
 
 
 # The calls of a module that protoc generates from a file that imports onnx/onnx-ml.proto.
-HOLDING_PROGRAM = """
+PROGRAM_WITH_HOLDER = """
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 file = descriptor_pb2.FileDescriptorProto(name='holder.proto', package='own', dependency=['onnx/onnx-ml.proto'])
 file.message_type.add(name='Holder').field.add(name='model', number=1, type=11, label=1, type_name='.onnx.ModelProto')
@@ -381,9 +383,9 @@ Holder = message_factory.GetMessageClass(descriptor_pool.Default().FindMessageTy
 """
 
 
-@pytest.mark.parametrize("first", ["", "import google.protobuf.descriptor_pool\n"], ids=["later", "pool first"])
-def test_other_packages_messages_hold_messages_of_onnx(first):
-    code = HOLDING_PROGRAM + (
+@pytest.mark.parametrize("first_import", ["", "import google.protobuf.descriptor_pool\n"], ids=["later", "pool first"])
+def test_messages_of_other_packages_contain_messages_of_onnx(first_import):
+    code = PROGRAM_WITH_HOLDER + (
         "from google.protobuf import any_pb2, symbol_database, text_format, unknown_fields\n"
         "import onnx\n"
         "model = onnx.helper.make_model(onnx.helper.make_graph([], 'g', [], []), ir_version=8)\n"
@@ -392,8 +394,8 @@ def test_other_packages_messages_hold_messages_of_onnx(first):
         "print(holder, onnx.ModelProto.FromString(holder.model.SerializeToString()) == model)\n"
         "packed = any_pb2.Any()\n"
         "packed.Pack(model)\n"
-        "again = onnx.ModelProto()\n"
-        "print(packed.Is(onnx.ModelProto.DESCRIPTOR), packed.Unpack(again), again == model, packed.type_url)\n"
+        "unpacked = onnx.ModelProto()\n"
+        "print(packed.Is(onnx.ModelProto.DESCRIPTOR), packed.Unpack(unpacked), unpacked == model, packed.type_url)\n"
         "text = text_format.MessageToString(packed)\n"
         "print(text, text_format.Parse(text, any_pb2.Any()) == packed)\n"
         "print(symbol_database.Default().pool.FindFileByName('onnx/onnx-data.proto').name)\n"
@@ -403,5 +405,5 @@ def test_other_packages_messages_hold_messages_of_onnx(first):
         "print(len(fields), fields[0].field_number, isinstance(fields, unknown_fields.UnknownFieldSet))"
     )
     imports = "import onnx\n"
-    assert python("-c", first + SWITCH + imports + code) == python("-c", imports + code)
-    assert python("-c", first + SWITCH + code) == python("-c", imports + code)
+    assert python("-c", first_import + SWITCH + imports + code) == python("-c", imports + code)
+    assert python("-c", first_import + SWITCH + code) == python("-c", imports + code)

@@ -445,7 +445,7 @@ def test_only_the_ranges_of_lazy_pieces_that_are_read_are_fetched(api):
     data = long_model().SerializeToString()
     model = remote_model(data)
     assert model.graph.name == "g"
-    fetched_ranges = model._document.memory.source.asked
+    fetched_ranges = model._document.memory.source.fetched_ranges
     ranges_before = list(fetched_ranges)
     handle = api.export_message(model, LAZY)
     size, rows = api.describe(handle)

@@ -21,7 +21,7 @@ def default_interrupt_handler():
 
 
 @pytest.mark.parametrize("layout", kill.LAYOUTS)
-@pytest.mark.parametrize("interrupt", [kill.interrupted_at, kill.killed_at])
+@pytest.mark.parametrize("interrupt", [kill.interrupt_at, kill.kill_at])
 def test_an_interrupt_at_any_event_leaves_the_old_or_the_new_model_complete(tmp_path, layout, interrupt):
     scenario = kill.Scenario(tmp_path, layout, 3000)
     states = []
@@ -40,4 +40,4 @@ def test_an_interrupt_at_any_event_leaves_the_old_or_the_new_model_complete(tmp_
 def test_a_signal_at_some_time_leaves_the_old_model_or_the_new_one(tmp_path, layout, signal_number):
     scenario, rng = kill.Scenario(tmp_path, layout), random.Random(layout)
     for _ in range(4):
-        assert kill.struck(scenario, signal_number, rng, 0.03) in ("old", "new", "detected")
+        assert kill.send_signal_at_random_time(scenario, signal_number, rng, 0.03) in ("old", "new", "detected")

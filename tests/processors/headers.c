@@ -1,5 +1,6 @@
-/* The loops in onnxwire's headers against plain ones, on random bytes that end where memory does: one byte read too far
- * ends the program. Prints what it ran; exits with 1 at the first difference. `make processors` runs it for several. */
+/* Compare the loops in onnxwire's headers with plain loops, on random bytes directly before an inaccessible page, so that
+ * a read past their end crashes the program. It prints its work and exits with 1 at the first difference.
+ * `make processors` runs it on several processors. */
 #define _DEFAULT_SOURCE
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,7 +10,7 @@
 #include "../../onnxwire/_packed.h"
 #include "../../onnxwire/tensor/bits.h"
 
-enum { ROUNDS = 4000, MAX_COUNT = 700, FILL = 0xA5 };
+enum { ROUNDS = 4000, MAX_COUNT = 700, GUARD_BYTE = 0xA5 };
 
 static uint64_t state = 1;
 
@@ -30,13 +31,13 @@ static uint8_t *map_pages(void) {
     return memory + size;
 }
 
-static void differ(const char *what, int round, int kind) {
-    printf("%s: another result in round %d, kind %d\n", what, round, kind);
+static void fail(const char *check, int round, int variant) {
+    printf("%s: a difference in round %d, variant %d\n", check, round, variant);
     exit(1);
 }
 
-/* A number a call, byte by byte; 0 where the run is damaged. */
-static int read_plainly(const uint8_t **p, const uint8_t *end, uint64_t *value) {
+/* Read one varint byte by byte; return 0 if it is damaged. */
+static int read_varint(const uint8_t **p, const uint8_t *end, uint64_t *value) {
     *value = 0;
     for (int i = 0; *p < end && i < 10; i++) {
         uint8_t byte = *(*p)++;
@@ -46,12 +47,12 @@ static int read_plainly(const uint8_t **p, const uint8_t *end, uint64_t *value) 
     return 0;
 }
 
-static uint64_t as_stored(const void *out, uint64_t i, int packed) {
+static uint64_t stored_value(const void *out, uint64_t i, int packed) {
     if (packed == OW_BOOL) return ((const uint8_t *)out)[i];
     return packed == OW_32 || packed == OW_ZIGZAG32 ? ((const uint32_t *)out)[i] : ((const uint64_t *)out)[i];
 }
 
-static uint64_t as_wanted(uint64_t value, int packed) {
+static uint64_t expected_value(uint64_t value, int packed) {
     switch (packed) {
     case OW_32: return (uint32_t)value;
     case OW_BOOL: return value != 0;
@@ -62,13 +63,13 @@ static uint64_t as_wanted(uint64_t value, int packed) {
 }
 
 static size_t write_run(uint8_t *out) {
-    size_t n = 0, most = draw(MAX_COUNT), shape = draw(4);
-    while (n + 12 < most) {
+    size_t n = 0, max_size = draw(MAX_COUNT), shape = draw(4);
+    while (n + 12 < max_size) {
         size_t length = shape == 0 ? 1 : shape == 1 ? 1 + draw(2) : 1 + draw(10);
-        if (shape == 3 && draw(60) == 0) length = 11; /* longer than any number */
+        if (shape == 3 && draw(60) == 0) length = 11; /* longer than any valid varint */
         for (size_t i = 0; i < length; i++) out[n++] = (uint8_t)(draw(128) | (i + 1 < length ? 0x80 : 0));
     }
-    if (draw(4) == 0 && n < most) out[n++] = 0x80; /* cut */
+    if (draw(4) == 0 && n < max_size) out[n++] = 0x80; /* a truncated varint */
     return n;
 }
 
@@ -77,47 +78,47 @@ static void check_varints(int round, int level, uint8_t *end, uint8_t *out_end) 
     size_t n = write_run(run);
     uint8_t *p = bytes_before(end, n);
     memcpy(p, run, n);
-    uint64_t ends = 0;
-    for (size_t i = 0; i < n; i++) ends += run[i] < 0x80;
-    if (ow_count_varints(p, end) != ends) differ("count", round, level);
+    uint64_t n_varints = 0;
+    for (size_t i = 0; i < n; i++) n_varints += run[i] < 0x80;
+    if (ow_count_varints(p, end) != n_varints) fail("count", round, level);
     static const size_t sizes[] = {8, 4, 1, 8, 4};
     for (int packed = OW_64; packed <= OW_ZIGZAG32; packed++) {
-        uint64_t capacity = draw(2) ? ends + draw(2) * 64 : draw(ends + 1), value, count = 0;
+        uint64_t capacity = draw(2) ? n_varints + draw(2) * 64 : draw(n_varints + 1), value, count = 0;
         uint8_t *out = bytes_before(out_end, capacity * sizes[packed]);
-        uint64_t found = ow_decode_varints(p, end, packed, out, capacity, level);
+        uint64_t n_decoded = ow_decode_varints(p, end, packed, out, capacity, level);
         const uint8_t *q = p;
-        while (count < capacity && read_plainly(&q, end, &value)) {
-            if (count >= found || as_stored(out, count, packed) != as_wanted(value, packed))
-                differ("varints", round, packed);
+        while (count < capacity && read_varint(&q, end, &value)) {
+            if (count >= n_decoded || stored_value(out, count, packed) != expected_value(value, packed))
+                fail("varints", round, packed);
             count++;
         }
-        if (found != count) differ("how many varints", round, packed);
+        if (n_decoded != count) fail("number of varints", round, packed);
     }
 }
 
 static void check_bits(int round, uint8_t *end, uint8_t *out_end) {
     for (int bits = 2; bits <= 6; bits += 2) {
         size_t n = draw(MAX_COUNT), shift = bits == 6 ? 2 * draw(4) : bits * draw(8 / bits);
-        size_t size = (shift + n * bits + 7) / 8, packed = (n * bits + 7) / 8;
+        size_t size = (shift + n * bits + 7) / 8, packed_size = (n * bits + 7) / 8;
         uint8_t *p = bytes_before(end, size), *out = bytes_before(out_end, n);
         for (size_t i = 0; i < size; i++) p[i] = (uint8_t)draw(256);
         ow_unpack(p, end, (int)shift, out, n, bits);
         for (size_t i = 0; i < n; i++) {
-            unsigned wanted = 0;
+            unsigned expected = 0;
             for (size_t k = 0; k < (size_t)bits; k++) {
                 size_t bit = shift + i * bits + k;
-                wanted |= (unsigned)(p[bit / 8] >> bit % 8 & 1) << k;
+                expected |= (unsigned)(p[bit / 8] >> bit % 8 & 1) << k;
             }
-            if (out[i] != wanted) differ("unpacking", round, bits);
+            if (out[i] != expected) fail("unpacking", round, bits);
         }
-        uint8_t *again = bytes_before(end, packed);
-        again[-1] = FILL;
-        ow_pack(out, again, n, bits);
-        for (size_t bit = 0; bit < packed * 8; bit++) {
-            unsigned wanted = bit < n * bits ? out[bit / bits] >> bit % bits & 1 : 0;
-            if ((again[bit / 8] >> bit % 8 & 1u) != wanted) differ("packing", round, bits);
+        uint8_t *packed = bytes_before(end, packed_size);
+        packed[-1] = GUARD_BYTE;
+        ow_pack(out, packed, n, bits);
+        for (size_t bit = 0; bit < packed_size * 8; bit++) {
+            unsigned expected = bit < n * bits ? out[bit / bits] >> bit % bits & 1 : 0;
+            if ((packed[bit / 8] >> bit % 8 & 1u) != expected) fail("packing", round, bits);
         }
-        if (again[-1] != FILL) differ("bytes before", round, bits);
+        if (packed[-1] != GUARD_BYTE) fail("byte before the output", round, bits);
     }
 }
 

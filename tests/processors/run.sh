@@ -1,6 +1,6 @@
 #!/bin/sh
-# Run headers.c, and the programs of tests/c_reader, on this processor, and on others under qemu, where the compiler and
-# qemu-user are installed. Compile onnxwire.h for WebAssembly where clang is installed.
+# Run headers.c and the programs of tests/c_reader on this processor, and under qemu on others if their compiler and
+# qemu-user are installed. Compile onnxwire.h for WebAssembly if clang is installed.
 set -eu
 cd "$(dirname "$0")/../.."
 mkdir -p build/processors
@@ -27,7 +27,7 @@ for processor in "$(uname -m)" i686 aarch64 s390x; do
             continue
         fi
     fi
-    # Linked as a whole, so that qemu needs no libraries of the other processor.
+    # Linked statically, so that qemu needs no libraries of the other processor.
     if [ "$processor" != i686 ]; then
         $compiler -static -O3 $warnings -o "$program" tests/processors/headers.c
         echo "$processor: $($emulator "$program")"
@@ -38,7 +38,7 @@ for processor in "$(uname -m)" i686 aarch64 s390x; do
     $compiler -static -O2 $warnings -std=c99 -Ionnxwire/include -o "$program-digests" tests/c_reader/digests.c
     $emulator "$program-digests" $files > "$program-digests.txt"
     cmp "$program-digests.txt" "build/processors/$(uname -m)-digests.txt"
-    echo "$processor: onnxwire.h: $(wc -l < "$program-digests.txt") files are read alike"
+    echo "$processor: onnxwire.h: $(wc -l < "$program-digests.txt") files are read with the same results"
 done
 if command -v "${CLANG:-clang}" > /dev/null; then
     "${CLANG:-clang}" --target=wasm32 -ffreestanding -c -Os $warnings $strict -Ionnxwire/include \

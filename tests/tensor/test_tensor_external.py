@@ -15,7 +15,7 @@ from budget import examples
 from each import each
 from hypothesis import given
 from hypothesis import strategies as st
-from test_bundled_files import FILES, HOME
+from test_bundled_files import FILES, ONNX_FOLDER
 from test_tensor_numpy import basic_indices_of, with_rank
 
 import onnxwire
@@ -335,7 +335,7 @@ def check_list(source, official):
 
 @each("file", [file for file in FILES if file.endswith(".onnx")])
 def test_every_tensor_of_a_file_is_listed(file):
-    path = os.path.join(HOME, file)
+    path = os.path.join(ONNX_FOLDER, file)
     with open(path, "rb") as opened_file:
         data = opened_file.read()
     if not data:

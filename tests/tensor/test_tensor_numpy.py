@@ -14,7 +14,7 @@ from budget import examples
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import basic_indices
-from test_bundled_files import EVERY_FILE, HOME, pair, read
+from test_bundled_files import EVERY_FILE, ONNX_FOLDER, classes_of, read
 
 import onnxwire
 from onnxwire import TensorProto
@@ -41,11 +41,11 @@ def string_tensor(*values, dims=None):
 
 @EVERY_FILE
 def test_every_tensor_of_the_file_is_the_official_array(file):
-    our_class, official_class = pair(file)
+    our_class, official_class = classes_of(file)
     data = read(file)
-    message = onnxwire.load(os.path.join(HOME, file), our_class) if data else our_class.FromString(data)
+    message = onnxwire.load(os.path.join(ONNX_FOLDER, file), our_class) if data else our_class.FromString(data)
     official_tensors = stored_tensors.tensors_in(official_class.FromString(data))
-    folder = os.path.join(HOME, os.path.dirname(file))
+    folder = os.path.join(ONNX_FOLDER, os.path.dirname(file))
     for (path, tensor), (official_path, expected) in zip(
         stored_tensors.tensors_in(message), official_tensors, strict=True
     ):

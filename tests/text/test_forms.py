@@ -20,7 +20,7 @@ from budget import examples
 from google.protobuf import json_format, text_format
 from hypothesis import example, given
 from hypothesis import strategies as st
-from test_bundled_files import FILES, pair, read
+from test_bundled_files import FILES, classes_of, read
 from test_text import EVERY_MESSAGE, EVERYTHING, FLOATS, PAIRS, TENSOR, field_number
 from test_text_parser import mutate_text, text_in_every_type
 
@@ -81,7 +81,7 @@ def test_every_message_is_printed_as_officially(form, name, data):
 @EACH_FORM
 def test_every_bundled_file_is_printed_as_officially(form):
     for file in FILES:
-        form.printing.check(pair(file), read(file))
+        form.printing.check(classes_of(file), read(file))
 
 
 @EACH_FORM

@@ -17,7 +17,7 @@ from budget import IS_LONG, examples
 from google.protobuf import json_format
 from hypothesis import example, given
 from hypothesis import strategies as st
-from test_bundled_files import FILES, pair, read
+from test_bundled_files import FILES, classes_of, read
 from test_json import replace_invalid_strings
 from test_text import EVERY_MESSAGE, EVERYTHING, FLOATS, PAIRS, TENSOR, has_invalid_utf8
 from test_text_parser import Readers, RepeatingFile, SlowFile, read_with_peak
@@ -88,7 +88,7 @@ def test_printed_messages_are_read_back(name, data):
 
 def test_bundled_files_read_back():
     for file in FILES:
-        our_class, official_class = pair(file)
+        our_class, official_class = classes_of(file)
         message = onnxwire.from_json(onnxwire.to_json(our_class.FromString(read(file))), our_class)
         assert official_class.FromString(message.SerializeToString()) == official_class.FromString(read(file)), file
 

@@ -20,7 +20,7 @@ from everything import PAIRS as GENERIC
 from google.protobuf import descriptor_pb2, text_format
 from hypothesis import given
 from hypothesis import strategies as st
-from test_bundled_files import FILES, HOME, pair, read
+from test_bundled_files import FILES, ONNX_FOLDER, classes_of, read
 
 import onnxwire
 from onnxwire.messages import SCHEMA
@@ -409,8 +409,8 @@ def test_dump_elides_and_writes_a_file(tmp_path):
 
 
 def test_dump_accepts_any_message():
-    file = next(file for file in FILES if pair(file)[0] is onnxwire.TensorProto and read(file))
-    process = run_dump(os.path.join(HOME, file), "--type", "TensorProto")
+    file = next(file for file in FILES if classes_of(file)[0] is onnxwire.TensorProto and read(file))
+    process = run_dump(os.path.join(ONNX_FOLDER, file), "--type", "TensorProto")
     assert process.returncode == 0
     assert text_format.Parse(process.stdout, onnx.TensorProto()) == onnx.TensorProto.FromString(read(file))
 

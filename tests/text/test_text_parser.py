@@ -19,7 +19,7 @@ from budget import IS_LONG, examples
 from google.protobuf import text_encoding, text_format
 from hypothesis import example, given
 from hypothesis import strategies as st
-from test_bundled_files import FILES, pair, read
+from test_bundled_files import FILES, classes_of, read
 from test_text import EVERY_MESSAGE, EVERYTHING, FLOATS, PAIRS, TENSOR
 
 import onnxwire
@@ -131,7 +131,7 @@ def test_printed_messages_are_read_back(name, data):
 
 def test_bundled_files_read_back():
     for file in FILES:
-        our_class, official_class = pair(file)
+        our_class, official_class = classes_of(file)
         message = onnxwire.from_text(onnxwire.to_text(our_class.FromString(read(file))), our_class)
         assert official_class.FromString(message.SerializeToString()) == official_class.FromString(read(file)), file
 

@@ -37,13 +37,13 @@ def test_set_value_reads_files_only_if_permitted(model, tmp_path):
 
 def test_a_value_may_have_an_equals_sign_in_it(model):
     set_value(model, "producer_name", "a=b")
-    other = onnxwire.ModelProto()
-    assign(other, "producer_name=a=b")
-    assert model.producer_name == other.producer_name == "a=b"
+    other_model = onnxwire.ModelProto()
+    assign(other_model, "producer_name=a=b")
+    assert model.producer_name == other_model.producer_name == "a=b"
 
 
 @pytest.mark.parametrize(
-    ("path", "text", "added", "value"),
+    ("path", "text", "added_path", "value"),
     [
         ("graph.node[0].input", "y", "graph.node[0].input[1]", "y"),
         ("graph.node[0].input", None, "graph.node[0].input[1]", ""),
@@ -56,13 +56,13 @@ def test_a_value_may_have_an_equals_sign_in_it(model):
         ("graph.initializer[0].segment", None, "graph.initializer[0].segment", onnxwire.TensorProto.Segment()),
     ],
 )
-def test_elements_and_fields_are_added(model, path, text, added, value):
+def test_elements_and_fields_are_added(model, path, text, added_path, value):
     from onnxwire.analysis.paths import resolve
 
-    assert add_element(model, path, text) == added
-    found = resolve(model, added)
-    assert found.value == value
-    assert found.is_set
+    assert add_element(model, path, text) == added_path
+    resolved = resolve(model, added_path)
+    assert resolved.value == value
+    assert resolved.is_set
 
 
 @pytest.mark.parametrize(
@@ -79,10 +79,10 @@ def test_elements_and_fields_are_added(model, path, text, added, value):
     ],
 )
 def test_a_rejected_addition_changes_nothing(model, path, text):
-    before = model.SerializeToString()
+    bytes_before = model.SerializeToString()
     with pytest.raises(EditError):
         add_element(model, path, text)
-    assert model.SerializeToString() == before
+    assert model.SerializeToString() == bytes_before
     with pytest.raises(PathError):
         add_element(model, "graph.nothing", text)
 
@@ -103,10 +103,10 @@ def test_a_rejected_addition_changes_nothing(model, path, text):
     ],
 )
 def test_a_rejected_assignment_changes_nothing(model, path, text):
-    before = model.SerializeToString()
+    bytes_before = model.SerializeToString()
     with pytest.raises(EditError, match=re.escape(f"{path}=")):
         set_value(model, path, text)
-    assert model.SerializeToString() == before
+    assert model.SerializeToString() == bytes_before
 
 
 def test_an_argument_that_is_not_utf_8_sets_its_bytes(model):

@@ -20,15 +20,17 @@ def model_of(nodes, outputs=("y",), functions=(), value_info=(), initializers=()
     graph = helper.make_graph(
         nodes, "g", [value("x")], [value(name) for name in outputs], value_info=value_info, initializer=initializers
     )
-    made = helper.make_model(graph, functions=list(functions), opset_imports=[helper.make_opsetid("", 20)])
-    return onnxwire.ModelProto.FromString(made.SerializeToString())
+    official_model = helper.make_model(graph, functions=list(functions), opset_imports=[helper.make_opsetid("", 20)])
+    return onnxwire.ModelProto.FromString(official_model.SerializeToString())
 
 
 def wiring(scope):
+    """Return (operator, inputs, outputs) of each node."""
     return [(node.op_type, list(node.input), list(node.output)) for node in scope.node]
 
 
-def checked(model):
+def check_officially(model):
+    """Return the model after the official checker has accepted it."""
     onnx.checker.check_model(onnx.ModelProto.FromString(model.SerializeToString()))
     return model
 
@@ -41,7 +43,7 @@ def test_consumers_of_the_output_read_the_input():
     ]
     model = model_of(nodes, value_info=[value("a"), value("b")])
     assert bypass(model, "graph.node[1]") == "graph.node[1]"
-    assert wiring(checked(model).graph) == [("Relu", ["x"], ["a"]), ("Add", ["a", "a"], ["y"])]
+    assert wiring(check_officially(model).graph) == [("Relu", ["x"], ["a"]), ("Add", ["a", "a"], ["y"])]
     assert [info.name for info in model.graph.value_info] == ["a"]
 
 
@@ -50,7 +52,7 @@ def test_consumers_can_be_connected_to_another_input():
     weight = helper.make_tensor("w", TensorProto.FLOAT, [2], [1, 2])
     model = model_of(nodes, initializers=[weight])
     bypass(model, "graph.node[0]", 1)
-    assert wiring(checked(model).graph) == [("Neg", ["w"], ["y"])]
+    assert wiring(check_officially(model).graph) == [("Neg", ["w"], ["y"])]
 
 
 def test_an_output_of_the_graph_keeps_its_name():
@@ -61,7 +63,7 @@ def test_an_output_of_the_graph_keeps_its_name():
     ]
     model = model_of(nodes, ("y", "z"), value_info=[value("a")])
     bypass(model, "graph.node[1]")
-    assert wiring(checked(model).graph) == [("Relu", ["x"], ["y"]), ("Abs", ["y"], ["z"])]
+    assert wiring(check_officially(model).graph) == [("Relu", ["x"], ["y"]), ("Abs", ["y"], ["z"])]
     assert [output.name for output in model.graph.output] == ["y", "z"]
     assert list(model.graph.value_info) == []
 
@@ -98,7 +100,7 @@ def test_subgraphs_read_the_input_too():
     model = model_of(nodes)
     bypass(model, "graph.node[1]")
     assert [attribute.g.node[0].input[0] for attribute in model.graph.node[1].attribute] == ["x", "x"]
-    # The node is in a branch itself.
+    # Bypass a node of a branch.
     model = model_of([nodes[0], helper.make_node("If", ["c"], ["y"], **branches("x"))])
     branch = model.graph.node[1].attribute[0].g
     branch.node.insert(0, onnxwire.NodeProto(op_type="Abs", input=["x"], output=["m"]))
@@ -170,16 +172,16 @@ def test_a_node_without_consumers_is_only_removed():
             "hides",
         ),
     ],
-    ids=["an input", "two outputs", "a second output", "no such input", "an input left out", "a name that is hidden"],
+    ids=["an input", "two outputs", "a second output", "no such input", "an omitted input", "a hidden name"],
 )
-def test_a_node_that_can_not_be_bypassed_is_rejected_without_changes(nodes, outputs, path, index, reason):
+def test_a_node_that_cannot_be_bypassed_is_rejected_without_changes(nodes, outputs, path, index, reason):
     model = model_of(nodes, outputs)
     if reason == "hides":
         model.graph.node[1].attribute[0].g.node.add(op_type="Abs", input=["a"], output=["x"])
-    before = model.SerializeToString()
+    bytes_before = model.SerializeToString()
     with pytest.raises(EditError, match=reason):
         bypass(model, path, index)
-    assert model.SerializeToString() == before
+    assert model.SerializeToString() == bytes_before
 
 
 def test_a_path_that_names_no_node_is_rejected():
@@ -208,7 +210,7 @@ def test_the_boundary_of_nodes_is_accepted_by_extract():
     assert [tensor.name for tensor in part.graph.initializer] == ["w"]
 
 
-def test_names_of_one_scope_are_renamed_there_alone():
+def test_rename_values_with_a_scope_changes_only_names_of_that_scope():
     function = helper.make_function("own", "F", ["a"], ["q"], [helper.make_node("Relu", ["a"], ["q"])], [])
     nodes = [helper.make_node("Relu", ["x"], ["a"]), helper.make_node("F", ["a"], ["y"], domain="own")]
     model = model_of(nodes, functions=[function])

@@ -1,4 +1,4 @@
-"""A part of a valid model is valid."""
+"""`extract` makes a valid part of a valid model, with the quantization annotations of its values."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from onnx import helper, numpy_helper
 import onnxwire
 
 
-def quantized(*names):
+def quantized_model(*names):
     """Make a model x -> Split -> y, z; y -> Relu -> u, in which some values are quantized, each by its own scale."""
     nodes = [helper.make_node("Split", ["x"], ["y", "z"], num_outputs=2), helper.make_node("Relu", ["y"], ["u"])]
     scales = [numpy_helper.from_array(np.float32(1), f"{name}_scale") for name in names]
@@ -18,11 +18,12 @@ def quantized(*names):
     for name in names:
         annotation = graph.quantization_annotation.add(tensor_name=name)
         annotation.quant_parameter_tensor_names.add(key="SCALE_TENSOR", value=f"{name}_scale")
-    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
-    return onnxwire.ModelProto.FromString(made.SerializeToString())
+    official_model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
+    return onnxwire.ModelProto.FromString(official_model.SerializeToString())
 
 
-def annotated(model):
+def annotations_of(model):
+    """Return the quantization annotations of a model, each as (tensor name, parameter name), after a check."""
     assert [problem for problem in onnxwire.check(model) if problem.severity != "note"] == []
     return [
         (annotation.tensor_name, entry.value)
@@ -32,13 +33,13 @@ def annotated(model):
 
 
 def test_quantization_annotations_of_unused_values_are_dropped():
-    part = onnxwire.extract(quantized("y", "z"), None, ["y"])
+    part = onnxwire.extract(quantized_model("y", "z"), None, ["y"])
     assert list(part.graph.node[0].output) == ["y", "z"]
-    assert annotated(part) == [("y", "y_scale")]
+    assert annotations_of(part) == [("y", "y_scale")]
     assert [tensor.name for tensor in part.graph.initializer] == ["y_scale"]
 
 
-def test_quantization_of_inputs_is_kept_where_they_are_used():
-    part = onnxwire.extract(quantized("x", "y", "z"), ["y", "z"], ["u"])
-    assert [given.name for given in part.graph.input] == ["y", "z"]
-    assert annotated(part) == [("y", "y_scale")]
+def test_quantization_annotations_of_used_inputs_are_kept():
+    part = onnxwire.extract(quantized_model("x", "y", "z"), ["y", "z"], ["u"])
+    assert [graph_input.name for graph_input in part.graph.input] == ["y", "z"]
+    assert annotations_of(part) == [("y", "y_scale")]

@@ -14,7 +14,7 @@ from budget import IS_LONG
 from graphs import nested_model
 from onnx import helper, numpy_helper
 from renamed_models import edit_randomly
-from test_bundled_files import FILES, HOME
+from test_bundled_files import FILES, ONNX_FOLDER
 
 import onnxwire
 
@@ -24,15 +24,15 @@ DIGITS = Path(__file__).parents[2] / "examples" / "digits_cnn.onnx"
 def merge(base, ours, theirs):
     """Return the merged model as an official message, and the conflicts as lines."""
     models = [onnxwire.ModelProto.FromString(model.SerializeToString()) for model in (base, ours, theirs)]
-    merged, conflicts = onnxwire.merge_changes(*models)
-    return onnx.ModelProto.FromString(merged.SerializeToString()), list(map(str, conflicts))
+    merged_model, conflicts = onnxwire.merge_changes(*models)
+    return onnx.ModelProto.FromString(merged_model.SerializeToString()), list(map(str, conflicts))
 
 
 def copy(model):
     return onnx.ModelProto.FromString(model.SerializeToString())
 
 
-def edited(base, rng):
+def edited_copy(base, rng):
     """Return a copy of a model with one random edit."""
     model = copy(base)
     while not edit_randomly(model, rng):
@@ -60,10 +60,10 @@ def reads_undefined_values(model):
 
 @pytest.fixture(scope="module")
 def bases():
-    """Draw models of some nodes with different names, without subgraphs."""
+    """Return models with more than three nodes, which have different names."""
     models = [onnx.load(DIGITS)]
     for file in [file for file in FILES if file.endswith(".onnx")][:: 1 if IS_LONG else 40]:
-        model = onnx.load(Path(HOME, file), load_external_data=False)
+        model = onnx.load(Path(ONNX_FOLDER, file), load_external_data=False)
         keys = Counter(node.name or tuple(node.output) for node in model.graph.node)
         if len(keys) > 3 and max(keys.values()) == 1 and not reads_undefined_values(model):
             models.append(model)
@@ -72,39 +72,41 @@ def bases():
 
 def test_random_edits_of_two_sides_are_both_kept_or_conflict(bases):
     rng = random.Random(7)
-    kept = conflicting = 0
+    n_merged = n_conflicts = 0
     for trial in range(2000 if IS_LONG else 100):
         base = bases[trial % len(bases)] if trial % 2 else bases[0]
-        ours, theirs = edited(base, rng), edited(base, rng)
-        old, mine, other = map(elements, (base, ours, theirs))
-        keys = old.keys() | mine.keys() | other.keys()
-        changed = [{key for key in keys if old.get(key) != side.get(key)} for side in (mine, other)]
+        ours, theirs = edited_copy(base, rng), edited_copy(base, rng)
+        base_elements, our_elements, their_elements = map(elements, (base, ours, theirs))
+        keys = base_elements.keys() | our_elements.keys() | their_elements.keys()
+        changed_keys = [
+            {key for key in keys if base_elements.get(key) != side.get(key)} for side in (our_elements, their_elements)
+        ]
         merged, conflicts = merge(base, ours, theirs)
-        if any(mine.get(key) != other.get(key) for key in changed[0] & changed[1]):
+        if any(our_elements.get(key) != their_elements.get(key) for key in changed_keys[0] & changed_keys[1]):
             assert conflicts, trial
-            conflicting += 1
+            n_conflicts += 1
             continue
-        expected = {key: (mine if key in changed[0] else other).get(key) for key in keys}
+        expected = {key: (our_elements if key in changed_keys[0] else their_elements).get(key) for key in keys}
         assert elements(merged) == {key: data for key, data in expected.items() if data is not None}, trial
         assert conflicts or not reads_undefined_values(merged), trial
         # Edits of different elements can contradict each other, as a removed Cast and a new reader of its output do.
         assert all(line.startswith("error ") for line in conflicts), (trial, conflicts)
-        kept += not conflicts
-    assert kept > 40
-    assert conflicting > 2
+        n_merged += not conflicts
+    assert n_merged > 40
+    assert n_conflicts > 2
 
 
 def test_equal_changes_of_both_sides_are_no_conflict(bases):
     rng = random.Random(3)
     for _ in range(10):
-        side = edited(bases[0], rng)
+        side = edited_copy(bases[0], rng)
         assert merge(bases[0], side, side) == (side, [])
         assert merge(bases[0], bases[0], side) == (side, [])
         assert merge(bases[0], side, bases[0]) == (side, [])
 
 
 def chain(names):
-    """Return a model of Relu nodes with these names, each of which reads the output of the one before."""
+    """Return a model of Relu nodes with these names; each reads the output of the previous node."""
     nodes = [helper.make_node("Relu", [f"v{i}"], [f"v{i + 1}"], name=name) for i, name in enumerate(names)]
     ends = [helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [2]) for name in ("v0", f"v{len(names)}")]
     return helper.make_model(helper.make_graph(nodes, "chain", ends[:1], ends[1:]))
@@ -165,20 +167,20 @@ def test_fields_elements_and_graphs_of_all_kinds_are_merged():
 
 def test_changes_inside_graphs_of_nodes_and_inside_functions_are_merged():
     base = nested_model()
-    holders = [node for node in base.graph.node if any(a.HasField("g") and a.g.node for a in node.attribute)]
-    assert holders
-    index = list(base.graph.node).index(holders[0])
-    number = next(i for i, attribute in enumerate(holders[0].attribute) if attribute.g.node)
+    nodes_with_graph = [node for node in base.graph.node if any(a.HasField("g") and a.g.node for a in node.attribute)]
+    assert nodes_with_graph
+    index = list(base.graph.node).index(nodes_with_graph[0])
+    attribute_index = next(i for i, attribute in enumerate(nodes_with_graph[0].attribute) if attribute.g.node)
     ours, theirs = copy(base), copy(base)
-    ours.graph.node[index].attribute[number].g.node[0].doc_string = "inside"
+    ours.graph.node[index].attribute[attribute_index].g.node[0].doc_string = "inside"
     theirs.graph.node[index].doc_string = "outside"
-    theirs.graph.node[index].attribute[number].g.doc_string = "graph"
+    theirs.graph.node[index].attribute[attribute_index].g.doc_string = "graph"
     merged, conflicts = merge(base, ours, theirs)
     assert conflicts == []
     node = merged.graph.node[index]
-    assert (node.doc_string, node.attribute[number].g.doc_string) == ("outside", "graph")
-    assert node.attribute[number].g.node[0].doc_string == "inside"
-    theirs.graph.node[index].attribute[number].g.node[0].doc_string = "another"
+    assert (node.doc_string, node.attribute[attribute_index].g.doc_string) == ("outside", "graph")
+    assert node.attribute[attribute_index].g.node[0].doc_string == "inside"
+    theirs.graph.node[index].attribute[attribute_index].g.node[0].doc_string = "another"
     assert merge(base, ours, theirs)[1] != []
 
 
@@ -207,8 +209,8 @@ def test_a_new_operator_set_beside_changed_nodes_of_its_domain_is_a_conflict():
     assert merge(base, ours, theirs)[1] == [expected]
 
 
-def reordered_by_them():
-    """Return a model, a copy, and a copy whose last node is the first one."""
+def models_with_reordered_nodes():
+    """Return a model, a copy, and a copy in which the last node was moved to the beginning."""
     base = chain("ab")
     base.graph.node.append(helper.make_node("Abs", ["v0"], ["z"], name="c"))
     ours, theirs = copy(base), copy(base)
@@ -219,7 +221,7 @@ def reordered_by_them():
 
 
 def test_a_side_that_reordered_nodes_keeps_its_order():
-    base, ours, theirs = reordered_by_them()
+    base, ours, theirs = models_with_reordered_nodes()
     ours.graph.node.insert(1, helper.make_node("Neg", ["v1"], ["y"], name="d"))
     merged, conflicts = merge(base, ours, theirs)
     assert conflicts == []
@@ -227,7 +229,7 @@ def test_a_side_that_reordered_nodes_keeps_its_order():
 
 
 def test_nodes_of_a_reordered_and_an_edited_list_are_sorted():
-    base, ours, theirs = reordered_by_them()
+    base, ours, theirs = models_with_reordered_nodes()
     ours.graph.node[2].input[0] = "v1"
     for sides in ((ours, theirs), (theirs, ours)):
         merged, conflicts = merge(base, *sides)
@@ -300,14 +302,14 @@ def test_equal_changes_of_an_operator_set_and_its_nodes_are_no_conflict():
     side.opset_import[0].version = 18
     side.graph.node[0].op_type = "Abs"
     assert merge(base, side, side) == (side, [])
-    other = copy(side)
-    other.graph.node[1].op_type = "Neg"
-    merged, conflicts = merge(base, side, other)
-    assert (merged, conflicts) == (other, [])
+    second_side = copy(side)
+    second_side.graph.node[1].op_type = "Neg"
+    merged, conflicts = merge(base, side, second_side)
+    assert (merged, conflicts) == (second_side, [])
 
 
-def with_function(*calls):
-    """A model with a function Twice and calls of it."""
+def model_with_function(*calls):
+    """Return a model with a function Twice and calls of it."""
     twice = helper.make_function(
         "local", "Twice", ["a", "b"], ["c"], [helper.make_node("Add", ["a", "b"], ["c"])], [helper.make_opsetid("", 20)]
     )
@@ -320,7 +322,7 @@ def with_function(*calls):
 
 
 def test_operator_sets_of_functions_are_merged_separately():
-    base = with_function()
+    base = model_with_function()
     ours, theirs = copy(base), copy(base)
     ours.functions[0].opset_import[0].version = 21
     theirs.graph.node[0].op_type = "Abs"
@@ -331,8 +333,8 @@ def test_operator_sets_of_functions_are_merged_separately():
 
 
 def test_a_new_call_of_a_function_with_a_changed_interface_is_a_conflict():
-    base = with_function()
-    ours, theirs = copy(base), with_function("new")
+    base = model_with_function()
+    ours, theirs = copy(base), model_with_function("new")
     ours.functions[0].input[:] = ["b", "a"]
     expected = "function local.Twice: our side changed the interface, their side changed or added calls"
     assert merge(base, ours, theirs)[1] == [expected]
@@ -343,13 +345,13 @@ def test_a_new_call_of_a_function_with_a_changed_interface_is_a_conflict():
 
 def test_a_type_and_an_annotation_of_a_removed_value_are_conflicts():
     base = chain("abc")
-    ours, typed, annotated = copy(base), copy(base), copy(base)
+    ours, model_with_type, model_with_annotation = copy(base), copy(base), copy(base)
     del ours.graph.node[1]
     ours.graph.node[1].input[0] = "v1"
-    typed.graph.value_info.append(helper.make_tensor_value_info("v2", 1, [2]))
-    annotated.graph.quantization_annotation.add(tensor_name="v2")
-    assert "graph-value-info-known-name" in " ".join(merge(base, ours, typed)[1])
-    assert "quant-annotation-tensor-name" in " ".join(merge(base, annotated, ours)[1])
+    model_with_type.graph.value_info.append(helper.make_tensor_value_info("v2", 1, [2]))
+    model_with_annotation.graph.quantization_annotation.add(tensor_name="v2")
+    assert "graph-value-info-known-name" in " ".join(merge(base, ours, model_with_type)[1])
+    assert "quant-annotation-tensor-name" in " ".join(merge(base, model_with_annotation, ours)[1])
 
 
 def test_an_input_and_a_weight_of_one_name_are_a_conflict():

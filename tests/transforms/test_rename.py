@@ -1,4 +1,4 @@
-"""A model with new names computes the same: each use refers to the value that it referred to before."""
+"""After a renaming, each use of a name refers to the same value as before."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from onnxwire.errors import EditError, FieldTextError, FieldTypeError, PathError
 from onnxwire.transforms import rename as rename_module
 
 
-def fill(draw, scope, seen, depth):
-    """Add values to a graph or function, and nodes that use these values and the visible ones."""
-    own = draw(st.lists(st.sampled_from("abcd"), unique=True, max_size=3))
+def fill(draw, scope, outer_names, depth):
+    """Add values to a graph or function, and nodes that use these values and those of outer graphs."""
+    names = draw(st.lists(st.sampled_from("abcd"), unique=True, max_size=3))
     is_graph = isinstance(scope, onnxwire.GraphProto)
-    visible = set(seen)
-    for name in own:
+    visible = set(outer_names)
+    for name in names:
         origin = draw(st.sampled_from(["input", "node", "initializer"] if is_graph else ["input", "node"]))
         if origin == "node":
             scope.node.add(op_type="Make", output=[name], input=draw(uses(visible)))
@@ -35,7 +35,7 @@ def fill(draw, scope, seen, depth):
         node = scope.node.add(op_type="If")
         for _ in range(draw(st.integers(1, 2))):
             fill(draw, node.attribute.add().g, visible, depth - 1)
-    return set(own)
+    return set(names)
 
 
 def uses(visible):
@@ -45,61 +45,67 @@ def uses(visible):
 @st.composite
 def models(draw):
     model = ModelProto()
-    main = fill(draw, model.graph, set(), 2)
+    main_names = fill(draw, model.graph, set(), 2)
     for _ in range(draw(st.integers(0, 2))):
         training = model.training_info.add()
-        begun = fill(draw, training.initialization, set(), 1) if draw(st.booleans()) else set()
-        trained = main | fill(draw, training.algorithm, main, 1) if draw(st.booleans()) else main
-        for key in draw(uses(trained)):
-            training.update_binding.add(key=key, value=draw(st.sampled_from(sorted(trained))))
-        for key in draw(uses(trained)) if begun else []:
-            training.initialization_binding.add(key=key, value=draw(st.sampled_from(sorted(begun))))
+        initial_names = fill(draw, training.initialization, set(), 1) if draw(st.booleans()) else set()
+        training_names = (
+            main_names | fill(draw, training.algorithm, main_names, 1) if draw(st.booleans()) else main_names
+        )
+        for key in draw(uses(training_names)):
+            training.update_binding.add(key=key, value=draw(st.sampled_from(sorted(training_names))))
+        for key in draw(uses(training_names)) if initial_names else []:
+            training.initialization_binding.add(key=key, value=draw(st.sampled_from(sorted(initial_names))))
     for _ in range(draw(st.integers(0, 1))):
         fill(draw, model.functions.add(), set(), 1)
     return ModelProto.FromString(model.SerializeToString())
 
 
-def meanings(model):
+def definitions_of_uses(model):
     """Return, for each use of a name, the path of the value's definition."""
-    found = []
+    definitions = []
 
-    def look(scope, path, seen):
+    def visit(scope, path, outer):
         is_graph = isinstance(scope, onnxwire.GraphProto)
-        own = {}
+        inner = {}
         for index, value in enumerate(scope.input):
-            own[value.name if is_graph else value] = f"{path}.input[{index}]"
+            inner[value.name if is_graph else value] = f"{path}.input[{index}]"
         for index, tensor in enumerate(scope.initializer if is_graph else ()):
-            own[tensor.name] = f"{path}.initializer[{index}]"
+            inner[tensor.name] = f"{path}.initializer[{index}]"
         for index, node in enumerate(scope.node):
-            own.update({name: f"{path}.node[{index}].output[{i}]" for i, name in enumerate(node.output)})
-        seen = seen | own
+            inner.update({name: f"{path}.node[{index}].output[{i}]" for i, name in enumerate(node.output)})
+        visible = outer | inner
         for index, node in enumerate(scope.node):
-            found.append((path, index, [seen[name] for name in node.input]))
+            definitions.append((path, index, [visible[name] for name in node.input]))
             for number, attribute in enumerate(node.attribute):
-                look(attribute.g, f"{path}.node[{index}].attribute[{number}].g", seen)
-        return seen
+                visit(attribute.g, f"{path}.node[{index}].attribute[{number}].g", visible)
+        return visible
 
-    main = look(model.graph, "graph", {})
+    main_values = visit(model.graph, "graph", {})
     for index, training in enumerate(model.training_info):
-        begun = look(training.initialization, f"training_info[{index}].initialization", {})
+        initial_values = visit(training.initialization, f"training_info[{index}].initialization", {})
         # Source: onnx.proto, TrainingInfoProto: the algorithm's lists are appended to those of the main graph.
-        trained = look(training.algorithm, f"training_info[{index}].algorithm", main)
-        found.append([(trained[entry.key], trained[entry.value]) for entry in training.update_binding])
-        found.append([(trained[entry.key], begun[entry.value]) for entry in training.initialization_binding])
+        training_values = visit(training.algorithm, f"training_info[{index}].algorithm", main_values)
+        definitions.append(
+            [(training_values[entry.key], training_values[entry.value]) for entry in training.update_binding]
+        )
+        definitions.append(
+            [(training_values[entry.key], initial_values[entry.value]) for entry in training.initialization_binding]
+        )
     for index, function in enumerate(model.functions):
-        look(function, f"functions[{index}]", {})
-    return found
+        visit(function, f"functions[{index}]", {})
+    return definitions
 
 
 @given(models(), st.dictionaries(st.sampled_from("abcd"), st.sampled_from("abcdz"), min_size=1, max_size=3))
 def test_each_use_refers_to_the_same_value_after_renaming(model, names):
-    before, bytes_before = meanings(model), model.SerializeToString()
+    definitions_before, bytes_before = definitions_of_uses(model), model.SerializeToString()
     try:
         onnxwire.rename_values(model, names)
     except (EditError, PathError):
         assert model.SerializeToString() == bytes_before
     else:
-        assert meanings(model) == before
+        assert definitions_of_uses(model) == definitions_before
 
 
 def outcome(function, *arguments):
@@ -113,26 +119,26 @@ def outcome(function, *arguments):
 @given(models(), st.dictionaries(st.sampled_from("abcd"), st.sampled_from("abcdz"), min_size=1, max_size=3))
 def test_skipping_messages_without_the_names_changes_no_result(model, names):
     model.graph.node[0].doc_string = "edited"
-    other = ModelProto.FromString(model.SerializeToString())
-    found = outcome(onnxwire.rename_values, model, names)
+    copy = ModelProto.FromString(model.SerializeToString())
+    result = outcome(onnxwire.rename_values, model, names)
     with mock.patch.object(rename_module, "NameFilter", SimpleNamespace(of=lambda names: None)):
-        expected = outcome(onnxwire.rename_values, other, names)
-    assert found == expected
-    assert model == other
+        expected = outcome(onnxwire.rename_values, copy, names)
+    assert result == expected
+    assert model == copy
 
 
-def nested(path):
-    """Make a model with a graph at a path that defines 'a', and adds it to 'f' of the main graph."""
+def nested_model(path):
+    """Make a model with a graph at a path, which defines 'a' and adds it to 'f' of the main graph."""
     model = ModelProto()
     model.graph.node.add(op_type="Src", output=["f"])
     if path == "then_branch":
-        inner = model.graph.node.add(op_type="If").attribute.add(name=path).g
+        subgraph = model.graph.node.add(op_type="If").attribute.add(name=path).g
     elif path == "algorithm":
-        inner = model.training_info.add().algorithm
+        subgraph = model.training_info.add().algorithm
     else:
-        inner = model.training_info.add().algorithm.node.add(op_type="If").attribute.add(name=path).g
-    inner.node.add(op_type="C", output=["a"])
-    inner.node.add(op_type="Add", input=["a", "f"], output=["y"])
+        subgraph = model.training_info.add().algorithm.node.add(op_type="If").attribute.add(name=path).g
+    subgraph.node.add(op_type="C", output=["a"])
+    subgraph.node.add(op_type="Add", input=["a", "f"], output=["y"])
     return model
 
 
@@ -146,15 +152,15 @@ def nested(path):
     ],
 )
 def test_two_values_visible_in_one_graph_never_get_the_same_name(path, names, reason):
-    model = nested(path)
-    before = model.SerializeToString()
+    model = nested_model(path)
+    bytes_before = model.SerializeToString()
     with pytest.raises(EditError, match=re.escape(reason)):
         onnxwire.rename_values(model, names)
-    assert model.SerializeToString() == before
+    assert model.SerializeToString() == bytes_before
 
 
 def test_the_graph_of_initial_values_has_names_of_its_own():
-    model = nested("algorithm")
+    model = nested_model("algorithm")
     model.graph.initializer.add(name="w")
     training = model.training_info[0]
     training.initialization.node.add(op_type="RandomNormal", output=["start"])
@@ -180,10 +186,10 @@ def test_bindings_name_initializers_of_the_algorithm_too():
 @pytest.mark.parametrize(("new", "error"), [("\ud800", FieldTextError), (5, FieldTypeError), (b"z", FieldTypeError)])
 @pytest.mark.parametrize("rename", [onnxwire.rename_values, onnxwire.rename_nodes])
 def test_a_new_name_that_is_not_text_changes_nothing(rename, new, error):
-    model = nested("then_branch")
+    model = nested_model("then_branch")
     for index, node in enumerate(model.graph.node):
         node.name = "af"[index]
-    before = model.SerializeToString()
+    bytes_before = model.SerializeToString()
     with pytest.raises(error, match="'f': "):
         rename(model, {"a": "new", "f": new})
-    assert model.SerializeToString() == before
+    assert model.SerializeToString() == bytes_before

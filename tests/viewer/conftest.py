@@ -26,7 +26,7 @@ def path(tmp_path):
 
 @pytest.fixture(scope="session")
 def big_model(tmp_path_factory):
-    """Write a transformer of more than 4 GiB with ten equal layers, whose weights are holes in the file."""
+    """Return the path of a transformer of more than 4 GiB with ten equal layers; its weights are holes in the file."""
     spec = importlib.util.spec_from_file_location("make_big_model", EXAMPLES / "make_big_model.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)

@@ -28,14 +28,14 @@ HOSTILE_NAME = "<img src=x onerror=alert(1)>\u202e\x1b[2J\"'&"
 
 
 def model(*operators, weight=1.0):
-    """Return a chain of the given operators; the second operator uses a weight."""
-    made = onnxwire.ModelProto(ir_version=8)
+    """Return a model of a chain of operators; the second operator reads a weight."""
+    result = onnxwire.ModelProto(ir_version=8)
     for i, op_type in enumerate(operators):
-        made.graph.node.add(op_type=op_type, name=f"n{i}", input=[f"x{i}"], output=[f"x{i + 1}"])
+        result.graph.node.add(op_type=op_type, name=f"n{i}", input=[f"x{i}"], output=[f"x{i + 1}"])
     if len(operators) > 1:
-        made.graph.node[1].input.append("w")
-    made.graph.initializer.append(onnxwire.from_array(np.full(4, weight, np.float32), "w"))
-    return onnxwire.ModelProto.FromString(made.SerializeToString())
+        result.graph.node[1].input.append("w")
+    result.graph.initializer.append(onnxwire.from_array(np.full(4, weight, np.float32), "w"))
+    return onnxwire.ModelProto.FromString(result.SerializeToString())
 
 
 def test_differences_name_the_nodes_of_both_models():
@@ -55,17 +55,19 @@ def test_differences_name_the_nodes_of_both_models():
     ]
 
 
-def test_marks_reach_the_boxes_of_both_maps():
+def test_boxes_of_both_maps_are_marked_after_the_comparison():
     models = model("Relu", "Add", "Abs"), model("Gelu", "Add")
     comparison = ModelComparison(*models)
-    sides = [Queries(one) for one in models]
-    for side, queries in enumerate(sides):
+    queries_of_sides = [Queries(model) for model in models]
+    for side, queries in enumerate(queries_of_sides):
         queries.marks = partial(comparison.marks, side)
         # The map does not wait for the comparison.
         assert not any("marks" in box for box in queries.map("graph")["boxes"])
     comparison.comparison()
-    found = [[box["marks"] for box in queries.map("graph")["boxes"] if box["kind"] == "node"] for queries in sides]
-    assert found == [[{"changed": 1}, {}, {"removed": 1}], [{"changed": 1}, {}]]
+    marks = [
+        [box["marks"] for box in queries.map("graph")["boxes"] if box["kind"] == "node"] for queries in queries_of_sides
+    ]
+    assert marks == [[{"changed": 1}, {}, {"removed": 1}], [{"changed": 1}, {}]]
 
 
 def test_renamed_nodes_are_paired_by_structure():
@@ -82,7 +84,9 @@ def test_a_copy_with_other_names_has_no_difference_but_the_names():
     old = onnx.load(DIGITS)
     new = onnx.ModelProto.FromString(old.SerializeToString())
     rename_everything(new, random.Random(1))
-    comparison = ModelComparison(*(onnxwire.ModelProto.FromString(one.SerializeToString()) for one in (old, new)))
+    comparison = ModelComparison(
+        *(onnxwire.ModelProto.FromString(message.SerializeToString()) for message in (old, new))
+    )
     answer = comparison.comparison()
     assert (answer["counts"], comparison.marks(0), comparison.marks(1)) == ({"renamed": 1}, {}, {})
 
@@ -103,7 +107,7 @@ def test_answers_are_bounded():
 
 
 @pytest.mark.parametrize("options", [["--edit"], ["-o", "r.html"], ["--type", "GraphProto"]])
-def test_two_models_are_only_viewed(options, tmp_path, capsys):
+def test_options_for_one_model_are_rejected_for_two(options, tmp_path, capsys):
     with pytest.raises(SystemExit):
         main(["view", "a.onnx", "b.onnx", *options])
     assert "two models are shown without" in capsys.readouterr().err
@@ -152,8 +156,8 @@ def test_both_models_are_shown_and_a_difference_leads_to_its_node(driver, tmp_pa
     models = model("Relu", "Add", "Abs"), model("Relu", "Add", weight=3.0)
     models[1].graph.node.add(op_type="Neg", name=HOSTILE_NAME, input=["x2"], output=[HOSTILE_NAME])
     paths = [tmp_path / "old.onnx", tmp_path / "new.onnx"]
-    for one, path in zip(models, paths, strict=True):
-        onnxwire.save(one, path)
+    for saved_model, path in zip(models, paths, strict=True):
+        onnxwire.save(saved_model, path)
     with serving(*paths, "--no-browser") as process:
         page = Page(driver, process, at_map=True)
         assert page.text("#total") == "3 differences"
@@ -167,11 +171,11 @@ def test_both_models_are_shown_and_a_difference_leads_to_its_node(driver, tmp_pa
         assert page.wait(lambda: address(1) == "#map=graph.node[2]")
         assert address(0) == "#map=graph"
         driver.switch_to.frame("side-1")
-        card = page.one("#map-card", "compared")
+        card = page.element("#map-card", "compared")
         assert "added" in card.text
         driver.switch_to.default_content()
-        assert not page.all("td img")
-        page.one("#search").send_keys("weights w removed")
-        page.wait(lambda: len(page.all("#table tr")) == 1)
+        assert not page.elements("td img")
+        page.element("#search").send_keys("weights w removed")
+        page.wait(lambda: len(page.elements("#table tr")) == 1)
         assert [entry for entry in driver.get_log("browser") if entry["level"] == "SEVERE"] == []
         assert end(process)[1] == 0

@@ -1,4 +1,4 @@
-"""The text in boxes of nodes: names without their group's, weights with shapes, values of constants."""
+"""The text in boxes of nodes: names without the prefix of the group, weights with shapes, values of constants."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ NAMES = {
 }
 
 
-@each("arguments, wanted", NAMES.items())
-def test_a_name_is_shown_without_its_group_and_operator(arguments, wanted):
+@each("arguments, expected", NAMES.items())
+def test_a_name_is_shown_without_its_group_and_operator(arguments, expected):
     name, op_type, scopes = arguments
-    assert short_name(name, op_type, list(scopes)) == wanted
+    assert short_name(name, op_type, list(scopes)) == expected
 
 
 SHAPES = {
@@ -42,13 +42,13 @@ SHAPES = {
 }  # fmt: skip
 
 
-@each("text, wanted", SHAPES.items())
-def test_a_shape_is_written_with_crosses(text, wanted):
-    assert shape_text(text) == wanted
+@each("text, expected", SHAPES.items())
+def test_a_shape_is_written_with_crosses(text, expected):
+    assert shape_text(text) == expected
 
 
-def boxes_of(nodes, initializers=(), **more):
-    model = helper.make_model(helper.make_graph(nodes, "g", [], [], list(initializers)), **more)
+def boxes_of(nodes, initializers=(), **options):
+    model = helper.make_model(helper.make_graph(nodes, "g", [], [], list(initializers)), **options)
     answer = Queries(onnxwire.ModelProto.FromString(model.SerializeToString())).map()
     return [box for box in answer["boxes"] if box["kind"] == "node"]
 
@@ -72,9 +72,9 @@ def test_weights_have_the_names_of_the_operators_inputs():
 
 
 def test_a_box_shows_short_attributes_below_the_weights():
-    more = {"body": helper.make_graph([], "g", [], []), "value": tensor("t", 2)}
+    other_attributes = {"body": helper.make_graph([], "g", [], []), "value": tensor("t", 2)}
     nodes = [
-        helper.make_node("Conv", ["x", "w"], ["y"], group=1, strides=[2, 2], auto_pad="SAME_UPPER", **more),
+        helper.make_node("Conv", ["x", "w"], ["y"], group=1, strides=[2, 2], auto_pad="SAME_UPPER", **other_attributes),
         helper.make_node("Own", [], [], text="<b>", lines="a\nb", long="n" * 25, far="\u202e", ratio=0.1, n=[1] * 9),
     ]
     boxes = boxes_of(nodes, [tensor("w", 8, 3)])
@@ -106,20 +106,20 @@ CONSTANTS = [
 ]
 
 
-@each("attributes, wanted", CONSTANTS)
-def test_a_constant_shows_its_value_or_type(attributes, wanted):
-    assert boxes_of([helper.make_node("Constant", [], ["c"], **attributes)])[0]["lines"] == wanted
+@each("attributes, expected", CONSTANTS)
+def test_a_constant_shows_its_value_or_type(attributes, expected):
+    assert boxes_of([helper.make_node("Constant", [], ["c"], **attributes)])[0]["lines"] == expected
 
 
 def test_damaged_and_external_constants_show_no_value():
-    cut = TensorProto(data_type=TensorProto.FLOAT, dims=[2], raw_data=b"123")
-    far = TensorProto(data_type=TensorProto.FLOAT, dims=[2], data_location=TensorProto.EXTERNAL)
-    far.external_data.add(key="location", value="/etc/passwd")
+    truncated = TensorProto(data_type=TensorProto.FLOAT, dims=[2], raw_data=b"123")
+    external = TensorProto(data_type=TensorProto.FLOAT, dims=[2], data_location=TensorProto.EXTERNAL)
+    external.external_data.add(key="location", value="/etc/passwd")
     negative = TensorProto(data_type=TensorProto.FLOAT, dims=[-2])
     unknown = TensorProto(data_type=99, dims=[1])
     lines = [
-        boxes_of([helper.make_node("Constant", [], ["c"], value=one)])[0]["lines"]
-        for one in (cut, far, negative, unknown)
+        boxes_of([helper.make_node("Constant", [], ["c"], value=tensor_value)])[0]["lines"]
+        for tensor_value in (truncated, external, negative, unknown)
     ]
     assert lines == [[], ["float 2"], ["float -2"], []]
 
@@ -133,11 +133,11 @@ def test_the_larger_boxes_do_not_overlap(to_right):
     model = onnxwire.ModelProto.FromString(helper.make_model(graph).SerializeToString())
     answer = Queries(model).map(to_right=to_right)
     boxes = answer["boxes"]
-    for i, one in enumerate(boxes):
-        for other in boxes[:i]:
+    for i, box in enumerate(boxes):
+        for previous_box in boxes[:i]:
             assert (
-                abs(one["x"] - other["x"]) >= (one["width"] + other["width"]) / 2
-                or abs(one["y"] - other["y"]) >= (one["height"] + other["height"]) / 2
+                abs(box["x"] - previous_box["x"]) >= (box["width"] + previous_box["width"]) / 2
+                or abs(box["y"] - previous_box["y"]) >= (box["height"] + previous_box["height"]) / 2
             )
-    along = "x" if to_right else "y"
-    assert all(boxes[edge["from"]][along] < boxes[edge["to"]][along] for edge in answer["edges"])
+    axis = "x" if to_right else "y"
+    assert all(boxes[edge["from"]][axis] < boxes[edge["to"]][axis] for edge in answer["edges"])

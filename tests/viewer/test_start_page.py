@@ -1,4 +1,4 @@
-"""The start page: files opened by path, by dropping them, or from lists; other pages and hostile names get nothing."""
+"""The start page opens files by path, by dropping them, or from lists; it refuses other pages and hostile names."""
 
 from __future__ import annotations
 
@@ -57,13 +57,13 @@ def test_a_file_is_opened_by_its_path_and_becomes_recent(page, tmp_path):
     page.open(str(DIGITS), "ModelProto")
     page.open("m.onnx", "ModelProto")
     # A new process reads the same list.
-    again = RecentFiles(str(tmp_path / "state" / "recent.json"))
-    assert again.paths() == [str(tmp_path / "models" / "m.onnx"), str(DIGITS)]
+    reopened_list = RecentFiles(str(tmp_path / "state" / "recent.json"))
+    assert reopened_list.paths() == [str(tmp_path / "models" / "m.onnx"), str(DIGITS)]
     assert page.forget(str(DIGITS))["recent"] == [str(tmp_path / "models" / "m.onnx")]
     assert (tmp_path / "state").stat().st_mode & 0o077 == 0 or os.name != "posix"
 
 
-def test_uploaded_bytes_are_opened_without_a_file_of_any_name(page, tmp_path, monkeypatch):
+def test_uploaded_bytes_are_opened_without_a_named_file(page, tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "models"))
     file = receive(page, name="C:\\x\\d.onnx")
     assert page.queries(file).about() == {
@@ -95,9 +95,9 @@ REFUSED_REQUESTS = [
 @pytest.mark.skipif(os.name != "posix", reason="needs FIFOs")
 def test_only_regular_files_are_opened(page, tmp_path):
     os.mkfifo(tmp_path / "models" / "fifo")
-    for path, type_ in REFUSED_REQUESTS:
+    for path, message_type in REFUSED_REQUESTS:
         with pytest.raises(EditError):
-            page.open(path, type_)
+            page.open(path, message_type)
     (tmp_path / "models" / "text.onnx").write_text("hello")
     (tmp_path / "models" / "empty.onnx").write_text("")
     for path in ("text.onnx", "empty.onnx", "/etc/passwd"):
@@ -106,7 +106,7 @@ def test_only_regular_files_are_opened(page, tmp_path):
     assert page.start()["recent"] == []
 
 
-def test_uploads_end_before_the_disk_or_the_limit(page, monkeypatch):
+def test_uploads_that_exceed_the_disk_space_or_the_limit_are_rejected(page, monkeypatch):
     with pytest.raises(EditError, match="open it by its path"):
         receive(page, length=MAX_UPLOAD_BYTES + 1)
     monkeypatch.setattr(start_page.shutil, "disk_usage", lambda _: SimpleNamespace(free=100))
@@ -120,14 +120,14 @@ def test_uploads_end_before_the_disk_or_the_limit(page, monkeypatch):
     with pytest.raises(onnxwire.DecodeError):
         receive(page, b"")
 
-    class Full(io.RawIOBase):
+    class FullFile(io.RawIOBase):
         def write(self, _):
             raise OSError(errno.ENOSPC, "No space left on device")
 
         def readable(self):
             return True
 
-    monkeypatch.setattr(start_page.tempfile, "TemporaryFile", lambda **_: Full())
+    monkeypatch.setattr(start_page.tempfile, "TemporaryFile", lambda **_: FullFile())
     with pytest.raises(EditError, match="No space left"):
         receive(page)
 
@@ -139,7 +139,7 @@ def test_the_oldest_of_many_files_is_released(page):
     assert page.queries(files[-1])
 
 
-STORED = [
+DAMAGED_LISTS = [
     b"",
     b"[",
     b"{}",
@@ -151,7 +151,7 @@ STORED = [
 ]
 
 
-@each("data", STORED)
+@each("data", DAMAGED_LISTS)
 def test_a_damaged_list_of_recent_files_is_empty(data, tmp_path):
     path = tmp_path / "recent.json"
     path.write_bytes(data)
@@ -190,35 +190,36 @@ def key(server):
 
 
 def request(server, method, action, body=None, key="", **headers):
-    """The status and the body of an answer."""
-    kind = "application/octet-stream" if action.startswith("upload") else "application/json"
-    sent = {KEY_HEADER: key, **({"Content-Type": kind} if body is not None else {}), **headers}
+    """Send a request; return the status and the body of the answer."""
+    content_type = "application/octet-stream" if action.startswith("upload") else "application/json"
+    all_headers = {KEY_HEADER: key, **({"Content-Type": content_type} if body is not None else {}), **headers}
     connection = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=100)
     with contextlib.closing(connection):
-        connection.request(method, f"/api/{action}", body, sent)
+        connection.request(method, f"/api/{action}", body, all_headers)
         response = connection.getresponse()
         return response.status, response.read()
 
 
-def act(server, key, action, **values):
+def post_action(server, key, action, **values):
+    """Send an action of the start page; return the status and the answer as JSON."""
     status, body = request(server, "POST", action, json.dumps(values), key)
     return status, json.loads(body)
 
 
 def test_the_page_of_an_opened_file_names_it_in_each_question(server, key):
-    first = act(server, key, "open", path="m.onnx", type="ModelProto")[1]["file"]
+    first_id = post_action(server, key, "open", path="m.onnx", type="ModelProto")[1]["file"]
     status, body = request(server, "POST", "upload?" + urlencode({"name": "n.onnx", "type": "ModelProto"}), DATA, key)
-    second = json.loads(body)["file"]
-    assert (status, first == second) == (200, False)
-    for file, name in ((first, "m.onnx"), (second, "n.onnx")):
+    second_id = json.loads(body)["file"]
+    assert (status, first_id == second_id) == (200, False)
+    for file, name in ((first_id, "m.onnx"), (second_id, "n.onnx")):
         status, body = request(server, "GET", f"about?file={file}", key=key)
         assert (status, json.loads(body)["file"].endswith(name)) == (200, True)
     for question in ("about", "about?file=", "about?file=x", f"about?file={quote('../..')}", "comparison", "nothing"):
         assert request(server, "GET", question, key=key)[0] == 404
-    assert request(server, "GET", f"nothing?file={first}", key=key)[0] == 404
+    assert request(server, "GET", f"nothing?file={first_id}", key=key)[0] == 404
 
 
-def test_other_pages_and_names_get_nothing(server, key):
+def test_requests_of_other_pages_and_host_names_are_rejected(server, key):
     body = json.dumps({"path": "m.onnx", "type": "ModelProto"})
     for headers in (
         {"Host": "evil.example"}, {"Host": f"evil.example:{server.server_port}"}, {"Origin": "https://evil.example"},
@@ -226,43 +227,43 @@ def test_other_pages_and_names_get_nothing(server, key):
     ):  # fmt: skip
         assert request(server, "POST", "open", body, key, **headers)[0] == 403
         assert request(server, "POST", "upload?name=m.onnx", DATA, key, **headers)[0] == 403
-    for wrong in ("", "x", server.token or "none"):
-        assert request(server, "POST", "open", body, wrong)[0] == 403
-        assert request(server, "POST", "upload?name=m.onnx", DATA, wrong)[0] == 403
-        assert request(server, "GET", "start", key=wrong)[0] == 403
+    for wrong_key in ("", "x", server.token or "none"):
+        assert request(server, "POST", "open", body, wrong_key)[0] == 403
+        assert request(server, "POST", "upload?name=m.onnx", DATA, wrong_key)[0] == 403
+        assert request(server, "GET", "start", key=wrong_key)[0] == 403
     assert request(server, "GET", "start", key=key, Host="evil.example")[0] == 403
     # A form of another page may send text, but not JSON.
-    for kind in ("text/plain", "application/x-www-form-urlencoded"):
-        assert request(server, "POST", "open", body, key, **{"Content-Type": kind})[0] == 415
+    for content_type in ("text/plain", "application/x-www-form-urlencoded"):
+        assert request(server, "POST", "open", body, key, **{"Content-Type": content_type})[0] == 415
     assert json.loads(request(server, "GET", "start", key=key)[1])["recent"] == []
 
 
-def test_malformed_actions_are_refused(server, key):
+def test_malformed_actions_are_rejected(server, key):
     for action, values in (
         ("open", {}), ("open", {"path": 1, "type": "ModelProto"}), ("open", {"path": "m.onnx", "type": "X"}),
         ("open", {"path": "m.onnx"}), ("forget", {"path": ["x"]}),
         ("open", {"path": "/etc/passwd", "type": "ModelProto"}),
     ):  # fmt: skip
-        assert act(server, key, action, **values)[0] == 400
+        assert post_action(server, key, action, **values)[0] == 400
     for action in ("change", "save", "extract", "undo", "receive", "close", "_add", "queries"):
-        assert act(server, key, action, path="m.onnx")[0] == 404
+        assert post_action(server, key, action, path="m.onnx")[0] == 404
     for query in ("", "?name=a&name=b", "?type=ModelProto", "?name=a&type=Nothing"):
         assert request(server, "POST", f"upload{query}", DATA, key)[0] == 400
-    huge = f"POST /api/upload?name=m.onnx HTTP/1.1\r\nHost: 127.0.0.1\r\n{KEY_HEADER}: {key}\r\n"
-    huge += "Content-Type: application/octet-stream\r\n"
+    request_head = f"POST /api/upload?name=m.onnx HTTP/1.1\r\nHost: 127.0.0.1\r\n{KEY_HEADER}: {key}\r\n"
+    request_head += "Content-Type: application/octet-stream\r\n"
     for length in (f"Content-Length: {1 << 50}", "Content-Length: -1", "Transfer-Encoding: chunked", "X: y"):
-        answer = answer_to(server.server_port, f"{huge}{length}\r\n\r\n")
+        answer = answer_to(server.server_port, f"{request_head}{length}\r\n\r\n")
         assert answer.startswith((b"HTTP/1.1 400", b"HTTP/1.1 411")), answer
 
 
-def test_a_broken_upload_leaves_nothing_and_delays_nobody(server, key, page):
+def test_incomplete_uploads_store_no_file_and_delay_no_request(server, key, page):
     head = f"POST /api/upload?name=m.onnx HTTP/1.1\r\nHost: 127.0.0.1\r\n{KEY_HEADER}: {key}\r\n"
     head += f"Content-Type: application/octet-stream\r\nContent-Length: {len(DATA)}\r\n\r\n"
     with contextlib.ExitStack() as stack:
         for _ in range(8):
             connection = stack.enter_context(socket.create_connection(("127.0.0.1", server.server_port)))
             connection.sendall(head.encode() + DATA[:1000])
-        assert act(server, key, "open", path="m.onnx", type="ModelProto")[0] == 200
+        assert post_action(server, key, "open", path="m.onnx", type="ModelProto")[0] == 200
     assert len(page._opened) == 1
 
 
@@ -276,16 +277,16 @@ def test_half_open_connections_do_not_delay_others(server, key):
 
 
 @each("options", [["--edit"], ["--type", "TensorProto"], ["-o", "x.html"], ["--match", "name"]])
-def test_options_of_a_file_require_one(options, capsys):
-    with pytest.raises(SystemExit) as caught:
+def test_options_for_a_file_require_a_file(options, capsys):
+    with pytest.raises(SystemExit) as excinfo:
         main(["view", *options])
-    assert caught.value.code == 2
+    assert excinfo.value.code == 2
     assert "require FILE" in capsys.readouterr().err
 
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """The working directory of the started page, with a model and a file of a hostile name."""
+    """Return the working directory of the page, with two models, one of which has a hostile name."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setenv("TMPDIR", str(tmp_path / "temporary"))
     (tmp_path / "temporary").mkdir()
@@ -302,37 +303,37 @@ def test_files_are_opened_in_a_browser(driver, folder, tmp_path):
     driver.get_log("browser")
     with serving("--no-browser") as process:
         page = Page(driver, process, at_map=True)
-        # By path, with Enter; a wrong path is a message.
+        # Open by path, with Enter; a wrong path causes a message.
         page.press("nothere.onnx\n")
         page.wait(lambda: "No such file" in page.text("#trouble"), fail_on_error=False)
-        path = page.one("#path")
+        path = page.element("#path")
         path.clear()
         path.send_keys("m.onnx\n")
         page.wait(lambda: "index.html?file=" in driver.current_url)
-        page.one("#about", "17 nodes")
-        page.wait(lambda: page.one("#map-canvas").get_attribute("data-boxes") == "6")
+        page.element("#about", "17 nodes")
+        page.wait(lambda: page.element("#map-canvas").get_attribute("data-boxes") == "6")
         # The link leads back; the file is recent now, and survives a reload.
         driver.refresh()
-        page.one("#about", "17 nodes")
+        page.element("#about", "17 nodes")
         page.click("header a", "Open…")
-        page.one("#recent button", str(folder / "m.onnx"))
-        # A hostile name is text.
-        assert page.all("img") == []
+        page.element("#recent button", str(folder / "m.onnx"))
+        # A hostile name is displayed as text.
+        assert page.elements("img") == []
         page.click("#files button", "onerror")
-        page.one("#about", "17 nodes")
+        page.element("#about", "17 nodes")
         assert driver.execute_script("return document.querySelectorAll('img').length") == 0
         driver.back()
-        # By choosing a file, which uploads it; a tensor file with its message.
+        # Open by choosing a file, which uploads it; the file of a tensor needs the type of its message.
         (tmp_path / "t.pb").write_bytes(numpy_helper.from_array(np.arange(9.0), "up").SerializeToString())
         page.wait(lambda: driver.find_elements("xpath", "//option[.='TensorProto']"))[0].click()
         driver.find_element("id", "file").send_keys(str(tmp_path / "t.pb"))
-        page.title("up")
-        page.one("#histogram", "All 9 elements.")
+        page.wait_for_title("up")
+        page.element("#histogram", "All 9 elements.")
         # A second tab works with the same files.
         address = driver.current_url
         driver.execute_script("window.open(arguments[0])", address)
         driver.switch_to.window(driver.window_handles[-1])
-        page.title("up")
+        page.wait_for_title("up")
         driver.close()
         driver.switch_to.window(driver.window_handles[0])
         assert os.listdir(tmp_path / "temporary") == []
@@ -345,13 +346,13 @@ def test_files_are_opened_in_a_browser(driver, folder, tmp_path):
 
 DROP_SCRIPT = """
 const data = new DataTransfer();
-data.items.add(new File([Uint8Array.from(atob(arguments[0]), (one) => one.charCodeAt(0))], arguments[1]));
+data.items.add(new File([Uint8Array.from(atob(arguments[0]), (character) => character.charCodeAt(0))], arguments[1]));
 document.body.dispatchEvent(new DragEvent('drop', { dataTransfer: data, bubbles: true, cancelable: true }));
 """
 
 
 @needs_browser
-def test_a_dropped_file_is_opened_and_a_wrong_one_is_a_message(driver, folder):
+def test_a_dropped_model_is_opened_and_another_file_causes_a_message(driver, folder):
     import base64
 
     with serving("--no-browser") as process:
@@ -359,8 +360,8 @@ def test_a_dropped_file_is_opened_and_a_wrong_one_is_a_message(driver, folder):
         driver.execute_script(DROP_SCRIPT, base64.b64encode(b"<html>").decode(), "<b>page.onnx")
         page.wait(lambda: "<b>page.onnx" in page.text("#trouble"), fail_on_error=False)
         driver.execute_script(DROP_SCRIPT, base64.b64encode(DATA).decode(), "<b>dropped.onnx")
-        page.one("#file", "<b>dropped.onnx")
-        page.one("#about", "17 nodes")
+        page.element("#file", "<b>dropped.onnx")
+        page.element("#about", "17 nodes")
         assert end(process)[1] == 0
     driver.get_log("browser")
 

@@ -35,7 +35,7 @@ def test_a_tensor_that_is_the_whole_file_has_a_histogram_and_a_heat_map(tensor_f
     assert queries.heat_map("", size=(50, 20))["high"] == 499
 
 
-def test_tensors_inside_a_graph_have_them_too(tmp_path):
+def test_tensors_inside_a_graph_have_histograms(tmp_path):
     graph = helper.make_graph([], "g", [], [], [numpy_helper.from_array(VALUES, "w")])
     queries = TensorQueries(onnxwire.GraphProto.FromString(graph.SerializeToString()))
     assert not queries.about()["is_tensor"]
@@ -47,12 +47,12 @@ def test_tensors_inside_a_graph_have_them_too(tmp_path):
 
 
 def test_damaged_and_external_tensors_are_errors(tmp_path):
-    cut = onnx.TensorProto(data_type=onnx.TensorProto.FLOAT, dims=[2], raw_data=b"123")
+    truncated = onnx.TensorProto(data_type=onnx.TensorProto.FLOAT, dims=[2], raw_data=b"123")
     with pytest.raises(TensorError):
-        TensorQueries(onnxwire.TensorProto.FromString(cut.SerializeToString())).histogram("")
-    far = onnx.TensorProto(data_type=1, dims=[2], data_location=onnx.TensorProto.EXTERNAL)
-    far.external_data.add(key="location", value="/etc/passwd")
-    (tmp_path / "far.pb").write_bytes(far.SerializeToString())
+        TensorQueries(onnxwire.TensorProto.FromString(truncated.SerializeToString())).histogram("")
+    external = onnx.TensorProto(data_type=1, dims=[2], data_location=onnx.TensorProto.EXTERNAL)
+    external.external_data.add(key="location", value="/etc/passwd")
+    (tmp_path / "far.pb").write_bytes(external.SerializeToString())
     queries = TensorQueries(onnxwire.load(tmp_path / "far.pb", onnxwire.TensorProto))
     assert queries.tensor("")["location"] == "/etc/passwd"
     with pytest.raises(onnxwire.Error):
@@ -67,20 +67,20 @@ def test_the_page_of_a_tensor_file_shows_its_pictures(driver, tensor_file, tmp_p
     with contextlib.ExitStack() as stack:
         process = stack.enter_context(serving(tensor_file, "--type", "TensorProto", "--no-browser"))
         page = Page(driver, process)
-        page.title("logits")
-        page.one("#histogram", "All 1,000 elements.")
-        page.one("#heat-map canvas")
+        page.wait_for_title("logits")
+        page.element("#histogram", "All 1,000 elements.")
+        page.element("#heat-map canvas")
         # All fields are one click away.
         driver.find_element("id", "home").click()
-        page.title("TensorProto")
+        page.wait_for_title("TensorProto")
         assert end(process)[1] == 0
         process = stack.enter_context(serving(tmp_path / "graph.pb", "--type", "GraphProto", "--no-browser"))
         page = Page(driver, process)
-        page.title("GraphProto")
+        page.wait_for_title("GraphProto")
         page.click("[data-path=initializer] .tree-row")
         page.click("[data-path='initializer[0]'] button.link", "histogram")
-        page.title("<b>w")
-        page.one("#histogram", "All 1,000 elements.")
-        page.one("#heat-map canvas")
+        page.wait_for_title("<b>w")
+        page.element("#histogram", "All 1,000 elements.")
+        page.element("#heat-map canvas")
         assert end(process)[1] == 0
     assert [entry for entry in driver.get_log("browser") if entry["level"] in ("SEVERE", "WARNING")] == []

@@ -46,29 +46,29 @@ def page(digits_page):
     assert errors == []
 
 
-def see_node_and_weight(page, search, operator, neighbour):
-    """Search for a node, click it, see a neighbour, go there, and see the histogram of the node's weight."""
+def open_node_and_weight(page, search, operator, neighbour):
+    """Search for a node and click it, wait for its neighbour, then open its weight and wait for the histogram."""
     page.search(search)
     page.click(".row", operator)
-    page.title(operator)
-    page.one(".box.focus", operator)
-    page.one(".box.go", neighbour)
+    page.wait_for_title(operator)
+    page.element(".box.focus", operator)
+    page.element(".box.go", neighbour)
     page.click("#inputs .link", "weight")
-    page.one("#histogram .values", "min")
-    assert len(page.all("#histogram .bars rect")) >= 1
-    page.one("#cell", "row 0")
-    assert page.all("#heat")
+    page.element("#histogram .values", "min")
+    assert len(page.elements("#histogram .bars rect")) >= 1
+    page.element("#cell", "row 0")
+    assert page.elements("#heat")
 
 
 def test_a_node_is_found_and_its_neighbours_and_weight_are_seen(page):
-    see_node_and_weight(page, "conv2d_1", "Conv", "BatchNormalization")
-    assert page.all("#trouble[hidden]")
+    open_node_and_weight(page, "conv2d_1", "Conv", "BatchNormalization")
+    assert page.elements("#trouble[hidden]")
 
 
 def test_a_model_of_4_gib_opens_and_little_of_it_is_read(open_page, big_model):
     page = open_page(big_model)
     assert "4.26 GiB, 700 nodes" in page.text("#about")
-    see_node_and_weight(page, "layers.9 down_proj", "MatMul", "Mul")
+    open_node_and_weight(page, "layers.9 down_proj", "MatMul", "Mul")
     assert "of 45,088,768 elements" in page.text("#histogram")
     memory, anonymous = page.memory()
     assert anonymous < 120
@@ -77,11 +77,11 @@ def test_a_model_of_4_gib_opens_and_little_of_it_is_read(open_page, big_model):
 
 def test_the_page_contacts_no_other_host(page):
     page.click(".row", "Conv")
-    page.title("Conv")
+    page.wait_for_title("Conv")
     requests = page.requests()
-    own = page.address.partition("#")[0]
+    page_origin = page.address.partition("#")[0]
     assert len(requests) > 8
-    assert [request for request in requests if not request.startswith((own, "data:"))] == []
+    assert [request for request in requests if not request.startswith((page_origin, "data:"))] == []
     # The token is not in the address of any request, and no longer in the browser's address.
     token = page.address.partition("#token=")[2]
     assert not any(token in request for request in requests)
@@ -90,15 +90,15 @@ def test_the_page_contacts_no_other_host(page):
 
 def test_a_reload_shows_the_same_element(page):
     page.click(".row", "Relu")
-    page.title("Relu")
+    page.wait_for_title("Relu")
     page.driver.refresh()
-    page.title("Relu")
+    page.wait_for_title("Relu")
 
 
 @pytest.mark.parametrize("address", ["model", "graph=graph", "node=graph.node[5]", "tensor=graph.initializer[4]"])
 def test_absent_values_are_not_shown_as_null_or_undefined(page, address):
     page.driver.execute_script("location.hash = arguments[0]", address)
-    page.one("#details .card")
+    page.element("#details .card")
     lines = page.text("#details").splitlines()
     assert lines
     assert not {"null", "undefined", "false"} & set(lines)
@@ -107,7 +107,7 @@ def test_absent_values_are_not_shown_as_null_or_undefined(page, address):
 def test_another_tab_has_no_key(page):
     page.driver.switch_to.new_window("tab")
     page.driver.get(page.address)
-    page.wait(lambda: "start `onnxwire view` again" in page.all("#trouble")[0].text, fail_on_error=False)
+    page.wait(lambda: "start `onnxwire view` again" in page.elements("#trouble")[0].text, fail_on_error=False)
     page.driver.get_log("browser")
     page.driver.close()
     page.driver.switch_to.window(page.driver.window_handles[0])
@@ -115,54 +115,54 @@ def test_another_tab_has_no_key(page):
 
 def test_clicking_a_neighbour_opens_it_and_back_returns(page):
     page.click(".row", "node_conv2d_1")
-    page.title("node_conv2d_1")
+    page.wait_for_title("node_conv2d_1")
     page.click(".box.go", "node_relu")
-    page.title("node_relu")
-    assert page.one(".row[aria-selected=true]", "node_relu")
+    page.wait_for_title("node_relu")
+    assert page.element(".row[aria-selected=true]", "node_relu")
     page.driver.back()
-    page.title("node_conv2d_1")
+    page.wait_for_title("node_conv2d_1")
 
 
 def test_the_keyboard_is_sufficient(page):
     page.search("gemm")
     page.press(key_code("ENTER"))
-    page.title("node_linear")
-    assert page.focused.get_attribute("id") == "list"
+    page.wait_for_title("node_linear")
+    assert page.focused_element.get_attribute("id") == "list"
     page.press(key_code("ARROW_DOWN"))
-    page.title("node_linear_1")
+    page.wait_for_title("node_linear_1")
     page.press(key_code("HOME"))
-    page.title("node_linear")
+    page.wait_for_title("node_linear")
     # Move from box to box, and open another node.
     page.driver.execute_script("document.querySelector('.box.focus').focus()")
     page.press(key_code("ARROW_DOWN"))
-    assert "Relu" in page.focused.get_attribute("aria-label")
+    assert "Relu" in page.focused_element.get_attribute("aria-label")
     page.press(key_code("ENTER"))
-    page.title("node_relu_2")
-    page.wait(lambda: "this node" in page.focused.get_attribute("aria-label"))
+    page.wait_for_title("node_relu_2")
+    page.wait(lambda: "this node" in page.focused_element.get_attribute("aria-label"))
     # Return to the list, enter the search, and leave it.
     page.press(key_code("ESCAPE"))
-    assert page.focused.get_attribute("id") == "list"
+    assert page.focused_element.get_attribute("id") == "list"
     page.press("/", "x", key_code("ESCAPE"))
-    page.one("#found", "17 nodes")
+    page.element("#found", "17 nodes")
     page.press(key_code("ESCAPE"))
-    assert page.focused.get_attribute("id") == "list"
+    assert page.focused_element.get_attribute("id") == "list"
 
 
 def test_the_heat_map_zooms_by_keys(page):
     page.driver.execute_script("location.hash = 'tensor=graph.initializer[8]'")
-    page.one("#cell", "row 0, column 0\u20134: mean")
+    page.element("#cell", "row 0, column 0\u20134: mean")
     page.driver.execute_script("document.getElementById('heat').focus()")
     page.press(key_code("ENTER"))
-    page.one("#heat-map", "16 by 96 cells of 2,048 elements")
+    page.element("#heat-map", "16 by 96 cells of 2,048 elements")
     page.press(key_code("ARROW_RIGHT"))
-    page.one("#cell", "row 0, column 1")
+    page.element("#cell", "row 0, column 1")
     page.press(key_code("ESCAPE"))
-    page.one("#heat-map", "64 by 96 cells")
+    page.element("#heat-map", "64 by 96 cells")
 
 
 def test_bytes_are_shown_with_their_offsets(page):
     page.click(".row", "node_conv2d")
-    page.title("node_conv2d")
+    page.wait_for_title("node_conv2d")
     page.click("#show-bytes")
     page.click(".records .link", "op_type")
     offset = DIGITS.read_bytes().index(b"Conv")
@@ -178,39 +178,44 @@ def test_the_list_of_100_000_nodes_has_the_rows_on_the_screen_only(open_page, tm
     path = tmp_path / "many.onnx"
     path.write_bytes(number(1, 10) + span(7, b"".join(nodes) + span(2, b"g")) + span(8, number(2, 20)))
     page = open_page(path)
-    page.one("#found", "100,000 nodes")
-    assert 5 < len(page.all(".row")) < 60
+    page.element("#found", "100,000 nodes")
+    assert 5 < len(page.elements(".row")) < 60
     page.driver.execute_script("document.getElementById('list').scrollTop = 1e9")
     page.click(".row", "relu_99999")
-    page.title("relu_99999")
+    page.wait_for_title("relu_99999")
     page.search("relu_777")
-    page.one("#found", "111 nodes found")
-    assert 5 < len(page.all(".row")) < 60
+    page.element("#found", "111 nodes found")
+    assert 5 < len(page.elements(".row")) < 60
 
 
 def test_names_of_the_model_are_escaped(open_page, tmp_path):
-    evil = "<img src=x onerror='document.title=1'>"
+    hostile_name = "<img src=x onerror='document.title=1'>"
     path = tmp_path / "m.onnx"
     onnx.save(
-        helper.make_model(helper.make_graph([helper.make_node(evil, [evil], ["y"], name=evil)], evil, [], [])), path
+        helper.make_model(
+            helper.make_graph(
+                [helper.make_node(hostile_name, [hostile_name], ["y"], name=hostile_name)], hostile_name, [], []
+            )
+        ),
+        path,
     )
     page = open_page(path)
-    page.click(".row", evil)
-    page.title(evil)
-    assert page.all("img") == []
+    page.click(".row", hostile_name)
+    page.wait_for_title(hostile_name)
+    assert page.elements("img") == []
 
 
 def test_every_control_has_a_name(page):
     for address in ("node=graph.node[5]", "tensor=graph.initializer[4]", ""):
         page.driver.execute_script("location.hash = arguments[0]", address)
-        page.one("#details #show-bytes")
-        page.wait(lambda a=address: not a.startswith("tensor") or page.all("#heat"))
+        page.element("#details #show-bytes")
+        page.wait(lambda a=address: not a.startswith("tensor") or page.elements("#heat"))
         nameless = page.driver.execute_script("""
             return [...document.querySelectorAll('button, input, select, [tabindex], [role=listbox], [role=tree]')]
-              .filter((one) => one.checkVisibility() && one.id !== 'details')
-              .filter((one) => !one.getAttribute('aria-label') && !one.getAttribute('aria-labelledby'))
-              .filter((one) => !one.textContent.trim() && !one.labels?.length)
-              .map((one) => one.outerHTML)
+              .filter((element) => element.checkVisibility() && element.id !== 'details')
+              .filter((element) => !element.getAttribute('aria-label') && !element.getAttribute('aria-labelledby'))
+              .filter((element) => !element.textContent.trim() && !element.labels?.length)
+              .map((element) => element.outerHTML)
         """)
         assert nameless == []
 
@@ -237,7 +242,7 @@ def test_text_can_be_read_in_light_and_dark(page, scheme):
 
 
 # Malformed fragments, typed or truncated: incomplete percent escapes, and paths that do not exist.
-BROKEN = [
+MALFORMED_FRAGMENTS = [
     "map=%E0%A4%A", "node=%E0%A4%A", "tensor=%", "graph=%FF%FE", "fields=%C3", "map=%", "map=", "node=", "tensor=",
     "graph=", "fields=", "map=graph/x*9/99", "map=graph.node[99999]", "node=graph.node[99999]", "tensor=graph.node[0]",
     "graph=graph.node[0]", "fields=graph.node[0].op_type", "fields=[[[", "map=%00", "nothing=%E0%A4%A", "%E0%A4%A", "%",
@@ -253,7 +258,7 @@ def test_no_address_is_an_uncaught_error(open_page):
         "window.addEventListener('error', (event) => window.faults.push(event.message));"
         "window.addEventListener('unhandledrejection', (event) => window.faults.push(String(event.reason)));"
     )
-    for code in BROKEN:
+    for code in MALFORMED_FRAGMENTS:
         page.driver.execute_script(
             "location.hash = arguments[0]; window.dispatchEvent(new HashChangeEvent('hashchange'))", code
         )
@@ -268,7 +273,8 @@ def test_an_address_that_cannot_be_decoded_is_reported(open_page):
     page = open_page(DIGITS)
     page.driver.execute_script("location.hash = 'node=%E0%A4%A'")
     page.wait(
-        lambda: "%E0%A4%A" in " ".join(one.text for one in page.all("#trouble:not([hidden])")), fail_on_error=False
+        lambda: "%E0%A4%A" in " ".join(element.text for element in page.elements("#trouble:not([hidden])")),
+        fail_on_error=False,
     )
 
 
@@ -280,16 +286,16 @@ def test_the_list_of_tensors_has_those_of_nodes_and_subgraphs(open_page, tmp_pat
     graph = helper.make_graph([constant, node], "g", [], [], initializer=[weight])
     onnx.save(helper.make_model(graph), tmp_path / "m.onnx")
     page = open_page(tmp_path / "m.onnx")
-    page.one("#about", "6 tensors")
+    page.element("#about", "6 tensors")
     page.click("#tab-tensors")
-    page.one("#found", "6 tensors")
+    page.element("#found", "6 tensors")
     page.search("k")
-    page.one("#found", "3 tensors found")
+    page.element("#found", "3 tensors found")
     page.click(".row", "k")
-    page.title("graph.node[0].attribute[0].t")
+    page.wait_for_title("graph.node[0].attribute[0].t")
     # A tensor of a subgraph keeps the list of the main graph.
     page.search("w")
-    page.wait(lambda: page.text("#found") == "3 tensors found" and page.all(".row")[1].text.endswith("w"))
-    page.all(".row")[1].click()
-    page.title("w")
+    page.wait(lambda: page.text("#found") == "3 tensors found" and page.elements(".row")[1].text.endswith("w"))
+    page.elements(".row")[1].click()
+    page.wait_for_title("w")
     assert page.text("#found") == "3 tensors found"

@@ -25,14 +25,15 @@ DIGITS = EXAMPLES / "digits_cnn.onnx"
 class EditPage(Page):
     """The page of a model that is edited."""
 
-    def go(self, place, title=None):
-        self.driver.execute_script("location.hash = arguments[0]", place)
-        self.wait(lambda: title is None or title in [found.text.strip() for found in self.all("#details .head > *")])
+    def open_address(self, address, title=None):
+        """Set the fragment of the address; wait for the heading, if `title` is given."""
+        self.driver.execute_script("location.hash = arguments[0]", address)
+        self.wait(lambda: title is None or title in [h.text.strip() for h in self.elements("#details .head > *")])
 
     def fill(self, **values):
         """Fill the form that is open, and send it."""
         for name, value in values.items():
-            element = self.one(f"form.editing [name={name}]")
+            element = self.element(f"form.editing [name={name}]")
             if element.tag_name == "select":
                 element.find_element("xpath", f".//option[.={json.dumps(value)}]").click()
             elif element.get_attribute("type") == "checkbox":
@@ -45,30 +46,30 @@ class EditPage(Page):
 
     def edit(self, control, **values):
         """Open the form of a control, fill it, and wait until the change is made."""
-        done = self.done
+        change_count = self.change_count
         self.click(f"[data-key={json.dumps(control)}]")
         self.fill(**values)
-        self.wait(lambda: self.done == done + 1)
+        self.wait(lambda: self.change_count == change_count + 1)
 
-    def hold(self, key, *held):
-        """Press a key while others are held."""
+    def press_with(self, key, *modifiers):
+        """Press a key while modifier keys are down."""
         from selenium.webdriver.common.action_chains import ActionChains
 
         chain = ActionChains(self.driver)
-        for one in held:
-            chain.key_down(key_code(one))
+        for modifier in modifiers:
+            chain.key_down(key_code(modifier))
         chain.send_keys(key)
-        for one in held:
-            chain.key_up(key_code(one))
+        for modifier in modifiers:
+            chain.key_up(key_code(modifier))
         chain.perform()
 
     @property
-    def done(self):
+    def change_count(self):
         """Return the number of changes that the page shows."""
         words = self.text("#show-changes").split()
         return 0 if words[0] == "No" else int(words[0])
 
-    def ask(self, question):
+    def fetch_answer(self, question):
         """Return the server's answer to a question of the page."""
         return self.driver.execute_async_script(
             """
@@ -98,28 +99,34 @@ def page(open_page, path):
     yield page
     errors = [entry for entry in page.driver.get_log("browser") if entry["level"] == "SEVERE"]
     # Refused requests get a 4xx response, and a stopped server does not respond, or sends a part of its response.
-    stopped = ("CONNECTION_REFUSED", "CONNECTION_RESET", "EMPTY_RESPONSE", "CONTENT_LENGTH_MISMATCH", "does not answer")
-    expected = ("status of 4", *stopped)
-    assert [entry for entry in errors if not any(text in entry["message"] for text in expected)] == []
+    server_errors = (
+        "CONNECTION_REFUSED",
+        "CONNECTION_RESET",
+        "EMPTY_RESPONSE",
+        "CONTENT_LENGTH_MISMATCH",
+        "does not answer",
+    )
+    expected_messages = ("status of 4", *server_errors)
+    assert [entry for entry in errors if not any(text in entry["message"] for text in expected_messages)] == []
 
 
 def test_an_edit_is_made_undone_redone_checked_saved_and_read_by_the_official_package(page, path):
-    page.go("node=graph.node[4]", "Relu")
+    page.open_address("node=graph.node[4]", "Relu")
     page.edit("operator graph.node[4].op_type", value="Gelu")
-    page.title("Gelu")
+    page.wait_for_title("Gelu")
     # Gelu is in this model's opset and has an attribute; an unknown attribute is reported at the node.
     page.edit("Add an attribute", name="nonsense", type="INTS", value="[1, 2]")
-    page.one(".problems .problem-line", "nonsense")
-    page.one("#show-changes", "new problem")
+    page.element(".problems .problem-line", "nonsense")
+    page.element("#show-changes", "new problem")
     page.click("#undo")
-    page.wait(lambda: page.done == 1 and not page.all(".problems:not([hidden])"))
+    page.wait(lambda: page.change_count == 1 and not page.elements(".problems:not([hidden])"))
     page.click("#undo")
-    page.title("Relu")
+    page.wait_for_title("Relu")
     page.click("#redo")
-    page.title("Gelu")
+    page.wait_for_title("Gelu")
     page.click("#save")
     page.fill(path="edited.onnx")
-    page.one("#notice", "edited.onnx")
+    page.element("#notice", "edited.onnx")
     model = onnx.load(path.with_name("edited.onnx"))
     assert model.graph.node[4].op_type == "Gelu"
     onnx.checker.check_model(model)
@@ -129,37 +136,37 @@ def test_an_edit_is_made_undone_redone_checked_saved_and_read_by_the_official_pa
 def test_the_keyboard_is_sufficient_for_an_edit(page):
     page.search("node_relu")
     page.press(key_code("ENTER"))
-    page.title("node_relu")
+    page.wait_for_title("node_relu")
     page.driver.execute_script("document.querySelector('[data-key^=\"name \"]').focus()")
     page.press(key_code("ENTER"))
-    page.wait(lambda: page.focused.get_attribute("name") == "value")
+    page.wait(lambda: page.focused_element.get_attribute("name") == "value")
     page.press("act", key_code("ENTER"))
-    page.title("act")
-    # The focus has not moved, and the keys undo, redo and compare.
-    page.wait(lambda: page.focused.get_attribute("data-key") == "name graph.node[4]")
-    page.hold("z", "CONTROL")
-    page.title("node_relu")
-    page.hold("z", "CONTROL", "SHIFT")
-    page.title("act")
+    page.wait_for_title("act")
+    # The focus has not moved; keys undo and redo the change and show the difference.
+    page.wait(lambda: page.focused_element.get_attribute("data-key") == "name graph.node[4]")
+    page.press_with("z", "CONTROL")
+    page.wait_for_title("node_relu")
+    page.press_with("z", "CONTROL", "SHIFT")
+    page.wait_for_title("act")
     page.press("d")
-    page.one(".differences", "act")
+    page.element(".differences", "act")
     page.press("d")
     # Escape closes a form without a change.
-    page.go("node=graph.node[4]", "act")
+    page.open_address("node=graph.node[4]", "act")
     page.driver.execute_script("document.querySelector('[data-key^=\"name \"]').click()")
-    page.wait(lambda: page.focused.get_attribute("name") == "value")
+    page.wait(lambda: page.focused_element.get_attribute("name") == "value")
     page.press("other", key_code("ESCAPE"))
-    page.wait(lambda: not page.all("form.editing"))
-    assert page.done == 1
+    page.wait(lambda: not page.elements("form.editing"))
+    assert page.change_count == 1
 
 
 def test_a_form_shows_the_error_of_a_wrong_value_and_changes_nothing(page):
-    page.go("node=graph.node[2]", "Conv")
+    page.open_address("node=graph.node[2]", "Conv")
     page.click("[data-key='group graph.node[2].attribute[0]']")
     page.fill(value="many")
-    page.one("form.editing .problem", "'many' is not a whole number")
-    assert page.focused.get_attribute("value") == "many"
-    assert page.done == 0
+    page.element("form.editing .problem", "'many' is not a whole number")
+    assert page.focused_element.get_attribute("value") == "many"
+    assert page.change_count == 0
 
 
 def test_everything_can_be_changed_and_is_saved(page, path, tmp_path):
@@ -170,28 +177,28 @@ def test_everything_can_be_changed_and_is_saved(page, path, tmp_path):
     page.edit("doc doc_string", value="two words")
     page.edit("value image graph.input[0]", value="pixels")
     page.edit("type of pixels graph.input[0]", elem_type="FLOAT", shape="[4, 1, 8, ?]")
-    page.go("node=graph.node[2]", "Conv")
+    page.open_address("node=graph.node[2]", "Conv")
     page.edit("pads graph.node[2].attribute[1]", value="[0, 0, 0, 0]")
-    done = page.done
+    change_count = page.change_count
     page.click("[aria-label='Remove group']")
-    page.wait(lambda: page.done == done + 1)
-    page.go("node=graph.node[4]", "Relu")
+    page.wait(lambda: page.change_count == change_count + 1)
+    page.open_address("node=graph.node[4]", "Relu")
     page.click(".actions .step", "Delete")
     page.fill()
-    page.one("#details h1", "main_graph")
-    page.one("#found", "16 nodes")
+    page.element("#details h1", "main_graph")
+    page.element("#found", "16 nodes")
     array = np.full((16, 1, 3, 3), 0.5, np.float32)
     np.save(tmp_path / "w.npy", array)
-    page.go("tensor=graph.initializer[0]")
-    page.one("#file-input").send_keys(str(tmp_path / "w.npy"))
-    page.wait(lambda: page.done == 11)
-    page.one("#histogram .values", "0.5")
+    page.open_address("tensor=graph.initializer[0]")
+    page.element("#file-input").send_keys(str(tmp_path / "w.npy"))
+    page.wait(lambda: page.change_count == 11)
+    page.element("#histogram .values", "0.5")
     page.click("#show-changes")
-    page.one("ol.changes", "replace graph.initializer[0] by w.npy")
-    assert len(page.all("ol.changes li")) == 11
+    page.element("ol.changes", "replace graph.initializer[0] by w.npy")
+    assert len(page.elements("ol.changes li")) == 11
     page.click("#save")
     page.fill(path="all.onnx")
-    page.one("#notice", "all.onnx")
+    page.element("#notice", "all.onnx")
     model = onnx.load(path.with_name("all.onnx"))
     assert model.ir_version == 9
     assert [(opset.domain, opset.version) for opset in model.opset_import] == [("", 21), ("com.me", 3)]
@@ -207,27 +214,27 @@ def test_everything_can_be_changed_and_is_saved(page, path, tmp_path):
 
 def test_marked_nodes_are_extracted(page, path):
     for index, title in ((2, "Conv"), (4, "Relu")):
-        page.go(f"node=graph.node[{index}]", title)
+        page.open_address(f"node=graph.node[{index}]", title)
         page.click("#mark", "Mark")
-        page.one("#mark[aria-pressed=true]")
-    page.go("node=graph.node[3]", "BatchNormalization")
+        page.element("#mark[aria-pressed=true]")
+    page.open_address("node=graph.node[3]", "BatchNormalization")
     page.press("m")
     page.click("#extract", "Extract 3")
     page.fill(path="part.onnx")
-    page.one("#notice", "from image to relu")
-    part = onnx.load(path.with_name("part.onnx"))
-    onnx.checker.check_model(part)
-    assert [node.op_type for node in part.graph.node] == ["Conv", "BatchNormalization", "Relu"]
+    page.element("#notice", "from image to relu")
+    part_model = onnx.load(path.with_name("part.onnx"))
+    onnx.checker.check_model(part_model)
+    assert [node.op_type for node in part_model.graph.node] == ["Conv", "BatchNormalization", "Relu"]
 
 
 def test_the_opened_file_is_replaced_only_when_that_is_typed(page, path):
     page.edit("producer producer_name", value="me")
     page.click("#save")
     page.fill(path="m.onnx")
-    page.one("form.editing .problem", "type: replace m.onnx")
+    page.element("form.editing .problem", "type: replace m.onnx")
     assert path.read_bytes() == DIGITS.read_bytes()
     page.fill(words="replace m.onnx")
-    page.one("#notice", "m.onnx")
+    page.element("#notice", "m.onnx")
     assert onnx.load(path).producer_name == "me"
 
 
@@ -242,7 +249,7 @@ def test_closing_with_unsaved_changes_warns(page):
     assert warns()
     page.click("#save")
     page.fill(path="x.onnx")
-    page.one("#notice", "x.onnx")
+    page.element("#notice", "x.onnx")
     assert not warns()
 
 
@@ -253,48 +260,48 @@ def test_unsaved_changes_are_reported_on_the_terminal(page):
     while "Ctrl-C again" not in line:
         line = page.process.stderr.readline()
         assert line
-    assert page.ask("edits")["done"] == 1
-    said, status = end(page.process)
+    assert page.fetch_answer("edits")["done"] == 1
+    stderr_text, status = end(page.process)
     assert status == 0
-    assert "1 change is not saved" in said
-    assert "set producer_name = me" in said
+    assert "1 change is not saved" in stderr_text
+    assert "set producer_name = me" in stderr_text
 
 
-def test_changes_of_another_tab_are_shown_or_refused(page):
-    page.go("node=graph.node[4]", "Relu")
-    first = page.driver.current_window_handle
+def test_changes_of_another_tab_are_shown_or_rejected(page):
+    page.open_address("node=graph.node[4]", "Relu")
+    first_tab = page.driver.current_window_handle
     # Like the browser's "Duplicate": the new tab has the key of the original tab.
     page.driver.execute_script("window.open(location.href)")
-    second = page.wait(lambda: [one for one in page.driver.window_handles if one != first])[0]
-    page.driver.switch_to.window(second)
-    page.title("Relu")
+    second_tab = page.wait(lambda: [handle for handle in page.driver.window_handles if handle != first_tab])[0]
+    page.driver.switch_to.window(second_tab)
+    page.wait_for_title("Relu")
     # An open form stays, and the server refuses its change.
     page.click("[data-key='name graph.node[4]']")
-    page.one("form.editing")
-    page.driver.switch_to.window(first)
-    page.go("node=graph.node[2]", "Conv")
+    page.element("form.editing")
+    page.driver.switch_to.window(first_tab)
+    page.open_address("node=graph.node[2]", "Conv")
     page.click(".actions .step", "Delete")
     page.fill(input="do not reconnect")
-    page.wait(lambda: page.done == 1)
-    page.driver.switch_to.window(second)
-    element = page.one("form.editing [name=value]")
+    page.wait(lambda: page.change_count == 1)
+    page.driver.switch_to.window(second_tab)
+    element = page.element("form.editing [name=value]")
     element.clear()
     element.send_keys("mine")
     page.click("form.editing [type=submit]")
     page.wait(lambda: "another tab" in page.text("form.editing .problem"), fail_on_error=False)
-    assert page.ask("edits")["done"] == 1
+    assert page.fetch_answer("edits")["done"] == 1
     # Once the form is closed, this tab shows the changes of the other tab, and further changes are possible.
     page.press(key_code("ESCAPE"))
-    page.wait(lambda: "16 nodes" in page.text("#found") and page.done == 1, fail_on_error=False)
+    page.wait(lambda: "16 nodes" in page.text("#found") and page.change_count == 1, fail_on_error=False)
     page.driver.execute_script("location.hash = 'changes'")
     page.wait(lambda: "delete graph.node[2]" in page.text("ol.changes"), fail_on_error=False)
     page.click("#undo")
-    page.wait(lambda: page.done == 0, fail_on_error=False)
+    page.wait(lambda: page.change_count == 0, fail_on_error=False)
     page.driver.close()
-    page.driver.switch_to.window(first)
+    page.driver.switch_to.window(first_tab)
 
 
-HOSTILE = """
+HOSTILE_PAGE = """
 <!doctype html><title>prize</title>
 <form id="text" method="post" enctype="text/plain" action="{target}/api/undo" target="hole">
   <input name='{{"revision":1,"x":"' value='"}}'>
@@ -329,7 +336,7 @@ const tries = {{
   "frame": async () => {{
     const page = document.getElementById("page");
     const text = () => page.contentDocument?.body?.textContent;
-    // Before anything came, a frame is an empty page of this site.
+    // Until the response arrives, the frame is an empty page of this site.
     while (page.contentDocument && !text()) await new Promise((done) => setTimeout(done, 50));
     return text() ?? "closed";
   }},
@@ -357,30 +364,30 @@ const tries = {{
 
 def test_a_page_of_another_site_can_do_nothing(page, tmp_path):
     page.edit("producer producer_name", value="me")
-    before = page.ask("edits")
+    state_before = page.fetch_answer("edits")
     target = page.address.partition("/#")[0]
     (tmp_path / "hostile").mkdir()
-    (tmp_path / "hostile" / "index.html").write_text(HOSTILE.format(target=target))
+    (tmp_path / "hostile" / "index.html").write_text(HOSTILE_PAGE.format(target=target))
 
-    class Quiet(http.server.SimpleHTTPRequestHandler):
+    class QuietHandler(http.server.SimpleHTTPRequestHandler):
         def __init__(self, *arguments):
             super().__init__(*arguments, directory=tmp_path / "hostile")
 
         def log_message(self, *_):
             pass
 
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Quiet) as site:
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), QuietHandler) as site:
         threading.Thread(target=site.serve_forever, daemon=True).start()
         tab = page.driver.current_window_handle
         page.driver.switch_to.new_window("tab")
-        # Both names of this machine are tried: to the browser, one is the same site, and the other a different one.
+        # Both names of this machine are tried: for the browser, one is the same site and the other a different site.
         for name in ("127.0.0.1", "localhost"):
             page.driver.get(f"http://{name}:{site.server_port}/")
             outcome = page.wait(lambda: page.driver.execute_script("return window.outcome"))
             assert outcome.pop("beacon") in ("true", "false")  # whether it was sent, regardless of the response
-            for way in ("no-cors", "file"):
-                # Sent without the key; this page can't read the response, if there is any.
-                assert outcome.pop(way) in ("opaque 0 ", "failed")
+            for request_kind in ("no-cors", "file"):
+                # The request has no key, and the hostile page can't read the response.
+                assert outcome.pop(request_kind) in ("opaque 0 ", "failed")
             assert outcome == {
                 "cors": "failed", "credentials": "failed", "put": "failed", "read": "failed",
                 "image": "not shown", "script": "not run", "frame": "closed",
@@ -389,16 +396,16 @@ def test_a_page_of_another_site_can_do_nothing(page, tmp_path):
         page.driver.close()
         page.driver.switch_to.window(tab)
         site.shutdown()
-    assert page.ask("edits") == before
-    assert page.ask("summary")["producer_name"] == "me"
+    assert page.fetch_answer("edits") == state_before
+    assert page.fetch_answer("summary")["producer_name"] == "me"
 
 
 def test_without_edit_the_page_changes_nothing(open_page, path):
     page = open_page(path)
-    for place in ("", "node=graph.node[2]", "tensor=graph.initializer[0]", "fields=graph.node[2]"):
-        page.go(place)
-        page.one("#details #show-bytes")
-        assert not page.all(".icon, .add, #bar, #undo, .editing, #file-input, #mark")
+    for address in ("", "node=graph.node[2]", "tensor=graph.initializer[0]", "fields=graph.node[2]"):
+        page.open_address(address)
+        page.element("#details #show-bytes")
+        assert not page.elements(".icon, .add, #bar, #undo, .editing, #file-input, #mark")
     page.press("d", "m")
     assert "difference" not in page.driver.current_url
 
@@ -414,24 +421,24 @@ def test_a_model_of_4_gib_is_edited_and_saved_and_little_of_it_is_read(open_page
     path = tmp_path / "big.onnx"
     big_model(path)
     page = open_page(path, "--edit")
-    _, before = page.memory()
+    _, memory_before = page.memory()
     page.click(".row")
-    page.one("[data-key='name graph.node[0]']")
+    page.element("[data-key='name graph.node[0]']")
     page.edit("name graph.node[0]", value="first")
-    page.wait(lambda: page.ask("problems")["revision"] == 1)
-    page.go("difference")
-    page.one(".differences", "first")
+    page.wait(lambda: page.fetch_answer("problems")["revision"] == 1)
+    page.open_address("difference")
+    page.element(".differences", "first")
     page.click("#save")
     page.fill(path="edited.onnx")
-    page.one("#notice", "edited.onnx")
-    _, after = page.memory()
-    assert after - before < 300
-    edited = tmp_path / "edited.onnx"
-    assert edited.stat().st_size > 4 << 30
-    assert edited.stat().st_blocks * 512 < 64 << 20
+    page.element("#notice", "edited.onnx")
+    _, memory_after = page.memory()
+    assert memory_after - memory_before < 300
+    edited_path = tmp_path / "edited.onnx"
+    assert edited_path.stat().st_size > 4 << 30
+    assert edited_path.stat().st_blocks * 512 < 64 << 20
     import onnxwire
 
-    with onnxwire.load(edited) as model:
+    with onnxwire.load(edited_path) as model:
         assert model.graph.node[0].name == "first"
 
 
@@ -442,37 +449,38 @@ def test_any_message_is_a_tree_that_can_be_edited(open_page, tmp_path):
     path = tmp_path / "graph.pb"
     onnxwire.save(model.graph, path)
     page = open_page(path, "--type", "GraphProto", "--edit")
-    page.one("#details h1", "GraphProto")
-    assert not page.one("nav").is_displayed()
+    page.element("#details h1", "GraphProto")
+    assert not page.element("nav").is_displayed()
     # Select by keyboard the field `node`, open the field, and select its third element.
     page.driver.execute_script("document.querySelector('[role=treeitem]').focus()")
     page.press(key_code("ARROW_RIGHT"))
-    page.one("[data-path='node[0]']", "NodeProto")
+    page.element("[data-path='node[0]']", "NodeProto")
     page.press(key_code("ARROW_DOWN"), key_code("ARROW_DOWN"), key_code("ARROW_RIGHT"))
-    page.one("[data-path='node[1].op_type']", "Squeeze")
+    page.element("[data-path='node[1].op_type']", "Squeeze")
     page.edit("op_type node[1].op_type", value="Identity")
     # The same rows of the tree are open.
-    page.one("[data-path='node[1].op_type']", "Identity")
+    page.element("[data-path='node[1].op_type']", "Identity")
     # Unedited fields show their offsets in the file; edited ones have none.
-    page.go("fields=node[0]", "NodeProto")
+    page.open_address("fields=node[0]", "NodeProto")
     offset = page.text("[data-path='op_type'] .link, [data-path='node[0].op_type'] .link")
     assert int(offset.replace(",", "")) == path.read_bytes().index(
         b"Shape", path.read_bytes().index(b"node_Shape_0") + 12
     )
-    page.go("fields=node[1]", "NodeProto")
-    page.one("#details .head", "edited")
-    page.go("fields=node[2]", "NodeProto")
+    page.open_address("fields=node[1]", "NodeProto")
+    page.element("#details .head", "edited")
+    page.open_address("fields=node[2]", "NodeProto")
     page.edit("Add to node[2]", name="doc_string", value="seen")
-    page.one("[data-path='node[2].doc_string']", "seen")
+    page.element("[data-path='node[2].doc_string']", "seen")
     page.click("[aria-label='Remove doc_string']")
-    page.wait(lambda: page.done == 3)
+    page.wait(lambda: page.change_count == 3)
     page.click("#save")
     page.fill(path="out.pb")
-    page.one("#notice", "out.pb")
+    page.element("#notice", "out.pb")
     graph = onnx.GraphProto.FromString((tmp_path / "out.pb").read_bytes())
     assert (graph.node[1].op_type, graph.node[2].HasField("doc_string")) == ("Identity", False)
 
 
+# Returns the open form; if there is none, clicks the control that opens it.
 OPEN_FORM = """
 const find = () => document.querySelector("form.editing");
 if (!find()) document.querySelector(arguments[0])?.click();
@@ -481,24 +489,24 @@ return find();
 
 
 def test_every_control_has_a_name_and_a_form_has_labels(page):
-    for place in ("node=graph.node[5]", "tensor=graph.initializer[4]", "fields=graph.node[5]", "changes", ""):
-        page.driver.execute_script("location.hash = arguments[0]", place)
-        page.one("#details h1")
-        page.wait(lambda p=place: not p.startswith("tensor") or page.all("#heat"))
+    for address in ("node=graph.node[5]", "tensor=graph.initializer[4]", "fields=graph.node[5]", "changes", ""):
+        page.driver.execute_script("location.hash = arguments[0]", address)
+        page.element("#details h1")
+        page.wait(lambda p=address: not p.startswith("tensor") or page.elements("#heat"))
         for opener in ("", ".add", ".icon"):
-            if opener and not page.all(f"#details {opener}"):
+            if opener and not page.elements(f"#details {opener}"):
                 continue
             if opener:
                 # The click is repeated if the details are drawn again in the meantime.
                 page.wait(lambda o=opener: page.driver.execute_script(OPEN_FORM, f"#details {o}"))
             nameless = page.driver.execute_script("""
                 return [...document.querySelectorAll('button, input, select, textarea, [tabindex], [role=tree]')]
-                  .filter((one) => one.checkVisibility() && one.id !== 'details')
-                  .filter((one) => !one.getAttribute('aria-label') && !one.getAttribute('aria-labelledby'))
-                  .filter((one) => !one.textContent.trim() && !one.labels?.length)
-                  .map((one) => one.outerHTML)
+                  .filter((element) => element.checkVisibility() && element.id !== 'details')
+                  .filter((element) => !element.getAttribute('aria-label') && !element.getAttribute('aria-labelledby'))
+                  .filter((element) => !element.textContent.trim() && !element.labels?.length)
+                  .map((element) => element.outerHTML)
             """)
             assert nameless == []
             if opener:
                 page.press(key_code("ESCAPE"))
-                page.wait(lambda: not page.all("form.editing"))
+                page.wait(lambda: not page.elements("form.editing"))

@@ -1,4 +1,4 @@
-"""The server makes changes only with --edit, only for its own page, and within limits."""
+"""The server changes the model only with --edit, only for its own page, and within limits."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from onnxwire.viewer.queries import Queries
 from onnxwire.viewer.server import KEY_HEADER, REVISION_HEADER, Server
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits_cnn.onnx"
-JSON = {"Content-Type": "application/json"}
-FILE = {"Content-Type": "application/octet-stream"}
+JSON_HEADERS = {"Content-Type": "application/json"}
+FILE_HEADERS = {"Content-Type": "application/octet-stream"}
 
 
 @contextlib.contextmanager
@@ -71,11 +71,12 @@ def key_of(server):
 
 def post(server, key, action, values, **headers):
     body = values if isinstance(values, bytes) else json.dumps(values).encode()
-    status, _, answer = request(server, f"/api/{action}", {KEY_HEADER: key} | JSON | headers, "POST", body)
+    status, _, answer = request(server, f"/api/{action}", {KEY_HEADER: key} | JSON_HEADERS | headers, "POST", body)
     return status, answer
 
 
-def setting(value="me", revision=0):
+def set_request(value="me", revision=0):
+    """Return the request that sets the producer's name."""
     return {"revision": revision, "kind": "set", "arguments": {"path": "producer_name", "value": value}}
 
 
@@ -83,17 +84,17 @@ def is_untouched(server):
     return server.edits.revision == 0 and server.edits.message.producer_name == "pytorch"
 
 
-def test_a_change_is_made_and_answers_are_about_it(server, key):
-    status, state = post(server, key, "change", setting())
+def test_answers_after_a_change_describe_the_changed_model(server, key):
+    status, state = post(server, key, "change", set_request())
     assert (status, state["revision"], state["done"], state["is_saved"]) == (200, 1, 1, False)
     status, headers, summary = request(server, "/api/summary", {KEY_HEADER: key})
     assert (summary["producer_name"], headers[REVISION_HEADER]) == ("me", "1")
     assert post(server, key, "undo", {"revision": 1})[1]["done"] == 0
     assert request(server, "/api/summary", {KEY_HEADER: key})[2]["producer_name"] == "pytorch"
     assert post(server, key, "redo", {"revision": 2})[1]["done"] == 1
-    status, saved = post(server, key, "save", {"revision": 3, "path": "out.onnx", "replace": False, "words": ""})
-    assert (status, saved["is_saved"]) == (200, True)
-    assert onnxwire.load(saved["path"]).producer_name == "me"
+    status, save_result = post(server, key, "save", {"revision": 3, "path": "out.onnx", "replace": False, "words": ""})
+    assert (status, save_result["is_saved"]) == (200, True)
+    assert onnxwire.load(save_result["path"]).producer_name == "me"
     assert request(server, "/api/problems", {KEY_HEADER: key})[2]["total"] == 0
     assert request(server, "/api/differences", {KEY_HEADER: key})[2]["rows"][0]["new"] == "me"
 
@@ -102,7 +103,7 @@ def test_without_edit_nothing_can_be_changed():
     with serving(Server(Queries(onnxwire.load(DIGITS)))) as server:
         key = key_of(server)
         for action in ("change", "undo", "redo", "save", "extract", "upload"):
-            assert post(server, key, action, setting())[0] == 405
+            assert post(server, key, action, set_request())[0] == 405
         assert request(server, "/api/edits", {KEY_HEADER: key})[2] == {"is_editable": False}
         for question in ("problems", "differences"):
             assert request(server, f"/api/{question}", {KEY_HEADER: key})[0] == 404
@@ -124,20 +125,20 @@ def test_without_edit_nothing_can_be_changed():
         ({"Content-Type": "multipart/form-data; boundary=x"}, 415),
     ],
 )
-def test_a_change_from_another_origin_is_refused(server, key, headers, status):
-    assert post(server, key, "change", setting(), **headers)[0] == status
+def test_a_change_from_another_origin_is_rejected(server, key, headers, status):
+    assert post(server, key, "change", set_request(), **headers)[0] == status
     assert is_untouched(server)
 
 
 def test_the_token_is_not_a_key(server):
-    assert post(server, server.token, "change", setting())[0] == 403
+    assert post(server, server.token, "change", set_request())[0] == 403
     assert is_untouched(server)
 
 
 @pytest.mark.parametrize("method", ["PUT", "DELETE", "PATCH", "OPTIONS", "HEAD", "TRACE"])
-def test_other_methods_are_refused(server, key, method):
+def test_other_methods_are_rejected(server, key, method):
     status, headers, _ = request(
-        server, "/api/change", {KEY_HEADER: key} | JSON, method, json.dumps(setting()).encode()
+        server, "/api/change", {KEY_HEADER: key} | JSON_HEADERS, method, json.dumps(set_request()).encode()
     )
     assert status == 405
     assert "Access-Control-Allow-Origin" not in headers
@@ -145,7 +146,7 @@ def test_other_methods_are_refused(server, key, method):
 
 
 def test_a_question_changes_nothing(server, key):
-    assert request(server, f"/api/change?{quote(json.dumps(setting()))}", {KEY_HEADER: key})[0] == 404
+    assert request(server, f"/api/change?{quote(json.dumps(set_request()))}", {KEY_HEADER: key})[0] == 404
     assert request(server, "/api/undo?revision=0", {KEY_HEADER: key})[0] == 404
     assert is_untouched(server)
 
@@ -155,28 +156,28 @@ def test_a_question_changes_nothing(server, key):
     [
         b"", b"{", b"[]", b"null", b"{}", b"\xff", b"[" * 100_000,
         {"revision": 0, "kind": "set"},
-        setting() | {"more": 1},
-        setting() | {"revision": True},
-        setting() | {"revision": "0"},
-        setting() | {"revision": 0.0},
-        setting() | {"kind": "__init__"},
-        setting()
+        set_request() | {"more": 1},
+        set_request() | {"revision": True},
+        set_request() | {"revision": "0"},
+        set_request() | {"revision": 0.0},
+        set_request() | {"kind": "__init__"},
+        set_request()
         | {"kind": "replace_tensor", "arguments": {"path": "graph.initializer[0]", "upload": "x", "name": ""}},
-        setting() | {"arguments": []},
-        setting() | {"arguments": {"path": "producer_name"}},
-        setting() | {"arguments": {"path": None, "value": "x"}},
-        setting("\ud800"),
+        set_request() | {"arguments": []},
+        set_request() | {"arguments": {"path": "producer_name"}},
+        set_request() | {"arguments": {"path": None, "value": "x"}},
+        set_request("\ud800"),
     ],
 )  # fmt: skip
-def test_an_unknown_change_is_refused(server, key, body):
+def test_an_unknown_change_is_rejected(server, key, body):
     status, answer = post(server, key, "change", body)
     assert (status, list(answer)) == (400, ["error"])
     assert is_untouched(server)
 
 
 def test_request_bodies_are_bounded(server, key):
-    # Only the head is sent: a server that wanted the rest would wait for it.
-    for action, kind, length, status in (
+    # Only the head is sent, so the server must refuse the request without reading its body.
+    for action, content_type, length, status in (
         ("change", "application/json", str(1 << 40), 413),
         ("change", "application/json", str((1 << 22) + 1), 413),
         ("upload?name=x.npy", "application/octet-stream", str(1 << 48), 400),
@@ -186,30 +187,36 @@ def test_request_bodies_are_bounded(server, key):
         ("change", "application/json\r\nTransfer-Encoding: chunked", "0", 411),
     ):
         head = f"POST /api/{action} HTTP/1.1\r\nHost: localhost\r\n{KEY_HEADER}: {key}\r\n"
-        answer = answer_to(server.server_port, f"{head}Content-Type: {kind}\r\nContent-Length: {length}\r\n\r\n")
+        answer = answer_to(
+            server.server_port, f"{head}Content-Type: {content_type}\r\nContent-Length: {length}\r\n\r\n"
+        )
         assert answer.startswith(f"HTTP/1.1 {status} ".encode()), (length, answer[:100])
         assert answer.count(b"HTTP/1.1") == 1
     assert is_untouched(server)
 
 
 def test_an_incomplete_change_is_not_made(server, key):
-    body = json.dumps(setting()).encode()
+    body = json.dumps(set_request()).encode()
     head = f"POST /api/change HTTP/1.1\r\nHost: localhost\r\n{KEY_HEADER}: {key}\r\nContent-Type: application/json\r\n"
     with socket.create_connection(("127.0.0.1", server.server_port), timeout=100) as connection:
         connection.sendall(f"{head}Content-Length: {len(body) + 5}\r\n\r\n".encode() + body)
         connection.shutdown(socket.SHUT_WR)
         while connection.recv(4096):
             pass
-    # The truncated body is valid JSON too, but not what the client meant.
+    # The bytes received are valid JSON, but the announced length shows that they are incomplete.
     assert is_untouched(server)
 
 
 @pytest.mark.parametrize("action", ["change", "upload?name=x.npy"])
 def test_a_connection_closes_when_the_browser_asks(server, key, action):
-    headers, body = (FILE, npy_bytes()) if action != "change" else (JSON, json.dumps(setting()).encode())
-    for wish, ends in (({}, None), ({"Connection": "close"}, "close")):
-        status, answered, _ = request(server, f"/api/{action}", {KEY_HEADER: key} | headers | wish, "POST", body)
-        assert (status in (200, 409), answered["Connection"]) == (True, ends)
+    headers, body = (
+        (FILE_HEADERS, npy_bytes()) if action != "change" else (JSON_HEADERS, json.dumps(set_request()).encode())
+    )
+    for connection_header, expected_connection in (({}, None), ({"Connection": "close"}, "close")):
+        status, response_headers, _ = request(
+            server, f"/api/{action}", {KEY_HEADER: key} | headers | connection_header, "POST", body
+        )
+        assert (status in (200, 409), response_headers["Connection"]) == (True, expected_connection)
 
 
 def npy_bytes():
@@ -219,8 +226,8 @@ def npy_bytes():
 
 
 def test_two_tabs_do_not_overwrite_each_other(server, key):
-    assert post(server, key, "change", setting("one"))[0] == 200
-    status, answer = post(server, key, "change", setting("two"))
+    assert post(server, key, "change", set_request("one"))[0] == 200
+    status, answer = post(server, key, "change", set_request("two"))
     assert status == 409
     assert "another tab" in answer["error"]
     assert server.edits.message.producer_name == "one"
@@ -230,7 +237,7 @@ def test_a_dropped_file_is_used(server, key):
     buffer = io.BytesIO()
     array = np.arange(4.0)
     np.save(buffer, array)
-    headers = {KEY_HEADER: key} | FILE
+    headers = {KEY_HEADER: key} | FILE_HEADERS
     status, _, upload = request(server, "/api/upload?name=w.npy", headers, "POST", buffer.getvalue())
     assert (status, upload["form"], upload["name"]) == (200, "npy", "w.npy")
     change = {"path": "graph.initializer[0]", "upload": upload["id"], "name": ""}
@@ -251,7 +258,7 @@ def test_internal_errors_reveal_no_details(server, key, monkeypatch):
     assert post(server, key, "undo", {"revision": 0}) == (500, {"error": "an internal error prevented the answer"})
 
 
-def test_a_refused_change_says_what_to_do(server, key):
+def test_the_error_of_a_rejected_change_names_the_remedy(server, key):
     for arguments, words in (
         ({"path": "graph.node[99].name", "value": "x"}, "graph.node[0] to [16]"),
         ({"path": "graph.node[2].attribute[0]", "value": "x"}, "whole number"),

@@ -29,29 +29,29 @@ def edits(path):
     edits.uploads.close()
 
 
-def make(edits, kind, **arguments):
+def make_change(edits, kind, **arguments):
     return edits.change(edits.revision, kind, arguments)
 
 
 def upload(edits, file):
-    with open(file, "rb") as opened:
-        return edits.uploads.add(file.name, file.stat().st_size, opened.read)
+    with open(file, "rb") as file_object:
+        return edits.uploads.add(file.name, file.stat().st_size, file_object.read)
 
 
-def by_hand(path, *calls):
-    """Return the model after calls of public functions."""
+def apply_functions(path, *functions):
+    """Return the serialized model after calls of public functions."""
     model = onnxwire.load(path)
-    for call in calls:
-        call(model)
+    for function in functions:
+        function(model)
     return model.SerializeToString()
 
 
-def with_attribute(model):
+def add_alpha(model):
     node = model.graph.node[2]
     node.attribute.add(name="alpha", type="FLOAT", f=0.5)
 
 
-def with_dims(model):
+def set_input_dims(model):
     shape = model.graph.input[0].type.tensor_type.shape
     for dim, value in zip(shape.dim, (4, 1, 8, "width"), strict=True):
         dim.ClearField("dim_value")
@@ -78,7 +78,7 @@ CASES = {
     "an attribute that is added": (
         "add_attribute",
         {"path": "graph.node[2]", "name": "alpha", "type": "FLOAT", "value": "0.5"},
-        with_attribute,
+        add_alpha,
     ),
     "an attribute that is removed": (
         "remove",
@@ -97,7 +97,11 @@ CASES = {
         lambda m: m.opset_import.add(domain="com.me", version=2),
     ),
     "a doc": ("set", {"path": "graph.doc_string", "value": "a\nb"}, lambda m: assign(m, "graph.doc_string=a\nb")),
-    "dims": ("set_shape", {"path": "graph.input[0]", "shape": "[4, 1, 8, width]", "elem_type": "FLOAT"}, with_dims),
+    "dims": (
+        "set_shape",
+        {"path": "graph.input[0]", "shape": "[4, 1, 8, width]", "elem_type": "FLOAT"},
+        set_input_dims,
+    ),
     "a deleted node": ("delete_node", {"path": "graph.node[4]", "input": 0}, lambda m: bypass(m, "graph.node[4]")),
     "a node that leaves a gap": (
         "delete_node",
@@ -119,15 +123,15 @@ CASES = {
 
 @pytest.mark.parametrize("case", CASES)
 def test_a_change_has_the_effect_of_the_public_function(edits, path, case):
-    kind, arguments, by_function = CASES[case]
-    before = edits.message.SerializeToString()
-    state = make(edits, kind, **arguments)
-    assert edits.message.SerializeToString() == by_hand(path, by_function)
+    kind, arguments, public_function = CASES[case]
+    bytes_before = edits.message.SerializeToString()
+    state = make_change(edits, kind, **arguments)
+    assert edits.message.SerializeToString() == apply_functions(path, public_function)
     assert (state["done"], state["is_saved"]) == (1, False)
     edits.undo(edits.revision)
-    assert edits.message.SerializeToString() == before
+    assert edits.message.SerializeToString() == bytes_before
     edits.redo(edits.revision)
-    assert edits.message.SerializeToString() == by_hand(path, by_function)
+    assert edits.message.SerializeToString() == apply_functions(path, public_function)
     # The opened file is unchanged.
     assert path.read_bytes() == DIGITS.read_bytes()
 
@@ -136,7 +140,7 @@ def test_a_tensor_is_replaced_by_an_npy_file(edits, tmp_path):
     array = np.arange(6, dtype=np.int16).reshape(2, 3)
     np.save(tmp_path / "weights.npy", array)
     file = upload(edits, tmp_path / "weights.npy")
-    make(edits, "replace_tensor", path="graph.initializer[3]", upload=file.id, name="")
+    make_change(edits, "replace_tensor", path="graph.initializer[3]", upload=file.id, name="")
     edits.save(edits.revision, "out.onnx")
     tensor = onnx.load(tmp_path / "out.onnx").graph.initializer[3]
     assert tensor.name == onnx.load(DIGITS).graph.initializer[3].name
@@ -144,37 +148,39 @@ def test_a_tensor_is_replaced_by_an_npy_file(edits, tmp_path):
 
 
 def test_tensors_are_replaced_by_those_of_a_safetensors_file_by_name(edits, path, tmp_path):
-    other = onnxwire.load(path)
-    wanted = {tensor.name: tensor.numpy() + 1 for tensor in other.graph.initializer if tensor.dtype == np.float32}
-    part = onnxwire.ModelProto()
-    for name, array in wanted.items():
-        part.graph.initializer.append(onnxwire.from_array(array, name))
+    other_model = onnxwire.load(path)
+    new_arrays = {
+        tensor.name: tensor.numpy() + 1 for tensor in other_model.graph.initializer if tensor.dtype == np.float32
+    }
+    weights = onnxwire.ModelProto()
+    for name, array in new_arrays.items():
+        weights.graph.initializer.append(onnxwire.from_array(array, name))
     # Not in the model's folder, where it would become external data.
     (tmp_path / "other").mkdir()
-    onnxwire.to_safetensors(part, tmp_path / "other" / "w.safetensors")
+    onnxwire.to_safetensors(weights, tmp_path / "other" / "w.safetensors")
     file = upload(edits, tmp_path / "other" / "w.safetensors")
-    make(edits, "replace_tensors", upload=file.id)
+    make_change(edits, "replace_tensors", upload=file.id)
     for tensor in edits.message.graph.initializer:
-        if tensor.name in wanted:
-            np.testing.assert_array_equal(tensor.numpy(), wanted[tensor.name])
-    # One of the tensors for another tensor, chosen by its name.
-    first, second = list(wanted)[:2]
-    index = [tensor.name for tensor in edits.message.graph.initializer].index(first)
-    make(edits, "replace_tensor", path=f"graph.initializer[{index}]", upload=file.id, name=second)
-    np.testing.assert_array_equal(edits.message.graph.initializer[index].numpy(), wanted[second])
+        if tensor.name in new_arrays:
+            np.testing.assert_array_equal(tensor.numpy(), new_arrays[tensor.name])
+    # A tensor is replaced by a tensor of another name.
+    replaced_name, source_name = list(new_arrays)[:2]
+    index = [tensor.name for tensor in edits.message.graph.initializer].index(replaced_name)
+    make_change(edits, "replace_tensor", path=f"graph.initializer[{index}]", upload=file.id, name=source_name)
+    np.testing.assert_array_equal(edits.message.graph.initializer[index].numpy(), new_arrays[source_name])
 
 
 def test_an_upload_is_copied_into_the_saved_model(edits, tmp_path, monkeypatch):
-    part = onnxwire.ModelProto()
+    weights = onnxwire.ModelProto()
     name = edits.message.graph.initializer[0].name
-    part.graph.initializer.append(onnxwire.from_array(np.ones(3, np.float32), name))
-    onnxwire.to_safetensors(part, tmp_path / "w.safetensors")
+    weights.graph.initializer.append(onnxwire.from_array(np.ones(3, np.float32), name))
+    onnxwire.to_safetensors(weights, tmp_path / "w.safetensors")
     # The model's folder is the temporary folder, as for a model in /tmp.
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     file = upload(edits, tmp_path / "w.safetensors")
     assert Path(file.path).is_relative_to(tmp_path)
-    make(edits, "replace_tensors", upload=file.id)
-    make(edits, "replace_tensor", path="graph.initializer[1]", upload=file.id, name="")
+    make_change(edits, "replace_tensors", upload=file.id)
+    make_change(edits, "replace_tensor", path="graph.initializer[1]", upload=file.id, name="")
     edits.save(edits.revision, "out.onnx")
     edits.uploads.close()
     assert not Path(file.path).exists()
@@ -202,14 +208,14 @@ def npy(header):
         ("../../x", b"", "neither"),
     ],
 )
-def test_a_file_of_another_format_is_refused_by_the_users_name(edits, tmp_path, name, data, reason):
+def test_a_file_of_another_format_is_rejected_by_the_users_name(edits, tmp_path, name, data, reason):
     (tmp_path / "d").write_bytes(data)
-    with open(tmp_path / "d", "rb") as opened, pytest.raises(EditError, match=reason) as caught:
-        edits.uploads.add(name, len(data), opened.read)
-    assert "/onnxwire-" not in str(caught.value)
+    with open(tmp_path / "d", "rb") as file_object, pytest.raises(EditError, match=reason) as excinfo:
+        edits.uploads.add(name, len(data), file_object.read)
+    assert "/onnxwire-" not in str(excinfo.value)
 
 
-def test_an_incomplete_upload_is_refused(edits):
+def test_an_incomplete_upload_is_rejected(edits):
     with pytest.raises(EditError, match="upload it again"):
         edits.uploads.add("x.npy", 100, lambda count: b"")
     with pytest.raises(EditError, match="the limit is"):
@@ -241,7 +247,7 @@ def test_marked_nodes_become_a_model(edits, tmp_path):
 
 def test_a_change_that_fails_changes_nothing(edits):
     state, message = edits.state(), edits.message
-    wrong = [
+    failing_changes = [
         ("set", {"path": "graph.node[2].attribute[0]", "value": "x"}),
         ("set", {"path": "graph.node[99].name", "value": "x"}),
         ("set", {"path": "", "value": "x"}),
@@ -262,67 +268,67 @@ def test_a_change_that_fails_changes_nothing(edits):
         ("set", {"path": "producer_name", "value": 3}),
         ("_set", {}),
     ]
-    for kind, arguments in wrong:
+    for kind, arguments in failing_changes:
         with pytest.raises(Error):
-            make(edits, kind, **arguments)
+            make_change(edits, kind, **arguments)
     assert edits.state() == state
     assert edits.message is message
 
 
 def test_a_node_is_renamed_by_any_of_its_paths(edits):
     name = edits.message.graph.node[2].name
-    make(edits, "rename_node", path=f"node:{name}", name="other")
+    make_change(edits, "rename_node", path=f"node:{name}", name="other")
     assert edits.message.graph.node[2].name == "other"
     with pytest.raises(EditError, match="another node"):
-        make(edits, "rename_node", path="node:other", name=edits.message.graph.node[0].name)
+        make_change(edits, "rename_node", path="node:other", name=edits.message.graph.node[0].name)
 
 
-def test_changes_of_models_are_refused_for_other_messages(path, tmp_path):
+def test_changes_of_models_are_rejected_for_other_messages(path, tmp_path):
     file = tmp_path / "w.safetensors"
     onnxwire.to_safetensors(onnxwire.load(path), file)
     edits = Edits(onnxwire.load(path).graph, str(path))
     with contextlib.closing(edits.uploads):
-        of_models = [
+        model_changes = [
             ("add_opset", {"domain": "x", "version": 1}),
             ("rename_value", {"path": "", "name": "image", "new": "x"}),
             ("replace_tensors", {"upload": upload(edits, file).id}),
         ]
-        for kind, arguments in of_models:
+        for kind, arguments in model_changes:
             with pytest.raises(EditError, match="this change needs a model, but the file contains a GraphProto"):
-                make(edits, kind, **arguments)
-        make(edits, "rename_node", path="node[2]", name="other")
+                make_change(edits, kind, **arguments)
+        make_change(edits, "rename_node", path="node[2]", name="other")
         assert edits.message.node[2].name == "other"
     node = Edits(onnxwire.load(path).graph.node[2], str(path))
     with contextlib.closing(node.uploads):
-        make(node, "rename_node", path="", name="other")
+        make_change(node, "rename_node", path="", name="other")
         assert node.message.name == "other"
 
 
 def test_a_value_with_an_at_is_not_a_file(edits, path):
-    make(edits, "add", path="graph.initializer[0].external_data", value=None)
-    make(edits, "set", path="graph.initializer[0].raw_data", value=f"@{path}")
+    make_change(edits, "add", path="graph.initializer[0].external_data", value=None)
+    make_change(edits, "set", path="graph.initializer[0].raw_data", value=f"@{path}")
     assert edits.message.graph.initializer[0].raw_data == f"@{path}".encode()
 
 
-def test_a_change_for_an_older_state_is_refused(edits):
-    old = edits.revision
-    make(edits, "set", path="producer_name", value="me")
+def test_a_change_for_an_older_state_is_rejected(edits):
+    old_revision = edits.revision
+    make_change(edits, "set", path="producer_name", value="me")
     for call in (
-        lambda: edits.change(old, "set", {"path": "producer_name", "value": "you"}),
-        lambda: edits.undo(old),
-        lambda: edits.redo(old),
-        lambda: edits.save(old, "out.onnx"),
-        lambda: edits.extract(old, ["relu"], "out.onnx"),
+        lambda: edits.change(old_revision, "set", {"path": "producer_name", "value": "you"}),
+        lambda: edits.undo(old_revision),
+        lambda: edits.redo(old_revision),
+        lambda: edits.save(old_revision, "out.onnx"),
+        lambda: edits.extract(old_revision, ["relu"], "out.onnx"),
     ):
         with pytest.raises(StaleError, match="another tab"):
             call()
     assert edits.message.producer_name == "me"
     # Undoing the change does not restore the revision either.
     edits.undo(edits.revision)
-    assert edits.revision > old
+    assert edits.revision > old_revision
 
 
-def test_of_simultaneous_changes_one_is_made(edits):
+def test_only_one_of_several_simultaneous_changes_is_made(edits):
     revision, outcomes = edits.revision, []
 
     def change(name):
@@ -337,15 +343,15 @@ def test_of_simultaneous_changes_one_is_made(edits):
         thread.start()
     for thread in threads:
         thread.join()
-    made = [name for name in outcomes if name]
-    assert len(made) == 1
-    assert edits.message.producer_name == made[0]
+    successful_names = [name for name in outcomes if name]
+    assert len(successful_names) == 1
+    assert edits.message.producer_name == successful_names[0]
 
 
 def test_undo_goes_back_to_the_beginning_and_redo_to_the_end(edits):
     texts = [edits.message.SerializeToString()]
     for i in range(3 * edits_module.MAX_STATES):
-        make(edits, "set", path=f"graph.node[{i % 17}].doc_string", value=f"note {i}")
+        make_change(edits, "set", path=f"graph.node[{i % 17}].doc_string", value=f"note {i}")
         texts.append(edits.message.SerializeToString())
     assert len(edits._states) <= edits_module.MAX_STATES + 1
     for text in texts[-2::-1]:
@@ -361,10 +367,10 @@ def test_undo_goes_back_to_the_beginning_and_redo_to_the_end(edits):
 
 
 def test_a_change_after_an_undo_discards_undone_changes(edits):
-    make(edits, "set", path="producer_name", value="one")
+    make_change(edits, "set", path="producer_name", value="one")
     edits.save(edits.revision, "one.onnx")
     edits.undo(edits.revision)
-    state = make(edits, "set", path="producer_name", value="two")
+    state = make_change(edits, "set", path="producer_name", value="two")
     assert [change["text"] for change in state["changes"]] == ["set producer_name = two"]
     # The saved state can't be restored, so the present state counts as unsaved.
     assert not state["is_saved"]
@@ -379,54 +385,54 @@ def test_only_problems_that_the_file_does_not_have_are_reported(tmp_path):
         helper.make_node("Relu", ["a"], ["b"], name="second"),
         helper.make_node("Relu", ["b"], ["y"], name="third", nonsense=1),
     ]
-    given = helper.make_tensor_value_info("x", TensorProto.FLOAT, [2])
-    onnx.save(helper.make_model(helper.make_graph(nodes, "g", [given], [value])), tmp_path / "m.onnx")
+    input_info = helper.make_tensor_value_info("x", TensorProto.FLOAT, [2])
+    onnx.save(helper.make_model(helper.make_graph(nodes, "g", [input_info], [value])), tmp_path / "m.onnx")
     edits = Edits(onnxwire.load(tmp_path / "m.onnx"), str(tmp_path / "m.onnx"))
-    known = list(onnxwire.check(tmp_path / "m.onnx"))
-    assert any("nonsense" in problem.message for problem in known)
+    file_problems = list(onnxwire.check(tmp_path / "m.onnx"))
+    assert any("nonsense" in problem.message for problem in file_problems)
     assert edits.problems()["total"] == 0
-    # The third one has another index now, and no other fault.
-    make(edits, "delete_node", path="graph.node[1]", input=0)
+    # The third node has another index now, but no new problem.
+    make_change(edits, "delete_node", path="graph.node[1]", input=0)
     assert edits.problems()["total"] == 0
-    make(edits, "set", path="graph.node[1].op_type", value="Rely")
-    found = edits.problems()
-    assert found["total"] >= 1
-    assert {row["path"] for row in found["rows"]} == {"graph.node[1]"}
+    make_change(edits, "set", path="graph.node[1].op_type", value="Rely")
+    problems = edits.problems()
+    assert problems["total"] >= 1
+    assert {row["path"] for row in problems["rows"]} == {"graph.node[1]"}
     edits.undo(edits.revision)
     assert edits.problems()["total"] == 0
 
 
 def test_differences_are_those_of_diff(edits, path):
-    make(edits, "set", path="producer_name", value="me")
-    make(edits, "delete_node", path="graph.node[4]", input=0)
-    changed = onnxwire.load(path)
-    assign(changed, "producer_name=me")
-    bypass(changed, "graph.node[4]")
-    expected = [(d.change, d.kind, d.name, d.part) for d in onnxwire.diff(path, changed)]
+    make_change(edits, "set", path="producer_name", value="me")
+    make_change(edits, "delete_node", path="graph.node[4]", input=0)
+    changed_model = onnxwire.load(path)
+    assign(changed_model, "producer_name=me")
+    bypass(changed_model, "graph.node[4]")
+    expected = [(d.change, d.kind, d.name, d.part) for d in onnxwire.diff(path, changed_model)]
     rows = edits.differences()["rows"]
     assert [(row["change"], row["kind"], row["name"], row["part"]) for row in rows] == expected
 
 
 def test_files_are_replaced_only_with_explicit_permission(edits, path, tmp_path):
-    make(edits, "set", path="producer_name", value="me")
-    (tmp_path / "there.onnx").write_bytes(b"precious")
+    make_change(edits, "set", path="producer_name", value="me")
+    (tmp_path / "existing.onnx").write_bytes(b"precious")
     (tmp_path / "link.onnx").symlink_to(path)
-    refused = [
+    refused_saves = [
         ("m.onnx", False, ""), ("m.onnx", True, ""), ("m.onnx", True, "replace"), (str(path), True, "yes"),
-        ("link.onnx", True, ""), ("there.onnx", False, ""), ("there.onnx", False, "replace m.onnx"),
+        ("link.onnx", True, ""), ("existing.onnx", False, ""), ("existing.onnx", False, "replace m.onnx"),
         ("", False, ""), ("..", True, ""), ("../x.onnx", True, ""), ("a/b.onnx", True, ""), ("a\0b", True, ""),
     ]  # fmt: skip
-    for name, replace, words in refused:
+    for name, replace, words in refused_saves:
         with pytest.raises(EditError):
             edits.save(edits.revision, name, replace=replace, words=words)
     assert path.read_bytes() == DIGITS.read_bytes()
-    assert (tmp_path / "there.onnx").read_bytes() == b"precious"
-    assert sorted(file.name for file in tmp_path.iterdir()) == ["link.onnx", "m.onnx", "there.onnx"]
+    assert (tmp_path / "existing.onnx").read_bytes() == b"precious"
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["existing.onnx", "link.onnx", "m.onnx"]
     with pytest.raises(onnxwire.SaveError):
         edits.save(edits.revision, str(tmp_path / "nowhere" / "m.onnx"))
     assert not edits.is_saved
-    edits.save(edits.revision, "there.onnx", replace=True)
-    assert onnx.load(tmp_path / "there.onnx").producer_name == "me"
+    edits.save(edits.revision, "existing.onnx", replace=True)
+    assert onnx.load(tmp_path / "existing.onnx").producer_name == "me"
     assert edits.is_saved
     # Saved over the opened file, whose bytes the page continues to use.
     edits.save(edits.revision, "m.onnx", words="replace m.onnx")
@@ -436,7 +442,7 @@ def test_files_are_replaced_only_with_explicit_permission(edits, path, tmp_path)
     assert edits.unsaved() == ["undo: set producer_name = me"]
 
 
-def test_saving_warns_of_weights_that_are_left_behind(tmp_path):
+def test_saving_to_another_folder_warns_of_external_weights(tmp_path):
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()
     model = onnxwire.load(DIGITS)
@@ -449,22 +455,22 @@ def test_saving_warns_of_weights_that_are_left_behind(tmp_path):
 
 def test_a_value_is_renamed_in_its_defining_graph():
     value = helper.make_tensor_value_info("y", TensorProto.FLOAT, [2])
-    then = helper.make_graph([helper.make_node("Neg", ["x1"], ["y"])], "then", [], [value])
-    other = helper.make_graph([helper.make_node("Abs", ["x1"], ["y"])], "else", [], [value])
-    branch = helper.make_node("If", ["c"], ["z"], then_branch=then, else_branch=other)
+    then_branch = helper.make_graph([helper.make_node("Neg", ["x1"], ["y"])], "then", [], [value])
+    else_branch = helper.make_graph([helper.make_node("Abs", ["x1"], ["y"])], "else", [], [value])
+    branch = helper.make_node("If", ["c"], ["z"], then_branch=then_branch, else_branch=else_branch)
     function = helper.make_function("own", "F", ["x1"], ["b"], [helper.make_node("Exp", ["x1"], ["b"])], [])
     graph = helper.make_graph([helper.make_node("Relu", ["x"], ["x1"]), branch], "g", [], [])
     data = helper.make_model(graph, functions=[function]).SerializeToString()
     edits = Edits(onnxwire.ModelProto.FromString(data))
     # The value of the main graph is renamed, although the request names a branch; the function's value is not.
-    make(edits, "rename_value", path="graph.node[1].attribute[0].g", name="x1", new="w")
+    make_change(edits, "rename_value", path="graph.node[1].attribute[0].g", name="x1", new="w")
     model = edits.message
     assert [model.graph.node[0].output[0], model.functions[0].input[0]] == ["w", "x1"]
     for attribute in model.graph.node[1].attribute:
         assert attribute.g.node[0].input[0] == "w"
     # Only the value of the function is renamed, although the main graph has a value of the same name.
     edits.undo(edits.revision)
-    make(edits, "rename_value", path="functions[0]", name="x1", new="w")
+    make_change(edits, "rename_value", path="functions[0]", name="x1", new="w")
     model = edits.message
     assert [model.graph.node[0].output[0], *model.functions[0].input, *model.functions[0].node[0].input] == [
         "x1",
@@ -472,6 +478,6 @@ def test_a_value_is_renamed_in_its_defining_graph():
         "w",
     ]
     # Only the value of one branch is renamed.
-    make(edits, "rename_value", path="graph.node[1].attribute[1].g", name="y", new="q")
+    make_change(edits, "rename_value", path="graph.node[1].attribute[1].g", name="y", new="q")
     names = [attribute.g.output[0].name for attribute in edits.message.graph.node[1].attribute]
     assert names == ["y", "q"]

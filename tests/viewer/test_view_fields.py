@@ -78,8 +78,8 @@ def test_fields_have_types_values_and_offsets(path):
     data = path.SerializeToString()
     rows = rows_of(answer)
     assert (answer["type"], answer["total"], answer["is_edited"]) == ("Path", 8, False)
-    shown = {name: (row["type"], row["label"], row["kind"], row["text"]) for name, row in rows.items()}
-    assert shown == {
+    columns = {name: (row["type"], row["label"], row["kind"], row["text"]) for name, row in rows.items()}
+    assert columns == {
         "point": ("Point", "repeated", "list", ""),
         "name": ("string", "", "value", "way"),
         "weights": ("double", "repeated", "list", ""),
@@ -112,9 +112,9 @@ def test_elements_come_in_pages_with_their_offsets(path):
 
 
 def test_values_and_absent_messages_have_no_fields(path):
-    for place in ("name", "weights[0]", "nothing", "point[999]"):
+    for value_path in ("name", "weights[0]", "nothing", "point[999]"):
         with pytest.raises(PathError):
-            FieldQueries(path).fields(place)
+            FieldQueries(path).fields(value_path)
 
 
 def test_edited_fields_have_no_offset(path, schema):
@@ -129,13 +129,13 @@ def test_edited_fields_have_no_offset(path, schema):
 
 
 def test_a_message_with_too_many_records_has_no_offsets(path, schema):
-    crowded = schema.Path.FromString(b"\x0a\x00" * (1 << 16) + path.SerializeToString())
-    rows = rows_of(FieldQueries(crowded).fields())
+    long_message = schema.Path.FromString(b"\x0a\x00" * (1 << 16) + path.SerializeToString())
+    rows = rows_of(FieldQueries(long_message).fields())
     assert (rows["name"]["text"], rows["name"]["offset"]) == ("way", None)
 
 
 @pytest.mark.parametrize(
-    ("place", "form", "text"),
+    ("value_path", "form", "text"),
     [
         ("name", "text", "way"),
         ("weights", "list", "[0.5, 2.0]"),
@@ -147,18 +147,18 @@ def test_a_message_with_too_many_records_has_no_offsets(path, schema):
         ("point[2].tag[0]", "text", "a"),
     ],
 )
-def test_a_value_as_text_is_accepted_by_set(path, schema, place, form, text):
-    answer = FieldQueries(path).value(place)
+def test_a_value_as_text_is_accepted_by_set(path, schema, value_path, form, text):
+    answer = FieldQueries(path).value(value_path)
     assert (answer["form"], answer["text"]) == (form, text)
     if form != "hex":
         copy = schema.Path()
         copy.CopyFrom(path)
-        set_value(copy, place, answer["text"])
+        set_value(copy, value_path, answer["text"])
         assert copy.SerializeToString() == path.SerializeToString()
 
 
 @pytest.mark.parametrize(
-    ("place", "form"),
+    ("value_path", "form"),
     [
         ("graph.node[2].attribute[0]", "text"),
         ("graph.node[2].attribute[1]", "list"),
@@ -172,33 +172,33 @@ def test_a_value_as_text_is_accepted_by_set(path, schema, place, form, text):
         ("graph.input[0].type.tensor_type.shape.dim[0]", "text"),
     ],
 )
-def test_every_value_of_a_model_as_text_is_accepted_by_set(place, form):
+def test_every_value_of_a_model_as_text_is_accepted_by_set(value_path, form):
     model = onnxwire.load(DIGITS)
-    answer = FieldQueries(model).value(place)
+    answer = FieldQueries(model).value(value_path)
     assert answer["form"] == form
-    before = model.SerializeToString(deterministic=True)
-    set_value(model, place, answer["text"])
-    assert model.SerializeToString(deterministic=True) == before
+    bytes_before = model.SerializeToString(deterministic=True)
+    set_value(model, value_path, answer["text"])
+    assert model.SerializeToString(deterministic=True) == bytes_before
 
 
 def test_lists_of_texts_keep_commas_quotes_and_brackets():
     for texts in (["a, b", 'c"d', "[e]"], ["{f}"], ["", "ü"], ["[1"]):
         node = onnxwire.NodeProto(input=texts)
         answer = FieldQueries(node).value("input")
-        other = onnxwire.NodeProto(input=["old"])
-        set_value(other, "input", answer["text"])
-        assert list(other.input) == texts
+        copy = onnxwire.NodeProto(input=["old"])
+        set_value(copy, "input", answer["text"])
+        assert list(copy.input) == texts
 
 
 def test_long_and_binary_values_are_not_edited_in_the_page():
     node = onnxwire.NodeProto(doc_string="x" * (1 << 17), input=["y" * (1 << 17)])
     tensor = onnxwire.TensorProto(int64_data=range(1 << 17), string_data=[b"\xff"])
     graph = onnxwire.GraphProto(node=[node])
-    for message, place in (
+    for message, value_path in (
         (node, "doc_string"), (node, "input"), (tensor, "int64_data"), (tensor, "string_data"), (graph, "node"),
         (graph, "node[0]"), (graph, ""),
     ):  # fmt: skip
-        answer = FieldQueries(message).value(place)
+        answer = FieldQueries(message).value(value_path)
         assert (answer["form"], bool(answer["reason"])) == ("none", True)
         assert len(answer["text"]) == 0
 

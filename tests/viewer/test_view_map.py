@@ -1,4 +1,4 @@
-"""The map of a model, by plain calls: groups, repetitions, edges, where nodes are, paths."""
+"""The map of a model, tested by calls without a server: groups, repetitions, edges, positions of nodes, paths."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from onnxwire.viewer.queries import Queries
 DIGITS = Path(__file__).parents[2] / "examples" / "digits_cnn.onnx"
 
 
-def queries_of(nodes, **more):
-    """Return queries of a model of these nodes; models as bytes may contain values that helpers refuse."""
-    functions = more.pop("functions", [])
-    graph = helper.make_graph(nodes, "g", more.pop("inputs", []), more.pop("outputs", []), **more)
+def queries_of(nodes, **options):
+    """Return the queries of a model of these nodes."""
+    functions = options.pop("functions", [])
+    graph = helper.make_graph(nodes, "g", options.pop("inputs", []), options.pop("outputs", []), **options)
     return Queries(onnxwire.ModelProto.FromString(helper.make_model(graph, functions=functions).SerializeToString()))
 
 
 def test_values_without_a_name_are_not_connected():
-    nameless = helper.make_tensor_value_info("", TensorProto.FLOAT, [3])
-    nameless.ClearField("name")
-    named = helper.make_tensor_value_info("x", TensorProto.INT64, [1])
+    nameless_info = helper.make_tensor_value_info("", TensorProto.FLOAT, [3])
+    nameless_info.ClearField("name")
+    input_info = helper.make_tensor_value_info("x", TensorProto.INT64, [1])
     nodes = [
         helper.make_node("Split", ["x", ""], ["", "a"], name="first"),
         helper.make_node("Neg", ["a"], ["y"], name="second"),
@@ -39,53 +39,53 @@ def test_values_without_a_name_are_not_connected():
     ]
     tensor = helper.make_tensor("", TensorProto.INT8, [1], [1])
     tensor.ClearField("name")
-    model = helper.make_model(helper.make_graph(nodes, "g", [named, nameless], [nameless], [tensor]))
+    model = helper.make_model(helper.make_graph(nodes, "g", [input_info, nameless_info], [nameless_info], [tensor]))
     columns = MapColumns(onnxwire.ModelProto.FromString(model.SerializeToString()))
     value = {slot: int(columns.output_value[i]) for i, slot in enumerate(columns.output_row)}
     assert [columns.types[columns.type[value[row]]] for row in range(4)] == ["", "", "", ""]
     assert columns.is_input.sum() == 1
     assert not columns.is_output.any() and not columns.is_weight.any()
     assert [int(columns.producer[value[row]]) for row in range(4)] == [0, 1, 2, 3]
-    # A graph that contains only this node has a map too.
-    for only in ([nameless], []):
-        model = helper.make_model(helper.make_graph([], "g", only, only))
-        assert drawn(Queries(onnxwire.ModelProto.FromString(model.SerializeToString()))) == []
+    # A graph that has only this input and output, or nothing at all, has an empty map.
+    for infos in ([nameless_info], []):
+        model = helper.make_model(helper.make_graph([], "g", infos, infos))
+        assert inner_boxes(Queries(onnxwire.ModelProto.FromString(model.SerializeToString()))) == []
 
 
 def chain(names, op_type="Relu"):
     return [helper.make_node(op_type, [f"x{i}"], [f"x{i + 1}"], name=name) for i, name in enumerate(names)]
 
 
-def drawn(queries, group="graph"):
-    """Return the boxes of a group, except those of its boundary, as (kind, label, nodes)."""
+def inner_boxes(queries, group="graph"):
+    """Return the boxes of a group, except those of its boundary, each as (kind, label, number of nodes)."""
     boxes = queries.map(group)["boxes"]
-    return [(one["kind"], one["label"], one.get("nodes")) for one in boxes if one["kind"] not in ("entry", "exit")]
+    return [(box["kind"], box["label"], box.get("nodes")) for box in boxes if box["kind"] not in ("entry", "exit")]
 
 
-def wires(queries, group="graph"):
-    """Return the edges of a group, by labels."""
+def labelled_edges(queries, group="graph"):
+    """Return the edges of a group, each as (label of the producer, label of the consumer, count)."""
     answer = queries.map(group)
-    names = [one["label"] or one["kind"] for one in answer["boxes"]]
+    names = [box["label"] or box["kind"] for box in answer["boxes"]]
     return [(names[edge["from"]], names[edge["to"]], edge["count"]) for edge in answer["edges"]]
 
 
 def test_nodes_are_grouped_by_the_scopes_in_their_names():
     names = ["/model/embed/Gather", "/model/layers.0/attn/MatMul", "/model/layers.0/attn/Add", "/model/layers.0/Add"]
     queries = queries_of(chain([*names, "/head/MatMul", "/head/Add"]))
-    assert drawn(queries) == [("scope", "model", 4), ("scope", "head", 2)]
-    assert drawn(queries, "graph/0") == [("node", "/model/embed/Gather", 1), ("scope", "layers.0", 3)]
-    assert drawn(queries, "graph/0/1") == [("scope", "attn", 2), ("node", "/model/layers.0/Add", 1)]
-    assert sorted(wires(queries)) == [("entry", "model", 1), ("model", "head", 1)]
+    assert inner_boxes(queries) == [("scope", "model", 4), ("scope", "head", 2)]
+    assert inner_boxes(queries, "graph/0") == [("node", "/model/embed/Gather", 1), ("scope", "layers.0", 3)]
+    assert inner_boxes(queries, "graph/0/1") == [("scope", "attn", 2), ("node", "/model/layers.0/Add", 1)]
+    assert sorted(labelled_edges(queries)) == [("entry", "model", 1), ("model", "head", 1)]
 
 
 @pytest.mark.parametrize("name", ["a.b.c", "a::b::c", "a/b/c", "/a/b/c"])
 def test_scopes_are_separated_by_slashes_colons_or_dots(name):
     queries = queries_of(chain([name, name[:-1] + "d", "other"]))
-    assert drawn(queries)[0] == ("scope", "a", 2)
+    assert inner_boxes(queries)[0] == ("scope", "a", 2)
 
 
 @pytest.mark.parametrize(
-    ("names", "drawn_first"),
+    ("names", "first_box"),
     [
         (["p2o.Conv.0", "p2o.Relu.0", "p2o.Conv.1", "p2o.Relu.1"], ("node", "p2o.Conv.0", 1)),  # PaddlePaddle
         (["Conv.0", "Relu.0", "Conv.1", "Relu.1"], ("node", "Conv.0", 1)),  # PaddlePaddle, older
@@ -97,32 +97,32 @@ def test_scopes_are_separated_by_slashes_colons_or_dots(name):
         (["", "", "", ""], ("node", "x1", 1)),  # no names
     ],
 )
-def test_scopes_of_exporters_are_groups_but_operators_are_none(names, drawn_first):
+def test_scopes_of_exporters_become_groups_but_operators_do_not(names, first_box):
     nodes = chain(names)
     for node, op_type in zip(nodes, ["Conv", "Relu"] * 2, strict=True):
         node.op_type = op_type
-    found = drawn(queries_of(nodes))
-    assert found[0] == drawn_first
-    assert len(found) == (4 if drawn_first[0] == "node" else 2)
+    boxes = inner_boxes(queries_of(nodes))
+    assert boxes[0] == first_box
+    assert len(boxes) == (4 if first_box[0] == "node" else 2)
 
 
 def test_indices_stay_with_the_name_before_them():
     queries = queries_of(chain(["m/layers/0/x", "m/layers/0/y", "m/layers/1/x", "m/z"]))
-    assert drawn(queries) == [("scope", "layers.0", 2), ("node", "m/layers/1/x", 1), ("node", "m/z", 1)]
+    assert inner_boxes(queries) == [("scope", "layers.0", 2), ("node", "m/layers/1/x", 1), ("node", "m/z", 1)]
 
 
 def test_metadata_of_pytorch_defines_scopes_if_names_do_not():
     # The example was exported by torch.onnx; its nodes are called node_conv2d.
     queries = Queries(onnxwire.load(DIGITS))
-    labels = [label for kind, label, _ in drawn(queries) if kind == "scope"]
+    labels = [label for kind, label, _ in inner_boxes(queries) if kind == "scope"]
     assert labels == ["features", "classifier"]
     features = queries.map("graph/2")["boxes"]
-    official = onnx.load(DIGITS)
-    weights = {tensor.name: tensor for tensor in official.graph.initializer}
+    official_model = onnx.load(DIGITS)
+    weights = {tensor.name: tensor for tensor in official_model.graph.initializer}
     sizes = [onnx.numpy_helper.to_array(weights[name]).size for name in weights if name.startswith("features")]
     group = queries.map("graph")["boxes"][2]
     assert group["parameters"] == sum(sizes)
-    assert sum(one.get("parameters", 0) for one in features) == sum(sizes)
+    assert sum(box.get("parameters", 0) for box in features) == sum(sizes)
 
 
 def test_equal_blocks_are_one_box_that_opens_one_by_one_or_all():
@@ -130,11 +130,11 @@ def test_equal_blocks_are_one_box_that_opens_one_by_one_or_all():
     folded = queries.map("graph")["boxes"][1]
     assert (folded["kind"], folded["label"], folded["times"]) == ("repeat", "layers.0", 12)
     assert folded["nodes"] == 12 * 8
-    assert [label for _, label, _ in drawn(queries, "graph/1")] == [f"layers.{i}" for i in range(12)]
+    assert [label for _, label, _ in inner_boxes(queries, "graph/1")] == [f"layers.{i}" for i in range(12)]
     for member in (0, 11):
-        assert drawn(queries, f"graph/1*{member}")[0][2] == 1
+        assert inner_boxes(queries, f"graph/1*{member}")[0][2] == 1
         assert queries.map(f"graph/1*{member}")["label"] == f"layers.{member}"
-    assert {("layers.0", "/head/MatMul", 1), ("x", "/embed/Gather", 1)} <= set(wires(queries))
+    assert {("layers.0", "/head/MatMul", 1), ("x", "/embed/Gather", 1)} <= set(labelled_edges(queries))
 
 
 @pytest.mark.parametrize("change", ["operator", "wiring", "shape"])
@@ -150,7 +150,7 @@ def test_different_blocks_are_not_a_repeat(change):
         weight.CopyFrom(helper.make_tensor(weight.name, TensorProto.FLOAT, [4, 1], [0.0] * 4))
     queries = Queries(onnxwire.ModelProto.FromString(model.SerializeToString()))
     kinds = [
-        (one["label"], one.get("times")) for one in queries.map("graph")["boxes"] if one["kind"] in ("repeat", "scope")
+        (box["label"], box.get("times")) for box in queries.map("graph")["boxes"] if box["kind"] in ("repeat", "scope")
     ]
     assert kinds[0] == ("layers.0", 5)
     assert kinds[1] == ("layers.5", None)
@@ -162,8 +162,8 @@ def test_blocks_without_names_are_found_by_their_period():
     queries = queries_of([helper.make_node("Cast", ["x"], ["x0"], to=1), *nodes])
     folded = queries.map("graph")["boxes"][1]
     assert (folded["kind"], folded["of"], folded["times"], folded["nodes"]) == ("repeat", "block", 20, 100)
-    inside = [one["op_type"] for one in queries.map("graph/1*7")["boxes"] if one["kind"] == "node"]
-    assert inside == operators
+    operators_inside = [box["op_type"] for box in queries.map("graph/1*7")["boxes"] if box["kind"] == "node"]
+    assert operators_inside == operators
 
 
 def test_a_long_sequence_is_divided_where_few_values_cross():
@@ -176,27 +176,27 @@ def test_a_long_sequence_is_divided_where_few_values_cross():
             nodes.append(helper.make_node(f"Op{len(nodes)}", names[:-1], [names[-1]]))
     queries = queries_of(nodes)
     parts = queries.map("graph")["boxes"]
-    assert {one["kind"] for one in parts} == {"run", "entry"}
-    assert [one["nodes"] % 15 for one in parts if one["kind"] == "run"] == [0] * 6
-    assert sum(one.get("nodes", 0) for one in parts) == 600
-    assert [count for *_, count in wires(queries)] == [1] * 6
+    assert {box["kind"] for box in parts} == {"run", "entry"}
+    assert [box["nodes"] % 15 for box in parts if box["kind"] == "run"] == [0] * 6
+    assert sum(box.get("nodes", 0) for box in parts) == 600
+    assert [count for *_, count in labelled_edges(queries)] == [1] * 6
 
 
 def test_subgraphs_and_functions_are_groups():
     value = helper.make_tensor_value_info("y", TensorProto.FLOAT, [2])
-    then = helper.make_graph([helper.make_node("Neg", ["x1"], ["y"], name="inner")], "then", [], [value])
-    other = helper.make_graph([helper.make_node("Abs", ["x1"], ["y"])], "else", [], [value])
-    branch = helper.make_node("If", ["c"], ["y"], name="branch", then_branch=then, else_branch=other)
+    then_branch = helper.make_graph([helper.make_node("Neg", ["x1"], ["y"], name="inner")], "then", [], [value])
+    else_branch = helper.make_graph([helper.make_node("Abs", ["x1"], ["y"])], "else", [], [value])
+    branch = helper.make_node("If", ["c"], ["y"], name="branch", then_branch=then_branch, else_branch=else_branch)
     function = helper.make_function("own", "F", ["a"], ["b"], [helper.make_node("Exp", ["a"], ["b"])], [])
     call = helper.make_node("F", ["y"], ["z"], domain="own", name="call")
     queries = queries_of([helper.make_node("Relu", ["x"], ["x1"]), branch, call], functions=[function])
-    boxes = {one["label"]: one for one in queries.map("graph")["boxes"]}
+    boxes = {box["label"]: box for box in queries.map("graph")["boxes"]}
     assert boxes["branch"]["opens"] and boxes["branch"]["nodes"] == 3
     # The branches read a value of the enclosing graph.
-    assert ("x1", "branch", 1) in wires(queries)
-    inside = [(kind, label) for kind, label, _ in drawn(queries, "graph/1")]
-    assert inside == [("graph", "else_branch"), ("graph", "then_branch")]
-    assert drawn(queries, "graph/1/1")[0] == ("node", "inner", 1)
+    assert ("x1", "branch", 1) in labelled_edges(queries)
+    inner_groups = [(kind, label) for kind, label, _ in inner_boxes(queries, "graph/1")]
+    assert inner_groups == [("graph", "else_branch"), ("graph", "then_branch")]
+    assert inner_boxes(queries, "graph/1/1")[0] == ("node", "inner", 1)
     assert boxes["call"]["opens"]
     assert queries.map("graph/2")["boxes"][0]["op_type"] == "Exp"
     assert queries.locate("graph.node[1].attribute[1].g.node[0]") == {
@@ -210,9 +210,9 @@ def test_locate_finds_every_node():
     count = queries.summary()["nodes"]["count"]
     for index in range(0, count, 97):
         path = f"graph.node[{index}]"
-        found = queries.locate(path)
-        group, _, number = found["name"].rpartition("/")
-        assert found["opened"][-1] == group
+        location = queries.locate(path)
+        group, _, number = location["name"].rpartition("/")
+        assert location["opened"][-1] == group
         assert queries.map(group)["boxes"][int(number)]["path"] == path
 
 
@@ -220,8 +220,8 @@ def test_a_path_is_highlighted_in_all_groups():
     queries = Queries(onnxwire.ModelProto.FromString(layered_model(layers=6, width=4).SerializeToString()))
     ends = {"start": "graph.node[0]", "end": "graph.node[25]"}
     assert queries.route(**ends)["nodes"] == 26
-    lit = [one["label"] for one in queries.map("graph", **ends)["boxes"] if one.get("lit")]
-    assert lit == ["/embed/Gather", "layers.0", "/head/MatMul"]
+    highlighted_labels = [box["label"] for box in queries.map("graph", **ends)["boxes"] if box.get("lit")]
+    assert highlighted_labels == ["/embed/Gather", "layers.0", "/head/MatMul"]
     assert [edge["lit"] for edge in queries.map("graph", **ends)["edges"]].count(True) == 2
     # The path may also lead against the direction of edges.
     assert queries.route("graph.node[25]", "graph.node[0]")["nodes"] == 26
@@ -235,7 +235,7 @@ def test_edges_list_types():
 
 
 @pytest.mark.parametrize(
-    "ask",
+    "query",
     [
         lambda queries: queries.map("nothing"),
         lambda queries: queries.map("graph/99"),
@@ -249,30 +249,30 @@ def test_edges_list_types():
         lambda queries: queries.route("graph.node[0]", "graph.node[2]"),
     ],
 )
-def test_an_absent_element_is_a_path_error(ask):
+def test_an_absent_element_is_a_path_error(query):
     queries = queries_of([*chain(["a", "b"]), helper.make_node("Relu", ["p"], ["q"])])
     with pytest.raises(PathError):
-        ask(queries)
+        query(queries)
 
 
 @pytest.mark.parametrize("has_mask", [False, True])
 def test_parts_end_with_residual_blocks_despite_a_shared_value(has_mask):
-    # Without the mask each block's end is an articulation point of the graph; with it next to none is.
+    # Without the mask the end of each block is an articulation point of the graph; with it, hardly any node is.
     nodes = [helper.make_node("Mask", ["h0"], ["mask"])] if has_mask else []
-    ends = set()
+    block_ends = set()
     for block in range(60):
-        inner = f"h{block}"
+        last_value = f"h{block}"
         for k in range(6 + block % 5):
-            taken = [inner, "mask"] if has_mask and k == 2 else [inner]
-            inner = f"t{block}_{k}"
-            nodes.append(helper.make_node(f"Op{len(nodes)}", taken, [inner]))
-        nodes.append(helper.make_node(f"Op{len(nodes)}", [f"h{block}", inner], [f"h{block + 1}"]))
-        ends.add(len(nodes))
+            input_names = [last_value, "mask"] if has_mask and k == 2 else [last_value]
+            last_value = f"t{block}_{k}"
+            nodes.append(helper.make_node(f"Op{len(nodes)}", input_names, [last_value]))
+        nodes.append(helper.make_node(f"Op{len(nodes)}", [f"h{block}", last_value], [f"h{block + 1}"]))
+        block_ends.add(len(nodes))
     _, parts = Groups(MapColumns(onnxwire.ModelProto.FromString(
         helper.make_model(helper.make_graph(nodes, "g", [], [])).SerializeToString()
     ))).find("graph")  # fmt: skip
     assert [part.kind for part in parts] == ["run"] * 6
-    assert {int(part.rows[-1]) + 1 for part in parts} <= ends
+    assert {int(part.rows[-1]) + 1 for part in parts} <= block_ends
 
 
 def test_a_graph_without_nodes_is_empty():
@@ -282,18 +282,18 @@ def test_a_graph_without_nodes_is_empty():
 HOSTILE = {
     "thousands of nested scopes": lambda: chain(["/".join(map(str, range(i, i + 3000))) for i in range(40)]),
     "nothing but slashes": lambda: chain(["/" * 5000 + str(i) for i in range(300)]),
-    "another scope for each of many": lambda: chain([f"s{i}/t{i}/u{i}/n" for i in range(20_000)]),
+    "20,000 scopes of one node": lambda: chain([f"s{i}/t{i}/u{i}/n" for i in range(20_000)]),
     "names of a megabyte": lambda: chain([f"{i}" + "x" * (1 << 20) for i in range(20)]),
-    "the same name": lambda: chain(["same"] * 5000),
+    "5,000 nodes with the same name": lambda: chain(["same"] * 5000),
     "empty nodes": lambda: [onnx.NodeProto()] * 200_000,
     "cycles": lambda: [
         helper.make_node("Add", [f"x{i}", f"x{(i + 7) % 300}"], [f"x{(i + 1) % 300}"]) for i in range(300)
     ],
-    "all make one value": lambda: [helper.make_node("Abs", ["y"], ["y"]) for _ in range(3000)],
-    "each takes from all before": lambda: [
+    "3,000 nodes with the same output": lambda: [helper.make_node("Abs", ["y"], ["y"]) for _ in range(3000)],
+    "each node reads the outputs of all previous nodes": lambda: [
         helper.make_node("Sum" if i % 3 else f"Op{i}", [f"x{k}" for k in range(i)], [f"x{i}"]) for i in range(240)
     ],
-    "one value for all": lambda: [helper.make_node(f"Op{i}", ["x"], [f"y{i}"]) for i in range(20_000)],
+    "20,000 nodes with the same input": lambda: [helper.make_node(f"Op{i}", ["x"], [f"y{i}"]) for i in range(20_000)],
 }  # fmt: skip
 
 
@@ -306,18 +306,18 @@ def test_hostile_models_are_drawn_within_bounds(name):
     # Open the largest group, then the largest one in it, and so on.
     while depth < 60:
         answer = queries.map(group, to_right=depth % 2 == 1)
-        boxes = [one for one in answer["boxes"] if one["number"] is not None]
+        boxes = [box for box in answer["boxes"] if box["number"] is not None]
         assert len(boxes) <= 240
         assert len(answer["edges"]) <= 1_500
         assert sum(len(edge["bends"]) for edge in answer["edges"]) <= 6_000
-        assert all(len(one["label"]) <= 220 for one in boxes)
-        inner = max(boxes, key=lambda one: one["nodes"], default=None)
-        if inner is None or inner["kind"] == "node":
+        assert all(len(box["label"]) <= 220 for box in boxes)
+        largest_box = max(boxes, key=lambda box: box["nodes"], default=None)
+        if largest_box is None or largest_box["kind"] == "node":
             break
-        group, depth = f"{group}/{inner['number']}", depth + 1
+        group, depth = f"{group}/{largest_box['number']}", depth + 1
     assert depth < 60
-    found = queries.locate(f"graph.node[{len(graph.node) - 1}]")
-    assert queries.map(found["opened"][-1])
+    location = queries.locate(f"graph.node[{len(graph.node) - 1}]")
+    assert queries.map(location["opened"][-1])
 
 
 def test_names_that_are_not_utf8_are_drawn():
@@ -343,23 +343,23 @@ def test_a_function_that_calls_itself_ends():
         queries.map("graph" + "/0" * 300)
 
 
-def test_several_threads_may_ask():
+def test_several_threads_may_query_at_once():
     queries = Queries(onnxwire.ModelProto.FromString(layered_model(layers=20, width=20).SerializeToString()))
     expected = {group: queries.map(group) for group in ("graph", "graph/1", "graph/1*3")}
-    wrong = []
+    wrong_groups = []
 
-    def ask():
+    def repeat_queries():
         for _ in range(20):
             for group, answer in expected.items():
                 if queries.map(group) != answer:
-                    wrong.append(group)
+                    wrong_groups.append(group)
 
-    threads = [threading.Thread(target=ask) for _ in range(4)]
+    threads = [threading.Thread(target=repeat_queries) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert wrong == []
+    assert wrong_groups == []
 
 
 def test_boxes_of_a_layout_never_overlap_and_edges_lead_down():
@@ -381,20 +381,33 @@ def test_a_cycle_has_one_edge_that_leads_up():
 
 
 def test_a_drawing_without_crossings_is_found():
-    # A ladder, numbered so that the first order crosses.
+    # A ladder; the edges cross if nodes are placed in the order of their numbers.
     edges = [(0, 3), (1, 2), (3, 4), (2, 5), (4, 7), (5, 6)]
     layout = lay_out([(10, 10)] * 8, edges)
-    left = [layout.x[0] < layout.x[1], layout.x[3] < layout.x[2], layout.x[4] < layout.x[5], layout.x[7] < layout.x[6]]
-    assert len(set(left)) == 1
+    is_left = [
+        layout.x[0] < layout.x[1],
+        layout.x[3] < layout.x[2],
+        layout.x[4] < layout.x[5],
+        layout.x[7] < layout.x[6],
+    ]
+    assert len(set(is_left)) == 1
 
 
 def test_chains_are_next_to_their_consumers_and_producers():
-    # A long chain; a short one that joins it far down, and one that leaves it far up.
+    # A long chain; a short chain that joins it near its end, and one that leaves it near its start.
     chain = [(i, i + 1) for i in range(9)]
-    joining = lay_out([(10, 10)] * 12, [*chain, (10, 11), (11, 9)])
-    assert joining.rows[9] - joining.rows[11] == joining.rows[11] - joining.rows[10] == 1
-    leaving = lay_out([(10, 10)] * 12, [*chain, (0, 10), (10, 11)])
-    assert leaving.rows[10] - leaving.rows[0] == leaving.rows[11] - leaving.rows[10] == 1
+    layout_of_joining = lay_out([(10, 10)] * 12, [*chain, (10, 11), (11, 9)])
+    assert (
+        layout_of_joining.rows[9] - layout_of_joining.rows[11]
+        == layout_of_joining.rows[11] - layout_of_joining.rows[10]
+        == 1
+    )
+    layout_of_leaving = lay_out([(10, 10)] * 12, [*chain, (0, 10), (10, 11)])
+    assert (
+        layout_of_leaving.rows[10] - layout_of_leaving.rows[0]
+        == layout_of_leaving.rows[11] - layout_of_leaving.rows[10]
+        == 1
+    )
 
 
 # --- scopes that would form cycles
@@ -404,7 +417,7 @@ def test_a_scope_that_makes_its_siblings_cyclic_is_not_a_group():
     # A module that is called between the layers: layer.0 -> shared -> layer.0 would be a cycle of boxes.
     names = ["m/a/x", "m/shared/x", "m/a/y", "m/shared/y", "m/a/z", "m/b/x", "m/b/y"]
     queries = queries_of(chain(names))
-    assert [label for _, label, _ in drawn(queries)] == [*names[:5], "b"]
+    assert [label for _, label, _ in inner_boxes(queries)] == [*names[:5], "b"]
     edges = {(edge["from"], edge["to"]) for edge in queries.map("graph")["edges"]}
     assert not {(end, start) for start, end in edges} & edges
 
@@ -412,13 +425,13 @@ def test_a_scope_that_makes_its_siblings_cyclic_is_not_a_group():
 def test_scopes_inside_a_dissolved_scope_remain():
     # The names of operators are the outermost scopes, so edges would alternate between boxes.
     names = [f"{op}/layers.{i}/{j}/n" for i in range(4) for j in range(3) for op in ("conv", "relu")]
-    groups = drawn(queries_of(chain(names)))
+    groups = inner_boxes(queries_of(chain(names)))
     assert [label for _, label, _ in groups if label in ("conv", "relu")] == []
 
 
-def test_scopes_of_one_direction_stay():
+def test_scopes_whose_edges_have_one_direction_remain():
     names = ["m/rotary/x", "m/l.0/x", "m/l.0/y", "m/rotary/y", "m/l.1/x", "m/l.1/y"]
     nodes = [helper.make_node("Relu", ["x"], [name], name=name) for name in names]
     nodes[2].input[0] = nodes[1].output[0]
     nodes[5].input[0] = nodes[3].output[0]
-    assert [label for kind, label, _ in drawn(queries_of(nodes)) if kind == "scope"] == ["rotary", "l.0", "l.1"]
+    assert [label for kind, label, _ in inner_boxes(queries_of(nodes)) if kind == "scope"] == ["rotary", "l.0", "l.1"]

@@ -1,4 +1,4 @@
-"""The map of a model, in a real browser, by its keys and the announced selection."""
+"""The map of a model in a browser, tested by key presses and by the announced selection."""
 
 from __future__ import annotations
 
@@ -21,33 +21,33 @@ DIGITS = Path(__file__).parents[2] / "examples" / "digits_cnn.onnx"
 
 
 @pytest.fixture(scope="module")
-def saved(tmp_path_factory):
+def download_folder(tmp_path_factory):
     return tmp_path_factory.mktemp("saved")
 
 
 @pytest.fixture(scope="module")
-def driver(driver, saved):
-    driver.execute_cdp_cmd("Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": str(saved)})
+def driver(driver, download_folder):
+    driver.execute_cdp_cmd("Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": str(download_folder)})
     return driver
 
 
 class Map(Page):
-    """The map of a model, as a person uses it."""
+    """The map of a model in a browser."""
 
-    def choose(self, *keys):
+    def press_on_map(self, *keys):
         """Press keys on the map."""
         self.driver.execute_script("document.getElementById('map-canvas').focus()")
         self.press(*(key_code(key) if len(key) > 1 else key for key in keys))
 
-    def announces(self, text):
+    def wait_for_status(self, text):
         """Wait until the map announces this about the selection."""
-        return self.wait(lambda: text in self.one("#map-status").get_attribute("textContent"))
+        return self.wait(lambda: text in self.element("#map-status").get_attribute("textContent"))
 
-    def boxes(self):
+    def box_count(self):
         """Return the number of boxes on the map."""
-        return int(self.one("#map-canvas").get_attribute("data-boxes"))
+        return int(self.element("#map-canvas").get_attribute("data-boxes"))
 
-    def go(self, address):
+    def open_address(self, address):
         self.driver.execute_script("location.hash = arguments[0]", address)
 
     def search_for(self, words, row):
@@ -55,7 +55,7 @@ class Map(Page):
         self.click(".row", row)
 
     @property
-    def address_now(self):
+    def current_address(self):
         return self.driver.execute_script("return decodeURIComponent(location.hash)")
 
 
@@ -103,79 +103,79 @@ def layers(tmp_path_factory):
 
 
 def test_the_map_is_shown_first(digits):
-    assert digits.one("#see-map").get_attribute("aria-pressed") == "true"
-    assert digits.boxes() == 6
-    assert not digits.one("#details").is_displayed()
+    assert digits.element("#see-map").get_attribute("aria-pressed") == "true"
+    assert digits.box_count() == 6
+    assert not digits.element("#details").is_displayed()
     # No other request is sent.
-    own = digits.address.partition("#")[0]
-    assert [request for request in digits.requests() if not request.startswith((own, "data:"))] == []
+    page_origin = digits.address.partition("#")[0]
+    assert [request for request in digits.requests() if not request.startswith((page_origin, "data:"))] == []
 
 
 def test_the_keyboard_is_sufficient(digits):
-    digits.choose("ARROW_DOWN")
-    digits.announces("node Shape node_Shape_0")
-    digits.go("map=graph/2")
-    digits.announces("group features, closed")
-    digits.choose("ENTER")
-    digits.announces("group features, open")
-    assert digits.boxes() == 6 + 7
-    digits.choose("ARROW_DOWN")
-    digits.announces("node Conv node_conv2d")
-    digits.choose("ARROW_DOWN", "ARROW_DOWN")
-    digits.announces("node Relu node_relu")
-    assert digits.address_now == "#map=graph.node[4]"
-    digits.choose("ESCAPE")
-    digits.announces("group features, open")
-    digits.choose("ENTER")
-    digits.announces("group features, closed")
-    assert digits.boxes() == 6
+    digits.press_on_map("ARROW_DOWN")
+    digits.wait_for_status("node Shape node_Shape_0")
+    digits.open_address("map=graph/2")
+    digits.wait_for_status("group features, closed")
+    digits.press_on_map("ENTER")
+    digits.wait_for_status("group features, open")
+    assert digits.box_count() == 6 + 7
+    digits.press_on_map("ARROW_DOWN")
+    digits.wait_for_status("node Conv node_conv2d")
+    digits.press_on_map("ARROW_DOWN", "ARROW_DOWN")
+    digits.wait_for_status("node Relu node_relu")
+    assert digits.current_address == "#map=graph.node[4]"
+    digits.press_on_map("ESCAPE")
+    digits.wait_for_status("group features, open")
+    digits.press_on_map("ENTER")
+    digits.wait_for_status("group features, closed")
+    assert digits.box_count() == 6
 
 
 def test_a_node_on_the_map_links_to_its_details_and_back(digits):
-    digits.go("map=graph.node[5]")
-    digits.announces("node Conv node_conv2d_1")
-    digits.choose("ENTER")
-    digits.title("Conv")
-    assert digits.address_now == "#node=graph.node[5]"
+    digits.open_address("map=graph.node[5]")
+    digits.wait_for_status("node Conv node_conv2d_1")
+    digits.press_on_map("ENTER")
+    digits.wait_for_title("Conv")
+    assert digits.current_address == "#node=graph.node[5]"
     digits.press("v")
-    digits.wait(lambda: digits.one("#map-canvas").is_displayed())
-    digits.announces("node Conv node_conv2d_1")
+    digits.wait(lambda: digits.element("#map-canvas").is_displayed())
+    digits.wait_for_status("node Conv node_conv2d_1")
 
 
 def test_a_link_survives_a_reload(digits):
-    digits.go("map=graph.node[14]")
-    digits.announces("node Gemm node_linear")
+    digits.open_address("map=graph.node[14]")
+    digits.wait_for_status("node Gemm node_linear")
     digits.driver.refresh()
-    digits.announces("node Gemm node_linear")
-    digits.one("#map-card", "node_linear")
-    digits.one(".row[aria-selected=true]", "node_linear")
+    digits.wait_for_status("node Gemm node_linear")
+    digits.element("#map-card", "node_linear")
+    digits.element(".row[aria-selected=true]", "node_linear")
 
 
 def test_search_selects_the_node_and_opens_its_groups(digits):
     digits.search_for("linear", "node_linear_1")
-    digits.announces("node Gemm node_linear_1")
-    assert digits.boxes() == 6 + 4
+    digits.wait_for_status("node Gemm node_linear_1")
+    assert digits.box_count() == 6 + 4
 
 
 def test_a_path_between_two_nodes_is_highlighted(digits):
-    digits.go("map=graph.node[2]")
-    digits.announces("node_conv2d")
-    digits.choose("p")
-    digits.one("#map-card", "A path begins at node_conv2d")
-    digits.go("map=graph.node[16]")
-    digits.announces("node_linear_1")
-    digits.choose("p")
-    digits.one("#map-card", "Path of 11 nodes")
-    digits.choose("ESCAPE")
+    digits.open_address("map=graph.node[2]")
+    digits.wait_for_status("node_conv2d")
+    digits.press_on_map("p")
+    digits.element("#map-card", "A path begins at node_conv2d")
+    digits.open_address("map=graph.node[16]")
+    digits.wait_for_status("node_linear_1")
+    digits.press_on_map("p")
+    digits.element("#map-card", "Path of 11 nodes")
+    digits.press_on_map("ESCAPE")
     digits.wait(lambda: "Path of" not in digits.text("#map-card"))
 
 
-def test_the_map_is_saved_as_svg_and_png(digits, saved):
-    digits.go("map=graph/3")
-    digits.announces("group classifier")
-    for kind in ("SVG", "PNG"):
-        digits.click("#map-bar .step", kind)
-    files = [saved / "map.svg", saved / "map.png"]
+def test_the_map_is_saved_as_svg_and_png(digits, download_folder):
+    digits.open_address("map=graph/3")
+    digits.wait_for_status("group classifier")
+    for button_label in ("SVG", "PNG"):
+        digits.click("#map-bar .step", button_label)
+    files = [download_folder / "map.svg", download_folder / "map.png"]
     digits.wait(lambda: all(path.exists() and path.stat().st_size for path in files))
     picture = ElementTree.parse(files[0]).getroot()
     texts = [element.text for element in picture.iter("{http://www.w3.org/2000/svg}text")]
@@ -184,101 +184,108 @@ def test_the_map_is_saved_as_svg_and_png(digits, saved):
     assert abs(width / height - float(picture.get("width")) / float(picture.get("height"))) < 0.01
 
 
-def test_names_are_escaped(open_map, tmp_path, saved):
-    evil = "<img src=x onerror='document.title=1'>&\x08\"/a"
+def test_names_are_escaped(open_map, tmp_path, download_folder):
+    hostile_name = "<img src=x onerror='document.title=1'>&\x08\"/a"
     path = tmp_path / "m.onnx"
-    nodes = [helper.make_node(evil, [evil], ["y"], name=evil), helper.make_node("Relu", ["y"], ["z"], name=evil + "b")]
-    onnx.save(helper.make_model(helper.make_graph(nodes, evil, [], [])), path)
+    nodes = [
+        helper.make_node(hostile_name, [hostile_name], ["y"], name=hostile_name),
+        helper.make_node("Relu", ["y"], ["z"], name=hostile_name + "b"),
+    ]
+    onnx.save(helper.make_model(helper.make_graph(nodes, hostile_name, [], [])), path)
     page = open_map(path)
-    page.go("map=graph.node[0]")
-    page.one("#map-card", "onerror")
-    assert page.all("img") == []
-    for old in saved.glob("map*.svg"):
-        old.unlink()
+    page.open_address("map=graph.node[0]")
+    page.element("#map-card", "onerror")
+    assert page.elements("img") == []
+    for old_file in download_folder.glob("map*.svg"):
+        old_file.unlink()
     page.click("#map-bar .step", "SVG")
-    page.wait(lambda: any(path.stat().st_size for path in saved.glob("map*.svg")))
-    tags = {element.tag.rpartition("}")[2] for element in ElementTree.parse(next(saved.glob("map*.svg"))).iter()}
+    page.wait(lambda: any(path.stat().st_size for path in download_folder.glob("map*.svg")))
+    tags = {
+        element.tag.rpartition("}")[2] for element in ElementTree.parse(next(download_folder.glob("map*.svg"))).iter()
+    }
     assert tags <= {"svg", "rect", "path", "polygon", "text"}
 
 
 def test_every_control_has_a_name(digits):
-    digits.go("map=graph.node[5]")
-    digits.announces("node_conv2d_1")
+    digits.open_address("map=graph.node[5]")
+    digits.wait_for_status("node_conv2d_1")
     nameless = digits.driver.execute_script("""
         return [...document.querySelectorAll('#map button, #map canvas[tabindex], header button')]
-          .filter((one) => one.checkVisibility() && !one.getAttribute('aria-label') && !one.textContent.trim())
-          .map((one) => one.outerHTML)
+          .filter((element) => element.checkVisibility() && !element.getAttribute('aria-label'))
+          .filter((element) => !element.textContent.trim())
+          .map((element) => element.outerHTML)
     """)
     assert nameless == []
 
 
 def test_100_equal_layers_of_100_000_nodes_are_one_box_that_opens(open_map, layers):
     page = open_map(layers)
-    page.one("#about", "100,002 nodes")
-    page.go("map=graph/1")
-    page.announces("100 equal blocks layers.0")
-    page.one("#map-card", "100,000")
-    first = page.boxes()
-    assert first == 5
+    page.element("#about", "100,002 nodes")
+    page.open_address("map=graph/1")
+    page.wait_for_status("100 equal blocks layers.0")
+    page.element("#map-card", "100,000")
+    box_count_before = page.box_count()
+    assert box_count_before == 5
     # Open one block, go to the next block, then open all.
-    page.choose("ENTER")
-    page.wait(lambda: page.boxes() > first)
-    page.choose("]")
-    page.one("#map-card", "layers.1")
-    page.choose("a")
-    page.wait(lambda: page.boxes() == first + 100)
+    page.press_on_map("ENTER")
+    page.wait(lambda: page.box_count() > box_count_before)
+    page.press_on_map("]")
+    page.element("#map-card", "layers.1")
+    page.press_on_map("a")
+    page.wait(lambda: page.box_count() == box_count_before + 100)
     # Open one of the 100 layers.
-    page.go("map=graph/1/41")
-    page.announces("group layers.41")
-    page.choose("ENTER")
-    page.wait(lambda: page.boxes() > first + 100)
+    page.open_address("map=graph/1/41")
+    page.wait_for_status("group layers.41")
+    page.press_on_map("ENTER")
+    page.wait(lambda: page.box_count() > box_count_before + 100)
     # A search opens the layer of its result.
     page.search_for("layers.77/part.3/", "layers.77")
-    page.wait(lambda: re.fullmatch(r"#map=graph\.node\[\d+\]", page.address_now))
-    page.one("#map-card", "layers.77")
+    page.wait(lambda: re.fullmatch(r"#map=graph\.node\[\d+\]", page.current_address))
+    page.element("#map-card", "layers.77")
     _, anonymous = page.memory()
     assert anonymous < 400
 
 
 def test_the_layers_of_a_transformer_of_4_gib_are_one_box_that_opens(open_map, big_model):
     page = open_map(big_model)
-    page.one("#about", "4.26 GiB, 700 nodes")
-    page.go("map=graph/0/4")
-    page.announces("10 equal blocks layers.0")
-    page.one("#map-card", "2,023,833,800 (3.77 GiB)")
-    first = page.boxes()
-    page.choose("ENTER")
-    page.wait(lambda: page.boxes() == first + 6)
-    page.choose("[")
-    page.one("#map-card", "of which layers.9 is open")
+    page.element("#about", "4.26 GiB, 700 nodes")
+    page.open_address("map=graph/0/4")
+    page.wait_for_status("10 equal blocks layers.0")
+    page.element("#map-card", "2,023,833,800 (3.77 GiB)")
+    box_count_before = page.box_count()
+    page.press_on_map("ENTER")
+    page.wait(lambda: page.box_count() == box_count_before + 6)
+    page.press_on_map("[")
+    page.element("#map-card", "of which layers.9 is open")
     page.search_for("layers.9 down_proj", "MatMul")
-    page.announces("node MatMul /model/layers.9/mlp/down_proj/MatMul")
-    page.one("#map-card", "in model \u203a layers.9 \u203a mlp")
+    page.wait_for_status("node MatMul /model/layers.9/mlp/down_proj/MatMul")
+    page.element("#map-card", "in model \u203a layers.9 \u203a mlp")
     _, anonymous = page.memory()
     assert anonymous < 120
 
 
-TOP_SCRIPT = """
+# Returns a checksum of the pixels in the upper 30 % of the map.
+CHECKSUM_SCRIPT = """
     const canvas = document.getElementById('map-canvas');
     const copy = new OffscreenCanvas(canvas.width, Math.round(canvas.height * 0.3));
     copy.getContext('2d', { willReadFrequently: true }).drawImage(canvas, 0, 0);
     const pixels = copy.getContext('2d').getImageData(0, 0, copy.width, copy.height).data;
-    return pixels.reduce((sum, one, i) => (sum * 31 + one + i) % 1000000007, 0)
+    return pixels.reduce((sum, value, i) => (sum * 31 + value + i) % 1000000007, 0)
 """
 
 
-def test_other_boxes_keep_their_places(open_map, layers):
+def test_boxes_above_an_opened_group_do_not_move(open_map, layers):
     page = open_map(layers)
-    page.go("map=graph/1")
-    page.announces("equal blocks")
+    page.open_address("map=graph/1")
+    page.wait_for_status("equal blocks")
     time.sleep(0.5)  # all animations have ended
-    above, first = page.driver.execute_script(TOP_SCRIPT), page.boxes()
-    page.choose("ENTER")
-    page.wait(lambda: page.boxes() > first)
-    page.wait(lambda: page.driver.execute_script(TOP_SCRIPT) == above)
-    page.choose("ENTER")
-    page.wait(lambda: page.boxes() == first)
-    page.wait(lambda: page.driver.execute_script(TOP_SCRIPT) == above)
+    checksum, box_count_before = page.driver.execute_script(CHECKSUM_SCRIPT), page.box_count()
+    page.press_on_map("ENTER")
+    page.wait(lambda: page.box_count() > box_count_before)
+    page.wait(lambda: page.driver.execute_script(CHECKSUM_SCRIPT) == checksum)
+    page.press_on_map("ENTER")
+    page.wait(lambda: page.box_count() == box_count_before)
+    page.wait(lambda: page.driver.execute_script(CHECKSUM_SCRIPT) == checksum)
 
 
 def test_equal_single_nodes_open_all_together_and_search_selects_one(open_map, tmp_path):
@@ -288,32 +295,32 @@ def test_equal_single_nodes_open_all_together_and_search_selects_one(open_map, t
     onnx.save(helper.make_model(helper.make_graph(nodes[200:], "small", [], [value])), tmp_path / "100.onnx")
     onnx.save(helper.make_model(helper.make_graph(nodes, "big", [], [value])), tmp_path / "300.onnx")
     page = open_map(tmp_path / "100.onnx")
-    page.go("map=graph/0")
-    page.announces("100 equal nodes Constant, closed")
-    first = page.boxes()
-    page.choose("ENTER")
-    page.wait(lambda: page.boxes() == first + 100)
-    page.choose("ENTER")
-    page.wait(lambda: page.boxes() == first)
+    page.open_address("map=graph/0")
+    page.wait_for_status("100 equal nodes Constant, closed")
+    box_count_before = page.box_count()
+    page.press_on_map("ENTER")
+    page.wait(lambda: page.box_count() == box_count_before + 100)
+    page.press_on_map("ENTER")
+    page.wait(lambda: page.box_count() == box_count_before)
     page.search_for("const250", "Constant")
-    page.announces("node Constant const250")
-    assert page.boxes() == first + 100
+    page.wait_for_status("node Constant const250")
+    assert page.box_count() == box_count_before + 100
     # There are more nodes than one group can show, so they open in two steps.
     page = open_map(tmp_path / "300.onnx")
     page.search_for("const250", "Constant")
-    page.announces("node Constant const250")
+    page.wait_for_status("node Constant const250")
 
 
 def test_equal_blocks_show_the_size_of_each(open_map, layers):
     page = open_map(layers)
-    page.go("map=graph/1")
-    page.one("#map-card", "100,000 (1,000 per block)")
-    page.one("#map-card", "MatMul 143, Add 143")
+    page.open_address("map=graph/1")
+    page.element("#map-card", "100,000 (1,000 per block)")
+    page.element("#map-card", "MatMul 143, Add 143")
 
 
 def test_the_card_of_a_node_shows_attributes_and_weights(digits):
-    digits.go("map=graph.node[2]")
-    card = digits.one("#map-card .of-node", "weight float[16, 1, 3, 3]")
+    digits.open_address("map=graph.node[2]")
+    card = digits.element("#map-card .of-node", "weight float[16, 1, 3, 3]")
     assert "pads\n[1, 1, 1, 1]" in card.text
     assert "image\nfloat[batch, 1, 8, 8]" in card.text
 
@@ -326,10 +333,10 @@ def test_names_on_the_card_are_text(open_map, tmp_path):
     node.attribute.append(helper.make_attribute(HOSTILE_NAME, HOSTILE_NAME))
     onnx.save(helper.make_model(helper.make_graph([node], "g", [], [])), tmp_path / "evil.onnx")
     page = open_map(tmp_path / "evil.onnx")
-    page.go("map=graph.node[0]")
-    card = page.one("#map-card .of-node", "<img src=x")
+    page.open_address("map=graph.node[0]")
+    card = page.element("#map-card .of-node", "<img src=x")
     assert len(card.text) < 1_000
-    assert not page.all("#map-card img")
+    assert not page.elements("#map-card img")
 
 
 ADDRESSES = [
@@ -342,14 +349,14 @@ ADDRESSES = [
 def test_a_malformed_address_causes_no_script_error(digits):
     for address in ADDRESSES:
         digits.driver.execute_script("document.getElementById('trouble').hidden = true")
-        digits.go(address)
+        digits.open_address(address)
         time.sleep(0.2)
-        texts = [one.text for one in digits.all("#trouble:not([hidden])")]
-        # A message may be shown, but not one of a script error.
+        texts = [element.text for element in digits.elements("#trouble:not([hidden])")]
+        # The page may show a message, but no script error.
         assert not any(re.search(r"undefined|null|not a function|TypeError|Cannot", text) for text in texts), texts
     digits.driver.execute_script("document.getElementById('trouble').hidden = true")
-    digits.go("map=graph/2")
-    digits.announces("group features, closed")
+    digits.open_address("map=graph/2")
+    digits.wait_for_status("group features, closed")
     # The log lists refused requests as network errors, and script errors as "Uncaught".
     assert [entry for entry in digits.driver.get_log("browser") if "Uncaught" in entry["message"]] == []
 
@@ -359,51 +366,55 @@ def test_a_button_explains_the_colors(digits):
     assert "activation" in digits.text("#map-legend ul")
 
 
-def svg_texts(page, saved):
+def svg_texts(page, download_folder):
     """Save the map as SVG, and return its texts, each with its x and y."""
-    for old in saved.glob("map*.svg"):
-        old.unlink()
+    for old_file in download_folder.glob("map*.svg"):
+        old_file.unlink()
     page.click("#map-bar .step", "SVG")
-    page.wait(lambda: any(path.stat().st_size for path in saved.glob("map*.svg")))
-    root = ElementTree.parse(next(saved.glob("map*.svg"))).getroot()
-    return [(one.text, float(one.get("x")), float(one.get("y"))) for one in root.iter() if one.tag.endswith("}text")]
+    page.wait(lambda: any(path.stat().st_size for path in download_folder.glob("map*.svg")))
+    root = ElementTree.parse(next(download_folder.glob("map*.svg"))).getroot()
+    return [
+        (element.text, float(element.get("x")), float(element.get("y")))
+        for element in root.iter()
+        if element.tag.endswith("}text")
+    ]
 
 
-def test_boxes_show_weights_with_their_shapes(digits, saved):
-    digits.go("map=graph/2")
-    digits.announces("group features")
-    digits.choose("ENTER")
-    digits.announces("group features, open")
-    texts = [text for text, _, _ in svg_texts(digits, saved)]
+def test_boxes_show_weights_with_their_shapes(digits, download_folder):
+    digits.open_address("map=graph/2")
+    digits.wait_for_status("group features")
+    digits.press_on_map("ENTER")
+    digits.wait_for_status("group features, open")
+    texts = [text for text, _, _ in svg_texts(digits, download_folder)]
     assert {"W 16×1×3×3", "B 16", "W 32×16×3×3", "input_var 16"} <= set(texts)
 
 
-def test_edges_lead_to_the_right_until_they_are_turned_back(digits, saved):
-    def places():
-        found = {text: (x, y) for text, x, y in svg_texts(digits, saved)}
-        return found["image"], found["logits"]
+def test_a_button_switches_the_direction_of_edges_between_right_and_down(digits, download_folder):
+    def end_positions():
+        positions = {text: (x, y) for text, x, y in svg_texts(digits, download_folder)}
+        return positions["image"], positions["logits"]
 
-    (x, y), (last_x, last_y) = places()
+    (x, y), (last_x, last_y) = end_positions()
     assert last_y > y and abs(last_x - x) < 1
-    digits.go("map=graph.node[5]")
-    digits.announces("node_conv2d_1")
-    digits.choose("h")
+    digits.open_address("map=graph.node[5]")
+    digits.wait_for_status("node_conv2d_1")
+    digits.press_on_map("h")
     button = "#map-direction[aria-pressed=true]"
-    digits.one(button, "→")
-    (x, y), (last_x, last_y) = places()
+    digits.element(button, "→")
+    (x, y), (last_x, last_y) = end_positions()
     assert last_x > x + 500 and last_x - x > abs(last_y - y)
     # The groups stay open, the node stays selected, and a reload keeps the direction.
-    assert digits.boxes() == 6 + 7
+    assert digits.box_count() == 6 + 7
     digits.driver.refresh()
-    digits.announces("node Conv node_conv2d_1")
+    digits.wait_for_status("node Conv node_conv2d_1")
     digits.click(button, "→")
-    digits.one("#map-direction[aria-pressed=false]", "↓")
-    digits.wait(lambda: places()[1][1] > places()[0][1])
+    digits.element("#map-direction[aria-pressed=false]", "↓")
+    digits.wait(lambda: end_positions()[1][1] > end_positions()[0][1])
 
 
 @pytest.fixture(scope="module")
 def branches(tmp_path_factory):
-    """One group with 60 different branches, beside a node: too wide for the page."""
+    """Return the path of a model with a node and a group of 60 different branches, which is wider than the page."""
     ops = [f"Op{i}" for i in range(60)]
     nodes = [helper.make_node("Shape", ["x"], ["s"], name="Shape_0")]
     nodes += [helper.make_node(op, ["x", "s"], [f"h{op}"], f"/model/{op}/{op}", domain="d") for op in ops]
@@ -415,34 +426,39 @@ def branches(tmp_path_factory):
     return path
 
 
-def test_a_single_group_is_opened_and_a_wide_one_starts_legible(open_map, branches):
+def test_a_single_group_is_open_at_the_start_and_its_scale_is_legible(open_map, branches):
     page = open_map(branches)
-    assert page.boxes() == 4 + 121
-    assert float(page.one("#map-canvas").get_attribute("data-scale")) >= 0.62
-    page.choose("0")
-    page.wait(lambda: float(page.one("#map-canvas").get_attribute("data-scale")) < 0.2)
+    assert page.box_count() == 4 + 121
+    assert float(page.element("#map-canvas").get_attribute("data-scale")) >= 0.62
+    page.press_on_map("0")
+    page.wait(lambda: float(page.element("#map-canvas").get_attribute("data-scale")) < 0.2)
 
 
 def test_an_opened_group_is_beside_the_card(open_map, layers):
     page = open_map(layers)
-    page.go("map=graph/1")
-    page.announces("equal blocks")
+    page.open_address("map=graph/1")
+    page.wait_for_status("equal blocks")
     for key in ("ENTER", "f"):
-        page.choose(key)
+        page.press_on_map(key)
         time.sleep(0.4)  # all animations have ended
-        rectangle = page.one("#map-canvas").get_attribute("data-selected").split()
-        card = page.one("#map-card").rect
+        rectangle = page.element("#map-canvas").get_attribute("data-selected").split()
+        card = page.element("#map-card").rect
         assert int(rectangle[0]) >= card["width"] + 12, (key, rectangle)
 
 
-def test_labels_of_edges_keep_clear_of_each_other(open_map, saved, tmp_path):
+def test_labels_of_edges_do_not_overlap(open_map, download_folder, tmp_path):
     infos = [helper.make_tensor_value_info(f"v{i}", onnx.TensorProto.FLOAT, ["batch", 128, 7, 7]) for i in range(8)]
     nodes = [helper.make_node(f"Op{i}", ["x"], [f"v{i}"], f"n{i}", domain="d") for i in range(8)]
     nodes.append(helper.make_node("Sum", [f"v{i}" for i in range(8)], ["y"], "sum"))
     ends = [[helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, ["batch", 128, 7, 7])] for name in "xy"]
     onnx.save(helper.make_model(helper.make_graph(nodes, "g", *ends, value_info=infos)), tmp_path / "fan.onnx")
     page = open_map(tmp_path / "fan.onnx")
-    places = [(x, y) for text, x, y in svg_texts(page, saved) if text == "float[batch, 128, 7, 7]"]
-    assert len(places) > 8
-    near = [(a, b) for a in places for b in places if a < b and abs(a[0] - b[0]) < 90 and abs(a[1] - b[1]) < 10]
-    assert near == []
+    label_positions = [(x, y) for text, x, y in svg_texts(page, download_folder) if text == "float[batch, 128, 7, 7]"]
+    assert len(label_positions) > 8
+    overlapping_pairs = [
+        (a, b)
+        for a in label_positions
+        for b in label_positions
+        if a < b and abs(a[0] - b[0]) < 90 and abs(a[1] - b[1]) < 10
+    ]
+    assert overlapping_pairs == []

@@ -1,4 +1,4 @@
-"""The questions of the page about a model, tested by calls without a server."""
+"""The queries of the page about a model, tested by calls without a server."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ def digits():
     return Queries(onnxwire.load(DIGITS))
 
 
-def queries_of(nodes, **more):
+def queries_of(nodes, **options):
     """Return queries of a model of the given nodes."""
-    functions = more.pop("functions", [])
-    graph = helper.make_graph(nodes, "g", more.pop("inputs", []), more.pop("outputs", []), **more)
+    functions = options.pop("functions", [])
+    graph = helper.make_graph(nodes, "g", options.pop("inputs", []), options.pop("outputs", []), **options)
     model = helper.make_model(graph, functions=functions)
     return Queries(onnxwire.ModelProto.FromString(model.SerializeToString()))
 
@@ -39,9 +39,9 @@ def chain(length):
 def nested():
     """Return a model with a function and with an If whose branches read an outer value."""
     value = helper.make_tensor_value_info("y", TensorProto.FLOAT, [2])
-    then = helper.make_graph([helper.make_node("Neg", ["x1"], ["y"], name="inner")], "then", [], [value])
-    other = helper.make_graph([helper.make_node("Abs", ["x1"], ["y"])], "else", [], [value])
-    branch = helper.make_node("If", ["c"], ["y"], name="branch", then_branch=then, else_branch=other)
+    then_branch = helper.make_graph([helper.make_node("Neg", ["x1"], ["y"], name="inner")], "then", [], [value])
+    else_branch = helper.make_graph([helper.make_node("Abs", ["x1"], ["y"])], "else", [], [value])
+    branch = helper.make_node("If", ["c"], ["y"], name="branch", then_branch=then_branch, else_branch=else_branch)
     function = helper.make_function("own", "F", ["a"], ["b"], [helper.make_node("Exp", ["a"], ["b"])], [])
     return queries_of([helper.make_node("Relu", ["x"], ["x1"], name="first"), branch], functions=[function])
 
@@ -65,14 +65,14 @@ def test_nodes_come_in_pages(digits):
 
 
 def test_search_matches_names_operators_and_values(digits):
-    def found(search):
+    def matching_indices(search):
         return [row["index"] for row in digits.nodes(search=search)["rows"]]
 
     texts = [" ".join([node.op_type, node.name, *node.input, *node.output]).lower() for node in MODEL.graph.node]
-    assert found("CONV") == [index for index, text in enumerate(texts) if "conv" in text]
+    assert matching_indices("CONV") == [index for index, text in enumerate(texts) if "conv" in text]
     weight = MODEL.graph.initializer[0].name
-    assert found(weight) == [i for i, node in enumerate(MODEL.graph.node) if weight in node.input]
-    assert found("conv nothing-like-it") == []
+    assert matching_indices(weight) == [i for i, node in enumerate(MODEL.graph.node) if weight in node.input]
+    assert matching_indices("conv nothing-like-it") == []
 
 
 def test_a_hundred_thousand_nodes_are_searched():
@@ -90,8 +90,8 @@ def test_tensors_of_nodes_and_subgraphs_are_listed_after_initializers():
 
     value = helper.make_tensor_value_info("y", TensorProto.FLOAT, [2])
     weight = helper.make_tensor("w", TensorProto.FLOAT, [2], [0, 1])
-    inner = helper.make_graph([constant("y", 1)], "then", [], [value], initializer=[weight])
-    nodes = [constant("k", 2), helper.make_node("If", ["c"], ["z"], then_branch=inner, else_branch=inner)]
+    branch_graph = helper.make_graph([constant("y", 1)], "then", [], [value], initializer=[weight])
+    nodes = [constant("k", 2), helper.make_node("If", ["c"], ["z"], then_branch=branch_graph, else_branch=branch_graph)]
     graph = helper.make_graph(nodes, "g", [], [], initializer=[weight])
     function = helper.make_function("own", "F", [], ["k"], [constant("k", 3)], [])
     model = helper.make_model(graph, functions=[function])
@@ -120,8 +120,8 @@ def test_a_node_lists_the_origins_of_its_inputs(digits):
     assert [value["kind"] for value in node["inputs"]] == ["input", "weight", "weight"]
     assert digits.tensor(node["inputs"][1]["path"])["name"] == MODEL.graph.node[index].input[1]
     assert node["outputs"][0]["consumers"] == [f"graph.node[{index + 1}]"]
-    kernel = next(one for one in node["attributes"] if one["name"] == "strides")
-    assert kernel["text"] == "[1, 1]"
+    strides = next(attribute for attribute in node["attributes"] if attribute["name"] == "strides")
+    assert strides["text"] == "[1, 1]"
 
 
 def test_a_captured_value_links_to_its_outer_producer(nested):
@@ -132,7 +132,7 @@ def test_a_captured_value_links_to_its_outer_producer(nested):
 
 
 def test_subgraphs_are_linked_from_attributes(nested):
-    links = [link for one in nested.node("graph.node[1]")["attributes"] for link in one["links"]]
+    links = [link for attribute in nested.node("graph.node[1]")["attributes"] for link in attribute["links"]]
     assert [(link["kind"], link["path"]) for link in links] == [
         ("graph", "graph.node[1].attribute[0].g"),
         ("graph", "graph.node[1].attribute[1].g"),
@@ -177,9 +177,9 @@ def test_boxes_never_overlap():
 def test_omitted_connections_of_a_node_are_counted():
     nodes = [helper.make_node("Relu", ["x"], ["y"]), *[helper.make_node("Neg", ["y"], [f"n{i}"]) for i in range(500)]]
     drawing = queries_of(nodes).around("graph.node[0]", 1)
-    drawn = sum(box["op_type"] == "Neg" for box in drawing["boxes"])
-    assert drawn < 40
-    assert drawing["boxes"][drawing["focus"]]["hidden"] == 500 - drawn
+    drawn_count = sum(box["op_type"] == "Neg" for box in drawing["boxes"])
+    assert drawn_count < 40
+    assert drawing["boxes"][drawing["focus"]]["hidden"] == 500 - drawn_count
 
 
 def test_a_cycle_is_drawn_without_the_edge_back():
@@ -208,15 +208,15 @@ def test_weights_inputs_and_outputs_are_drawn():
 
 def test_a_tensor_lists_its_location_and_consumers(digits):
     tensor = digits.tensor("graph.initializer[0]")
-    official = MODEL.graph.initializer[0]
+    official_tensor = MODEL.graph.initializer[0]
     data = DIGITS.read_bytes()[tensor["offset"] : tensor["offset"] + tensor["bytes"]]
-    assert data == official.raw_data
-    assert tensor["count"] == sum(official.name in node.input for node in MODEL.graph.node)
+    assert data == official_tensor.raw_data
+    assert tensor["count"] == sum(official_tensor.name in node.input for node in MODEL.graph.node)
 
 
 def test_raw_returns_the_bytes_of_any_field(digits):
     file = DIGITS.read_bytes()
-    for path, wanted in [
+    for path, expected_bytes in [
         ("", file),
         ("graph", MODEL.graph.SerializeToString()),
         ("graph.node[3]", MODEL.graph.node[3].SerializeToString()),
@@ -225,9 +225,9 @@ def test_raw_returns_the_bytes_of_any_field(digits):
         ("graph.initializer[2].raw_data", MODEL.graph.initializer[2].raw_data),
     ]:
         answer = digits.raw(path, 0, 64)
-        assert bytes.fromhex(answer["bytes"]) == wanted[:64]
-        assert answer["length"] == len(wanted)
-        assert file[answer["offset"] : answer["offset"] + min(64, len(wanted))] == wanted[:64]
+        assert bytes.fromhex(answer["bytes"]) == expected_bytes[:64]
+        assert answer["length"] == len(expected_bytes)
+        assert file[answer["offset"] : answer["offset"] + min(64, len(expected_bytes))] == expected_bytes[:64]
 
 
 def test_raw_returns_a_page_from_the_middle(digits):
@@ -266,7 +266,7 @@ def test_unknown_fields_have_records_too():
 
 
 @pytest.mark.parametrize(
-    "ask",
+    "query",
     [
         lambda queries: queries.node("graph.node[999]"),
         lambda queries: queries.node("graph"),
@@ -279,21 +279,21 @@ def test_unknown_fields_have_records_too():
         lambda queries: queries.raw("graph", payload=True),
     ],
 )
-def test_an_absent_element_is_a_path_error(digits, ask):
+def test_an_absent_element_is_a_path_error(digits, query):
     with pytest.raises(PathError):
-        ask(digits)
+        query(digits)
 
 
 def test_many_threads_may_ask_at_once():
     queries = queries_of(chain(3000))
     answers = [[] for _ in range(4)]
 
-    def work(mine):
+    def work(thread_answers):
         for i in range(20):
-            mine.append(queries.nodes(search=f"relu_{i}")["total"])
-            mine.append(len(queries.around(f"graph.node[{i + 10}]", 1)["boxes"]))
+            thread_answers.append(queries.nodes(search=f"relu_{i}")["total"])
+            thread_answers.append(len(queries.around(f"graph.node[{i + 10}]", 1)["boxes"]))
 
-    threads = [threading.Thread(target=work, args=(mine,)) for mine in answers]
+    threads = [threading.Thread(target=work, args=(thread_answers,)) for thread_answers in answers]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -32,22 +32,22 @@ def block_means(table, height, width):
 
 def test_histogram_counts_every_element():
     array = RANDOM.normal(size=(50, 40)).astype(np.float32)
-    found = histogram(tensor_of(array), bins=16)
-    assert found["counts"] == np.histogram(array.astype(float), 16)[0].tolist()
-    assert (found["min"], found["max"]) == (array.min(), array.max())
-    assert found["mean"] == pytest.approx(array.mean(dtype=float))
-    assert (found["read"], found["elements"]) == (2000, 2000)
+    result = histogram(tensor_of(array), bins=16)
+    assert result["counts"] == np.histogram(array.astype(float), 16)[0].tolist()
+    assert (result["min"], result["max"]) == (array.min(), array.max())
+    assert result["mean"] == pytest.approx(array.mean(dtype=float))
+    assert (result["read"], result["elements"]) == (2000, 2000)
 
 
 def test_histogram_omits_non_finite_elements():
-    found = histogram(tensor_of(np.array([1, 2, np.nan, np.inf, -np.inf, 0], np.float32)))
-    assert (sum(found["counts"]), found["nan"], found["infinite"], found["zeros"]) == (3, 1, 2, 1)
+    result = histogram(tensor_of(np.array([1, 2, np.nan, np.inf, -np.inf, 0], np.float32)))
+    assert (sum(result["counts"]), result["nan"], result["infinite"], result["zeros"]) == (3, 1, 2, 1)
     assert histogram(tensor_of(np.array([np.nan], np.float32)))["min"] is None
 
 
 def test_the_greatest_floats_have_pictures_too():
-    greatest = np.finfo(np.float64).max
-    tensor = tensor_of(np.array([[-greatest, greatest, greatest, greatest]]))
+    max_float = np.finfo(np.float64).max
+    tensor = tensor_of(np.array([[-max_float, max_float, max_float, max_float]]))
     for answer in (histogram(tensor), heat_map(tensor), heat_map(tensor, size=(1, 1))):
         json.dumps(answer, allow_nan=False)
     assert sum(histogram(tensor)["counts"]) == 4
@@ -56,9 +56,9 @@ def test_the_greatest_floats_have_pictures_too():
 def test_histogram_of_a_big_tensor_is_made_of_samples():
     array = np.ones(10_000_000, np.int8)
     array[-1] = 2
-    found = histogram(tensor_of(array))
-    assert found["read"] < 3_000_000 < found["elements"] == 10_000_000
-    assert (found["min"], found["max"]) == (1, 2)
+    result = histogram(tensor_of(array))
+    assert result["read"] < 3_000_000 < result["elements"] == 10_000_000
+    assert (result["min"], result["max"]) == (1, 2)
     assert histogram(tensor_of(array), whole=True)["read"] == 10_000_000
 
 
@@ -73,17 +73,17 @@ def test_strings_have_no_picture():
 )
 def test_cells_are_the_means_of_blocks(dtype):
     array = RANDOM.integers(0, 7, size=(37, 53)).astype(dtype)
-    found = heat_map(tensor_of(array), size=(10, 20))
-    assert (found["height"], found["width"]) == (10, 20)
-    np.testing.assert_allclose(found["values"], block_means(array.astype(float), 10, 20), rtol=1e-5)
-    assert found["read"] == found["elements"] == 37 * 53
+    result = heat_map(tensor_of(array), size=(10, 20))
+    assert (result["height"], result["width"]) == (10, 20)
+    np.testing.assert_allclose(result["values"], block_means(array.astype(float), 10, 20), rtol=1e-5)
+    assert result["read"] == result["elements"] == 37 * 53
 
 
 def test_a_small_slice_has_one_cell_per_element():
     array = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
-    found = heat_map(tensor_of(array), at=(1, 0, 0))
-    assert found["values"] == array[1].ravel().tolist()
-    assert (found["axes"], found["shape"], found["low"], found["high"]) == ([1, 2], [3, 4], 12, 23)
+    result = heat_map(tensor_of(array), at=(1, 0, 0))
+    assert result["values"] == array[1].ravel().tolist()
+    assert (result["axes"], result["shape"], result["low"], result["high"]) == ([1, 2], [3, 4], 12, 23)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, ml_dtypes.int4])
@@ -99,10 +99,10 @@ def test_any_two_axes_can_be_drawn(axes, dtype):
 
 def test_a_window_restricts_the_heat_map():
     array = np.arange(10_000, dtype=np.float32).reshape(100, 100)
-    found = heat_map(tensor_of(array), window=(10, 20, 14, 23))
-    assert found["values"] == array[10:14, 20:23].ravel().tolist()
-    turned = heat_map(tensor_of(array), (1, 0), window=(10, 20, 14, 23))
-    assert turned["values"] == array.T[10:14, 20:23].ravel().tolist()
+    result = heat_map(tensor_of(array), window=(10, 20, 14, 23))
+    assert result["values"] == array[10:14, 20:23].ravel().tolist()
+    transposed_result = heat_map(tensor_of(array), (1, 0), window=(10, 20, 14, 23))
+    assert transposed_result["values"] == array.T[10:14, 20:23].ravel().tolist()
 
 
 def test_extremes_are_farthest_from_zero():
@@ -113,17 +113,17 @@ def test_extremes_are_farthest_from_zero():
 
 def test_cells_without_a_finite_element_have_no_value():
     array = np.array([[np.nan, 1], [np.inf, np.nan]], np.float32)
-    found = heat_map(tensor_of(array))
-    assert (found["values"], found["nonfinite"]) == ([None, 1, None, None], 3)
+    result = heat_map(tensor_of(array))
+    assert (result["values"], result["nonfinite"]) == ([None, 1, None, None], 3)
 
 
 @pytest.mark.parametrize("shape", [(), (5,), (0, 3), (1, 1, 1, 7)])
 def test_every_shape_has_a_picture(shape):
-    found = heat_map(tensor_of(np.ones(shape, np.float32)))
-    assert len(found["values"]) == found["height"] * found["width"] == np.ones(shape).size
+    result = heat_map(tensor_of(np.ones(shape, np.float32)))
+    assert len(result["values"]) == result["height"] * result["width"] == np.ones(shape).size
 
 
-def test_axes_and_indices_out_of_range_are_refused():
+def test_axes_and_indices_out_of_range_are_rejected():
     tensor = tensor_of(np.ones((2, 3, 4), np.float32))
     for axes, at in [((0, 0), None), ((0, 3), None), ((1, 2), (2,)), ((-1, 0), None)]:
         with pytest.raises(TensorError):
@@ -135,9 +135,9 @@ def test_axes_and_indices_out_of_range_are_refused():
 def test_a_big_slice_is_read_partially(monkeypatch, axes, shape):
     monkeypatch.setattr(tensor_pictures, "MAX_READ_BYTES", 1 << 18)  # else the arrays would be 32 times as big
     array = np.broadcast_to(np.arange(shape[0], dtype=np.float32)[:, None], shape)
-    found = heat_map(tensor_of(array), axes, size=(16, 16))
-    assert found["read"] * 4 <= 1 << 19
-    picture = np.reshape(found["values"], (found["height"], found["width"]))
+    result = heat_map(tensor_of(array), axes, size=(16, 16))
+    assert result["read"] * 4 <= 1 << 19
+    picture = np.reshape(result["values"], (result["height"], result["width"]))
     picture = picture if axes == (0, 1) else picture.T
     # Samples represent each block.
     exact = np.reshape(block_means(array, *picture.shape), picture.shape)

@@ -1,4 +1,4 @@
-"""The server of the page answers its own page only."""
+"""The server of the page answers only requests of its own page."""
 
 from __future__ import annotations
 
@@ -59,14 +59,14 @@ def ask(server, key, question):
     return status, json.loads(body)
 
 
-def test_it_is_on_the_loopback_only(server):
+def test_the_server_listens_only_on_the_loopback_interface(server):
     assert server.socket.getsockname()[0] == "127.0.0.1"
     assert server.address.startswith(f"http://127.0.0.1:{server.server_port}/#token=")
 
 
-def test_two_servers_have_other_ports_and_tokens(server):
-    with Server(server.queries) as other:
-        assert (other.server_port, token_of(other)) != (server.server_port, token_of(server))
+def test_two_servers_have_different_ports_and_tokens(server):
+    with Server(server.queries) as other_server:
+        assert (other_server.server_port, token_of(other_server)) != (server.server_port, token_of(server))
 
 
 def test_pages_contain_nothing_of_the_model(server):
@@ -106,12 +106,12 @@ def test_questions_need_the_key(server, key):
 
 
 @pytest.mark.parametrize("host", ["evil.example", "evil.example:80", "127.0.0.1.evil.example:80", "", "0.0.0.0:80"])
-def test_a_foreign_name_is_refused(server, key, host):
+def test_a_foreign_host_name_is_rejected(server, key, host):
     assert get(server, "/api/summary", {KEY_HEADER: key, "Host": host})[0] == 403
     assert get(server, "/", {"Host": host})[0] == 403
 
 
-def test_this_machine_has_two_names(server, key):
+def test_both_names_of_the_loopback_interface_are_accepted(server, key):
     for host in ("localhost", f"localhost:{server.server_port}", "127.0.0.1:9"):
         assert get(server, "/api/summary", {KEY_HEADER: key, "Host": host})[0] == 200
 
@@ -157,9 +157,9 @@ def test_questions_are_answered(server, key):
         ("histogram?path=graph", 404),
     ],
 )
-def test_a_malformed_question_gets_its_fault_as_the_answer(server, key, question, status):
-    found, answer = ask(server, key, question)
-    assert (found, list(answer)) == (status, ["error"])
+def test_the_answer_to_a_malformed_question_is_an_error(server, key, question, status):
+    response_status, answer = ask(server, key, question)
+    assert (response_status, list(answer)) == (status, ["error"])
 
 
 @pytest.mark.parametrize(
@@ -176,7 +176,7 @@ def test_no_answer_is_longer_than_a_page(server, key, question):
     assert len(json.dumps(answer)) < 200_000
 
 
-def test_a_question_with_a_body_is_refused_once(server, key):
+def test_a_question_with_a_body_is_rejected_once(server, key):
     hidden = f"GET /api/summary HTTP/1.1\r\nHost: localhost\r\n{KEY_HEADER}: {key}\r\n\r\n"
     for head, body in (
         (f"Content-Length: {len(hidden)}", hidden),
@@ -188,7 +188,7 @@ def test_a_question_with_a_body_is_refused_once(server, key):
         assert b"digits" not in answer
 
 
-def test_a_request_with_two_lengths_is_refused(server, key):
+def test_a_request_with_two_lengths_is_rejected(server, key):
     hidden = f"GET /api/summary HTTP/1.1\r\nHost: localhost\r\n{KEY_HEADER}: {key}\r\n\r\n"
     for lengths in ((0, len(hidden)), (len(hidden), 0)):
         head = "".join(f"Content-Length: {length}\r\n" for length in lengths)
@@ -198,16 +198,16 @@ def test_a_request_with_two_lengths_is_refused(server, key):
 
 
 def test_an_answer_does_not_wait_for_the_browser_to_confirm_its_head(server, monkeypatch):
-    found = queue.Queue()
+    no_delay_options = queue.Queue()
     finish = server.finish_request
 
     def watch(connection, address):
         finish(connection, address)
-        found.put(connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+        no_delay_options.put(connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
 
     monkeypatch.setattr(server, "finish_request", watch)
     assert get(server, "/")[0] == 200
-    assert found.get(timeout=100)
+    assert no_delay_options.get(timeout=100)
 
 
 def test_internal_errors_reveal_no_details(server, key, monkeypatch):
@@ -268,15 +268,15 @@ def is_closed(connection):
     return True
 
 
-def test_many_connections_at_once_are_taken():
+def test_a_hundred_connections_at_once_are_accepted():
     # The server has not accepted any yet; the system refuses or delays connections beyond its backlog.
-    with Server(Queries(onnxwire.load(DIGITS))) as server, contextlib.ExitStack() as opened:
+    with Server(Queries(onnxwire.load(DIGITS))) as server, contextlib.ExitStack() as stack:
         for _ in range(100):
-            opened.enter_context(connect(server))
+            stack.enter_context(connect(server))
 
 
 # Incomplete requests: nothing, the first line, a part of the head, or a part of the body.
-HALVES = [
+INCOMPLETE_REQUESTS = [
     "",
     "GET / HT",
     "GET / HTTP/1.1\r\nHost: localhost\r\nX-A: b",
@@ -286,45 +286,45 @@ HALVES = [
 
 def test_connections_that_send_half_a_request_do_not_block_others(server, key):
     threads_before = threading.active_count()
-    with contextlib.ExitStack() as opened:
-        halves = []
+    with contextlib.ExitStack() as stack:
+        incomplete_connections = []
         for number in range(200):
-            half = opened.enter_context(connect(server))
-            half.sendall(HALVES[number % len(HALVES)].encode())
-            halves.append(half)
+            connection = stack.enter_context(connect(server))
+            connection.sendall(INCOMPLETE_REQUESTS[number % len(INCOMPLETE_REQUESTS)].encode())
+            incomplete_connections.append(connection)
         assert get(server, "/")[0] == 200
         assert ask(server, key, "about")[0] == 200
-        # The first connections were closed.
-        assert all(map(is_closed, halves[: 200 - MAX_CONNECTIONS]))
+        # The server has closed the oldest connections.
+        assert all(map(is_closed, incomplete_connections[: 200 - MAX_CONNECTIONS]))
         assert threading.active_count() <= threads_before + MAX_CONNECTIONS + 20
 
 
 def test_a_request_sent_byte_by_byte_times_out(server, monkeypatch):
     monkeypatch.setattr("onnxwire.viewer.server.HEAD_SECONDS", 0.3)
-    with connect(server) as slow:
-        slow.sendall(b"GET / HTTP/1.1\r\n")
+    with connect(server) as connection:
+        connection.sendall(b"GET / HTTP/1.1\r\n")
         with contextlib.suppress(ConnectionResetError, BrokenPipeError):
             while True:
-                slow.sendall(b"a")
-                slow.settimeout(0.05)
+                connection.sendall(b"a")
+                connection.settimeout(0.05)
                 with contextlib.suppress(TimeoutError):
-                    if not slow.recv(4096):
+                    if not connection.recv(4096):
                         break
     assert get(server, "/")[0] == 200
 
 
 def test_an_answer_may_take_longer_than_a_request(server, key, monkeypatch):
-    others = contextlib.ExitStack()
+    stack = contextlib.ExitStack()
 
     def about(self):
         # While it is computed, the time limit for request heads passes, and other connections fill the server.
         monkeypatch.setattr("onnxwire.viewer.server.HEAD_SECONDS", 0.01)
         for _ in range(2 * MAX_CONNECTIONS):
-            assert is_closed(others.enter_context(connect(server)))
+            assert is_closed(stack.enter_context(connect(server)))
         return {"made": True}
 
     monkeypatch.setattr(Queries, "about", about)
-    with others:
+    with stack:
         assert ask(server, key, "about") == (200, {"made": True})
 
 
@@ -336,7 +336,7 @@ def test_a_connection_with_the_key_stays_open_between_requests(server, key, monk
         ports.add(connection.sock.getsockname()[1])
         assert connection.getresponse().read()
         monkeypatch.setattr("onnxwire.viewer.server.HEAD_SECONDS", 0.01)
-        with connect(server) as other:
-            assert is_closed(other)
+        with connect(server) as other_connection:
+            assert is_closed(other_connection)
     connection.close()
     assert len(ports) == 1

@@ -1,4 +1,4 @@
-"""The page of `examples/web` in Chromium: local files, addresses, and what they may do to the page."""
+"""The page of `examples/web` in Chromium lists local and remote files, and files can't attack it."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ def load_build():
 
 
 class Handler(http.server.SimpleHTTPRequestHandler):
-    """Files of a folder, with ranges."""
+    """Serves the files of a folder, also in ranges, and records the requests."""
 
     def do_GET(self):
         server = self.server
-        server.asked.append((self.path, dict(self.headers)))
+        server.received_requests.append((self.path, dict(self.headers)))
         redirect = server.redirects.get(self.path)
         if redirect:
             self.send_response(302)
@@ -42,12 +42,12 @@ class Handler(http.server.SimpleHTTPRequestHandler):
             self.send_header("Location", redirect)
             self.end_headers()
             return
-        found = re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers.get("Range", ""))
+        byte_range = re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers.get("Range", ""))
         path = Path(self.translate_path(self.path))
-        if not found or not server.has_ranges or not path.is_file():
+        if not byte_range or not server.has_ranges or not path.is_file():
             super().do_GET()
             return
-        start, end = int(found[1]), int(found[2])
+        start, end = int(byte_range[1]), int(byte_range[2])
         with path.open("rb") as file:
             file.seek(start)
             data = file.read(end + 1 - start)
@@ -72,7 +72,7 @@ class Handler(http.server.SimpleHTTPRequestHandler):
 @contextlib.contextmanager
 def serve(folder):
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Handler, directory=str(folder)))
-    server.asked, server.redirects = [], {}
+    server.received_requests, server.redirects = [], {}
     server.allows_pages = server.has_ranges = True
     server.etag = '"one"'
     thread = threading.Thread(target=server.serve_forever)
@@ -86,7 +86,7 @@ def serve(folder):
 
 
 @pytest.fixture(scope="module")
-def built(tmp_path_factory):
+def page_folder(tmp_path_factory):
     build = load_build()
     zig = build.find_zig()
     assert zig, "zig is missing: pip install ziglang"
@@ -102,16 +102,16 @@ def driver():
     stop_driver(driver)
 
 
-class Opened:
-    """The page, as it was just opened."""
+class OpenedPage:
+    """The page in a browser; the constructor opens it."""
 
     def __init__(self, driver, server):
         self.driver = driver
         driver.get_log("browser")
         driver.get(f"http://127.0.0.1:{server.server_port}/index.html")
-        self.until("ready")
+        self.wait_for_state("ready")
 
-    def until(self, *states):
+    def wait_for_state(self, *states):
         end = time.monotonic() + 60
         while time.monotonic() < end:
             state = self.driver.execute_script("return document.body.dataset.state")
@@ -120,47 +120,47 @@ class Opened:
             time.sleep(0.05)
         raise AssertionError(f"the page is {state}: {self.text('body')}")
 
-    def one(self, selector):
+    def element(self, selector):
         return self.driver.find_element("css selector", selector)
 
     def text(self, selector):
-        return self.one(selector).text
+        return self.element(selector).text
 
     def rows(self, tab):
-        self.one(f"#{tab}-tab").click()
+        self.element(f"#{tab}-tab").click()
         lines = "return [...document.querySelectorAll('tbody tr')].map(r => [...r.cells].map(c => c.textContent))"
         return self.driver.execute_script(lines)
 
     def open_file(self, path, state="done"):
-        self.one("#file").send_keys(str(path))
-        self.until(state)
+        self.element("#file").send_keys(str(path))
+        self.wait_for_state(state)
 
     def open_address(self, address):
-        box = self.one("#address")
+        box = self.element("#address")
         box.clear()
         box.send_keys(address)
         self.driver.execute_script("document.body.dataset.state = 'asked'")
-        self.one("#address-form button").click()
+        self.element("#address-form button").click()
 
-    def answer(self, value):
+    def answer_question(self, value):
         end = time.monotonic() + 30
         while not self.driver.execute_script("return document.getElementById('confirm').open"):
             assert time.monotonic() < end
             time.sleep(0.05)
         question = self.text("#question")
-        self.one(f"#confirm button[value='{value}']").click()
+        self.element(f"#confirm button[value='{value}']").click()
         return question
 
 
 @pytest.fixture
-def server(built):
-    with serve(built) as server:
+def server(page_folder):
+    with serve(page_folder) as server:
         yield server
 
 
 @pytest.fixture
 def page(driver, server):
-    page = Opened(driver, server)
+    page = OpenedPage(driver, server)
     yield page
     driver.get("about:blank")
 
@@ -189,7 +189,7 @@ def test_nodes_of_nested_graphs_are_listed_and_filtered(page, tmp_path):
     path.write_bytes(nested_model().SerializeToString())
     page.open_file(path)
     assert any("else_branch" in row[1] for row in page.rows("nodes"))
-    page.one("#filter").send_keys("RELU")
+    page.element("#filter").send_keys("RELU")
     rows = page.rows("nodes")
     assert rows
     assert all("relu" in "".join(row).lower() for row in rows)
@@ -203,69 +203,72 @@ def test_a_file_of_5_gib_is_read_in_part(page, tmp_path):
     assert page.text("#status") == "Read 128 KiB of 5.0 GiB."
 
 
-def test_an_address_of_the_same_host_is_read_by_ranges(page, server, built):
-    path = built / "served.onnx"
+def test_an_address_of_the_same_host_is_read_by_ranges(page, server, page_folder):
+    path = page_folder / "served.onnx"
     write_sparse_model(path, 5 << 30)
     page.open_address("served.onnx")
-    page.until("done")
+    page.wait_for_state("done")
     assert len(page.rows("tensors")) == 1
-    ranges = [headers["Range"] for name, headers in server.asked if name == "/served.onnx"]
+    ranges = [headers["Range"] for name, headers in server.received_requests if name == "/served.onnx"]
     assert ranges == ["bytes=0-0", "bytes=0-131071"]
     path.unlink()
 
 
 @pytest.fixture
-def other(tmp_path):
+def other_server(tmp_path):
     (tmp_path / "m.onnx").write_bytes(DIGITS.read_bytes())
-    with serve(tmp_path) as other:
-        yield other
+    with serve(tmp_path) as other_server:
+        yield other_server
 
 
-def test_another_host_is_asked_after_a_question_only(page, other):
-    host = f"127.0.0.1:{other.server_port}"
+def test_another_host_gets_requests_only_after_a_confirmation(page, other_server):
+    host = f"127.0.0.1:{other_server.server_port}"
     page.open_address(f"http://{host}/m.onnx")
-    assert host in page.answer("no")
+    assert host in page.answer_question("no")
     time.sleep(0.3)
-    assert other.asked == []
+    assert other_server.received_requests == []
     page.open_address(f"http://{host}/m.onnx")
-    page.answer("yes")
-    page.until("done")
+    page.answer_question("yes")
+    page.wait_for_state("done")
     assert [row[0] for row in page.rows("tensors")] == names(ow.load(DIGITS))
-    assert all("Referer" not in headers and "Cookie" not in headers for _, headers in other.asked)
+    assert all("Referer" not in headers and "Cookie" not in headers for _, headers in other_server.received_requests)
 
 
-def test_a_redirect_is_followed_after_a_question_only(page, server, other):
-    server.redirects["/moved.onnx"] = f"http://127.0.0.1:{other.server_port}/m.onnx"
+def test_a_redirect_is_followed_only_after_a_confirmation(page, server, other_server):
+    server.redirects["/moved.onnx"] = f"http://127.0.0.1:{other_server.server_port}/m.onnx"
     page.open_address("moved.onnx")
-    assert "redirects" in page.answer("no")
-    page.until("problem")
-    assert other.asked == []
+    assert "redirects" in page.answer_question("no")
+    page.wait_for_state("problem")
+    assert other_server.received_requests == []
     page.open_address("moved.onnx")
-    page.answer("yes")
-    page.until("done")
+    page.answer_question("yes")
+    page.wait_for_state("done")
     assert len(page.rows("nodes")) == 17
 
 
 @pytest.mark.parametrize("fault", ["ranges", "cors", "missing", "changed", "scheme"])
-def test_servers_that_fail_are_reported(fault, page, server, other):
-    other.has_ranges = fault != "ranges"
-    other.allows_pages = fault != "cors"
+def test_servers_that_fail_are_reported(fault, page, server, other_server):
+    other_server.has_ranges = fault != "ranges"
+    other_server.allows_pages = fault != "cors"
     scheme = "ftp" if fault == "scheme" else "http"
-    page.open_address(f"{scheme}://127.0.0.1:{other.server_port}/{'x' if fault == 'missing' else 'm'}.onnx")
+    page.open_address(f"{scheme}://127.0.0.1:{other_server.server_port}/{'x' if fault == 'missing' else 'm'}.onnx")
     if fault == "scheme":
         assert "https://" in page.text("#problem")
         return
     if fault == "changed":
-        asked, other.asked = other.asked, Changing(other)
-        assert asked == []
-    page.answer("yes")
-    page.until("problem")
+        received_requests, other_server.received_requests = (
+            other_server.received_requests,
+            RequestsThatChangeTheFile(other_server),
+        )
+        assert received_requests == []
+    page.answer_question("yes")
+    page.wait_for_state("problem")
     expected = {"ranges": "whole files", "cors": "CORS", "missing": "404", "changed": "changed"}[fault]
     assert expected in page.text("#problem")
 
 
-class Changing(list):
-    """The requests of a server whose file changes after the first one."""
+class RequestsThatChangeTheFile(list):
+    """The requests of a server. Each request changes the ETag of its file."""
 
     def __init__(self, server):
         self.server = server
@@ -275,7 +278,7 @@ class Changing(list):
         self.server.etag = f'"{len(self)}"'
 
 
-def test_texts_of_a_file_are_text(page, tmp_path):
+def test_texts_of_a_file_are_escaped(page, tmp_path):
     attack = "<img src=x onerror=\"document.body.dataset.state='hacked'\"><script>alert(1)</script>"
     name = f"{attack}\u202e\u0007"
     model = ow.ModelProto(producer_name=attack, graph={"name": attack})

@@ -1,4 +1,4 @@
-"""`examples/web/reader.c` continues where bytes were missing; compiled for this processor, so that no zig is needed."""
+"""`examples/web/reader.c` continues after missing bytes are loaded. It is compiled for this processor, without zig."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ PAGE = Path(__file__).parents[2] / "examples" / "web"
 DIGITS = PAGE.parent / "digits_cnn.onnx"
 END, VALUE, NEEDED, DAMAGED = range(4)
 ReadFunction = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_double, ctypes.c_void_p, ctypes.c_uint32)
-pytestmark = pytest.mark.skipif(shutil.which(events.compiler()[0]) is None, reason="there is no C compiler")
+pytestmark = pytest.mark.skipif(shutil.which(events.c_compiler()[0]) is None, reason="there is no C compiler")
 
 
 class Walk:
-    """A walk over all values of some bytes, of which blocks are loaded when they are needed, as onnxwire.js does."""
+    """A walk over all values of a file, whose blocks are loaded when they are needed, as in onnxwire.js."""
 
     def __init__(self, library, data, block):
         self.library, self.data, self.block = library, data, block
@@ -33,9 +33,9 @@ class Walk:
         callback = ReadFunction(self.read)
         ctypes.c_void_p.in_dll(library, "read_bytes").value = ctypes.cast(callback, ctypes.c_void_p).value
         library.open_source(float(len(data)))
-        self.found = []
+        self.values = []
         self.fault = None
-        self.message()
+        self.walk_message()
         del callback
 
     def read(self, offset, target, size):
@@ -49,29 +49,29 @@ class Walk:
         ctypes.memmove(target, self.data[start : start + size], size)
         return 0
 
-    def call(self, function):
-        state, needed = function(), set()
+    def call_until_loaded(self, function):
+        state, loaded_blocks = function(), set()
         while state == NEEDED:
             self.loads += 1
-            # Only these blocks are kept: a step must not need those of steps before it. A group, which is skipped in
-            # one step, can need more than one load.
-            assert not self.missing <= needed
-            needed |= self.missing
-            self.loaded = set(needed)
+            # Blocks of earlier steps are released, because a step must not need them. A group is skipped in one step,
+            # which can need more than one load.
+            assert not self.missing <= loaded_blocks
+            loaded_blocks |= self.missing
+            self.loaded = set(loaded_blocks)
             state = function()
         return state
 
-    def message(self):
+    def walk_message(self):
         value = (ctypes.c_double * 8).from_address(self.library.value_address())
         integers = (ctypes.c_int64 * 8).from_address(self.library.value_address())
-        while (state := self.call(self.library.step)) == VALUE:
+        while (state := self.call_until_loaded(self.library.step)) == VALUE:
             table, row, start, end = (int(number) for number in value[:4])
             field = (ctypes.c_int32 * 6).from_address(self.library.field_of(table, row))
             is_span = field[3] in (9, 11, 12)
-            self.found.append((table, row, start if is_span else integers[4], end))
+            self.values.append((table, row, start if is_span else integers[4], end))
             if field[5] >= 0 and self.fault is None:
-                if self.call(self.library.enter) == VALUE:
-                    self.message()
+                if self.call_until_loaded(self.library.enter) == VALUE:
+                    self.walk_message()
                     self.library.leave()
                 else:
                     state = DAMAGED
@@ -84,7 +84,7 @@ class Walk:
 def library(tmp_path_factory):
     path = tmp_path_factory.mktemp("reader") / "reader.so"
     flags = ["-std=c99", "-O1", "-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Werror", "-shared", "-fPIC"]
-    command = [*events.compiler(), *flags, f"-I{ow.get_include()}", str(PAGE / "reader.c"), "-o", str(path)]
+    command = [*events.c_compiler(), *flags, f"-I{ow.get_include()}", str(PAGE / "reader.c"), "-o", str(path)]
     subprocess.run(command, check=True)
     library = ctypes.CDLL(str(path))
     library.open_source.argtypes = [ctypes.c_double]
@@ -92,43 +92,43 @@ def library(tmp_path_factory):
     return library
 
 
-def models():
+def inputs():
     return [DIGITS.read_bytes()[:60_000], nested_model().SerializeToString(), b"", b"\x08"]
 
 
 @pytest.mark.parametrize("block", [4200, 16_384])
 @pytest.mark.parametrize("index", range(4))
-def test_a_walk_that_stops_for_bytes_finds_the_same_values(index, block, library):
-    data = models()[index]
-    whole, parts = Walk(library, data, 0), Walk(library, data, block)
-    assert (parts.found, parts.fault) == (whole.found, whole.fault)
-    assert whole.loads == 0
-    assert parts.loads <= 3 * len(data) // block + 3
+def test_a_walk_that_stops_at_missing_bytes_finds_the_same_values(index, block, library):
+    data = inputs()[index]
+    full_walk, block_walk = Walk(library, data, 0), Walk(library, data, block)
+    assert (block_walk.values, block_walk.fault) == (full_walk.values, full_walk.fault)
+    assert full_walk.loads == 0
+    assert block_walk.loads <= 3 * len(data) // block + 3
 
 
-def test_the_same_bytes_are_damaged_for_both_readers(library):
+def test_both_walks_detect_the_same_damage(library):
     rng = random.Random(3)
     source = nested_model().SerializeToString() * 20
     for _ in range(400 if IS_LONG else 60):
         data = bytearray(source)
         for _ in range(rng.randrange(1, 4)):
             data[rng.randrange(len(data))] = rng.randrange(256)
-        whole, parts = Walk(library, bytes(data), 0), Walk(library, bytes(data), 4096)
-        assert (parts.found, parts.fault) == (whole.found, whole.fault)
+        full_walk, block_walk = Walk(library, bytes(data), 0), Walk(library, bytes(data), 4096)
+        assert (block_walk.values, block_walk.fault) == (full_walk.values, full_walk.fault)
 
 
 def test_a_group_longer_than_a_block_is_skipped(library):
     group = b"\xfb\x7f" + b"\x08\x01" * 10_000 + b"\xfc\x7f"
     data = group + ow.ModelProto(ir_version=7).SerializeToString()
     walk = Walk(library, data, 4096)
-    assert [number for _, _, number, _ in walk.found] == [7]
+    assert [number for _, _, number, _ in walk.values] == [7]
 
 
 def test_unknown_fields_of_any_length_are_skipped_with_progress(library):
     record = b"\xfa\x7f\x03abc"
     data = record * 100_000 + ow.ModelProto(ir_version=7).SerializeToString()
     walk = Walk(library, data, 4096)
-    assert [number for _, _, number, _ in walk.found] == [7]
+    assert [number for _, _, number, _ in walk.values] == [7]
     assert walk.loads < 400
 
 
@@ -142,7 +142,7 @@ def test_a_model_deeper_than_the_limit_is_damaged(library):
 
 
 def test_calls_in_any_order_are_safe(library):
-    """With ends, depths and positions of other calls, as a faulty page might call them."""
+    """A faulty page might call the functions in any order, with the state that other calls left."""
     rng = random.Random(4)
     data = DIGITS.read_bytes()[:30_000]
 

@@ -65,16 +65,17 @@ def tree_equality(facts: Facts) -> Iterator[Finding]:
 def unusual_numbers(facts: Facts) -> Iterator[Finding]:
     """Yield tensors of floats with NaN, or with subnormal numbers only, among their first elements."""
     tensors, prefixes = facts.TensorProto, facts.derive(Prefixes)
-    starts, lengths = (column.tolist() for column in tensors.span("raw_data"))
-    found = {}
+    spans = tensors.span("raw_data")
+    found: dict[int, str] = {}
     for data_type, (dtype, exponent, mantissa) in _FLOATS.items():
         size = np.dtype(dtype).itemsize
-        for row in true_rows((tensors.data_type == data_type) & (tensors.span("raw_data")[1] >= size)).tolist():
-            prefix = prefixes.read(starts[row], lengths[row])
-            bits = np.frombuffer(prefix[: len(prefix) // size * size], dtype)
+        rows = true_rows((tensors.data_type == data_type) & (spans[1] >= size))
+        for batch, data, matrix in prefixes.batches(rows, spans, size):
+            bits = matrix.view(dtype)
             has_mantissa = bits & mantissa != 0
-            if ((bits & exponent == exponent) & has_mantissa).any():
-                found[row] = "NaN"
-            elif len(bits) and ((bits & exponent == 0) & has_mantissa).all():
-                found[row] = "only subnormal numbers"
+            n_subnormal = ((bits & exponent == 0) & has_mantissa).sum(axis=1)
+            n_elements = np.array([len(prefix) // size for prefix in data])
+            is_subnormal = (n_subnormal == n_elements) & (n_elements > 0)
+            found |= dict.fromkeys(batch[is_subnormal].tolist(), "only subnormal numbers")
+            found |= dict.fromkeys(batch[((bits & exponent == exponent) & has_mantissa).any(axis=1)].tolist(), "NaN")
     yield tensors.at(found, "tensor {name!r} has {kind} among its first elements", kind=found)

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import os
 import re
-import zlib
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 from onnxwire.checker.facts import IDENTIFIER, MERGED, Facts, Finding, true_rows
+from onnxwire.checker.file_formats import PREFIX_BYTES, may_have_signature, signature_of
 from onnxwire.checker.limits import MAX_READ_BYTES, MAX_TOTAL_READ_BYTES
 from onnxwire.checker.registry import rule
 from onnxwire.checker.rules.node import Calls
@@ -24,7 +24,6 @@ from onnxwire.engine.partial import PartialMemory
 from onnxwire.engine.record_reader import bytes_at
 from onnxwire.messages import AttributeProto, TensorProto
 
-_PREFIX_BYTES = 512
 _PAGE_BYTES = 4096
 _ZIP_END_BYTES = 22  # the end of a central directory without a comment
 _LONG_BYTES = 1 << 16  # longer values of remote files are not resident
@@ -34,6 +33,7 @@ _MAX_TEXT = 1 << 16
 _MIN_UNUSED_BYTES = 1 << 16
 _MIN_UNCALLED = 50  # functions
 _MIN_NANS = 4
+_BATCH_TENSORS = 1024  # tensors whose first bytes are tested together
 _SHORT_SIGNATURES = ("a Windows program", "a gzip archive", "compiled Python code")
 _MAX_TYPED_BYTES = 1 << 16  # maximum size of a tensor whose lists of numbers or strings are decoded
 _MIN_TYPED_BYTES = 32
@@ -78,7 +78,6 @@ _INSIDE = re.compile(
     rb"\x7fELF[\x01\x02]\x01\x01[\0-\x12]\0{7}|This program cannot be run in DOS mode"
     rb"|PK\x03\x04\x14\0[\0-\x08]\0[\0-\x08]\0|\x01CD001\x01|<\?php\s"
 )
-_OLD_LZMA = re.compile(rb"\x5d\0\0.\0\xff{8}|\x5d\0\0.\0.{4}\0{4}", re.S)
 _WORD_END = re.compile(rb"[\s(<]|[\x00-\x08\x80-\xff]")
 # Words of letters, digits, _ and - that are shorter than a match of _ENCODED may only begin with the signatures MZ,
 # MSCF, hsqs, KDMV or 070701.
@@ -87,92 +86,13 @@ _NON_WORD = bytes(byte for byte in range(256) if not (chr(byte).isascii() and (c
 _ENCODED = re.compile(rb"(?:f0VMR[gQ]|TVqQAA|TVpQAA|UEsDB[AB]|gASV|IyEvYmlu|IyEvdXNy|H4sIA|z/rt/g)[A-Za-z0-9+/_-]{8}")
 
 
-def signature_of(prefix: bytes) -> str:
-    """Return the format that bytes begin with, if it is a program or an archive; "" for anything else."""
-    if prefix[:4] == b"\x7fELF" and prefix[4:5] in b"\1\2" and prefix[5:6] in b"\1\2":
-        return "an ELF program"
-    if prefix[:2] == b"MZ" and (len(prefix) < 64 or prefix[2:64].count(0) > 16 or b"DOS mode" in prefix):
-        return "a Windows program"
-    if prefix[:4] in (
-        b"\xfe\xed\xfa\xce",
-        b"\xfe\xed\xfa\xcf",
-        b"\xce\xfa\xed\xfe",
-        b"\xcf\xfa\xed\xfe",
-        b"\xca\xfe\xba\xbe",
-    ):
-        return "a Mach-O program or a Java class"
-    if prefix[:4] in (b"PK\3\4", b"PK\5\6", b"PK\7\x08"):
-        return "a ZIP archive"
-    if (
-        prefix[:6] in (b"7z\xbc\xaf\x27\x1c", b"Rar!\x1a\x07", b"\xfd7zXZ\0")
-        or prefix[:4] == b"MSCF"
-        or prefix[257:262] == b"ustar"
-    ):
-        return "an archive"
-    if prefix[:3] == b"BZh" and prefix[4:10] == b"1AY&SY":
-        return "a bzip2 archive"
-    if prefix[:4] in (b"\x28\xb5\x2f\xfd", b"\x04\x22\x4d\x18") or _is_deflated(prefix):
-        return "a compressed stream"
-    if prefix[:3] == b"\x1f\x8b\x08" and prefix[3:4] < b"\x20":
-        return "a gzip archive"
-    if prefix[:4] == b"\0asm" or prefix[:4] == b"dex\n" or prefix[:4] == b"BC\xc0\xde":
-        return "a program in bytecode"
-    if (
-        prefix[:1] == b"\x80"
-        and prefix[1:2] in (b"\2", b"\3", b"\4", b"\5")
-        and prefix[2:3] in b"\x95c}](\x8c\x8aX\x58"
-    ):
-        return "a Python pickle"
-    if re.match(rb"c[a-z_.]+\n[a-z_.]+\n[(q]", prefix):
-        return "a Python pickle"
-    if prefix[1:4] in (b"\x0c\r\n", b"\x0d\r\n", b"\x0e\r\n"):
-        return "compiled Python code"
-    if re.match(rb"#![ ]*/[\w/.]+|@echo off\b", prefix) or prefix[:5] in (b"%PDF-", b"{\\rtf"):
-        return "a script or document"
-    if prefix[:4] in (b"\xed\xab\xee\xdb", b"xar!", b"hsqs", b"KDMV") or prefix[:6] in (b"070701", b"070702"):
-        return "an archive or disk image"
-    if prefix[:8] == b"!<arch>\n" or _OLD_LZMA.match(prefix):
-        return "an archive"
-    if prefix[:8] == b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" or prefix[:8] == b"L\0\0\0\x01\x14\x02\0":
-        return "a document or link of Windows"
-    if prefix[:4] == b"\x1bLua" or prefix[:16] == b"SQLite format 3\0" or prefix[:5] == b"<?php":
-        return "a program or database"
-    if prefix[:6] == b"\x93NUMPY" and b"'|O'" in prefix[:128]:
-        return "a numpy file with a Python pickle"
-    return _masked_signature(prefix)
-
-
-def _masked_signature(prefix: bytes) -> str:
-    """Return the format of bytes that are combined with one byte by XOR, if it is a program or ZIP archive."""
-    if len(prefix) < 64:
-        return ""
-    for magic, zeros in ((b"\x7fELF", slice(9, 16)), (b"PK\3\4", slice(5, 6))):
-        mask = prefix[0] ^ magic[0]
-        if mask and all(prefix[i] ^ mask == magic[i] for i in range(1, 4)) and set(prefix[zeros]) == {mask}:
-            return "a program or archive under XOR"
-    mask = prefix[0] ^ ord("M")
-    if mask and prefix[1] ^ mask == ord("Z") and bytes(byte ^ mask for byte in b"This program") in prefix:
-        return "a Windows program under XOR"
-    return ""
-
-
-def _is_deflated(prefix: bytes) -> bool:
-    """Return whether bytes begin with the header of zlib and can be inflated, which other bytes rarely can."""
-    if len(prefix) < 16 or prefix[0] != 0x78 or int.from_bytes(prefix[:2], "big") % 31:
-        return False
-    try:
-        return len(zlib.decompressobj().decompress(prefix, _PREFIX_BYTES * 4)) >= 16
-    except zlib.error:
-        return False
-
-
 def text_signature(text: bytes) -> str:
     """Return the kind of program that a text contains, encoded or not; "" for anything else."""
     if _SCRIPT.search(text):
         return "commands of a script"
     if _ENCODED.search(text):
         return "a program or archive in base64"
-    return signature_of(text.lstrip()[:_PREFIX_BYTES]) or _decoded_signature(text)
+    return signature_of(text.lstrip()[:PREFIX_BYTES]) or _decoded_signature(text)
 
 
 class Prefixes:
@@ -184,8 +104,8 @@ class Prefixes:
         self.is_remote = isinstance(facts.document.memory, PartialMemory)
 
     def read(self, start: int, length: int) -> bytes:
-        """Return up to _PREFIX_BYTES bytes; b"" where no more are fetched."""
-        n = min(length, _PREFIX_BYTES)
+        """Return up to PREFIX_BYTES bytes; b"" where no more are fetched."""
+        n = min(length, PREFIX_BYTES)
         if length >= _LONG_BYTES:
             if self.is_remote:
                 self.left -= 1
@@ -198,6 +118,18 @@ class Prefixes:
                 # A read through the mapping would fetch megabytes around the range.
                 return os.pread(self.document.descriptor, n, start)
         return bytes_at(self.document, start, start + n)
+
+    def batches(self, rows: Any, spans: tuple[Any, Any], size: int) -> Iterator[tuple[Any, list[bytes], Any]]:
+        """Yield rows, their first bytes, and a matrix of these with zeros at the end, for some rows at a time.
+
+        spans: offset and length of the range of each row. size: the bytes of an element; only whole ones are returned.
+        """
+        for first in range(0, len(rows), _BATCH_TENSORS):
+            batch = rows[first : first + _BATCH_TENSORS]
+            places = zip(*(column[batch].tolist() for column in spans), strict=True)
+            prefixes = [self.read(start, length // size * size) for start, length in places]
+            padded = b"".join(prefix.ljust(PREFIX_BYTES, b"\0") for prefix in prefixes)
+            yield batch, prefixes, np.frombuffer(padded, np.uint8).reshape(-1, PREFIX_BYTES)
 
 
 def _unused(facts: Facts) -> Any:
@@ -226,6 +158,12 @@ def tensor_payload(facts: Facts) -> Iterator[Finding]:
     # Unused tensors come first, since only few tensors of a remote file are read.
     for row in sorted(true_rows(tensors.has("raw_data")).tolist(), key=lambda row: not unused[row]):
         if lengths[row] >= 4:
+            if lengths[row] <= min(MAX_READ_BYTES, left) and not prefixes.is_remote:
+                left -= lengths[row] if lengths[row] > PREFIX_BYTES else 0
+                kind = _kind_of_bytes(bytes_at(facts.document, starts[row], starts[row] + lengths[row]))
+                if kind:
+                    found[row] = kind
+                continue
             kind = signature_of(prefixes.read(starts[row], lengths[row]))
             # A program after a page of zeros or weights, and the directory at the end of a ZIP archive.
             if not kind and lengths[row] > _PAGE_BYTES and not prefixes.is_remote:
@@ -233,42 +171,72 @@ def tensor_payload(facts: Facts) -> Iterator[Finding]:
             if not kind and lengths[row] > _ZIP_END_BYTES and not prefixes.is_remote:
                 end = starts[row] + lengths[row]
                 tail = prefixes.read(end - _ZIP_END_BYTES, _ZIP_END_BYTES)
-                kind = signature_of(tail) or ("a program backwards" if tail[-4:] == b"FLE\x7f" else "")
-            if not kind and _PREFIX_BYTES < lengths[row] <= min(MAX_READ_BYTES, left) and not prefixes.is_remote:
-                left -= lengths[row]
-                inside = _INSIDE.search(bytes_at(facts.document, starts[row], starts[row] + lengths[row]))
-                kind = "a program or archive between other data" if inside else ""
+                kind = _kind_of_end(tail)
             if kind:
                 found[row] = kind
     found.update(_typed_payloads(facts))
     yield tensors.at(found, "the data of tensor {name!r} is {kind}; do not extract or run it", kind=found)
 
 
+def _kind_of_bytes(data: bytes) -> str:
+    """Return what the data of a tensor are, if it is a program or archive."""
+    kind = signature_of(data[:PREFIX_BYTES])
+    if not kind and len(data) > _PAGE_BYTES:
+        kind = signature_of(data[_PAGE_BYTES : _PAGE_BYTES + PREFIX_BYTES])
+    if not kind and len(data) > _ZIP_END_BYTES:
+        kind = _kind_of_end(data[-_ZIP_END_BYTES:])
+    if not kind and len(data) > PREFIX_BYTES and _INSIDE.search(data):
+        kind = "a program or archive between other data"
+    return kind
+
+
+def _kind_of_end(tail: bytes) -> str:
+    return signature_of(tail) or ("a program backwards" if tail[-4:] == b"FLE\x7f" else "")
+
+
 @rule("security-payload-float", "TensorProto")
 def float_payload(facts: Facts) -> Iterator[Finding]:
     """Yield tensors of floats whose bits carry something else."""
     tensors, prefixes = facts.TensorProto, facts.derive(Prefixes)
-    starts, lengths = (column.tolist() for column in tensors.span("raw_data"))
+    spans = tensors.span("raw_data")
     found = {}
-    for row in true_rows((tensors.data_type == TensorProto.FLOAT) & (tensors.span("raw_data")[1] >= 128)).tolist():
-        prefix = prefixes.read(starts[row], lengths[row])
-        bits = np.frombuffer(prefix[: len(prefix) // 4 * 4], "<u4")
-        nans = bits[(bits & 0x7F800000 == 0x7F800000) & (bits & 0x7FFFFF != 0)]
-        if len(np.unique(nans)) >= _MIN_NANS:
-            found[row] = f"NaNs with {len(np.unique(nans)):,} different contents among its first elements"
-            continue
-        kind = _byte_kind(bits.view("<f4"))
-        if kind:
-            found[row] = f"{kind}, a byte in each element,"
-        for name, content in (
-            ("bits", np.packbits(bits.astype(np.uint8) & 1)),
-            ("bits", np.packbits(bits.astype(np.uint8) & 1, bitorder="little")),
-            ("byte", bits.astype(np.uint8)),
-        ):
-            kind = _long_signature(content.tobytes())
-            if kind:
-                found[row] = f"{kind} in the lowest {name} of its elements"
+    rows = true_rows((tensors.data_type == TensorProto.FLOAT) & (spans[1] >= 128))
+    for batch, data, matrix in prefixes.batches(rows, spans, 4):
+        for i in true_rows(_may_carry_bytes(matrix)).tolist():
+            if kind := _kind_of_floats(data[i]):
+                found[int(batch[i])] = kind
     yield tensors.at(found, "tensor {name!r} has {kind}; do not extract or run it", kind=found)
+
+
+def _may_carry_bytes(matrix: Any) -> Any:
+    """Return whether the first bytes of tensors of floats, in rows, may be something else; see `_kind_of_floats`."""
+    bits, floats = matrix.view("<u4"), matrix.view("<f4")
+    result = ((bits & 0x7FFFFFFF) > 0x7F800000).sum(axis=1) >= _MIN_NANS
+    result |= ((floats >= 0) & (floats <= 255) & (floats == np.trunc(floats))).all(axis=1)
+    lowest = (matrix[:, ::4] & 1)[:, :24]
+    for content in (np.packbits(lowest, axis=1), np.packbits(lowest, axis=1, bitorder="little"), matrix[:, :12:4]):
+        result |= may_have_signature(content)
+    return result
+
+
+def _kind_of_floats(prefix: bytes) -> str:
+    """Return what the first elements of a tensor of floats carry: NaNs, bytes, or a format in their lowest bits."""
+    bits = np.frombuffer(prefix, "<u4")
+    nans = bits[(bits & 0x7F800000 == 0x7F800000) & (bits & 0x7FFFFF != 0)]
+    if len(np.unique(nans)) >= _MIN_NANS:
+        return f"NaNs with {len(np.unique(nans)):,} different contents among its first elements"
+    found = _byte_kind(bits.view("<f4"))
+    if found:
+        found = f"{found}, a byte in each element,"
+    for name, content in (
+        ("bits", np.packbits(bits.astype(np.uint8) & 1)),
+        ("bits", np.packbits(bits.astype(np.uint8) & 1, bitorder="little")),
+        ("byte", bits.astype(np.uint8)),
+    ):
+        kind = _long_signature(content.tobytes())
+        if kind:
+            found = f"{kind} in the lowest {name} of its elements"
+    return found
 
 
 def _typed_payloads(facts: Facts) -> dict[int, str]:
@@ -285,7 +253,7 @@ def _typed_payloads(facts: Facts) -> dict[int, str]:
         else:
             try:
                 array = tensor.numpy().reshape(-1)
-                kind = signature_of(array.tobytes()[:_PREFIX_BYTES]) or _byte_kind(array)
+                kind = signature_of(array.tobytes()[:PREFIX_BYTES]) or _byte_kind(array)
             except Exception:  # a damaged tensor, which other rules report
                 continue
         if kind:
@@ -305,10 +273,10 @@ def _text_kind(strings: list[bytes]) -> str:
 
 def _byte_kind(numbers: Any) -> str:
     """Return what numbers are as bytes, if all of the first are from 0 to 255."""
-    first = numbers[:_PREFIX_BYTES]
+    first = numbers[:PREFIX_BYTES]
     if first.dtype.kind not in "iuf" or len(first) < _MIN_TYPED_BYTES:
         return ""
-    first = first[: _PREFIX_BYTES // 4] if len(first) > _PREFIX_BYTES // 4 else first
+    first = first[: PREFIX_BYTES // 4] if len(first) > PREFIX_BYTES // 4 else first
     if (
         not np.isfinite(first).all()
         or (first < 0).any()
